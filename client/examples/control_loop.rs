@@ -1,0 +1,56 @@
+//! On a request's way: a control loop that asks every 20 ms, survives the misses it agreed to, and slows down
+//! in safe mode.
+//!
+//! Run as `cargo run --example control_loop -- <service> [socket]`.
+
+use std::time::{Duration, Instant};
+
+use weir_client::blocking::Client;
+use weir_client::{
+    ArrivalBound, Constraint, DEFAULT_SOCKET, Event, EventMask, Outcome, Registration, SafeModeState,
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let service = args.next().ok_or("usage: control_loop <service> [socket]")?;
+    let mut client = Client::connect(args.next().as_deref().unwrap_or(DEFAULT_SOCKET))?;
+    let stream = client.register(
+        &Registration::builder(&service, "control-loop")
+            .constraint(Constraint::any_miss(3, 10))
+            .constraint(Constraint::RowMiss { misses: 1 })
+            .arrivals(ArrivalBound::periodic(PERIOD, Duration::from_millis(5)))
+            .build()?,
+    )?;
+    client.subscribe(EventMask::SAFE_MODE)?;
+    println!(
+        "{}: {:.0} % guaranteed within {:?}",
+        client.daemon(),
+        100.0 * stream.density(),
+        stream.deadline
+    );
+
+    let mut slow = false;
+    let mut input = vec![0.0; stream.input_len()];
+    let mut next = Instant::now();
+    loop {
+        input.fill(0.0); // Here the sensors are read.
+        match client.infer(&stream, &input)? {
+            Outcome::Result(hit) => println!("output {:?} in {:?}", hit.output, hit.queued + hit.run),
+            Outcome::Miss(miss) => println!("held the last output: {}", miss.reason.meaning()),
+        }
+        while let Some(event) = client.next_event_timeout(Duration::ZERO)? {
+            match event {
+                Event::SafeMode(event) if event.service == service => {
+                    slow = event.state != SafeModeState::Normal;
+                    println!("{}: {} ({})", event.state, event.cause, event.text);
+                }
+                other => println!("{other:?}"),
+            }
+        }
+        // While the promises do not hold, the machine moves at a speed that needs no promise.
+        next += if slow { 10 * PERIOD } else { PERIOD };
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}

@@ -1,0 +1,211 @@
+//! On a request's way: its first and last step for a program on tokio, many requests at once.
+//!
+//! Every future here may be dropped at any point (in a `select!` or a `timeout`): the request it stood for
+//! still counts in its stream, its answer is dropped when it comes, and the connection stays whole. The
+//! runtime needs its I/O and time drivers (`enable_all`).
+
+mod connection;
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::timeout;
+
+use crate::error::Error;
+use crate::incoming::Reply;
+use crate::options::Options;
+use crate::types::{Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind, encode_submit};
+use connection::{Connection, Waiting};
+
+/// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
+/// [`Events`] are gone, and gives up its streams.
+#[derive(Clone, Debug)]
+pub struct Client {
+    connection: Arc<Connection>,
+    timeout: Duration,
+    daemon: Arc<str>,
+}
+
+impl Client {
+    /// Connects to the daemon's socket, usually [`DEFAULT_SOCKET`](crate::DEFAULT_SOCKET).
+    ///
+    /// # Errors
+    /// [`Error::Connect`] with what to look at; [`Error::Daemon`] if the daemon will not have this client;
+    /// [`Error::Timeout`] if it does not answer.
+    pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::connect_with(path, Options::default()).await
+    }
+
+    /// Connects with other options than the default ones.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub async fn connect_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let socket = timeout(options.timeout, UnixStream::connect(path));
+        let socket =
+            socket.await.map_err(|_| Error::Timeout { what: Kind::Hello, after: options.timeout })?;
+        Self::over(socket.map_err(|error| Error::connect(path, error))?, options).await
+    }
+
+    /// Opens the protocol over a socket that is already connected.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub async fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
+        let connection = Arc::new(Connection::open(socket, &options));
+        let mut client = Self { connection, timeout: options.timeout, daemon: Arc::default() };
+        client.daemon = client.ask(&options.hello(), Reply::welcome).await?.into();
+        Ok(client)
+    }
+
+    /// Name and version of the daemon.
+    pub fn daemon(&self) -> &str {
+        &self.daemon
+    }
+
+    /// Asks for a stream and the promise that goes with it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason; the connection stays usable.
+    pub async fn register(&self, registration: &Registration) -> Result<StreamInfo, Error> {
+        self.ask(&ClientFrame::Register(Cow::Borrowed(registration)), Reply::registered).await
+    }
+
+    /// Gives a stream up; its requests still without an answer are told as cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such stream.
+    pub async fn unregister(&self, stream: &StreamInfo) -> Result<(), Error> {
+        let frame = ClientFrame::Unregister { stream: stream.id };
+        self.ask(&frame, |reply, id| reply.done(Kind::Unregistered, id)).await
+    }
+
+    /// Chooses the events the connection is told from now on, replacing the choice made before, and returns
+    /// where they arrive.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if this user may not.
+    pub async fn subscribe(&self, mask: EventMask) -> Result<Events, Error> {
+        let receiver = self.connection.events()?;
+        self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id)).await?;
+        Ok(Events { receiver, connection: self.connection.clone() })
+    }
+
+    /// The daemon's state, a JSON object.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or that the connection is closed.
+    pub async fn status(&self) -> Result<String, Error> {
+        self.ask(&ClientFrame::Status, Reply::status).await
+    }
+
+    /// Returns once the daemon has answered.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or that the connection is closed.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.ask(&ClientFrame::Ping, |reply, id| reply.done(Kind::Pong, id)).await
+    }
+
+    /// Hands one request to the connection without waiting for its answer; waits only while the socket is
+    /// full and many requests wait before this one.
+    ///
+    /// # Errors
+    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent, or that the
+    /// connection is closed.
+    pub async fn submit(&self, stream: &StreamInfo, input: &[f32]) -> Result<Ticket, Error> {
+        stream.check_input(size_of_val(input))?;
+        let waiting = self.connection.send(|id, frame| encode_submit(id, stream.id, input, frame)).await?;
+        Ok(Ticket { waiting })
+    }
+
+    /// Hands on one request whose tensor is already `f32` little-endian row-major.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub async fn submit_bytes(&self, stream: &StreamInfo, payload: &[u8]) -> Result<Ticket, Error> {
+        stream.check_input(payload.len())?;
+        let submit = ClientFrame::Submit { stream: stream.id, payload };
+        let waiting = self.connection.send(|id, frame| submit.encode(id, frame)).await?;
+        Ok(Ticket { waiting })
+    }
+
+    /// Sends one request and waits for what it comes to, at most its deadline and `Options::timeout`; any
+    /// number of tasks may do so at once.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit) and [`Ticket::outcome`], and [`Error::Timeout`].
+    pub async fn infer(&self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
+        let after = stream.deadline.saturating_add(self.timeout);
+        let outcome = async { self.submit(stream, input).await?.outcome().await };
+        timeout(after, outcome).await.unwrap_or(Err(Error::Timeout { what: Kind::Submit, after }))
+    }
+
+    /// Sends one frame and waits for its answer.
+    async fn ask<T>(
+        &self,
+        frame: &ClientFrame<'_>,
+        read: impl FnOnce(Reply, u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let reply = async {
+            let waiting = self.connection.send(|id, out| frame.encode(id, out)).await?;
+            let id = waiting.id();
+            Ok((waiting.reply().await?, id))
+        };
+        let after = self.timeout;
+        let (reply, id) =
+            timeout(after, reply).await.unwrap_or(Err(Error::Timeout { what: frame.kind(), after }))?;
+        read(reply, id)
+    }
+}
+
+/// A request on its way; dropping it drops the answer.
+#[derive(Debug)]
+#[must_use = "the answer is dropped with the ticket"]
+pub struct Ticket {
+    waiting: Waiting,
+}
+
+impl Ticket {
+    /// The request's number.
+    pub fn id(&self) -> RequestId {
+        RequestId(self.waiting.id())
+    }
+
+    /// Waits for what the request comes to, however long it takes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the request was not taken at all, or that the connection is closed.
+    pub async fn outcome(self) -> Result<Outcome, Error> {
+        let id = self.waiting.id();
+        self.waiting.reply().await?.outcome(id)
+    }
+}
+
+/// Where the events of a connection arrive; keeps at most `Options::event_backlog`.
+#[derive(Debug)]
+pub struct Events {
+    receiver: broadcast::Receiver<Event>,
+    connection: Arc<Connection>,
+}
+
+impl Events {
+    /// Waits for the next event, however long it takes; those this place had no room for are told as
+    /// [`Event::Lost`].
+    ///
+    /// # Errors
+    /// Why the connection is closed, after the last event it brought.
+    pub async fn next(&mut self) -> Result<Event, Error> {
+        match self.receiver.recv().await {
+            Ok(event) => Ok(event),
+            Err(RecvError::Lagged(count)) => Ok(Event::Lost { count }),
+            Err(RecvError::Closed) => Err(self.connection.end()),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! On a request's way: the two tasks between an async client and the socket, and the table of who waits for what.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::error::Error;
+use crate::incoming::{Incoming, Reply};
+use crate::options::Options;
+use crate::types::Event;
+use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer};
+
+/// Frames handed over and not yet in the socket.
+const OUTBOX: usize = 64;
+
+/// An open connection; its tasks end with it.
+///
+/// Frames go through a queue to a task of their own, so that a caller who stops waiting never leaves half a
+/// frame in the socket.
+#[derive(Debug)]
+pub(super) struct Connection {
+    state: Arc<Mutex<State>>,
+    outbox: mpsc::Sender<Vec<u8>>,
+    next_id: AtomicU64,
+    max_in_flight: usize,
+    tasks: [AbortHandle; 2],
+}
+
+/// What the reading task shares with the callers.
+#[derive(Debug)]
+struct State {
+    waiting: HashMap<u64, oneshot::Sender<Reply>>,
+    /// Gone once the connection is closed, so that its receivers end.
+    events: Option<broadcast::Sender<Event>>,
+    /// Why the connection is closed.
+    end: Option<Error>,
+}
+
+impl Connection {
+    pub(super) fn open(socket: UnixStream, options: &Options) -> Self {
+        let (reader, writer) = socket.into_split();
+        let (outbox, frames) = mpsc::channel(OUTBOX);
+        let (events, _) = broadcast::channel(options.event_backlog.max(1));
+        let state = State { waiting: HashMap::new(), events: Some(events), end: None };
+        let state = Arc::new(Mutex::new(state));
+        let reading = tokio::spawn(read(reader, state.clone())).abort_handle();
+        let writing = tokio::spawn(write(writer, frames)).abort_handle();
+        Self {
+            state,
+            outbox,
+            next_id: AtomicU64::new(1),
+            max_in_flight: options.max_in_flight.max(1),
+            tasks: [reading, writing],
+        }
+    }
+
+    /// Enters a frame in the table of those waiting, then queues it.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<Waiting, Error> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, reply) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            if state.waiting.len() >= self.max_in_flight {
+                return Err(Error::TooManyInFlight { limit: self.max_in_flight });
+            }
+            state.waiting.insert(id, sender);
+        }
+        let waiting = Waiting { id, reply, connection: self.clone() };
+        let mut frame = Vec::new();
+        encode(id, &mut frame);
+        // If the writing task is gone, the reading task finds out why; `reply` tells.
+        let _ = self.outbox.send(frame).await;
+        Ok(waiting)
+    }
+
+    /// A place where events arrive from now on.
+    pub(super) fn events(&self) -> Result<broadcast::Receiver<Event>, Error> {
+        let state = lock(&self.state);
+        state.events.as_ref().map(broadcast::Sender::subscribe).ok_or_else(|| state.why())
+    }
+
+    /// Why the connection is closed.
+    pub(super) fn end(&self) -> Error {
+        lock(&self.state).why()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl State {
+    fn why(&self) -> Error {
+        self.end.clone().unwrap_or(Error::Closed)
+    }
+}
+
+/// A place in the table of those waiting for an answer; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    id: u64,
+    reply: oneshot::Receiver<Reply>,
+    connection: Arc<Connection>,
+}
+
+impl Waiting {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Waits for the answer, or for the end of the connection.
+    pub(super) async fn reply(mut self) -> Result<Reply, Error> {
+        (&mut self.reply).await.map_err(|_| self.connection.end())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        lock(&self.connection.state).waiting.remove(&self.id);
+    }
+}
+
+/// Writes queued frames until nobody can queue any more or the socket takes none.
+async fn write(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if socket.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hands on what arrives until the connection ends, then tells everyone why.
+async fn read(mut socket: OwnedReadHalf, state: Arc<Mutex<State>>) {
+    let Err(end) = deliver(&mut socket, &state).await;
+    let mut state = lock(&state);
+    state.end = Some(end);
+    state.events = None;
+    state.waiting.clear();
+}
+
+async fn deliver(
+    socket: &mut OwnedReadHalf,
+    state: &Mutex<State>,
+) -> Result<std::convert::Infallible, Error> {
+    let mut buffer = FrameBuffer::new(DEFAULT_MAX_FRAME);
+    loop {
+        while let Some((header, body)) = buffer.next_frame()? {
+            match Incoming::read(&header, body)? {
+                Incoming::Event(event) => {
+                    if let Some(events) = &lock(state).events {
+                        // Without a subscriber nobody is there to miss it.
+                        let _ = events.send(event);
+                    }
+                }
+                Incoming::Reply(id, reply) => {
+                    if let Reply::Welcome { max_frame, .. } = reply {
+                        buffer.set_max_frame(max_frame);
+                    }
+                    // Nobody waits any more where a caller lost patience.
+                    let _ = lock(state).waiting.remove(&id).map(|waiting| waiting.send(reply));
+                }
+            }
+        }
+        match socket.read(buffer.space()).await? {
+            0 => return Err(Error::Closed),
+            count => buffer.filled(count),
+        }
+    }
+}
+
+/// No code panics while it holds the lock, and every state in between is whole.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

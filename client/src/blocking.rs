@@ -1,0 +1,193 @@
+//! On a request's way: its first and last step for a program with plain threads.
+//!
+//! One connection, used by one thread ([`Client`]) or split for two ([`Sender`], [`Receiver`]): one that
+//! submits at its own pace, another that takes the answers.
+
+mod receiver;
+mod sender;
+
+use std::borrow::Cow;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::incoming::Reply;
+use crate::options::Options;
+use crate::types::{Answer, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind};
+
+pub use receiver::Receiver;
+pub use sender::Sender;
+
+/// A connection to the daemon; dropping it gives up its streams.
+///
+/// Calls that wait for one answer keep what else arrives for [`recv`](Self::recv) and
+/// [`next_event`](Self::next_event), see [`Receiver`].
+#[derive(Debug)]
+pub struct Client {
+    sender: Sender,
+    receiver: Receiver,
+    timeout: Duration,
+    daemon: String,
+}
+
+impl Client {
+    /// Connects to the daemon's socket, usually [`DEFAULT_SOCKET`](crate::DEFAULT_SOCKET).
+    ///
+    /// # Errors
+    /// [`Error::Connect`] with what to look at; [`Error::Daemon`] if the daemon will not have this client;
+    /// [`Error::Timeout`] if it does not answer.
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::connect_with(path, Options::default())
+    }
+
+    /// Connects with other options than the default ones.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub fn connect_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::over(UnixStream::connect(path).map_err(|error| Error::connect(path, error))?, options)
+    }
+
+    /// Opens the protocol over a socket that is already connected.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
+        let (options, in_flight) = (Arc::new(options), Arc::new(AtomicUsize::new(0)));
+        socket.set_write_timeout(Some(options.timeout))?;
+        let sender = Sender::new(socket.try_clone()?, in_flight.clone(), options.clone());
+        let receiver = Receiver::new(socket, in_flight, options.clone());
+        let mut client = Self { sender, receiver, timeout: options.timeout, daemon: String::new() };
+        client.daemon = client.ask(&options.hello(), Reply::welcome)?;
+        Ok(client)
+    }
+
+    /// Name and version of the daemon.
+    pub fn daemon(&self) -> &str {
+        &self.daemon
+    }
+
+    /// Asks for a stream and the promise that goes with it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason; the connection stays usable.
+    pub fn register(&mut self, registration: &Registration) -> Result<StreamInfo, Error> {
+        self.ask(&ClientFrame::Register(Cow::Borrowed(registration)), Reply::registered)
+    }
+
+    /// Gives a stream up; its requests still without an answer are told as cancelled.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such stream.
+    pub fn unregister(&mut self, stream: &StreamInfo) -> Result<(), Error> {
+        let frame = ClientFrame::Unregister { stream: stream.id };
+        self.ask(&frame, |reply, id| reply.done(Kind::Unregistered, id))
+    }
+
+    /// Chooses the events to be told from now on; replaces the choice made before.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if this user may not.
+    pub fn subscribe(&mut self, mask: EventMask) -> Result<(), Error> {
+        self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id))
+    }
+
+    /// The daemon's state, a JSON object.
+    ///
+    /// # Errors
+    /// Those of [`recv`](Self::recv), and [`Error::Timeout`].
+    pub fn status(&mut self) -> Result<String, Error> {
+        self.ask(&ClientFrame::Status, Reply::status)
+    }
+
+    /// Returns once the daemon has answered.
+    ///
+    /// # Errors
+    /// Those of [`recv`](Self::recv), and [`Error::Timeout`].
+    pub fn ping(&mut self) -> Result<(), Error> {
+        self.ask(&ClientFrame::Ping, |reply, id| reply.done(Kind::Pong, id))
+    }
+
+    /// Sends one request without waiting for its answer; see [`Sender::submit`].
+    ///
+    /// # Errors
+    /// Those of [`Sender::submit`].
+    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
+        self.sender.submit(stream, input)
+    }
+
+    /// Sends one request whose tensor is already bytes; see [`Sender::submit_bytes`].
+    ///
+    /// # Errors
+    /// Those of [`Sender::submit`].
+    pub fn submit_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<RequestId, Error> {
+        self.sender.submit_bytes(stream, payload)
+    }
+
+    /// Sends one request and waits for what it comes to, at most its deadline and `Options::timeout`.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit) and [`recv`](Self::recv), and [`Error::Timeout`], after which the
+    /// answer is dropped when it comes.
+    pub fn infer(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
+        let RequestId(id) = self.submit(stream, input)?;
+        let timeout = stream.deadline.saturating_add(self.timeout);
+        self.receiver.reply(id, Kind::Submit, timeout)?.outcome(id)
+    }
+
+    /// Waits for the next answer or event; see [`Receiver::recv`].
+    ///
+    /// # Errors
+    /// Those of [`Receiver::recv`].
+    pub fn recv(&mut self) -> Result<Answer, Error> {
+        self.receiver.recv()
+    }
+
+    /// Waits at most `timeout` for the next answer or event; see [`Receiver::recv_timeout`].
+    ///
+    /// # Errors
+    /// Those of [`Receiver::recv`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Answer>, Error> {
+        self.receiver.recv_timeout(timeout)
+    }
+
+    /// Waits for the next event; see [`Receiver::next_event`].
+    ///
+    /// # Errors
+    /// Those of [`Receiver::recv`].
+    pub fn next_event(&mut self) -> Result<Event, Error> {
+        self.receiver.next_event()
+    }
+
+    /// Waits at most `timeout` for the next event; see [`Receiver::next_event_timeout`].
+    ///
+    /// # Errors
+    /// Those of [`Receiver::recv`].
+    pub fn next_event_timeout(&mut self, timeout: Duration) -> Result<Option<Event>, Error> {
+        self.receiver.next_event_timeout(timeout)
+    }
+
+    /// Splits the connection for two threads; it closes when both halves are gone.
+    pub fn split(self) -> (Sender, Receiver) {
+        (self.sender, self.receiver)
+    }
+
+    /// Sends one frame and waits for its answer.
+    fn ask<T>(
+        &mut self,
+        frame: &ClientFrame<'_>,
+        read: impl FnOnce(Reply, u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let id = match self.sender.send_frame(frame) {
+            // No answer has id 0, but what the daemon said before it closed is still to be read.
+            Err(Error::Closed) => 0,
+            sent => sent?,
+        };
+        read(self.receiver.reply(id, frame.kind(), self.timeout)?, id)
+    }
+}

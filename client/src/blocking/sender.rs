@@ -1,0 +1,77 @@
+//! On a request's way: where it leaves a blocking client for the socket.
+
+use std::io::{ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::types::{RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind, encode_submit};
+
+/// The sending half of a connection; see [`Client::split`](super::Client::split).
+#[derive(Debug)]
+pub struct Sender {
+    socket: UnixStream,
+    frame: Vec<u8>,
+    next_id: u64,
+    in_flight: Arc<AtomicUsize>,
+    options: Arc<Options>,
+}
+
+impl Sender {
+    pub(super) fn new(socket: UnixStream, in_flight: Arc<AtomicUsize>, options: Arc<Options>) -> Self {
+        Self { socket, frame: Vec::new(), next_id: 1, in_flight, options }
+    }
+
+    /// Sends one request without waiting for its answer.
+    ///
+    /// Blocks while the socket is full, at most `Options::timeout`. Allocates only for the first request of
+    /// a size.
+    ///
+    /// # Errors
+    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
+    /// and [`Error::Closed`], after which the connection is closed.
+    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
+        stream.check_input(size_of_val(input))?;
+        self.send(Kind::Submit, |id, frame| encode_submit(id, stream.id, input, frame)).map(RequestId)
+    }
+
+    /// Sends one request whose tensor is already `f32` little-endian row-major.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub fn submit_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<RequestId, Error> {
+        stream.check_input(payload.len())?;
+        self.send_frame(&ClientFrame::Submit { stream: stream.id, payload }).map(RequestId)
+    }
+
+    pub(super) fn send_frame(&mut self, frame: &ClientFrame<'_>) -> Result<u64, Error> {
+        self.send(frame.kind(), |id, out| frame.encode(id, out))
+    }
+
+    fn send(&mut self, kind: Kind, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<u64, Error> {
+        // Only this half adds, so the limit holds although the other half may take away in between.
+        if self.in_flight.load(Ordering::Relaxed) >= self.options.max_in_flight.max(1) {
+            return Err(Error::TooManyInFlight { limit: self.options.max_in_flight.max(1) });
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.frame.clear();
+        encode(id, &mut self.frame);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.socket.write_all(&self.frame).map_err(|error| {
+            // Part of the frame may be out: nothing can follow it. What the daemon said last stays readable.
+            let _ = self.socket.shutdown(Shutdown::Write);
+            match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    Error::Timeout { what: kind, after: self.options.timeout }
+                }
+                _ => Error::from(error),
+            }
+        })?;
+        Ok(id)
+    }
+}

@@ -1,0 +1,138 @@
+//! On a request's way: everything that can end it without an outcome, as the client sees it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::types::{ErrorCode, Refusal};
+use crate::wire::{Kind, VERSION, WireError};
+
+/// Why an operation of a client did not succeed.
+///
+/// After [`Refused`](Self::Refused), [`InputLength`](Self::InputLength), [`TooManyInFlight`](Self::TooManyInFlight)
+/// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
+/// it is closed and the client must connect again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket could not be reached.
+    #[error("connect to {}: {source}; {hint}", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+        /// What to look at first.
+        hint: &'static str,
+    },
+    /// The daemon closed the connection or went away.
+    #[error("connection closed by the daemon")]
+    Closed,
+    /// No answer, or no room in the socket, within the time allowed.
+    #[error("{what}: nothing after {} ms", after.as_millis())]
+    Timeout {
+        /// The kind of frame that waited.
+        what: Kind,
+        /// The time allowed.
+        after: Duration,
+    },
+    /// The daemon did not grant a request.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The daemon gave up on this connection.
+    #[error("closed by the daemon, {code}: {text}")]
+    Daemon {
+        /// Why.
+        code: ErrorCode,
+        /// Why, for people.
+        text: String,
+    },
+    /// An input that is not one tensor of the stream; nothing was sent.
+    #[error("stream {stream}: input is {bytes} bytes, must be {expected}")]
+    InputLength {
+        /// The stream.
+        stream: u32,
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes of its input tensor.
+        expected: u32,
+    },
+    /// As many requests wait for their answers as the options allow; nothing was sent.
+    #[error("requests in flight: {limit}, limit {limit}; receive answers before submitting more")]
+    TooManyInFlight {
+        /// Requests allowed without an answer.
+        limit: usize,
+    },
+    /// The daemon chose a version this client did not offer.
+    #[error("WELCOME: version is {0}, offered {VERSION}")]
+    Version(u16),
+    /// The daemon sent bytes that are not a frame.
+    #[error("from the daemon: {0}")]
+    Protocol(#[from] WireError),
+    /// The daemon sent a frame that has no place at this point.
+    #[error("from the daemon: {got} with id {id}, which nothing here waits for")]
+    Unexpected {
+        /// What came.
+        got: Kind,
+        /// The id it carries.
+        id: u64,
+    },
+    /// The system failed in some other way.
+    #[error("socket: {0}")]
+    Io(Arc<io::Error>),
+}
+
+impl Error {
+    pub(crate) fn connect(path: &Path, source: io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => "is the daemon running? (systemctl status weir)",
+            io::ErrorKind::ConnectionRefused => {
+                "the socket is left over and nobody listens: is the daemon running? (systemctl status weir)"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "is this user in the group that owns the socket? (see ls -l on it; log in again after joining)"
+            }
+            _ => "is this the daemon's socket?",
+        };
+        Self::Connect { path: path.into(), source: Arc::new(source), hint }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+        match source.kind() {
+            BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof => Self::Closed,
+            _ => Self::Io(Arc::new(source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connecting_says_what_to_look_at() {
+        let error =
+            |kind| Error::connect(Path::new("/run/weir/weir.sock"), io::Error::from(kind)).to_string();
+        assert!(error(io::ErrorKind::NotFound).starts_with("connect to /run/weir/weir.sock: "));
+        assert!(error(io::ErrorKind::NotFound).contains("is the daemon running?"));
+        assert!(error(io::ErrorKind::PermissionDenied).contains("group that owns the socket"));
+    }
+
+    #[test]
+    fn a_vanished_daemon_is_closed_whatever_the_system_calls_it() {
+        assert!(matches!(Error::from(io::Error::from(io::ErrorKind::BrokenPipe)), Error::Closed));
+        assert!(matches!(Error::from(io::Error::from(io::ErrorKind::ConnectionReset)), Error::Closed));
+        assert!(matches!(Error::from(io::Error::from(io::ErrorKind::OutOfMemory)), Error::Io(_)));
+    }
+
+    #[test]
+    fn messages_name_field_value_and_limit() {
+        let error = Error::InputLength { stream: 2, bytes: 12, expected: 16 };
+        assert_eq!(error.to_string(), "stream 2: input is 12 bytes, must be 16");
+        let error = Error::Timeout { what: Kind::Register, after: Duration::from_millis(20) };
+        assert_eq!(error.to_string(), "REGISTER: nothing after 20 ms");
+    }
+}

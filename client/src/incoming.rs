@@ -1,0 +1,188 @@
+//! On a request's way: where a daemon's frame becomes an owned value that can wait for whoever it is for.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::types::{
+    Answer, Event, Inference, Miss, MissesLeftEvent, Outcome, Refusal, RequestId, SafeModeEvent, StreamInfo,
+};
+use crate::wire::{self, DaemonFrame, Header, Kind, ResultHead, VERSION};
+
+/// What one frame brought.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// The answer to the frame of this id.
+    Reply(u64, Reply),
+    /// An event.
+    Event(Event),
+}
+
+/// The answer to one frame.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Welcome {
+        version: u16,
+        max_frame: u32,
+        daemon: String,
+    },
+    Registered(StreamInfo),
+    Outcome(Outcome),
+    Status(String),
+    Refused(Refusal),
+    /// An answer that says nothing but its kind.
+    Done(Kind),
+}
+
+impl Incoming {
+    /// Reads a frame; one that ends the connection is an error.
+    pub(crate) fn read(header: &Header, body: &[u8]) -> Result<Self, Error> {
+        let reply = match DaemonFrame::decode(header, body)? {
+            DaemonFrame::Welcome { version, max_frame, daemon } => {
+                Reply::Welcome { version, max_frame, daemon: daemon.into() }
+            }
+            DaemonFrame::Registered {
+                stream,
+                input_bytes,
+                deadline_ns,
+                output_bytes,
+                density_numerator,
+                density_denominator,
+                accuracy,
+                variant,
+            } => Reply::Registered(StreamInfo {
+                id: stream,
+                deadline: Duration::from_nanos(deadline_ns),
+                input_bytes,
+                output_bytes,
+                density_numerator,
+                density_denominator,
+                variant: variant.into(),
+                accuracy,
+            }),
+            DaemonFrame::Result { head, output } => Reply::Outcome(Outcome::Result(inference(head, output))),
+            DaemonFrame::Miss { stream, misses_left, sequence, reason } => {
+                Reply::Outcome(Outcome::Miss(Miss { stream, sequence, misses_left, reason }))
+            }
+            DaemonFrame::StatusReply { json } => Reply::Status(json.into()),
+            DaemonFrame::Refused { code, text } => Reply::Refused(Refusal { code, text: text.into() }),
+            done @ (DaemonFrame::Unregistered | DaemonFrame::Subscribed | DaemonFrame::Pong) => {
+                Reply::Done(done.kind())
+            }
+            DaemonFrame::Error { code, text } => return Err(Error::Daemon { code, text: text.into() }),
+            event => return Ok(Self::Event(self::event(event, header)?)),
+        };
+        Ok(Self::Reply(header.id, reply))
+    }
+}
+
+impl Reply {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Welcome { .. } => Kind::Welcome,
+            Self::Registered(_) => Kind::Registered,
+            Self::Outcome(Outcome::Result(_)) => Kind::Result,
+            Self::Outcome(Outcome::Miss(_)) => Kind::Miss,
+            Self::Status(_) => Kind::StatusReply,
+            Self::Refused(_) => Kind::Refused,
+            Self::Done(kind) => *kind,
+        }
+    }
+
+    /// Takes this as the answer to HELLO: the daemon's name.
+    pub(crate) fn welcome(self, id: u64) -> Result<String, Error> {
+        match self {
+            Self::Welcome { version: VERSION, daemon, .. } => Ok(daemon),
+            Self::Welcome { version, .. } => Err(Error::Version(version)),
+            other => Err(other.out_of_place(id)),
+        }
+    }
+
+    /// Takes this as the answer to REGISTER.
+    pub(crate) fn registered(self, id: u64) -> Result<StreamInfo, Error> {
+        if let Self::Registered(info) = self { Ok(info) } else { Err(self.out_of_place(id)) }
+    }
+
+    /// Takes this as the answer to SUBMIT.
+    pub(crate) fn outcome(self, id: u64) -> Result<Outcome, Error> {
+        if let Self::Outcome(outcome) = self { Ok(outcome) } else { Err(self.out_of_place(id)) }
+    }
+
+    /// Takes this as the answer to STATUS.
+    pub(crate) fn status(self, id: u64) -> Result<String, Error> {
+        if let Self::Status(json) = self { Ok(json) } else { Err(self.out_of_place(id)) }
+    }
+
+    /// Takes this as an answer that says nothing but its kind.
+    pub(crate) fn done(self, kind: Kind, id: u64) -> Result<(), Error> {
+        if self.kind() == kind { Ok(()) } else { Err(self.out_of_place(id)) }
+    }
+
+    /// Takes this as the answer to some SUBMIT.
+    pub(crate) fn answer(self, id: u64) -> Result<Answer, Error> {
+        match self {
+            Self::Outcome(Outcome::Result(inference)) => Ok(Answer::Result(RequestId(id), inference)),
+            Self::Outcome(Outcome::Miss(miss)) => Ok(Answer::Miss(RequestId(id), miss)),
+            Self::Refused(refusal) => Ok(Answer::Refused(RequestId(id), refusal)),
+            other => Err(other.out_of_place(id)),
+        }
+    }
+
+    /// Why this is not the answer that was waited for.
+    pub(crate) fn out_of_place(self, id: u64) -> Error {
+        match self {
+            Self::Refused(refusal) => Error::Refused(refusal),
+            other => Error::Unexpected { got: other.kind(), id },
+        }
+    }
+}
+
+fn inference(head: ResultHead, output: &[u8]) -> Inference {
+    Inference {
+        stream: head.stream,
+        sequence: head.sequence,
+        misses_left: head.misses_left,
+        queued: Duration::from_nanos(head.queued_ns),
+        run: Duration::from_nanos(head.run_ns),
+        batch: head.batch,
+        variant: head.variant,
+        output: wire::floats(output).collect(),
+    }
+}
+
+fn event(frame: DaemonFrame<'_>, header: &Header) -> Result<Event, Error> {
+    Ok(match frame {
+        DaemonFrame::SafeMode {
+            state,
+            cause,
+            sequence,
+            entered_ns,
+            limit,
+            seen,
+            window_ns,
+            service,
+            stream,
+            text,
+        } => Event::SafeMode(SafeModeEvent {
+            service: service.into(),
+            state,
+            cause,
+            sequence,
+            entered: Duration::from_nanos(entered_ns),
+            stream: stream.into(),
+            limit,
+            seen,
+            window: Duration::from_nanos(window_ns),
+            text: text.into(),
+        }),
+        DaemonFrame::MissesLeft { misses_left, constraint, service, stream } => {
+            Event::MissesLeft(MissesLeftEvent {
+                service: service.into(),
+                stream: stream.into(),
+                misses_left,
+                constraint,
+            })
+        }
+        DaemonFrame::EventsLost { count } => Event::Lost { count },
+        other => return Err(Error::Unexpected { got: other.kind(), id: header.id }),
+    })
+}

@@ -1,0 +1,222 @@
+//! On a request's way: what a client asks, holds and is told, as owned values shared by both clients.
+
+mod registration;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Error;
+pub use crate::wire::{ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState};
+pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
+
+/// The number a client gave one of its requests; unique within its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0)
+    }
+}
+
+/// A registered stream and the promise the daemon gave for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamInfo {
+    /// Number of the stream on this connection.
+    pub id: u32,
+    /// Time from arrival to answer.
+    pub deadline: Duration,
+    /// Length of an input tensor in bytes.
+    pub input_bytes: u32,
+    /// Length of an output tensor in bytes.
+    pub output_bytes: u32,
+    /// Requests guaranteed, out of `density_denominator`; 0 for best effort.
+    pub density_numerator: u32,
+    /// Not 0.
+    pub density_denominator: u32,
+    /// The variant the promise is computed with; a request may be answered by another one.
+    pub variant: String,
+    /// Accuracy of that variant, 0 to 1; NaN where unknown.
+    pub accuracy: f32,
+}
+
+impl StreamInfo {
+    /// Share of requests guaranteed, 0 (best effort) to 1.
+    pub fn density(&self) -> f64 {
+        f64::from(self.density_numerator) / f64::from(self.density_denominator.max(1))
+    }
+
+    /// Values in an input tensor.
+    pub fn input_len(&self) -> usize {
+        self.input_bytes as usize / 4
+    }
+
+    pub(crate) fn check_input(&self, bytes: usize) -> Result<(), Error> {
+        let (stream, expected) = (self.id, self.input_bytes);
+        if bytes == expected as usize { Ok(()) } else { Err(Error::InputLength { stream, bytes, expected }) }
+    }
+}
+
+/// What one request came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// An output, in time.
+    Result(Inference),
+    /// No output in time.
+    Miss(Miss),
+}
+
+impl Outcome {
+    /// The output values, if there are any.
+    pub fn output(&self) -> Option<&[f32]> {
+        match self {
+            Self::Result(inference) => Some(&inference.output),
+            Self::Miss(_) => None,
+        }
+    }
+
+    /// Misses the tightest constraint still allows; `None` without one.
+    pub fn misses_left(&self) -> Option<u32> {
+        match self {
+            Self::Result(inference) => inference.misses_left,
+            Self::Miss(miss) => miss.misses_left,
+        }
+    }
+}
+
+/// An output that came in time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inference {
+    /// The request's stream.
+    pub stream: u32,
+    /// Number of the request within its stream, from 0.
+    pub sequence: u64,
+    /// Misses the tightest constraint still allows; `None` without one.
+    pub misses_left: Option<u32>,
+    /// Time from arrival to the start of its batch.
+    pub queued: Duration,
+    /// Time its batch ran.
+    pub run: Duration,
+    /// Requests in its batch.
+    pub batch: u16,
+    /// Index of the variant that answered, in the order of the service's configuration.
+    pub variant: u16,
+    /// The output tensor, row-major.
+    pub output: Vec<f32>,
+}
+
+/// A request without an output in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The request's stream.
+    pub stream: u32,
+    /// Number of the request within its stream, from 0.
+    pub sequence: u64,
+    /// Misses the tightest constraint still allows; `None` without one.
+    pub misses_left: Option<u32>,
+    /// Why.
+    pub reason: MissReason,
+}
+
+/// The daemon did not grant a request; the connection stays usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("refused, {code}: {text}")]
+pub struct Refusal {
+    /// Why.
+    pub code: RefusalCode,
+    /// Why, for people.
+    pub text: String,
+}
+
+/// What a client finds when it looks for the next thing that arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// This request's output came in time.
+    Result(RequestId, Inference),
+    /// This request has no output in time.
+    Miss(RequestId, Miss),
+    /// This request was not taken at all, and has no number in its stream.
+    Refused(RequestId, Refusal),
+    /// An event of the subscription.
+    Event(Event),
+}
+
+/// What the daemon tells without being asked each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A service entered or left safe mode.
+    SafeMode(SafeModeEvent),
+    /// A stream has few misses left.
+    MissesLeft(MissesLeftEvent),
+    /// Events that did not arrive: the daemon or this client had no room left for them.
+    Lost {
+        /// How many, since this was last told.
+        count: u64,
+    },
+}
+
+/// A service entered or left safe mode: while in it, its promises do not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafeModeEvent {
+    /// The service.
+    pub service: String,
+    /// The state entered.
+    pub state: SafeModeState,
+    /// The assumption that broke.
+    pub cause: SafeModeCause,
+    /// Number of the change within the service, from 1.
+    pub sequence: u64,
+    /// When, as time of the host's `CLOCK_MONOTONIC`.
+    pub entered: Duration,
+    /// The stream that broke it; empty where no single stream did.
+    pub stream: String,
+    /// What the assumption allows, in the unit its cause gives.
+    pub limit: u64,
+    /// What was seen, in the same unit.
+    pub seen: u64,
+    /// The stretch of time looked at; zero where there is none.
+    pub window: Duration,
+    /// The evidence, for people.
+    pub text: String,
+}
+
+/// A stream has few misses left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissesLeftEvent {
+    /// The stream's service.
+    pub service: String,
+    /// The stream.
+    pub stream: String,
+    /// Misses the constraint still allows.
+    pub misses_left: u32,
+    /// The constraint.
+    pub constraint: Constraint,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn density_is_a_share() {
+        let mut info = StreamInfo {
+            id: 1,
+            deadline: Duration::from_millis(10),
+            input_bytes: 16,
+            output_bytes: 8,
+            density_numerator: 7,
+            density_denominator: 10,
+            variant: "small".into(),
+            accuracy: 0.9,
+        };
+        assert_eq!((info.density(), info.input_len()), (0.7, 4));
+        (info.density_numerator, info.density_denominator) = (0, 0);
+        assert_eq!(info.density(), 0.0);
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let refusal = Refusal { code: RefusalCode::NameInUse, text: "front is held by pid 7".into() };
+        assert_eq!(refusal.to_string(), "refused, name-in-use: front is held by pid 7");
+    }
+}

@@ -1,0 +1,59 @@
+//! On a request's way: the frames that carry it over the socket, used by both ends; `docs/protocol.md` in code.
+//!
+//! Reading: [`FrameBuffer`] cuts the byte stream into frames, [`ClientFrame::decode`] and
+//! [`DaemonFrame::decode`] turn a body into fields without copying payloads. Writing: `encode` appends one
+//! whole frame to a buffer and allocates only where the buffer has no capacity left.
+
+mod buffer;
+mod client_frame;
+mod codec;
+mod codes;
+mod daemon_frame;
+mod error;
+mod result_head;
+
+pub use buffer::FrameBuffer;
+pub use client_frame::{ClientFrame, EventMask, encode_submit};
+pub use codec::Header;
+pub use codes::{ErrorCode, Kind, MissReason, RefusalCode, SafeModeCause, SafeModeState};
+pub use daemon_frame::DaemonFrame;
+pub use error::WireError;
+pub use result_head::ResultHead;
+
+/// The version of the protocol this crate speaks.
+pub const VERSION: u16 = 1;
+
+/// The first bytes of a HELLO body.
+pub const MAGIC: [u8; 4] = *b"WEIR";
+
+/// Bytes of the header before every body.
+pub const HEADER_LEN: usize = 16;
+
+/// Largest body in bytes unless WELCOME says otherwise: 4 MiB.
+pub const DEFAULT_MAX_FRAME: u32 = 4 << 20;
+
+/// Largest body in bytes of the frame that opens a connection, HELLO.
+pub const MAX_HELLO_FRAME: u32 = 512;
+
+/// Longest name in bytes: client, daemon, service, stream, variant.
+pub const MAX_NAME: usize = 255;
+
+/// Longest text in bytes: refusals, errors, evidence.
+pub const MAX_TEXT: usize = 1024;
+
+/// Most constraints of one stream.
+pub const MAX_CONSTRAINTS: usize = 8;
+
+/// Most arrival bounds of one stream.
+pub const MAX_ARRIVALS: usize = 4;
+
+/// Bytes of a SUBMIT body before its payload.
+pub const SUBMIT_HEAD_LEN: usize = 8;
+
+/// Bytes of a RESULT body before its output.
+pub const RESULT_HEAD_LEN: usize = 40;
+
+/// The values of a payload or output: `f32`, little-endian; bytes after the last whole value are left out.
+pub fn floats(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
+    bytes.as_chunks::<4>().0.iter().map(|cell| f32::from_le_bytes(*cell))
+}

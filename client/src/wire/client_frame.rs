@@ -1,0 +1,250 @@
+//! On a request's way: its first step, the frames a client sends to the daemon.
+
+use std::borrow::Cow;
+
+use super::codec::{Reader, Writer};
+use super::{Header, Kind, MAGIC, MAX_ARRIVALS, MAX_CONSTRAINTS, MAX_NAME, WireError};
+use crate::types::{ArrivalBound, Constraint, Registration};
+
+/// A frame from client to daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientFrame<'a> {
+    /// Opens the connection; always the first frame.
+    Hello {
+        /// Lowest version of the protocol the client speaks.
+        min_version: u16,
+        /// Highest version of the protocol the client speaks.
+        max_version: u16,
+        /// Who is calling, for logs; at most 255 bytes.
+        name: &'a str,
+    },
+    /// Asks for a stream.
+    Register(Cow<'a, Registration>),
+    /// Gives a stream up.
+    Unregister {
+        /// Its number, from REGISTERED.
+        stream: u32,
+    },
+    /// One request.
+    Submit {
+        /// The stream it belongs to.
+        stream: u32,
+        /// One input tensor, `f32` little-endian row-major, exactly `input_bytes` long.
+        payload: &'a [u8],
+    },
+    /// Chooses the events to be told; replaces the choice made before.
+    Subscribe {
+        /// The events wanted.
+        mask: EventMask,
+    },
+    /// Asks for the daemon's state.
+    Status,
+    /// Asks for a PONG.
+    Ping,
+}
+
+impl<'a> ClientFrame<'a> {
+    /// What the frame is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Hello { .. } => Kind::Hello,
+            Self::Register(_) => Kind::Register,
+            Self::Unregister { .. } => Kind::Unregister,
+            Self::Submit { .. } => Kind::Submit,
+            Self::Subscribe { .. } => Kind::Subscribe,
+            Self::Status => Kind::Status,
+            Self::Ping => Kind::Ping,
+        }
+    }
+
+    /// Appends the whole frame to `out`. `id` must not be 0. Names above 255 bytes are cut at a character.
+    pub fn encode(&self, id: u64, out: &mut Vec<u8>) {
+        let writer = Writer::begin(out, self.kind(), id);
+        match self {
+            Self::Hello { min_version, max_version, name } => {
+                writer.bytes(&MAGIC).u16(*min_version).u16(*max_version).string(name, MAX_NAME)
+            }
+            Self::Register(registration) => write_registration(writer, registration),
+            Self::Unregister { stream } => writer.u32(*stream),
+            Self::Submit { stream, payload } => writer.u32(*stream).u32(0).bytes(payload),
+            Self::Subscribe { mask } => writer.u32(mask.0),
+            Self::Status | Self::Ping => writer,
+        }
+        .end();
+    }
+
+    /// Reads the body that followed `header`, borrowing names and payload from it.
+    ///
+    /// # Errors
+    /// Any deviation from the protocol, see [`WireError`].
+    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, WireError> {
+        let kind = header.kind;
+        let mut fields = Reader::new(kind, body);
+        let frame = match kind {
+            Kind::Hello => {
+                let magic = fields.array("magic")?;
+                if magic != MAGIC {
+                    return Err(WireError::Magic(magic));
+                }
+                Self::Hello {
+                    min_version: fields.u16("min version")?,
+                    max_version: fields.u16("max version")?,
+                    name: fields.string("client name", MAX_NAME)?,
+                }
+            }
+            Kind::Register => Self::Register(Cow::Owned(read_registration(&mut fields)?)),
+            Kind::Unregister => Self::Unregister { stream: fields.u32("stream")? },
+            Kind::Submit => {
+                let stream = fields.u32("stream")?;
+                fields.reserved("reserved")?;
+                Self::Submit { stream, payload: fields.rest() }
+            }
+            Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
+            Kind::Status => Self::Status,
+            Kind::Ping => Self::Ping,
+            other => return Err(WireError::UnknownKind(other)),
+        };
+        fields.end()?;
+        if header.id == 0 {
+            return Err(WireError::ZeroId { kind });
+        }
+        Ok(frame)
+    }
+}
+
+/// Appends a whole SUBMIT frame for an input tensor in the machine's own floats.
+pub fn encode_submit(id: u64, stream: u32, input: &[f32], out: &mut Vec<u8>) {
+    Writer::begin(out, Kind::Submit, id).u32(stream).u32(0).floats(input).end();
+}
+
+/// The events a connection asks for; bits without a name are ignored by the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EventMask(pub u32);
+
+impl EventMask {
+    /// None: ends a subscription.
+    pub const NONE: Self = Self(0);
+    /// A service entering or leaving safe mode.
+    pub const SAFE_MODE: Self = Self(1);
+    /// A stream with few misses left.
+    pub const MISSES_LEFT: Self = Self(2);
+    /// Everything this version names.
+    pub const ALL: Self = Self(3);
+
+    /// Whether all events of `other` are in this mask.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for EventMask {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+pub(super) fn write_constraint(writer: Writer<'_>, constraint: Constraint) -> Writer<'_> {
+    let (form, a, k) = constraint.fields();
+    writer.u8(form).u32(a).u32(k)
+}
+
+pub(super) fn read_constraint(fields: &mut Reader<'_>) -> Result<Constraint, WireError> {
+    let (form, a, k) =
+        (fields.u8("constraint form")?, fields.u32("constraint a")?, fields.u32("constraint k")?);
+    let constraint = Constraint::from_fields(form, a, k);
+    if matches!(constraint, Constraint::RowMiss { .. }) {
+        fields.must_be_zero("constraint k", k)?;
+    }
+    Ok(constraint)
+}
+
+fn write_registration<'o>(writer: Writer<'o>, registration: &Registration) -> Writer<'o> {
+    let (constraints, arrivals) = (registration.constraints(), registration.arrivals());
+    let names = writer.string(registration.service(), MAX_NAME).string(registration.stream(), MAX_NAME);
+    let constrained = constraints.iter().copied().fold(names.u8(constraints.len() as u8), write_constraint);
+    arrivals.iter().fold(constrained.u8(arrivals.len() as u8), |writer, bound| {
+        let (form, a, b) = bound.fields();
+        writer.u8(form).u64(a).u64(b)
+    })
+}
+
+fn read_registration(fields: &mut Reader<'_>) -> Result<Registration, WireError> {
+    let service = fields.string("service", MAX_NAME)?;
+    let mut builder = Registration::builder(service, fields.string("stream", MAX_NAME)?);
+    for _ in 0..fields.count("constraints", MAX_CONSTRAINTS)? {
+        builder = builder.constraint(read_constraint(fields)?);
+    }
+    for _ in 0..fields.count("arrivals", MAX_ARRIVALS)? {
+        let form = fields.u8("arrivals form")?;
+        let bound = ArrivalBound::from_fields(form, fields.u64("arrivals a")?, fields.u64("arrivals b")?);
+        builder = builder.arrivals(bound);
+    }
+    Ok(builder.fits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, SUBMIT_HEAD_LEN};
+
+    fn decode(bytes: &[u8]) -> Result<ClientFrame<'_>, WireError> {
+        let (head, body) = bytes.split_first_chunk::<HEADER_LEN>().expect("a header");
+        ClientFrame::decode(&Header::decode(head, DEFAULT_MAX_FRAME)?, body)
+    }
+
+    #[test]
+    fn submit_of_floats_is_submit_of_their_bytes() {
+        let (mut floats, mut bytes) = (Vec::new(), Vec::new());
+        encode_submit(5, 2, &[1.0, -2.5], &mut floats);
+        let payload: Vec<u8> = [1.0f32, -2.5].iter().flat_map(|v| v.to_le_bytes()).collect();
+        ClientFrame::Submit { stream: 2, payload: &payload }.encode(5, &mut bytes);
+        assert_eq!(floats, bytes);
+        assert_eq!((HEADER_LEN + SUBMIT_HEAD_LEN) % 8, 0, "the payload stays aligned within its frame");
+    }
+
+    #[test]
+    fn a_submit_into_spare_capacity_does_not_allocate() {
+        let mut out = Vec::with_capacity(HEADER_LEN + SUBMIT_HEAD_LEN + 400);
+        let before = (out.as_ptr(), out.capacity());
+        encode_submit(1, 1, &[0.5; 100], &mut out);
+        assert_eq!((out.as_ptr(), out.capacity()), before);
+    }
+
+    #[test]
+    fn deviations_are_told_apart() {
+        let mut ping = Vec::new();
+        ClientFrame::Ping.encode(0, &mut ping);
+        assert_eq!(decode(&ping), Err(WireError::ZeroId { kind: Kind::Ping }));
+        ping[8] = 1;
+        assert_eq!(decode(&ping), Ok(ClientFrame::Ping));
+        ping.push(0);
+        assert_eq!(decode(&ping), Err(WireError::Trailing { kind: Kind::Ping, bytes: 1 }));
+
+        let mut hello = Vec::new();
+        ClientFrame::Hello { min_version: 1, max_version: 1, name: "x" }.encode(1, &mut hello);
+        hello[16] = b'w';
+        assert_eq!(decode(&hello), Err(WireError::Magic(*b"wEIR")));
+        hello[16] = b'W';
+        hello[26] = 0xff;
+        assert_eq!(decode(&hello), Err(WireError::Utf8 { kind: Kind::Hello, field: "client name", at: 0 }));
+
+        let mut submit = Vec::new();
+        ClientFrame::Submit { stream: 1, payload: &[] }.encode(1, &mut submit);
+        submit[20] = 9;
+        assert_eq!(
+            decode(&submit),
+            Err(WireError::Reserved { kind: Kind::Submit, field: "reserved", value: 9 })
+        );
+        submit[4] = 128;
+        assert_eq!(decode(&submit), Err(WireError::UnknownKind(Kind::Welcome)));
+    }
+
+    #[test]
+    fn masks_combine() {
+        assert_eq!(EventMask::SAFE_MODE | EventMask::MISSES_LEFT, EventMask::ALL);
+        assert!(EventMask::ALL.contains(EventMask::SAFE_MODE));
+        assert!(!EventMask::SAFE_MODE.contains(EventMask::ALL));
+    }
+}

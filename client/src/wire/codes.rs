@@ -1,0 +1,183 @@
+//! On a request's way: the numbers both ends of the socket agree on for frame kinds, reasons, causes and refusals.
+
+/// Defines an open enumeration: named codes, and `Unknown` for every number a later version may add.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $code:literal $word:literal $meaning:literal,)+ }) => {
+        $(#[$meta])*
+        ///
+        /// Build it with `from_code`, which yields `Unknown` only for numbers without a name here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $(#[doc = $meaning] $variant,)+
+            /// A number this version has no name for; 0 never gets one.
+            Unknown(u16),
+        }
+
+        impl $name {
+            /// Every code this version names, in ascending order.
+            pub const KNOWN: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The value of this number; never fails.
+            pub const fn from_code(code: u16) -> Self {
+                match code {
+                    $($code => Self::$variant,)+
+                    other => Self::Unknown(other),
+                }
+            }
+
+            /// The number on the wire.
+            pub const fn code(self) -> u16 {
+                match self {
+                    $(Self::$variant => $code,)+
+                    Self::Unknown(code) => code,
+                }
+            }
+
+            /// The stable word for logs and tables; `unknown` for a number without one.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Unknown(_) => "unknown",
+                }
+            }
+
+            /// What it means, in a few words.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $meaning,)+
+                    Self::Unknown(_) => "not known to this version of the protocol",
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::Unknown(code) => write!(f, "unknown ({code})"),
+                    known => f.write_str(known.word()),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// What a frame is: 1 to 31 travel from client to daemon, 128 and above from daemon to client.
+    Kind {
+        Hello = 1 "HELLO" "opens the connection",
+        Register = 2 "REGISTER" "asks for a stream",
+        Unregister = 3 "UNREGISTER" "gives a stream up",
+        Submit = 4 "SUBMIT" "one request",
+        Subscribe = 5 "SUBSCRIBE" "chooses the events to be told",
+        Status = 6 "STATUS" "asks for the daemon's state",
+        Ping = 7 "PING" "asks for a PONG",
+        Welcome = 128 "WELCOME" "answers HELLO",
+        Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
+        Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
+        Result = 131 "RESULT" "answers SUBMIT: the output, in time",
+        Miss = 132 "MISS" "answers SUBMIT: no output in time, and why",
+        Subscribed = 133 "SUBSCRIBED" "answers SUBSCRIBE",
+        StatusReply = 134 "STATUS_REPLY" "answers STATUS",
+        Pong = 135 "PONG" "answers PING",
+        Refused = 136 "REFUSED" "answers a request that is not granted",
+        Error = 137 "ERROR" "last frame before the daemon closes the connection",
+        EventSafeMode = 160 "EVENT_SAFE_MODE" "a service entered or left safe mode",
+        EventMissesLeft = 161 "EVENT_MISSES_LEFT" "a stream has few misses left",
+        EventsLost = 162 "EVENTS_LOST" "events dropped because the client read too slowly",
+    }
+}
+
+codes! {
+    /// Why a request got no output in time.
+    MissReason {
+        Unmeetable = 1 "unmeetable" "the deadline could not be met when the request arrived",
+        Expired = 2 "expired" "waited too long and was never executed",
+        Shed = 3 "shed" "dropped to spread the misses in overload",
+        QueueFull = 4 "queue-full" "the queue had no place left",
+        Late = 5 "late" "executed, but finished after the deadline",
+        EngineFailed = 6 "engine-failed" "the engine returned an error or panicked",
+        WorkerLost = 7 "worker-lost" "the worker stopped answering while it held the request",
+        Cancelled = 8 "cancelled" "the daemon is draining, or the stream was given up",
+    }
+}
+
+codes! {
+    /// Why the daemon did not grant a request.
+    RefusalCode {
+        UnknownService = 1 "unknown-service" "no service has this name",
+        InvalidConstraint = 2 "invalid-constraint" "a constraint has no meaning or contradicts another",
+        InvalidArrivals = 3 "invalid-arrivals" "an arrival bound is missing or has no meaning",
+        NotAdmissible = 4 "not-admissible" "the promise cannot be kept beside those already given",
+        TooManyStreams = 5 "too-many-streams" "every place for a stream is taken",
+        NameInUse = 6 "name-in-use" "another stream holds this name",
+        UnknownStream = 7 "unknown-stream" "this connection holds no stream of this number",
+        Draining = 8 "draining" "the daemon is about to stop and takes nothing new",
+        NotPermitted = 9 "not-permitted" "this user may not do this",
+        InputLength = 10 "input-length" "the payload is not exactly one input tensor",
+    }
+}
+
+codes! {
+    /// Why the daemon is about to close the connection.
+    ErrorCode {
+        Version = 1 "version" "no version of the protocol is known to both ends",
+        Malformed = 2 "malformed" "a frame does not follow the protocol",
+        TooLarge = 3 "too-large" "a frame is longer than the limit told in WELCOME",
+        NotPermitted = 4 "not-permitted" "this user may not connect",
+        TooManyClients = 5 "too-many-clients" "every place for a client is taken",
+        TooSlow = 6 "too-slow" "the client does not read its answers",
+        ProtocolOrder = 7 "protocol-order" "a frame that has no place at this point",
+    }
+}
+
+codes! {
+    /// Whether the assumptions behind a service's promises hold.
+    SafeModeState {
+        Normal = 1 "normal" "the promises hold",
+        SafeMode = 2 "safe-mode" "an assumption broke: the promises are suspended",
+    }
+}
+
+codes! {
+    /// Which assumption broke; `Unknown(0)` where the daemon cannot tell.
+    SafeModeCause {
+        ArrivalExcess = 1 "arrival-excess" "more requests arrived than a stream declared",
+        ServiceOverrun = 2 "service-overrun" "a batch ran longer than its profile allows",
+        LateDispatch = 3 "late-dispatch" "a batch started later than its latest start",
+        WorkerLost = 4 "worker-lost" "a worker stopped answering",
+        ConstraintViolated = 5 "constraint-violated" "a stream missed more than its constraint allows",
+        ProfileStale = 6 "profile-stale" "the measured profile no longer describes the device",
+        Operator = 7 "operator" "asked for by the operator",
+    }
+}
+
+impl Kind {
+    /// Whether frames of this kind travel from client to daemon (1 to 31).
+    pub const fn is_from_client(self) -> bool {
+        matches!(self.code(), 1..=31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_survives_the_way_through_its_enum() {
+        for code in 0..=u16::MAX {
+            assert_eq!(Kind::from_code(code).code(), code);
+            assert_eq!(MissReason::from_code(code).code(), code);
+            assert_eq!(RefusalCode::from_code(code).code(), code);
+            assert_eq!(ErrorCode::from_code(code).code(), code);
+            assert_eq!(SafeModeState::from_code(code).code(), code);
+            assert_eq!(SafeModeCause::from_code(code).code(), code);
+        }
+    }
+
+    #[test]
+    fn zero_is_unknown_everywhere() {
+        assert_eq!(Kind::from_code(0), Kind::Unknown(0));
+        assert_eq!(MissReason::from_code(0), MissReason::Unknown(0));
+        assert_eq!(SafeModeCause::from_code(0).to_string(), "unknown (0)");
+    }
+}

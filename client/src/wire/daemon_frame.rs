@@ -1,0 +1,293 @@
+//! On a request's way: its last step, the frames the daemon sends to a client.
+
+use super::client_frame::{read_constraint, write_constraint};
+use super::codec::{Reader, Writer};
+use super::result_head::{NO_CONSTRAINT, ResultHead, read_misses_left};
+use super::{ErrorCode, Header, Kind, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, WireError};
+use super::{SafeModeCause, SafeModeState};
+use crate::types::Constraint;
+
+/// A frame from daemon to client.
+///
+/// Names above 255 bytes and texts above 1024 bytes are cut at a character when encoded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DaemonFrame<'a> {
+    /// Answers HELLO.
+    Welcome {
+        /// The version both ends speak from here on.
+        version: u16,
+        /// Largest body in bytes, in both directions.
+        max_frame: u32,
+        /// Name and version of the daemon, for logs.
+        daemon: &'a str,
+    },
+    /// Answers REGISTER.
+    Registered {
+        /// Number of the stream, unique on this connection.
+        stream: u32,
+        /// Length of a request's payload in bytes.
+        input_bytes: u32,
+        /// Time from arrival to answer, in nanoseconds.
+        deadline_ns: u64,
+        /// Length of a result's output in bytes.
+        output_bytes: u32,
+        /// Requests guaranteed, out of `density_denominator`; 0 for best effort.
+        density_numerator: u32,
+        /// Not 0.
+        density_denominator: u32,
+        /// Accuracy of that variant, 0 to 1; NaN where unknown.
+        accuracy: f32,
+        /// The variant of the service the promise is computed with.
+        variant: &'a str,
+    },
+    /// Answers UNREGISTER.
+    Unregistered,
+    /// Answers SUBMIT: the output, in time.
+    Result {
+        /// Everything but the output.
+        head: ResultHead,
+        /// One output tensor, `f32` little-endian row-major.
+        output: &'a [u8],
+    },
+    /// Answers SUBMIT: no output in time.
+    Miss {
+        /// The request's stream.
+        stream: u32,
+        /// Misses the tightest constraint still allows; `None` without one. `u32::MAX` reads back as `None`.
+        misses_left: Option<u32>,
+        /// Number of the request within its stream, from 0.
+        sequence: u64,
+        /// Why.
+        reason: MissReason,
+    },
+    /// Answers SUBSCRIBE.
+    Subscribed,
+    /// Answers STATUS.
+    StatusReply {
+        /// A JSON object.
+        json: &'a str,
+    },
+    /// Answers PING.
+    Pong,
+    /// Answers a request that is not granted; the connection stays open.
+    Refused {
+        /// Why.
+        code: RefusalCode,
+        /// Why, for people; at most 1024 bytes.
+        text: &'a str,
+    },
+    /// The last frame before the daemon closes the connection.
+    Error {
+        /// Why.
+        code: ErrorCode,
+        /// Why, for people; at most 1024 bytes.
+        text: &'a str,
+    },
+    /// A service entered or left safe mode.
+    SafeMode {
+        /// The state entered.
+        state: SafeModeState,
+        /// The assumption that broke.
+        cause: SafeModeCause,
+        /// Number of the change within the service, from 1.
+        sequence: u64,
+        /// When, in nanoseconds of the host's `CLOCK_MONOTONIC`.
+        entered_ns: u64,
+        /// What the assumption allows, in the unit its cause gives.
+        limit: u64,
+        /// What was seen, in the same unit.
+        seen: u64,
+        /// The stretch of time looked at, in nanoseconds; 0 where there is none.
+        window_ns: u64,
+        /// The service.
+        service: &'a str,
+        /// The stream that broke it; empty where no single stream did.
+        stream: &'a str,
+        /// The evidence, for people; at most 1024 bytes.
+        text: &'a str,
+    },
+    /// A stream has few misses left.
+    MissesLeft {
+        /// Misses the constraint still allows.
+        misses_left: u32,
+        /// The constraint.
+        constraint: Constraint,
+        /// The stream's service.
+        service: &'a str,
+        /// The stream.
+        stream: &'a str,
+    },
+    /// Events were dropped because the client read too slowly.
+    EventsLost {
+        /// How many, since the last frame of this kind.
+        count: u64,
+    },
+}
+
+impl<'a> DaemonFrame<'a> {
+    /// What the frame is.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Welcome { .. } => Kind::Welcome,
+            Self::Registered { .. } => Kind::Registered,
+            Self::Unregistered => Kind::Unregistered,
+            Self::Result { .. } => Kind::Result,
+            Self::Miss { .. } => Kind::Miss,
+            Self::Subscribed => Kind::Subscribed,
+            Self::StatusReply { .. } => Kind::StatusReply,
+            Self::Pong => Kind::Pong,
+            Self::Refused { .. } => Kind::Refused,
+            Self::Error { .. } => Kind::Error,
+            Self::SafeMode { .. } => Kind::EventSafeMode,
+            Self::MissesLeft { .. } => Kind::EventMissesLeft,
+            Self::EventsLost { .. } => Kind::EventsLost,
+        }
+    }
+
+    /// Appends the whole frame to `out`. `id` is that of the frame it answers, 0 for events.
+    pub fn encode(&self, id: u64, out: &mut Vec<u8>) {
+        let writer = Writer::begin(out, self.kind(), id);
+        match *self {
+            Self::Welcome { version, max_frame, daemon } => {
+                writer.u16(version).u16(0).u32(max_frame).string(daemon, MAX_NAME)
+            }
+            Self::Registered {
+                stream,
+                input_bytes,
+                deadline_ns,
+                output_bytes,
+                density_numerator,
+                density_denominator,
+                accuracy,
+                variant,
+            } => {
+                let shape = writer.u32(stream).u32(input_bytes).u64(deadline_ns).u32(output_bytes);
+                let density = shape.u32(density_numerator).u32(density_denominator);
+                density.f32(accuracy).string(variant, MAX_NAME)
+            }
+            Self::Result { ref head, output } => head.write(writer).bytes(output),
+            Self::Miss { stream, misses_left, sequence, reason } => {
+                let numbered = writer.u32(stream).u32(misses_left.unwrap_or(NO_CONSTRAINT)).u64(sequence);
+                numbered.u16(reason.code())
+            }
+            Self::StatusReply { json } => writer.bytes(json.as_bytes()),
+            Self::Refused { code, text } => writer.u16(code.code()).string(text, MAX_TEXT),
+            Self::Error { code, text } => writer.u16(code.code()).string(text, MAX_TEXT),
+            Self::SafeMode {
+                state,
+                cause,
+                sequence,
+                entered_ns,
+                limit,
+                seen,
+                window_ns,
+                service,
+                stream,
+                text,
+            } => {
+                let change = writer.u16(state.code()).u16(cause.code()).u32(0).u64(sequence).u64(entered_ns);
+                let evidence = change.u64(limit).u64(seen).u64(window_ns);
+                evidence.string(service, MAX_NAME).string(stream, MAX_NAME).string(text, MAX_TEXT)
+            }
+            Self::MissesLeft { misses_left, constraint, service, stream } => {
+                let numbers = write_constraint(writer.u32(misses_left), constraint);
+                numbers.string(service, MAX_NAME).string(stream, MAX_NAME)
+            }
+            Self::EventsLost { count } => writer.u64(count),
+            Self::Unregistered | Self::Subscribed | Self::Pong => writer,
+        }
+        .end();
+    }
+
+    /// Reads the body that followed `header`, borrowing names and output from it.
+    ///
+    /// # Errors
+    /// Any deviation from the protocol, see [`WireError`].
+    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, WireError> {
+        let mut fields = Reader::new(header.kind, body);
+        let frame = match header.kind {
+            Kind::Welcome => {
+                let version = fields.u16("version")?;
+                let reserved = fields.u16("reserved")?;
+                fields.must_be_zero("reserved", reserved.into())?;
+                Self::Welcome {
+                    version,
+                    max_frame: fields.u32("max_frame")?,
+                    daemon: fields.string("daemon", MAX_NAME)?,
+                }
+            }
+            Kind::Registered => Self::Registered {
+                stream: fields.u32("stream")?,
+                input_bytes: fields.u32("input_bytes")?,
+                deadline_ns: fields.u64("deadline_ns")?,
+                output_bytes: fields.u32("output_bytes")?,
+                density_numerator: fields.u32("density numerator")?,
+                density_denominator: fields.u32("density denominator")?,
+                accuracy: fields.f32("accuracy")?,
+                variant: fields.string("variant", MAX_NAME)?,
+            },
+            Kind::Unregistered => Self::Unregistered,
+            Kind::Result => Self::Result { head: ResultHead::read(&mut fields)?, output: fields.rest() },
+            Kind::Miss => Self::Miss {
+                stream: fields.u32("stream")?,
+                misses_left: read_misses_left(&mut fields)?,
+                sequence: fields.u64("sequence")?,
+                reason: MissReason::from_code(fields.u16("reason")?),
+            },
+            Kind::Subscribed => Self::Subscribed,
+            Kind::StatusReply => Self::StatusReply { json: fields.rest_as_text("status")? },
+            Kind::Pong => Self::Pong,
+            Kind::Refused => Self::Refused {
+                code: RefusalCode::from_code(fields.u16("code")?),
+                text: fields.string("text", MAX_TEXT)?,
+            },
+            Kind::Error => Self::Error {
+                code: ErrorCode::from_code(fields.u16("code")?),
+                text: fields.string("text", MAX_TEXT)?,
+            },
+            Kind::EventSafeMode => {
+                let state = SafeModeState::from_code(fields.u16("state")?);
+                let cause = SafeModeCause::from_code(fields.u16("cause")?);
+                fields.reserved("reserved")?;
+                Self::SafeMode {
+                    state,
+                    cause,
+                    sequence: fields.u64("sequence")?,
+                    entered_ns: fields.u64("entered_ns")?,
+                    limit: fields.u64("limit")?,
+                    seen: fields.u64("seen")?,
+                    window_ns: fields.u64("window_ns")?,
+                    service: fields.string("service", MAX_NAME)?,
+                    stream: fields.string("stream", MAX_NAME)?,
+                    text: fields.string("text", MAX_TEXT)?,
+                }
+            }
+            Kind::EventMissesLeft => Self::MissesLeft {
+                misses_left: fields.u32("misses_left")?,
+                constraint: read_constraint(&mut fields)?,
+                service: fields.string("service", MAX_NAME)?,
+                stream: fields.string("stream", MAX_NAME)?,
+            },
+            Kind::EventsLost => Self::EventsLost { count: fields.u64("count")? },
+            other => return Err(WireError::UnknownKind(other)),
+        };
+        fields.end()?;
+        Ok(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_later_versions_are_kept() {
+        let mut out = Vec::new();
+        let reason = MissReason::from_code(999);
+        let miss = DaemonFrame::Miss { stream: 1, misses_left: Some(0), sequence: 7, reason };
+        miss.encode(3, &mut out);
+        let (head, body) = out.split_first_chunk().expect("a header");
+        let header = Header::decode(head, 100).expect("a short frame");
+        assert_eq!(DaemonFrame::decode(&header, body), Ok(miss));
+    }
+}

@@ -1,0 +1,191 @@
+//! Off a request's way: the async client against a scripted daemon.
+#![cfg(feature = "async")]
+#![allow(clippy::unwrap_used, reason = "a test may fail anywhere")]
+
+mod mock;
+
+use std::time::Duration;
+
+use mock::{Mock, impatient, registration};
+use weir_client::asynchronous::Client;
+use weir_client::wire::{DaemonFrame, Kind};
+use weir_client::{Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode};
+
+const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+/// Lets the runtime close the connection while the script waits for its end.
+async fn finish(mock: Mock) {
+    tokio::task::spawn_blocking(|| mock.finish()).await.unwrap();
+}
+
+#[tokio::test]
+async fn many_tasks_infer_at_once() {
+    const TASKS: u64 = 50;
+    let mock = Mock::serve(|peer| {
+        peer.welcome_and_register();
+        let mut ids: Vec<u64> = (0..TASKS).map(|_| peer.expect(Kind::Submit)).collect();
+        ids.reverse();
+        for id in ids {
+            peer.result(id, id, [id as f32, 0.0]);
+        }
+        peer.expect_end();
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    assert_eq!(client.daemon(), "mock 0.1");
+    let stream = client.register(&registration()).await.unwrap();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (client, stream) = (client.clone(), stream.clone());
+            tokio::spawn(async move { client.infer(&stream, &INPUT).await })
+        })
+        .collect();
+    for task in tasks {
+        let Outcome::Result(result) = task.await.unwrap().unwrap() else { panic!("a result") };
+        assert_eq!(result.output[0], result.sequence as f32, "each task has its own answer");
+    }
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn every_operation_finds_its_answer() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome();
+        let id = peer.expect(Kind::Register);
+        peer.send(id, &DaemonFrame::Refused { code: RefusalCode::NameInUse, text: "front" });
+        let id = peer.expect(Kind::Register);
+        peer.registered(id);
+        let (first, second) = (peer.expect(Kind::Submit), peer.expect(Kind::Submit));
+        let status = peer.expect(Kind::Status);
+        peer.send(status, &DaemonFrame::StatusReply { json: "{}" });
+        peer.miss(second, 1, MissReason::QueueFull);
+        peer.result(first, 0, [1.0, 2.0]);
+        let id = peer.expect(Kind::Ping);
+        peer.send(id, &DaemonFrame::Pong);
+        let id = peer.expect(Kind::Unregister);
+        peer.send(id, &DaemonFrame::Unregistered);
+        peer.expect_end();
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    let Err(Error::Refused(refusal)) = client.register(&registration()).await else { panic!("refused") };
+    assert_eq!(refusal.code, RefusalCode::NameInUse);
+    let stream = client.register(&registration()).await.unwrap();
+    let first = client.submit(&stream, &INPUT).await.unwrap();
+    let second = client.submit_bytes(&stream, &[0; 16]).await.unwrap();
+    assert!(first.id() < second.id());
+    assert_eq!(client.status().await.unwrap(), "{}");
+    assert_eq!(first.outcome().await.unwrap().output(), Some(&[1.0, 2.0][..]));
+    let Outcome::Miss(miss) = second.outcome().await.unwrap() else { panic!("a miss") };
+    assert_eq!(miss.reason, MissReason::QueueFull);
+    client.ping().await.unwrap();
+    client.unregister(&stream).await.unwrap();
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn events_beyond_the_backlog_are_counted() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome();
+        let id = peer.expect(Kind::Subscribe);
+        peer.safe_mode(1);
+        peer.send(id, &DaemonFrame::Subscribed);
+        let id = peer.expect(Kind::Ping);
+        (2..=7).for_each(|sequence| peer.safe_mode(sequence));
+        peer.send(id, &DaemonFrame::Pong);
+        let (code, text) = (ErrorCode::TooSlow, "bye");
+        peer.send(0, &DaemonFrame::Error { code, text });
+    });
+    let options = Options { event_backlog: 4, ..Options::default() };
+    let client = Client::connect_with(mock.path(), options).await.unwrap();
+    let mut events = client.subscribe(EventMask::SAFE_MODE).await.unwrap();
+    let Event::SafeMode(event) = events.next().await.unwrap() else { panic!("an event") };
+    assert_eq!(event.sequence, 1);
+    client.ping().await.unwrap();
+    assert_eq!(events.next().await.unwrap(), Event::Lost { count: 2 });
+    for expected in 4..=7 {
+        let Event::SafeMode(event) = events.next().await.unwrap() else { panic!("an event") };
+        assert_eq!(event.sequence, expected);
+    }
+    assert_eq!(events.next().await.unwrap_err().to_string(), "closed by the daemon, too-slow: bye");
+    assert!(matches!(client.ping().await, Err(Error::Daemon { code: ErrorCode::TooSlow, .. })));
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn dropped_futures_leave_the_connection_whole() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome_and_register();
+        for sequence in 0..3 {
+            let id = peer.expect(Kind::Submit);
+            let ping = peer.expect(Kind::Ping);
+            peer.result(id, sequence, [0.0, 0.0]);
+            peer.send(ping, &DaemonFrame::Pong);
+        }
+        peer.expect_end();
+    });
+    let options = Options { max_in_flight: 2, ..Options::default() };
+    let client = Client::connect_with(mock.path(), options).await.unwrap();
+    let stream = client.register(&registration()).await.unwrap();
+    for _ in 0..3 {
+        let patience = Duration::from_millis(5);
+        assert!(tokio::time::timeout(patience, client.infer(&stream, &INPUT)).await.is_err());
+        client.ping().await.unwrap();
+    }
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn limits_hold_and_silence_ends() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome_and_register();
+        peer.expect(Kind::Submit);
+        peer.expect(Kind::Ping);
+        peer.expect(Kind::Submit);
+        peer.expect(Kind::Ping);
+        peer.expect_end();
+    });
+    let options = Options { max_in_flight: 2, ..impatient() };
+    let client = Client::connect_with(mock.path(), options).await.unwrap();
+    let stream = client.register(&registration()).await.unwrap();
+    assert!(matches!(client.submit(&stream, &[0.0]).await, Err(Error::InputLength { bytes: 4, .. })));
+    let ticket = client.submit(&stream, &INPUT).await.unwrap();
+    assert!(matches!(client.ping().await, Err(Error::Timeout { what: Kind::Ping, .. })));
+    let second = client.submit(&stream, &INPUT).await.unwrap();
+    let third = client.submit(&stream, &INPUT).await;
+    assert!(matches!(third, Err(Error::TooManyInFlight { limit: 2 })));
+    drop(ticket);
+    assert!(matches!(client.ping().await, Err(Error::Timeout { .. })));
+    drop(second);
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_connection_reaches_everyone_who_waits() {
+    type End = fn(&mut mock::Peer);
+    let cases: [(End, &str); 3] = [
+        (|_| (), "connection closed by the daemon"),
+        (|peer| peer.send_bytes(&[3, 0, 0, 0, 131, 0]), "connection closed by the daemon"),
+        (|peer| peer.send_bytes(&[0xff; 16]), "from the daemon: unknown (65535): length is 4294967295"),
+    ];
+    for (end, message) in cases {
+        let mock = Mock::serve(move |peer| {
+            peer.welcome_and_register();
+            peer.expect(Kind::Submit);
+            peer.expect(Kind::Status);
+            end(peer);
+        });
+        let client = Client::connect(mock.path()).await.unwrap();
+        let stream = client.register(&registration()).await.unwrap();
+        let ticket = client.submit(&stream, &INPUT).await.unwrap();
+        for error in [client.status().await.unwrap_err(), ticket.outcome().await.unwrap_err()] {
+            assert!(error.to_string().starts_with(message), "{error} should start with {message}");
+        }
+        assert!(client.submit(&stream, &INPUT).await.is_err());
+        finish(mock).await;
+    }
+    let gone = Client::connect("/nonexistent/weir.sock").await.unwrap_err().to_string();
+    assert!(gone.contains("is the daemon running?"), "{gone}");
+}

@@ -1,0 +1,169 @@
+//! Off a request's way: a daemon of a few lines that says exactly what a test wants the client to hear.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses the part it needs, and may fail anywhere")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_client::wire::{
+    ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
+    SafeModeCause, SafeModeState, VERSION,
+};
+use weir_client::{ArrivalBound, Constraint, Options, Registration};
+
+/// A listening socket whose first connection follows a script on its own thread.
+pub(crate) struct Mock {
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mock {
+    pub(crate) fn serve(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weir-client-test-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        let thread = std::thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            script(&mut Peer { socket, buffer: FrameBuffer::new(DEFAULT_MAX_FRAME) });
+        });
+        Self { path, thread: Some(thread) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for the script to end, so that what failed in it fails the test.
+    pub(crate) fn finish(mut self) {
+        self.thread.take().unwrap().join().expect("the script ran to its end");
+    }
+}
+
+impl Drop for Mock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The daemon's end of a connection.
+pub(crate) struct Peer {
+    socket: UnixStream,
+    buffer: FrameBuffer,
+}
+
+impl Peer {
+    /// The next frame: its id, once it is of this kind.
+    pub(crate) fn expect(&mut self, kind: Kind) -> u64 {
+        self.expect_with(kind, |_| ())
+    }
+
+    /// The next frame, once it is of this kind, looked at by `look`.
+    pub(crate) fn expect_with(&mut self, kind: Kind, look: impl FnOnce(ClientFrame<'_>)) -> u64 {
+        let (header, body) = self.next().expect("one more frame");
+        assert_eq!(header.kind, kind);
+        look(ClientFrame::decode(&header, &body).unwrap());
+        header.id
+    }
+
+    /// Waits until the client has closed the connection.
+    pub(crate) fn expect_end(&mut self) {
+        assert!(self.next().is_none(), "no frame more");
+    }
+
+    pub(crate) fn send(&mut self, id: u64, frame: &DaemonFrame<'_>) {
+        let mut bytes = Vec::new();
+        frame.encode(id, &mut bytes);
+        self.send_bytes(&bytes);
+    }
+
+    /// What a client does not want to hear any more is no failure of the script.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
+    pub(crate) fn welcome(&mut self) {
+        let id = self.expect(Kind::Hello);
+        let max_frame = DEFAULT_MAX_FRAME;
+        self.send(id, &DaemonFrame::Welcome { version: VERSION, max_frame, daemon: "mock 0.1" });
+    }
+
+    /// Answers HELLO, and REGISTER with stream 7: four floats in, two out, 50 ms.
+    pub(crate) fn welcome_and_register(&mut self) {
+        self.welcome();
+        let id = self.expect(Kind::Register);
+        self.registered(id);
+    }
+
+    pub(crate) fn registered(&mut self, id: u64) {
+        let registered = DaemonFrame::Registered {
+            stream: 7,
+            input_bytes: 16,
+            deadline_ns: 50_000_000,
+            output_bytes: 8,
+            density_numerator: 7,
+            density_denominator: 10,
+            accuracy: 0.75,
+            variant: "small",
+        };
+        self.send(id, &registered);
+    }
+
+    pub(crate) fn result(&mut self, id: u64, sequence: u64, output: [f32; 2]) {
+        let (queued_ns, run_ns, batch, variant) = (1_000, 2_000, 3, 1);
+        let misses_left = Some(2);
+        let head = ResultHead { stream: 7, misses_left, sequence, queued_ns, run_ns, batch, variant };
+        let mut bytes = Vec::new();
+        head.encode_floats(id, &output, &mut bytes);
+        self.send_bytes(&bytes);
+    }
+
+    pub(crate) fn miss(&mut self, id: u64, sequence: u64, reason: MissReason) {
+        self.send(id, &DaemonFrame::Miss { stream: 7, misses_left: Some(0), sequence, reason });
+    }
+
+    pub(crate) fn safe_mode(&mut self, sequence: u64) {
+        let event = DaemonFrame::SafeMode {
+            state: SafeModeState::SafeMode,
+            cause: SafeModeCause::ArrivalExcess,
+            sequence,
+            entered_ns: 5,
+            limit: 10,
+            seen: 11,
+            window_ns: 1_000,
+            service: "obstacles",
+            stream: "front",
+            text: "11 arrivals in 1 us, 10 declared",
+        };
+        self.send(0, &event);
+    }
+
+    fn next(&mut self) -> Option<(Header, Vec<u8>)> {
+        loop {
+            if let Some((header, body)) = self.buffer.next_frame().unwrap() {
+                return Some((header, body.to_vec()));
+            }
+            match self.socket.read(self.buffer.space()) {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.buffer.filled(count),
+            }
+        }
+    }
+}
+
+pub(crate) fn registration() -> Registration {
+    Registration::builder("obstacles", "front")
+        .constraint(Constraint::any_miss(3, 10))
+        .constraint(Constraint::RowMiss { misses: 1 })
+        .arrivals(ArrivalBound::periodic(Duration::from_millis(20), Duration::from_millis(2)))
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn impatient() -> Options {
+    Options { timeout: Duration::from_millis(250), ..Options::default() }
+}

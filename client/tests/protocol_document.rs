@@ -1,0 +1,182 @@
+//! Off a request's way: proof that `docs/protocol.md` and the codec say the same, byte for byte.
+#![allow(clippy::unwrap_used, reason = "a test may fail anywhere")]
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use weir_client::wire::{
+    ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, HEADER_LEN, Header, Kind,
+    MAX_HELLO_FRAME, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState,
+};
+use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, Registration};
+
+const DOCUMENT: &str = include_str!("../../docs/protocol.md");
+
+/// The bytes of every `hex` block; `;` begins a remark.
+fn blocks() -> Vec<Vec<u8>> {
+    let block = |text: &str| {
+        let text = text.split_once("```").expect("an end").0;
+        let lines = text.lines().map(|line| line.split(';').next().unwrap_or_default());
+        let byte = |digits| u8::from_str_radix(digits, 16).expect("two hexadecimal digits");
+        lines.flat_map(str::split_whitespace).map(byte).collect()
+    };
+    DOCUMENT.split("```hex\n").skip(1).map(block).collect()
+}
+
+/// What the examples stand for, in the order of the document.
+fn encoded() -> Vec<Vec<u8>> {
+    let registration = Registration::builder("obstacles", "front")
+        .constraint(Constraint::any_miss(3, 10))
+        .constraint(Constraint::RowMiss { misses: 1 })
+        .arrivals(ArrivalBound::periodic(Duration::from_millis(20), Duration::from_millis(2)))
+        .build()
+        .unwrap();
+    let client = |id, frame: ClientFrame<'_>| {
+        let mut bytes = Vec::new();
+        frame.encode(id, &mut bytes);
+        bytes
+    };
+    let daemon = |id, frame: DaemonFrame<'_>| {
+        let mut bytes = Vec::new();
+        frame.encode(id, &mut bytes);
+        bytes
+    };
+    let payload = [1.0f32.to_le_bytes(), (-2.5f32).to_le_bytes()].concat();
+    let (service, stream) = ("obstacles", "front");
+    vec![
+        client(1, ClientFrame::Hello { min_version: 1, max_version: 1, name: "cam" }),
+        client(2, ClientFrame::Register(Cow::Owned(registration))),
+        client(5, ClientFrame::Unregister { stream: 1 }),
+        client(3, ClientFrame::Submit { stream: 1, payload: &payload }),
+        client(4, ClientFrame::Subscribe { mask: EventMask::ALL }),
+        client(6, ClientFrame::Status),
+        client(7, ClientFrame::Ping),
+        daemon(1, DaemonFrame::Welcome { version: 1, max_frame: 4 << 20, daemon: "weir 0.1.0" }),
+        daemon(
+            2,
+            DaemonFrame::Registered {
+                stream: 1,
+                input_bytes: 8,
+                deadline_ns: 15_000_000,
+                output_bytes: 4,
+                density_numerator: 7,
+                density_denominator: 10,
+                accuracy: 0.75,
+                variant: "small",
+            },
+        ),
+        daemon(5, DaemonFrame::Unregistered),
+        daemon(4, DaemonFrame::Subscribed),
+        daemon(7, DaemonFrame::Pong),
+        daemon(
+            3,
+            DaemonFrame::Result {
+                head: ResultHead {
+                    stream: 1,
+                    misses_left: Some(3),
+                    sequence: 0,
+                    queued_ns: 1_500_000,
+                    run_ns: 4_000_000,
+                    batch: 2,
+                    variant: 0,
+                },
+                output: &0.5f32.to_le_bytes(),
+            },
+        ),
+        daemon(
+            8,
+            DaemonFrame::Miss { stream: 1, misses_left: Some(2), sequence: 1, reason: MissReason::Shed },
+        ),
+        daemon(6, DaemonFrame::StatusReply { json: "{\"state\":\"normal\"}" }),
+        daemon(2, DaemonFrame::Refused { code: RefusalCode::UnknownService, text: "no service obstacles" }),
+        daemon(0, DaemonFrame::Error { code: ErrorCode::ProtocolOrder, text: "expected HELLO" }),
+        daemon(
+            0,
+            DaemonFrame::SafeMode {
+                state: SafeModeState::SafeMode,
+                cause: SafeModeCause::ArrivalExcess,
+                sequence: 1,
+                entered_ns: 90_000_000_000,
+                limit: 5,
+                seen: 6,
+                window_ns: 100_000_000,
+                service,
+                stream,
+                text: "6 requests, 5 declared",
+            },
+        ),
+        daemon(
+            0,
+            DaemonFrame::MissesLeft {
+                misses_left: 1,
+                constraint: Constraint::any_miss(3, 10),
+                service,
+                stream,
+            },
+        ),
+        daemon(0, DaemonFrame::EventsLost { count: 12 }),
+    ]
+}
+
+#[test]
+fn the_examples_are_what_the_codec_writes() {
+    let (blocks, encoded) = (blocks(), encoded());
+    for (block, encoded) in blocks.iter().zip(&encoded) {
+        let header = Header::decode(block.first_chunk().unwrap(), DEFAULT_MAX_FRAME).unwrap();
+        assert_eq!(block, encoded, "the example of {}", header.kind);
+    }
+    assert_eq!(blocks.len(), encoded.len());
+}
+
+#[test]
+fn the_examples_survive_decoding_and_encoding() {
+    for block in blocks() {
+        let (head, body) = block.split_first_chunk::<HEADER_LEN>().unwrap();
+        let header = Header::decode(head, DEFAULT_MAX_FRAME).unwrap();
+        assert_eq!(header.length as usize, body.len(), "{}", header.kind);
+        let mut again = Vec::new();
+        if header.kind.is_from_client() {
+            ClientFrame::decode(&header, body).unwrap().encode(header.id, &mut again);
+        } else {
+            DaemonFrame::decode(&header, body).unwrap().encode(header.id, &mut again);
+        }
+        assert_eq!(again, block, "{}", header.kind);
+    }
+}
+
+#[test]
+fn every_kind_has_an_example() {
+    let kinds: Vec<_> = blocks().iter().map(|b| Kind::from_code(u16::from_le_bytes([b[4], b[5]]))).collect();
+    for kind in Kind::KNOWN {
+        assert!(kinds.contains(kind), "{kind} has no example");
+    }
+}
+
+#[test]
+fn every_code_is_in_a_table_with_its_meaning() {
+    let mut rows = Vec::new();
+    macro_rules! rows_of {
+        ($($codes:ty),+) => {
+            $(for code in <$codes>::KNOWN {
+                rows.push(format!("| {} | `{}` | {} |\n", code.code(), code.word(), code.meaning()));
+            })+
+        };
+    }
+    rows_of!(Kind, MissReason, RefusalCode, ErrorCode, SafeModeState, SafeModeCause);
+    for row in rows {
+        assert!(DOCUMENT.contains(&row), "missing: {row}");
+    }
+}
+
+#[test]
+fn the_limits_are_those_of_the_code() {
+    for limit in [
+        format!("4 MiB ({DEFAULT_MAX_FRAME})"),
+        format!("at most {MAX_HELLO_FRAME} bytes after its header"),
+        format!("at most {MAX_NAME} bytes"),
+        format!("for people at most {MAX_TEXT}"),
+        format!("`{DEFAULT_SOCKET}`"),
+    ] {
+        assert!(DOCUMENT.contains(&limit), "missing: {limit}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line: one file a subcommand, each a thin layer over the room that does the work.
+
+mod check;
+mod infer;
+mod models;
+mod plan;
+mod profile;
+mod serve;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Serves inference under weakly-hard deadlines on one edge box.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check a configuration file; says what is wrong with which field
+    Check(check::Args),
+    /// Measure how long each batch of each model takes on this machine
+    Profile(profile::Args),
+    /// Compute what can be promised, and why; refuse what cannot
+    Plan(plan::Args),
+    /// Serve requests on the Unix socket
+    Serve(serve::Args),
+    /// Send one request and print its answer
+    Infer(infer::Args),
+    /// Show a running daemon's services, streams and safe mode
+    Status(status::Args),
+    /// Measure the accuracy of the models of a manifest on its held-out data
+    Models(models::Args),
+}
+
+/// A running daemon, reached through its socket.
+#[derive(clap::Args)]
+pub(crate) struct Socket {
+    /// The daemon's socket
+    #[arg(long, value_name = "PATH", default_value = weir_client::DEFAULT_SOCKET)]
+    pub(crate) socket: PathBuf,
+}
+
+impl Cli {
+    /// Runs the subcommand; its exit code, or the error to print.
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        match self.command {
+            Command::Check(args) => check::run(&args),
+            Command::Profile(args) => profile::run(&args),
+            Command::Plan(args) => plan::run(&args),
+            Command::Serve(args) => serve::run(&args),
+            Command::Infer(args) => infer::run(&args),
+            Command::Status(args) => status::run(&args),
+            Command::Models(args) => models::run(&args),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `weir plan FILE`: what can be promised on this machine, and why.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use rt_core::{Admission, Binding};
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::plan::{Plan, RatePlan, ServicePlan};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file
+    file: PathBuf,
+    /// Print the plan as JSON, times in nanoseconds
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let plan = Plan::compute(&Config::load(&args.file)?)?;
+    if args.json {
+        let services: Vec<_> = plan.services.iter().map(service_json).collect();
+        println!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches }));
+    } else {
+        print_plan(&plan);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a plan for people.
+pub(crate) fn print_plan(plan: &Plan) {
+    for difference in &plan.mismatches {
+        eprintln!("weir: the profile was taken on another machine: {difference}; run `weir profile` again");
+    }
+    plan.services.iter().for_each(print_service);
+}
+
+fn print_service(plan: &ServicePlan) {
+    let (config, system) = (&plan.config, &plan.system);
+    let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
+    println!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
+    println!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, system.latency);
+    println!(
+        "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
+        system.workers,
+        system.batch,
+        system.batch_time(),
+        plan.capacity()
+    );
+    match &plan.rate {
+        Some(rate) => print_rate(plan, rate),
+        None => println!("  no constraints of its own: streams bring theirs, or get best effort"),
+    }
+    let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
+    match (reserved.is_empty(), plan.admission.binding) {
+        (true, _) => {}
+        (false, None) => println!("  reserved: {} (best effort)", reserved.join(", ")),
+        (false, Some(b)) => println!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
+    }
+}
+
+fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
+    println!(
+        "  promise {}: {} of {} requests must be served",
+        rate.binding,
+        rate.density.numerator(),
+        rate.density.denominator()
+    );
+    let time = plan.system.batch_time();
+    println!(
+        "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
+        rate.count,
+        rate.upper + 1,
+        rate.seed
+    );
+    println!("    one stream, up to {} late: {:.1} requests/s", plan.config.jitter, rate.per_second());
+    if let Some(b) = rate.admission.binding {
+        println!("    tightest where {}", binding(&b));
+    }
+}
+
+fn binding(b: &Binding) -> String {
+    let margin = b.rhs.saturating_sub(b.lhs);
+    format!("{} mandatory requests in {} take {} of {}, margin {margin}", b.backlog, b.delta, b.lhs, b.rhs)
+}
+
+fn service_json(plan: &ServicePlan) -> Value {
+    let system = &plan.system;
+    json!({
+        "name": plan.config.name,
+        "model": plan.spec.name,
+        "engine": plan.config.engine.to_string(),
+        "simulated": plan.is_simulated(),
+        "deadline_ns": plan.config.deadline.as_nanos(),
+        "guard_ns": plan.config.guard.as_nanos(),
+        "workers": system.workers,
+        "batch": system.batch,
+        "batch_time_ns": system.batch_time().as_nanos(),
+        "batch_times_ns": (1..=system.profile.max_batch()).map(|b| system.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
+        "capacity_per_s": plan.capacity(),
+        "rate": plan.rate.as_ref().map(|rate| json!({
+            "constraint": rate.binding.to_string(),
+            "density": [rate.density.numerator(), rate.density.denominator()],
+            "n_star": rate.count,
+            "upper_bound": rate.upper,
+            "spread_drop_paper": rate.seed,
+            "jitter_ns": plan.config.jitter.as_nanos(),
+            "period_ns": rate.period.as_nanos(),
+            "per_s": rate.per_second(),
+            "binding": binding_json(&rate.admission),
+        })),
+        "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
+        "binding": binding_json(&plan.admission),
+    })
+}
+
+fn binding_json(admission: &Admission) -> Value {
+    admission.binding.map_or(Value::Null, |b| {
+        json!({
+            "delta_ns": b.delta.as_nanos(),
+            "backlog": b.backlog,
+            "lhs_ns": b.lhs.as_nanos(),
+            "rhs_ns": b.rhs.as_nanos(),
+        })
+    })
+}

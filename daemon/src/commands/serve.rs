@@ -1,0 +1,42 @@
+//! `weir serve FILE`: plan, then serve until told to stop.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::plan::print_plan;
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::plan::Plan;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file
+    file: PathBuf,
+    /// Print nothing but warnings, errors and changes of safe mode
+    #[arg(long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let config = Config::load(&args.file)?;
+    let plan = Plan::compute(&config)?;
+    if !args.quiet {
+        print_plan(&plan);
+    }
+    let (stop, stopper) = UnixStream::pair().context("signal pipe")?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, stopper.try_clone()?).context("signal handler")?;
+    }
+    Daemon::run(config, plan, &stop, |daemon| {
+        // Without a service manager this does nothing.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        if !args.quiet {
+            println!("listening on {}", daemon.config.daemon.socket.display());
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

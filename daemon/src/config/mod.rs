@@ -1,0 +1,188 @@
+//! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
+
+mod check;
+mod raw;
+
+use std::path::{Path, PathBuf};
+
+use rt_core::{Constraint, Dispatch, SafeModeConfig, Span, StreamSpec};
+
+use crate::engine::EngineKind;
+
+/// A checked configuration. Paths are resolved against the folder of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// The file it came from.
+    pub(crate) path: PathBuf,
+    pub(crate) daemon: DaemonConfig,
+    pub(crate) safe_mode: SafeModeConfig,
+    pub(crate) services: Vec<ServiceConfig>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonConfig {
+    pub(crate) socket: PathBuf,
+    /// The manifest of the models that services name.
+    pub(crate) models: Option<PathBuf>,
+    /// Where `weir profile` writes, and `weir plan` and `weir serve` read.
+    pub(crate) profile: PathBuf,
+    pub(crate) max_clients: usize,
+    /// Largest frame accepted from a client, in bytes without header.
+    pub(crate) max_frame: u32,
+    /// Bytes kept for a client that reads slowly; beyond, it is cut off.
+    pub(crate) max_pending: usize,
+    /// `SCHED_FIFO` and locked memory where permitted.
+    pub(crate) realtime: bool,
+    /// User and group ids that may connect; `None` lets everybody in whom the socket's mode lets in.
+    pub(crate) allowed: Option<Allowed>,
+    /// Mode bits of the socket.
+    pub(crate) socket_mode: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    pub(crate) users: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceConfig {
+    pub(crate) name: String,
+    pub(crate) engine: EngineKind,
+    pub(crate) model: ModelChoice,
+    pub(crate) deadline: Span,
+    pub(crate) guard: Span,
+    pub(crate) workers: usize,
+    /// The core of each worker, cyclically; empty leaves them to the kernel.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) max_batch: usize,
+    /// `B` of the promise; chosen by the plan if absent.
+    pub(crate) batch: Option<usize>,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) queue: usize,
+    pub(crate) streams: usize,
+    /// What the plan computes the largest rate for.
+    pub(crate) constraints: Vec<Constraint>,
+    /// How late a periodic request may come when the plan states a rate.
+    pub(crate) jitter: Span,
+    /// Streams whose promise is kept for them, connected or not.
+    pub(crate) reserved: Vec<ReservedStream>,
+}
+
+/// What answers a service's requests.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelChoice {
+    /// A model of the manifest, by name.
+    Named(String),
+    /// No model at all: a simulated engine that waits out these times, `times[b-1]` for a batch of `b`.
+    Simulated { times: Vec<Span>, input: usize, output: usize },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedStream {
+    pub(crate) name: String,
+    pub(crate) spec: StreamSpec,
+}
+
+/// Why a configuration file is refused; the message names file, field, value and limit.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Parse { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("{}: {field} = {value}: {reason}", path.display())]
+    Value { path: PathBuf, field: String, value: String, reason: String },
+}
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no TOML of this shape, or holds a value outside its limits.
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let raw: raw::File = toml::from_str(text)
+            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })?;
+        check::Check::new(path).file(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        [daemon]
+        socket = "/tmp/weir.sock"
+        models = "models.toml"
+        profile = "x.profile.json"
+        [[service]]
+        name = "digits"
+        model = "digits-m"
+        deadline = "50ms"
+        constraints = [{ any-miss = { m = 1, k = 2 } }, { row-miss = 2 }]
+        [[service.stream]]
+        name = "cam0"
+        arrivals = [{ window = { count = 5, length = "100ms" } }]
+    "#;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("dir/test.toml"), text)
+    }
+
+    fn error(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from), "{from}");
+        parse(&GOOD.replace(from, to)).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn a_good_file_loads_with_defaults_and_resolved_paths() {
+        let config = parse(GOOD).expect("good");
+        assert_eq!(config.daemon.models.as_deref(), Some(Path::new("dir/models.toml")));
+        let service = &config.services[0];
+        assert_eq!((service.workers, service.deadline), (1, Span::from_millis(50)));
+        assert_eq!(service.reserved[0].spec.constraints().as_slice(), &service.constraints[..]);
+    }
+
+    #[test]
+    fn every_refusal_names_file_field_value_and_limit() {
+        for (from, to, wanted) in [
+            ("\"50ms\"", "\"0ms\"", &["dir/test.toml", "service[0].deadline", "0ms", "1h"][..]),
+            ("\"50ms\"", "\"50 lightyears\"", &["service[0].deadline", "lightyears"]),
+            ("m = 1, k = 2", "m = 2, k = 2", &["service[0].constraints[0]", "m must be below K"]),
+            ("count = 5", "count = 0", &["service[0].stream[0].arrivals[0]", "0 requests", "65536"]),
+            ("name = \"digits\"", "name = \"\"", &["service[0].name", "1..=64"]),
+            ("model = \"digits-m\"", "model = \"m\"\nworkers = 99", &["service[0].workers", "99", "16"]),
+            ("[daemon]", "[daemon]\nmax-clients = 0", &["daemon.max-clients", "0", "1..=1024"]),
+            ("[daemon]", "[daemon]\nallow-users = [\"nobody-here\"]", &["daemon.allow-users", "nobody-here"]),
+            ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
+            ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
+            ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
+            ("model = \"digits-m\"", "model = \"digits-m\"\nbatch = 65", &["service[0].batch", "65"]),
+        ] {
+            let text = error(from, to);
+            for word in wanted {
+                assert!(text.contains(word), "{to}: {text} lacks {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_with_constraints_must_declare_its_arrivals() {
+        let text = error("arrivals = [{ window = { count = 5, length = \"100ms\" } }]", "");
+        assert!(text.contains("service[0].stream[0].arrivals"), "{text}");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let twice = format!("{GOOD}\n[[service.stream]]\nname = \"cam0\"\narrivals = [{{ periodic = {{ period = \"1s\" }} }}]");
+        let text = parse(&twice).expect_err("twice").to_string();
+        assert!(text.contains("service[0].stream[1].name") && text.contains("cam0"), "{text}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The configuration file as written: every field with its default, nothing checked yet.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::engine::EngineKind;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) daemon: Daemon,
+    #[serde(default)]
+    pub(super) safe_mode: SafeMode,
+    #[serde(default)]
+    pub(super) service: Vec<Service>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Daemon {
+    pub(super) socket: PathBuf,
+    pub(super) socket_mode: String,
+    pub(super) models: Option<PathBuf>,
+    pub(super) profile: PathBuf,
+    pub(super) max_clients: u64,
+    pub(super) max_frame: u64,
+    pub(super) max_pending: u64,
+    pub(super) realtime: bool,
+    pub(super) allow_users: Option<Vec<String>>,
+    pub(super) allow_groups: Option<Vec<String>>,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            socket: "/run/weir/weir.sock".into(),
+            socket_mode: "0660".into(),
+            models: None,
+            profile: "/var/lib/weir/profile.json".into(),
+            max_clients: 64,
+            max_frame: 4 << 20,
+            max_pending: 1 << 20,
+            realtime: true,
+            allow_users: None,
+            allow_groups: None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct SafeMode {
+    pub(super) hold: String,
+    pub(super) clean: String,
+    pub(super) latch: bool,
+}
+
+impl Default for SafeMode {
+    fn default() -> Self {
+        Self { hold: "1s".into(), clean: "1s".into(), latch: false }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Service {
+    pub(super) name: String,
+    #[serde(default = "tract")]
+    pub(super) engine: EngineKind,
+    pub(super) model: Option<String>,
+    pub(super) simulated: Option<Simulated>,
+    pub(super) deadline: String,
+    #[serde(default = "default_guard")]
+    pub(super) guard: String,
+    #[serde(default = "one")]
+    pub(super) workers: u64,
+    #[serde(default)]
+    pub(super) cores: Vec<u64>,
+    #[serde(default = "default_max_batch")]
+    pub(super) max_batch: u64,
+    pub(super) batch: Option<u64>,
+    #[serde(default)]
+    pub(super) dispatch: Dispatch,
+    #[serde(default = "default_queue")]
+    pub(super) queue: u64,
+    #[serde(default = "default_streams")]
+    pub(super) streams: u64,
+    #[serde(default)]
+    pub(super) constraints: Vec<Constraint>,
+    #[serde(default = "default_jitter")]
+    pub(super) jitter: String,
+    #[serde(default)]
+    pub(super) stream: Vec<Stream>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Dispatch {
+    #[default]
+    Eager,
+    FullOrLatest,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Simulated {
+    /// `times[b-1]`: how long a batch of `b` is waited out.
+    pub(super) times: Vec<String>,
+    /// Values in and out of one request.
+    #[serde(default = "default_values")]
+    pub(super) input: u64,
+    #[serde(default = "default_values")]
+    pub(super) output: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Stream {
+    pub(super) name: String,
+    /// Those of the service if absent; an empty list is best effort.
+    pub(super) constraints: Option<Vec<Constraint>>,
+    #[serde(default)]
+    pub(super) arrivals: Vec<Arrival>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Constraint {
+    AnyMiss {
+        m: u32,
+        k: u32,
+    },
+    AnyHit {
+        h: u32,
+        k: u32,
+    },
+    /// At most so many misses in a row.
+    RowMiss(u32),
+    RowHit {
+        h: u32,
+        k: u32,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Arrival {
+    Window {
+        count: u64,
+        length: String,
+    },
+    Periodic {
+        period: String,
+        #[serde(default = "zero")]
+        jitter: String,
+    },
+    TokenBucket {
+        burst: u64,
+        period: String,
+    },
+}
+
+fn tract() -> EngineKind {
+    EngineKind::Tract
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn default_guard() -> String {
+    "5ms".into()
+}
+
+fn default_jitter() -> String {
+    "5ms".into()
+}
+
+fn zero() -> String {
+    "0s".into()
+}
+
+fn default_max_batch() -> u64 {
+    8
+}
+
+fn default_queue() -> u64 {
+    256
+}
+
+fn default_streams() -> u64 {
+    64
+}
+
+fn default_values() -> u64 {
+    64
+}

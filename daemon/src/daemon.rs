@@ -1,0 +1,154 @@
+//! The daemon as a whole: started in order, ready last, drained before it ends.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rt_core::{MissReason, SafeModeState};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::config::Config;
+use crate::plan::Plan;
+use crate::realtime;
+use crate::service::{Service, lock};
+use crate::socket::{Hub, Listener, describe};
+
+/// Everything that serves.
+pub(crate) struct Daemon {
+    pub(crate) config: Config,
+    pub(crate) services: Vec<Arc<Service>>,
+    pub(crate) hub: Arc<Hub>,
+    draining: AtomicBool,
+}
+
+impl Daemon {
+    /// Serves `plan` until `stop` becomes readable, then drains. `ready` is called once clients can connect.
+    ///
+    /// # Errors
+    /// If a model cannot be loaded or the socket not be bound; nothing is left behind then.
+    pub(crate) fn run(config: Config, plan: Plan, stop: &UnixStream, ready: impl FnOnce(&Self)) -> Result<()> {
+        let listener = Listener::bind(&config.daemon)?;
+        let hub = Arc::new(Hub::default());
+        let mut services = Vec::new();
+        let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        for service in plan.services {
+            let name = service.config.name.clone();
+            let realtime = config.daemon.realtime;
+            let started = Service::start(service, config.safe_mode, Arc::clone(&hub), realtime);
+            let (service, mut own) = started.with_context(|| format!("service {name}"))?;
+            services.push(service);
+            threads.append(&mut own);
+        }
+        if config.daemon.realtime {
+            realtime::lock_memory();
+            if let Some(warning) = realtime::throttle_warning() {
+                eprintln!("weir: {warning}");
+            }
+        }
+        let daemon = Arc::new(Self { config, services, hub, draining: AtomicBool::new(false) });
+        ready(&daemon);
+        let served = listener.run(&daemon, stop);
+        daemon.drain();
+        for thread in threads {
+            // A panic there has told its message; the others still end in order.
+            let _ = thread.join();
+        }
+        served
+    }
+
+    /// New requests are refused from now on.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The state of everything, as a JSON object; `docs/protocol.md` lists the fields.
+    pub(crate) fn status(&self) -> Value {
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "now_ns": clock::now().as_nanos(),
+            "draining": self.is_draining(),
+            "clients": self.hub.count(),
+            "services": self.services.iter().map(|s| service_status(s)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Answers what can still be answered in time, then stops the services.
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        let longest = self.services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        let until = clock::now() + longest;
+        while clock::now() < until && !self.services.iter().all(|s| s.is_drained()) {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        self.services.iter().for_each(|s| s.stop());
+    }
+}
+
+fn service_status(service: &Service) -> Value {
+    let plan = &service.plan;
+    let registry = lock(&service.registry);
+    service.look(|scheduler| {
+        let name = |id| registry.name_of(id).unwrap_or_default();
+        let mode = scheduler.safe_mode();
+        let safe_mode = match mode.state() {
+            SafeModeState::Normal => json!({ "state": "normal", "sequence": mode.sequence(), "breaches": mode.breaches() }),
+            SafeModeState::Safe { cause, evidence, entered } => json!({
+                "state": "safe-mode",
+                "sequence": mode.sequence(),
+                "breaches": mode.breaches(),
+                "cause": cause.to_string(),
+                "entered_ns": entered.as_nanos(),
+                "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(name).unwrap_or_default()),
+            }),
+        };
+        let mut streams: Vec<_> = registry
+            .iter()
+            .filter_map(|(name, id, spec, reserved, held)| {
+                let (counts, misses_left) = scheduler.stream_counts(id)?;
+                let missed: serde_json::Map<_, _> = MissReason::ALL
+                    .iter()
+                    .map(|&reason| (reason.to_string(), counts.missed(reason).into()))
+                    .collect();
+                Some(json!({
+                    "name": name,
+                    "reserved": reserved,
+                    "connected": held,
+                    "constraints": spec.constraints().as_slice().iter().map(|c| c.to_string()).collect::<Vec<_>>(),
+                    "arrivals": spec.arrivals().map(|a| a.bounds().iter().map(|b| b.to_string()).collect::<Vec<_>>()),
+                    "arrived": counts.arrived,
+                    "served": counts.served,
+                    "missed": missed,
+                    "misses_left": misses_left,
+                }))
+            })
+            .collect();
+        streams.sort_by_key(|s| s["name"].as_str().map(str::to_owned));
+        json!({
+            "name": service.name(),
+            "engine": plan.config.engine.to_string(),
+            "simulated": plan.is_simulated(),
+            "model": plan.spec.name,
+            "accuracy": if plan.spec.accuracy.is_nan() { Value::Null } else { plan.spec.accuracy.into() },
+            "input": { "name": plan.spec.input.name, "shape": plan.spec.input.shape },
+            "output": { "name": plan.spec.output.name, "shape": plan.spec.output.shape },
+            "deadline_ns": plan.config.deadline.as_nanos(),
+            "guard_ns": plan.config.guard.as_nanos(),
+            "batch": plan.system.batch,
+            "batch_time_ns": plan.system.batch_time().as_nanos(),
+            "jitter_ns": plan.config.jitter.as_nanos(),
+            "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
+            "promised_period_ns": plan.rate.as_ref().map(|r| r.period.as_nanos()),
+            "workers": scheduler.config().workers,
+            "workers_alive": scheduler.workers_alive(),
+            "waiting": scheduler.waiting(),
+            "running": scheduler.running(),
+            "guard_seen_ns": scheduler.worst_delay().as_nanos(),
+            "safe_mode": safe_mode,
+            "streams": streams,
+        })
+    })
+}

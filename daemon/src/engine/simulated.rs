@@ -1,0 +1,107 @@
+//! The simulated engine stands in a model's place on a worker: it waits out known times instead of computing.
+
+use rustix::io::Errno;
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+use rustix::time::Timespec;
+
+use super::{EngineError, Limits, ModelSpec, RunMode, Runner};
+
+/// Waits `times_ns[b - 1]` nanoseconds for a batch of `b`, asleep, up to an absolute instant of the monotonic
+/// clock.
+///
+/// Its answers are made up but determined: `output[i] = input[i % input_len]` within each request. A time of
+/// 0 does not sleep at all: the "null" service that measures everything but the engine.
+#[derive(Debug)]
+pub(super) struct SimulatedRunner {
+    limits: Limits,
+    times_ns: Vec<u64>,
+}
+
+impl SimulatedRunner {
+    /// Needs no file, only the lengths in `spec`.
+    ///
+    /// # Errors
+    /// Fewer than `max_batch` times.
+    pub(super) fn new(spec: &ModelSpec, max_batch: usize, times_ns: &[u64]) -> Result<Self, EngineError> {
+        let Some(times_ns) = times_ns.get(..max_batch) else {
+            let (model, found) = (spec.name.clone(), times_ns.len());
+            return Err(EngineError::Given { model, what: "times", found, max_batch });
+        };
+        Ok(Self { limits: Limits::new(spec, max_batch), times_ns: times_ns.to_vec() })
+    }
+}
+
+impl Runner for SimulatedRunner {
+    fn run(&mut self, batch: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
+        let started = crate::clock::now().as_nanos();
+        self.limits.check(batch, input, output)?;
+        let requests = input.chunks_exact(self.limits.input_len);
+        for (input, output) in requests.zip(output.chunks_exact_mut(self.limits.output_len)) {
+            for (i, value) in output.iter_mut().enumerate() {
+                *value = input[i % input.len()];
+            }
+        }
+        match self.times_ns[batch - 1] {
+            0 => Ok(()),
+            time => sleep_until(started.saturating_add(time)).map_err(|errno| EngineError::Run {
+                model: self.limits.model.clone(),
+                batch,
+                reason: format!("clock_nanosleep: {errno}"),
+            }),
+        }
+    }
+
+    fn mode(&self, _batch: usize) -> RunMode {
+        RunMode::Simulated
+    }
+}
+
+/// Sleeps until the monotonic clock shows `instant_ns`; an instant in the past returns at once.
+fn sleep_until(instant_ns: u64) -> Result<(), Errno> {
+    const SECOND: u64 = 1_000_000_000;
+    // Both fit: u64::MAX nanoseconds are 584 years.
+    let until = Timespec { tv_sec: (instant_ns / SECOND) as i64, tv_nsec: (instant_ns % SECOND) as i64 };
+    loop {
+        match clock_nanosleep_absolute(ClockId::Monotonic, &until) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::toy_spec;
+    use super::*;
+
+    #[test]
+    fn waits_at_least_the_time_of_the_batch() {
+        let mut runner = SimulatedRunner::new(&toy_spec(3, 2), 2, &[0, 4_000_000]).unwrap();
+        let started = crate::clock::now().as_nanos();
+        runner.run(2, &[0.0; 6], &mut [0.0; 4]).unwrap();
+        assert!(crate::clock::now().as_nanos() - started >= 4_000_000);
+    }
+
+    #[test]
+    fn repeats_the_input_over_the_output_of_each_request() {
+        let mut runner = SimulatedRunner::new(&toy_spec(2, 3), 2, &[0, 0]).unwrap();
+        let mut output = [0.0; 6];
+        runner.run(2, &[1.0, 2.0, 3.0, 4.0], &mut output).unwrap();
+        assert_eq!(output, [1.0, 2.0, 1.0, 3.0, 4.0, 3.0]);
+        assert_eq!(runner.mode(1), RunMode::Simulated);
+    }
+
+    #[test]
+    fn a_time_for_every_batch_size_is_asked_for() {
+        let error = SimulatedRunner::new(&toy_spec(2, 3), 3, &[5, 6]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "model toy: 2 times are given for max_batch 3, one per batch size is needed"
+        );
+    }
+
+    #[test]
+    fn an_instant_in_the_past_does_not_sleep() {
+        assert_eq!(sleep_until(1), Ok(()));
+    }
+}

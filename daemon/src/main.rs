@@ -1,0 +1,27 @@
+//! `weir`: one binary for the operator's whole day: check, profile, plan, serve, look, load, demonstrate.
+
+mod clock;
+mod commands;
+mod config;
+mod daemon;
+mod engine;
+mod manifest;
+mod plan;
+mod profile;
+mod realtime;
+mod service;
+mod socket;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

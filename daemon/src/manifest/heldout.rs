@@ -1,0 +1,196 @@
+//! Held-out data measures a model's accuracy before it serves: IDX files of images and labels, named by the
+//! manifest.
+
+use std::path::Path;
+
+use super::{HeldoutToml, ManifestError};
+use crate::engine::{ModelSpec, Runner, Side, read_verified};
+
+/// Unsigned bytes in three dimensions: count, rows, columns.
+const IMAGES_MAGIC: usize = 0x0803;
+/// Unsigned bytes in one dimension: count.
+const LABELS_MAGIC: usize = 0x0801;
+
+/// Images with their right answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heldout {
+    /// All images one after the other, every pixel in 0.0..=1.0.
+    images: Vec<f32>,
+    labels: Vec<u8>,
+    image_len: usize,
+}
+
+impl Heldout {
+    /// The number of images.
+    pub(crate) fn count(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Image `index % count`, row by row, and its label.
+    pub(crate) fn get(&self, index: usize) -> (&[f32], u8) {
+        let index = index % self.labels.len();
+        (&self.images[index * self.image_len..][..self.image_len], self.labels[index])
+    }
+
+    pub(super) fn load(folder: &Path, toml: &HeldoutToml) -> Result<Self, ManifestError> {
+        let path = folder.join(&toml.images);
+        let bytes = read_verified(&path, &toml.images_sha256)?;
+        let ([count, rows, columns], pixels) = idx(&path, &bytes, IMAGES_MAGIC)?;
+        expect(&path, "the number of images", toml.count, count)?;
+        let image_len = rows * columns;
+
+        let path = folder.join(&toml.labels);
+        let bytes = read_verified(&path, &toml.labels_sha256)?;
+        let ([count], labels) = idx(&path, &bytes, LABELS_MAGIC)?;
+        expect(&path, "the number of labels", toml.count, count)?;
+
+        let images = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
+        Ok(Self { images, labels: labels.to_vec(), image_len })
+    }
+}
+
+/// The share of images, 0..=1, for which the largest output stands at the label's place. Runs them one by
+/// one.
+///
+/// # Errors
+/// A model whose input is not one image or whose output has no place for a label, and what the runner
+/// reports.
+pub(crate) fn measure_accuracy(
+    runner: &mut dyn Runner,
+    spec: &ModelSpec,
+    heldout: &Heldout,
+) -> Result<f64, ManifestError> {
+    let model = || spec.name.clone();
+    let (found, expected) = (spec.input.elements(), heldout.image_len);
+    if found != expected {
+        return Err(ManifestError::Fit { model: model(), side: Side::Input, expected, found });
+    }
+    let (found, classes) = (spec.output.elements(), heldout.labels.iter().max());
+    let expected = classes.map_or(0, |&largest| usize::from(largest) + 1);
+    if found < expected {
+        return Err(ManifestError::Fit { model: model(), side: Side::Output, expected, found });
+    }
+    let mut output = vec![0.0; found];
+    let mut right = 0usize;
+    for index in 0..heldout.count() {
+        let (image, label) = heldout.get(index);
+        runner.run(1, image, &mut output)?;
+        right += usize::from(argmax(&output) == usize::from(label));
+    }
+    Ok(right as f64 / heldout.count() as f64)
+}
+
+/// The place of the largest value, the first of equals.
+fn argmax(values: &[f32]) -> usize {
+    let larger = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
+    (1..values.len()).fold(0, larger)
+}
+
+/// The dimensions and the data of an IDX file of `D` dimensions.
+fn idx<'a, const D: usize>(
+    path: &Path,
+    bytes: &'a [u8],
+    magic: usize,
+) -> Result<([usize; D], &'a [u8]), ManifestError> {
+    let header = 4 * (1 + D);
+    if bytes.len() < header {
+        expect(path, "the file's length", header, bytes.len())?;
+    }
+    let number = |i: usize| bytes[4 * i..][..4].iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte));
+    expect(path, "the magic number", magic, number(0))?;
+    let dims: [usize; D] = std::array::from_fn(|i| number(1 + i));
+    let data = &bytes[header..];
+    let product = dims.iter().fold(1usize, |product, &dim| product.saturating_mul(dim));
+    expect(path, "the data's length", product, data.len())?;
+    Ok((dims, data))
+}
+
+fn expect(path: &Path, what: &'static str, expected: usize, found: usize) -> Result<(), ManifestError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(ManifestError::Idx { path: path.to_owned(), what, expected, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, EngineError, RunMode, load, sha256_hex};
+    use crate::manifest::Manifest;
+
+    const IMAGES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 255, 51, 0];
+    const LABELS: &[u8] = &[0, 0, 8, 1, 0, 0, 0, 2, 1, 0];
+
+    fn load_from(images: &[u8], labels: &[u8], count: usize) -> Result<Heldout, ManifestError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("images"), images).unwrap();
+        std::fs::write(dir.path().join("labels"), labels).unwrap();
+        let toml = HeldoutToml {
+            images: "images".into(),
+            labels: "labels".into(),
+            images_sha256: sha256_hex(images),
+            labels_sha256: sha256_hex(labels),
+            count,
+            origin: String::new(),
+            licence: String::new(),
+        };
+        Heldout::load(dir.path(), &toml)
+    }
+
+    #[test]
+    fn reads_images_and_labels() {
+        let heldout = load_from(IMAGES, LABELS, 2).unwrap();
+        assert_eq!(heldout.count(), 2);
+        assert_eq!(heldout.get(0), (&[0.0, 1.0][..], 1));
+        assert_eq!(heldout.get(3), (&[0.2, 0.0][..], 0));
+    }
+
+    #[test]
+    fn files_that_do_not_fit_are_refused_by_what_is_wrong() {
+        let refused = |images, labels, count| load_from(images, labels, count).unwrap_err().to_string();
+        assert!(refused(&IMAGES[..7], LABELS, 2).contains("the file's length is 7, 16 is needed"));
+        assert!(refused(&IMAGES[..19], LABELS, 2).contains("the data's length is 3, 4 is needed"));
+        assert!(refused(LABELS, LABELS, 2).contains("the file's length is 10, 16 is needed"));
+        assert!(refused(IMAGES, IMAGES, 2).contains("the magic number is 2051, 2049 is needed"));
+        assert!(refused(IMAGES, LABELS, 3).contains("the number of images is 2, 3 is needed"));
+    }
+
+    /// Answers with the input.
+    struct Echo;
+    impl Runner for Echo {
+        fn run(&mut self, _: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
+            output.copy_from_slice(input);
+            Ok(())
+        }
+        fn mode(&self, _: usize) -> RunMode {
+            RunMode::Batched
+        }
+    }
+
+    #[test]
+    fn accuracy_is_the_share_of_right_answers() {
+        use crate::engine::toy_spec;
+        let accuracy = |labels: &[u8], input, output| {
+            let labels = [&LABELS[..8], labels].concat();
+            let heldout = load_from(IMAGES, &labels, 2).unwrap();
+            measure_accuracy(&mut Echo, &toy_spec(input, output), &heldout)
+        };
+        assert_eq!(accuracy(&[1, 0], 2, 2).unwrap(), 1.0);
+        assert_eq!(accuracy(&[1, 1], 2, 2).unwrap(), 0.5);
+        assert!(accuracy(&[1, 0], 3, 2).unwrap_err().to_string().contains("input holds 3 f32"));
+        assert!(accuracy(&[1, 2], 2, 2).unwrap_err().to_string().contains("needs 3"));
+    }
+
+    #[test]
+    fn shipped_models_are_as_accurate_as_their_manifest_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/manifest.toml");
+        let manifest = Manifest::load(&path).unwrap();
+        let heldout = manifest.heldout().unwrap().unwrap();
+        for spec in manifest.models() {
+            let mut runner = load(Engine::Tract { modes: None }, spec, 1).unwrap();
+            let accuracy = measure_accuracy(&mut *runner, spec, &heldout).unwrap();
+            let tolerance = 2.0 / heldout.count() as f64;
+            assert!((accuracy - spec.accuracy).abs() <= tolerance, "{}: {accuracy}", spec.name);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The plan: what each service can promise on this machine, computed before anything is served.
+
+use std::path::PathBuf;
+
+use rt_core::{
+    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density,
+    LatencyProfile, Span, StreamSpec, System, largest_count, seed_theorem_1, seed_theorem_2,
+};
+use sha2::{Digest, Sha256};
+
+use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
+use crate::manifest::{Manifest, ManifestError};
+use crate::profile::{Fingerprint, Profile, ProfileError};
+
+/// Every service's plan, and what about the machine differs from the one that was profiled.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) services: Vec<ServicePlan>,
+    pub(crate) mismatches: Vec<String>,
+}
+
+/// What one service can promise, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct ServicePlan {
+    pub(crate) config: ServiceConfig,
+    pub(crate) spec: ModelSpec,
+    /// How each batch size was run when it was measured.
+    pub(crate) modes: Vec<RunMode>,
+    /// The workers with the chosen batch size; its latency is the deadline less the guard.
+    pub(crate) system: System,
+    /// The reserved streams together.
+    pub(crate) admission: Admission,
+    /// The largest rate under the service's own constraints; absent if it has none.
+    pub(crate) rate: Option<RatePlan>,
+}
+
+/// The largest rate of one stream alone, under the densest of a service's constraints.
+#[derive(Clone, Debug)]
+pub(crate) struct RatePlan {
+    pub(crate) binding: Constraint,
+    pub(crate) density: Density,
+    /// The largest `N` such that at most `N` requests in any window of `P` are admitted.
+    pub(crate) count: u64,
+    /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P`.
+    pub(crate) upper: u64,
+    /// The seed paper's theorem for that constraint on one worker.
+    pub(crate) seed: u64,
+    /// The shortest period of a stream that comes up to the service's jitter late.
+    pub(crate) period: Span,
+    /// Its tightest instant.
+    pub(crate) admission: Admission,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
+    NoManifest { path: PathBuf, index: usize, model: String },
+    #[error("service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again")]
+    Batch { service: String, batch: usize, profiled: usize },
+    #[error("service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}")]
+    Deadline { service: String, time: Span, deadline: Span, guard: Span },
+    #[error("service {service}: the promise to stream {stream}, {constraint}, cannot be kept: {source}")]
+    Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
+    #[error(
+        "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
+         then needs its own, together {twice}, but deadline less guard is {latency}"
+    )]
+    Never { service: String, constraint: Constraint, twice: Span, latency: Span },
+}
+
+impl Plan {
+    /// Computes what `config` can promise, from the manifest and profile that it names.
+    ///
+    /// # Errors
+    /// If a file is missing or does not fit, or a promise cannot hold: the message names service,
+    /// stream and constraint.
+    pub(crate) fn compute(config: &Config) -> Result<Self, PlanError> {
+        let profile = Profile::load(&config.daemon.profile)?;
+        let models = resolve_models(config)?;
+        let services: Result<Vec<_>, _> = config
+            .services
+            .iter()
+            .zip(models)
+            .map(|(service, spec)| ServicePlan::compute(service, spec, &profile))
+            .collect();
+        let mismatches = profile.fingerprint_mismatch(&Fingerprint::current());
+        Ok(Self { services: services?, mismatches })
+    }
+}
+
+/// The model of each service, in order.
+pub(crate) fn resolve_models(config: &Config) -> Result<Vec<ModelSpec>, PlanError> {
+    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
+    let resolve = |(index, service): (usize, &ServiceConfig)| match (&service.model, &manifest) {
+        (ModelChoice::Simulated { times, input, output }, _) => Ok(simulated(times, *input, *output)),
+        (ModelChoice::Named(model), Some(manifest)) => Ok(manifest.model(model)?.clone()),
+        (ModelChoice::Named(model), None) => {
+            Err(PlanError::NoManifest { path: config.path.clone(), index, model: model.clone() })
+        }
+    };
+    config.services.iter().enumerate().map(resolve).collect()
+}
+
+/// Stands for a model that does not exist; its hash is that of the times it waits out.
+fn simulated(times: &[Span], input: usize, output: usize) -> ModelSpec {
+    let mut hash = Sha256::new();
+    times.iter().for_each(|t| hash.update(t.as_nanos().to_le_bytes()));
+    let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let tensor = |name: &str, values| TensorSpec { name: name.into(), shape: vec![values] };
+    ModelSpec {
+        name: format!("simulated-{}", &sha256[..8]),
+        path: PathBuf::new(),
+        sha256,
+        input: tensor("input", input),
+        output: tensor("output", output),
+        accuracy: f64::NAN,
+        parameters: 0,
+        macs: 0,
+    }
+}
+
+impl ServicePlan {
+    fn compute(config: &ServiceConfig, spec: ModelSpec, profile: &Profile) -> Result<Self, PlanError> {
+        let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+        let mut times: Vec<Span> = entry.bounds().into_iter().map(Span::from_nanos).collect();
+        times.truncate(config.max_batch);
+        let modes = entry.modes();
+        let profiled = times.len();
+        let wanted = config.batch.unwrap_or(1);
+        let service = || config.name.clone();
+        let profile = match LatencyProfile::new(&times) {
+            Ok(profile) if wanted <= profiled => profile,
+            _ => return Err(PlanError::Batch { service: service(), batch: wanted, profiled }),
+        };
+        let latency = config.deadline.saturating_sub(config.guard);
+        if profile.bound(1) > latency {
+            let (deadline, guard) = (config.deadline, config.guard);
+            return Err(PlanError::Deadline { service: service(), time: profile.bound(1), deadline, guard });
+        }
+        let systems = match config.batch {
+            Some(batch) => batch..=batch,
+            None => 1..=profiled,
+        }
+        .map(|batch| System { profile: profile.clone(), batch, workers: config.workers, latency });
+        // The batch size with the largest rate for which everything holds; of equals, the smallest.
+        let mut best: Option<Self> = None;
+        let mut first_error = None;
+        for system in systems {
+            match Self::with_system(config, &spec, &modes, system) {
+                Ok(plan) if best.as_ref().is_none_or(|b| plan.capacity() > b.capacity()) => best = Some(plan),
+                Ok(_) => {}
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        match (best, first_error) {
+            (Some(plan), _) => Ok(plan),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(PlanError::Batch { service: service(), batch: wanted, profiled }),
+        }
+    }
+
+    fn with_system(
+        config: &ServiceConfig,
+        spec: &ModelSpec,
+        modes: &[RunMode],
+        system: System,
+    ) -> Result<Self, PlanError> {
+        let streams = || config.reserved.iter().map(|s| &s.spec);
+        let admission = system.admit(streams()).map_err(|source| {
+            // The first stream that is one too many, with the constraint that demands most of it.
+            let fails = |n: &usize| system.admit(streams().take(*n)).is_err();
+            let culprit = (1..=config.reserved.len()).find(fails).map_or(0, |n| n - 1);
+            let stream = &config.reserved[culprit];
+            PlanError::Stream {
+                service: config.name.clone(),
+                stream: stream.name.clone(),
+                constraint: densest(stream.spec.constraints()),
+                source,
+            }
+        })?;
+        let rate = match config.constraints.as_slice() {
+            [] => None,
+            list => Some(RatePlan::compute(config, &system, list)?),
+        };
+        Ok(Self { config: config.clone(), spec: spec.clone(), modes: modes.to_vec(), system, admission, rate })
+    }
+
+    /// Requests a second in full batches.
+    pub(crate) fn capacity(&self) -> f64 {
+        (self.system.workers * self.system.batch) as f64 / self.system.batch_time().as_secs_f64()
+    }
+
+    /// Whether this is no real engine.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.config.engine == EngineKind::Simulated
+    }
+}
+
+impl RatePlan {
+    fn compute(config: &ServiceConfig, system: &System, list: &[Constraint]) -> Result<Self, PlanError> {
+        let set = ConstraintSet::new(list).unwrap_or_default();
+        let (binding, density) = (densest(&set), set.density());
+        let never = || PlanError::Never {
+            service: config.name.clone(),
+            constraint: binding,
+            twice: system.batch_time() + system.batch_time(),
+            latency: system.latency,
+        };
+        let upper = largest_count(system.workers, system.batch, density).ok_or_else(never)?;
+        let admits = |bound: Result<ArrivalBound, _>| {
+            let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
+            system.admit([&StreamSpec::promised(set.clone(), curve)]).ok()
+        };
+        let window = |n: u64| admits(ArrivalBound::window(n, system.batch_time()));
+        // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
+        let (mut count, mut above) = (0, upper + 1);
+        while above - count > 1 {
+            let middle = count + (above - count) / 2;
+            if window(middle).is_some() { count = middle } else { above = middle }
+        }
+        if count == 0 {
+            return Err(never());
+        }
+        let (period, admission) = shortest_period(system, density, config.jitter, |t| {
+            admits(ArrivalBound::periodic(t, config.jitter))
+        })
+        .ok_or_else(never)?;
+        let seed = match binding.misses() + 1 == binding.window() {
+            true => seed_theorem_1(system.batch, binding.misses()),
+            false => seed_theorem_2(system.batch, binding.misses(), binding.window()),
+        };
+        Ok(Self { binding, density, count, upper, seed, period, admission })
+    }
+
+    /// Requests a second of the periodic stream: the rate that the plan promises.
+    pub(crate) fn per_second(&self) -> f64 {
+        1.0 / self.period.as_secs_f64()
+    }
+}
+
+/// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
+/// just busy, the excess is doubled until it is admitted, then bisected.
+fn shortest_period(
+    system: &System,
+    density: Density,
+    jitter: Span,
+    admits: impl Fn(Span) -> Option<Admission>,
+) -> Option<(Span, Admission)> {
+    let round = (system.workers * system.batch) as u128 * u128::from(density.denominator());
+    let busy = u128::from(system.batch_time().as_nanos()) * u128::from(density.numerator());
+    let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
+    let step = (least / 1024).max(1);
+    let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
+    let (mut refused, mut excess) = (0, step);
+    let mut found = loop {
+        let period = Span::from_nanos(least.saturating_add(excess));
+        match admits(period) {
+            Some(admission) => break (period, admission),
+            None if period.as_nanos() > longest => return None,
+            None => (refused, excess) = (excess, excess.saturating_mul(2)),
+        }
+    };
+    while excess - refused > step {
+        let middle = refused + (excess - refused) / 2;
+        let period = Span::from_nanos(least + middle);
+        match admits(period) {
+            Some(admission) => (excess, found) = (middle, (period, admission)),
+            None => refused = middle,
+        }
+    }
+    Some(found)
+}
+
+/// The constraint that demands the largest share.
+pub(crate) fn densest(set: &ConstraintSet) -> Constraint {
+    let most = set.as_slice().iter().copied().max_by_key(|c| c.density());
+    most.unwrap_or_else(|| unreachable!("asked only of streams with constraints"))
+}

@@ -1,0 +1,131 @@
+//! Tests of the profile file: what is written is read, and what contradicts itself is refused.
+
+use super::*;
+use crate::engine::toy_spec;
+use measure::SizeTimes;
+
+fn measured(max_ns: &[u64]) -> Measured {
+    let size = |&max_ns| {
+        let mode = RunMode::Batched;
+        SizeTimes { mode, p50_ns: max_ns / 2, p99_ns: max_ns, max_ns }
+    };
+    Measured { samples: 200, sizes: max_ns.iter().map(size).collect() }
+}
+
+fn entry(model: &str, max_ns: &[u64], margin: f64) -> Entry {
+    let spec = ModelSpec { name: model.to_owned(), sha256: "aa".to_owned(), ..toy_spec(1, 1) };
+    Entry::new(&spec, EngineKind::Tract, &measured(max_ns), margin).unwrap()
+}
+
+fn profile() -> Profile {
+    let mut profile = Profile::new(Fingerprint::current());
+    profile.put(entry("m", &[10, 20], DEFAULT_MARGIN));
+    profile
+}
+
+fn parse(text: &str) -> Result<Profile, ProfileError> {
+    Profile::parse(Path::new("x.profile.json"), text)
+}
+
+#[test]
+fn bounds_have_the_margin_and_never_fall() {
+    assert_eq!(entry("m", &[101, 50, 200], 0.10).bounds(), [112, 112, 220]);
+    assert_eq!(entry("m", &[101, 50, 200], 0.0).bounds(), [101, 101, 200]);
+    assert_eq!(entry("m", &[0, 0], 0.0).bounds(), [1, 1]);
+}
+
+#[test]
+fn any_measured_times_give_valid_bounds() {
+    let mut random = [0.0f32; 40];
+    for seed in 0..500 {
+        crate::engine::fill_input(seed, &mut random);
+        let times: Vec<u64> = random[2..].iter().map(|x| (x * 1e9) as u64).collect();
+        let count = 1 + (random[0] * 37.0) as usize;
+        let entry = entry("m", &times[..count], f64::from(random[1]) * MAX_MARGIN);
+        entry.check().unwrap();
+        assert!(entry.bounds().is_sorted());
+        assert!(entry.batches.iter().all(|times| times.bound_ns >= times.max_ns));
+    }
+}
+
+#[test]
+fn margins_outside_their_limits_are_refused() {
+    for margin in [-0.1, 10.1, f64::NAN] {
+        let error = Entry::new(&toy_spec(1, 1), EngineKind::Tract, &measured(&[1]), margin).unwrap_err();
+        assert_eq!(error.to_string(), format!("margin is {margin}, the limits are 0..=10"));
+    }
+}
+
+#[test]
+fn what_is_saved_is_loaded_and_nothing_else_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("box.profile.json");
+    for _ in 0..2 {
+        profile().save(&path).unwrap();
+    }
+    let loaded = Profile::load(&path).unwrap();
+    assert_eq!(loaded.entries(), profile().entries());
+    assert_eq!(loaded.fingerprint_mismatch(&Fingerprint::current()), Vec::<String>::new());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+    let nowhere = profile().save(&dir.path().join("no/box.profile.json")).unwrap_err();
+    assert!(nowhere.to_string().contains("no/box.profile.json: cannot be written"));
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    profile().save(&dir.path().join("folder")).unwrap_err();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn an_entry_replaces_its_predecessor_only() {
+    let mut profile = profile();
+    profile.put(entry("a", &[5], 0.0));
+    profile.put(entry("m", &[30], 0.0));
+    assert_eq!(profile.entries(), [entry("a", &[5], 0.0), entry("m", &[30], 0.0)]);
+}
+
+#[test]
+fn an_entry_is_found_by_model_engine_and_hash() {
+    let profile = profile();
+    assert_eq!(profile.bounds("m", "aa", EngineKind::Tract).unwrap(), [11, 22]);
+    assert_eq!(profile.entry("m", "aa", EngineKind::Tract).unwrap().modes(), [RunMode::Batched; 2]);
+    let refused = |model, sha256, engine| profile.bounds(model, sha256, engine).unwrap_err().to_string();
+    assert_eq!(
+        refused("n", "aa", EngineKind::Tract),
+        "model n is not profiled on tract (there is: m on tract); run `weir profile FILE`"
+    );
+    assert!(refused("m", "aa", EngineKind::Simulated).contains("m is not profiled on simulated"));
+    assert_eq!(
+        refused("m", "bb", EngineKind::Tract),
+        "model m: its file is bb, the profile on tract was measured on aa; run `weir profile FILE` anew"
+    );
+}
+
+#[test]
+fn contradictions_in_a_file_are_refused() {
+    let good = serde_json::to_string(&profile()).unwrap();
+    parse(&good).unwrap();
+    for (from, to, message) in [
+        ("\"weir_profile\":1", "\"weir_profile\":2", "weir_profile is 2, this weir reads 1"),
+        ("\"batch\":2", "\"batch\":3", "m on tract: batch 3 stands where 2 is needed"),
+        ("\"bound_ns\":11", "\"bound_ns\":23", "batch 2: bound_ns is 22, at least 23 is needed"),
+        ("\"bound_ns\":11", "\"bound_ns\":9", "batch 1: 5, 10, 10, 9 ns do not rise"),
+        ("\"bound_ns\":11", "\"bound_ns\":-9", "invalid value"),
+        ("\"samples\":200", "\"samples\":0", "samples is 0"),
+        ("\"margin\":0.1", "\"margin\":-0.1", "margin is -0.1"),
+        ("\"margin\":0.1", "\"margin\":0.1,\"marge\":1", "unknown field `marge`"),
+        ("\"engine\":\"tract\"", "\"engine\":\"tracked\"", "unknown variant `tracked`"),
+        ("{\"weir", "{{\"weir", "not a profile"),
+    ] {
+        assert!(good.contains(from), "{from} in {good}");
+        let error = parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.starts_with("x.profile.json: ") && error.contains(message), "{error}");
+    }
+    let mut empty = profile();
+    empty.entries[0].batches.clear();
+    let error = parse(&serde_json::to_string(&empty).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("0 batch sizes are listed"), "{error}");
+    let mut twice = profile();
+    twice.entries.push(twice.entries[0].clone());
+    let error = parse(&serde_json::to_string(&twice).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("m on tract: the entry is there twice"), "{error}");
+}

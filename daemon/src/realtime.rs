@@ -1,0 +1,73 @@
+//! Real-time scheduling of the threads on a request's way, where the system permits it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// What a thread is for. Those that hold the scheduler's lock for an instant come before those that compute
+/// for milliseconds: a computing worker must never keep the lock's next holder from running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs batches.
+    Worker,
+    /// Reads requests, wakes the scheduler.
+    Dispatch,
+}
+
+/// Told once, not by every thread.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Gives the calling thread its core and, if `wanted`, its real-time priority. What is not permitted is told
+/// once and done without.
+pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
+    if let Some(core) = core {
+        let mut set = CpuSet::new();
+        set.set(core);
+        if let Err(error) = sched_setaffinity(None, &set) {
+            eprintln!("weir: a thread cannot be bound to core {core}: {error}");
+        }
+    }
+    if wanted
+        && let Err(error) = set_fifo(role)
+        && !TOLD.swap(true, Ordering::Relaxed)
+    {
+        eprintln!(
+            "weir: no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
+             (LimitRTPRIO=50 or CAP_SYS_NICE permits it; daemon.realtime = false silences this)"
+        );
+    }
+}
+
+/// Locks the process's memory, present and future, so that no page fault comes between a request and its
+/// deadline. What is not permitted is told and done without.
+pub(crate) fn lock_memory() {
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+        eprintln!("weir: memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
+    }
+}
+
+/// A warning if workers that compute all the time would be stopped by the kernel's real-time throttle.
+pub(crate) fn throttle_warning() -> Option<String> {
+    let read = |name: &str| -> Option<i64> {
+        std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us")).ok()?.trim().parse().ok()
+    };
+    let (runtime, period) = (read("runtime")?, read("period")?);
+    (0..period).contains(&runtime).then(|| {
+        format!("real-time throttling is on: {runtime} of {period} µs; a core that is always busy is held up")
+    })
+}
+
+#[allow(unsafe_code)]
+fn set_fifo(role: Role) -> std::io::Result<()> {
+    let priority = match role {
+        Role::Worker => 10,
+        Role::Dispatch => 20,
+    };
+    // SAFETY: `sched_param` is a plain struct of integers for which all zeroes is a valid value.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
+    // SAFETY: the calling thread is addressed by 0, and `param` lives until the call returns, which only reads it.
+    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) };
+    if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

@@ -1,0 +1,242 @@
+//! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
+
+mod registry;
+mod slots;
+mod timer;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rt_core::{
+    Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
+    StreamId,
+};
+use weir_client::wire::{DaemonFrame, ResultHead};
+
+use crate::clock;
+use crate::engine::EngineError;
+use crate::plan::ServicePlan;
+use crate::realtime::{self, Role};
+use crate::socket::{Connection, Hub};
+use timer::Timer;
+use worker::Mailbox;
+
+pub(crate) use registry::{Lease, Refusal, Registry};
+pub(crate) use slots::{Origin, Slots, lock};
+
+/// A service while it runs.
+pub(crate) struct Service {
+    pub(crate) plan: ServicePlan,
+    pub(crate) slots: Slots,
+    pub(crate) registry: Mutex<Registry>,
+    scheduler: Mutex<Scheduler>,
+    mailboxes: Vec<Mailbox>,
+    timer: Timer,
+    hub: Arc<Hub>,
+    realtime: bool,
+    stopped: AtomicBool,
+}
+
+/// What is to be told once the scheduler's lock is released; reused by its thread.
+#[derive(Default)]
+pub(crate) struct Effects {
+    resolutions: Vec<Resolution>,
+    events: Vec<Event>,
+    frame: Vec<u8>,
+}
+
+impl Service {
+    /// Loads the model for every worker and starts the threads. Joined by [`Service::stop`].
+    ///
+    /// # Errors
+    /// If the model cannot be loaded.
+    pub(crate) fn start(
+        plan: ServicePlan,
+        safe_mode: SafeModeConfig,
+        hub: Arc<Hub>,
+        realtime: bool,
+    ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let (system, config) = (&plan.system, &plan.config);
+        let scheduler = Scheduler::new(SchedulerConfig {
+            deadline: config.deadline,
+            guard: config.guard,
+            profile: system.profile.clone(),
+            batch: system.batch,
+            workers: system.workers,
+            dispatch: config.dispatch,
+            queue: config.queue,
+            streams: config.streams,
+            safe_mode,
+        })?;
+        let runners: Result<Vec<_>, EngineError> =
+            (0..system.workers).map(|_| worker::load(&plan)).collect();
+        let runners = runners?;
+        let service = Arc::new(Self {
+            // Twice what the scheduler holds: answers being written still occupy theirs.
+            slots: Slots::new(2 * (config.queue + system.workers * system.batch)),
+            registry: Mutex::default(),
+            scheduler: Mutex::new(scheduler),
+            mailboxes: (0..system.workers).map(|_| Mailbox::new(system.batch)).collect(),
+            timer: Timer::new(),
+            hub,
+            realtime,
+            stopped: AtomicBool::new(false),
+            plan,
+        });
+        Registry::reserve(&service)?;
+        let mut threads = Vec::new();
+        for (id, runner) in runners.into_iter().enumerate() {
+            let name = format!("{}/{id}", service.name());
+            let service = Arc::clone(&service);
+            let run = move || worker::run(&service, id, runner);
+            threads.push(std::thread::Builder::new().name(name).spawn(run)?);
+        }
+        let sleeper = Arc::clone(&service);
+        let name = format!("{}/timer", service.name());
+        threads.push(std::thread::Builder::new().name(name).spawn(move || sleeper.keep_time())?);
+        Ok((service, threads))
+    }
+
+    /// The service's name in the configuration.
+    pub(crate) fn name(&self) -> &str {
+        &self.plan.config.name
+    }
+
+    /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
+    pub(crate) fn submit(&self, effects: &mut Effects, stream: StreamId, token: u64) {
+        self.with_scheduler_returning(effects, |scheduler, now| scheduler.handle_arrival(now, stream, token));
+    }
+
+    /// Counts a request for which there is no slot. Returns the misses left and the request's number.
+    pub(crate) fn refuse(&self, effects: &mut Effects, stream: StreamId) -> Option<(Option<u32>, u64)> {
+        let mut refused = None;
+        self.with_scheduler(effects, |s, now| refused = s.handle_refused(now, stream));
+        refused.map(|r| (r.misses_left, r.request.seq))
+    }
+
+    /// Feeds the scheduler and carries out what it decides.
+    pub(crate) fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Scheduler, Instant)) {
+        self.with_scheduler_returning(effects, |scheduler, now| {
+            feed(scheduler, now);
+            None
+        });
+    }
+
+    /// Looks at the scheduler, changing nothing.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Scheduler) -> T) -> T {
+        look(&lock(&self.scheduler))
+    }
+
+    /// Nothing waits and nothing runs.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.look(|s| s.waiting() == 0 && s.running() == 0)
+    }
+
+    /// Ends all threads; what still runs is finished first.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.timer.stop();
+        self.mailboxes.iter().for_each(Mailbox::stop);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn keep_time(&self) {
+        realtime::enter(Role::Dispatch, None, self.realtime);
+        let mut effects = Effects::default();
+        while self.timer.wait() {
+            self.with_scheduler(&mut effects, |_, _| {});
+        }
+    }
+
+    fn with_scheduler_returning(
+        &self,
+        effects: &mut Effects,
+        feed: impl FnOnce(&mut Scheduler, Instant) -> Option<Resolution>,
+    ) {
+        effects.resolutions.clear();
+        effects.events.clear();
+        {
+            let mut scheduler = lock(&self.scheduler);
+            // Read under the lock, so that the scheduler's time never goes back.
+            let now = clock::now();
+            effects.resolutions.extend(feed(&mut scheduler, now));
+            loop {
+                match scheduler.poll(now) {
+                    Action::Start { worker } => {
+                        self.mailboxes[worker].put(scheduler.batch(worker).iter().map(|r| r.token));
+                    }
+                    Action::Resolve(resolution) => effects.resolutions.push(resolution),
+                    Action::Event(event) => effects.events.push(event),
+                    Action::WakeAt(alarm) => {
+                        self.timer.set(alarm);
+                        break;
+                    }
+                }
+            }
+        }
+        self.tell(effects);
+    }
+
+    fn tell(&self, effects: &mut Effects) {
+        let Effects { resolutions, events, frame } = effects;
+        for resolution in resolutions.iter() {
+            frame.clear();
+            if let Some(connection) = self.answer(resolution, frame) {
+                connection.send(frame);
+            }
+        }
+        for event in events.iter() {
+            self.announce(event);
+        }
+    }
+
+    /// Encodes the answer to a resolved request and frees its slot.
+    fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<Connection>> {
+        let Resolution { request, outcome, misses_left } = *resolution;
+        let token = request.token;
+        {
+            let slot = self.slots.get(token);
+            let Origin { frame: id, stream, .. } = *slot.origin.as_ref()?;
+            match outcome {
+                Outcome::Served => {
+                    let head = ResultHead {
+                        stream,
+                        misses_left,
+                        sequence: request.seq,
+                        queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
+                        run_ns: slot.run_ns,
+                        batch: slot.batch,
+                        variant: 0,
+                    };
+                    head.encode_floats(id, &slot.output, frame);
+                }
+                Outcome::Missed(reason) => {
+                    let (reason, sequence) = (wire_reason(reason), request.seq);
+                    DaemonFrame::Miss { stream, misses_left, sequence, reason }.encode(id, frame);
+                }
+            }
+        }
+        self.slots.put_back(token).map(|origin| origin.connection)
+    }
+
+    fn announce(&self, event: &Event) {
+        let registry = lock(&self.registry);
+        let name = |id: StreamId| registry.name_of(id).unwrap_or_default();
+        match *event {
+            Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
+            Event::MissesLeft { stream, left, constraint } => {
+                self.hub.announce_misses_left(self.name(), name(stream), left, constraint);
+            }
+        }
+    }
+}
+
+/// The scheduler's reasons have the numbers of the protocol.
+pub(crate) fn wire_reason(reason: MissReason) -> weir_client::MissReason {
+    weir_client::MissReason::from_code(u16::from(reason as u8))
+}

@@ -1,0 +1,157 @@
+//! Who holds which stream of a service, and whether another one can be promised anything beside them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rt_core::{AdmissionError, StreamId, StreamSpec};
+use weir_client::RefusalCode;
+
+use super::{Effects, Service, lock};
+
+/// The streams of a service by name.
+#[derive(Default)]
+pub(crate) struct Registry {
+    streams: HashMap<String, Entry>,
+    names: HashMap<StreamId, String>,
+    /// Streams given up while mandatory requests waited: their load counts until the busy period they may
+    /// have been part of is over.
+    leaving: Vec<(StreamSpec, u64)>,
+}
+
+struct Entry {
+    id: StreamId,
+    spec: StreamSpec,
+    reserved: bool,
+    held: bool,
+}
+
+/// A client's hold on a stream.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    pub(crate) service: Arc<Service>,
+    pub(crate) id: StreamId,
+    pub(crate) name: String,
+    pub(crate) spec: StreamSpec,
+}
+
+/// Why a stream is not given out.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: RefusalCode,
+    pub(crate) text: String,
+}
+
+impl Registry {
+    /// Enters the reserved streams of the configuration, which the plan has admitted.
+    ///
+    /// # Errors
+    /// If there are more than the service may have.
+    pub(crate) fn reserve(service: &Arc<Service>) -> anyhow::Result<()> {
+        let mut registry = lock(&service.registry);
+        for stream in &service.plan.config.reserved {
+            let id = lock(&service.scheduler).add_stream(stream.spec.clone())?;
+            registry.names.insert(id, stream.name.clone());
+            let entry = Entry { id, spec: stream.spec.clone(), reserved: true, held: false };
+            registry.streams.insert(stream.name.clone(), entry);
+        }
+        Ok(())
+    }
+
+    /// Gives the stream `name` to a client: a reserved one if `spec` is `None`, else a new one if its promise
+    /// can be kept beside all others. The admission test runs under the registry's lock alone, so requests
+    /// go on meanwhile.
+    ///
+    /// # Errors
+    /// A [`Refusal`] with the number of the protocol.
+    pub(crate) fn register(
+        service: &Arc<Service>,
+        effects: &mut Effects,
+        name: &str,
+        spec: Option<StreamSpec>,
+    ) -> Result<Lease, Refusal> {
+        let mut guard = lock(&service.registry);
+        let registry = &mut *guard;
+        let lease = match (registry.streams.get(name), spec) {
+            (Some(entry), _) if entry.held => Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use"))),
+            (Some(entry), None) => {
+                let (old, spec) = (entry.id, entry.spec.clone());
+                let fresh = lock(&service.scheduler).restart_stream(old);
+                let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
+                registry.names.remove(&old);
+                if let Some(entry) = registry.streams.get_mut(name) {
+                    (entry.id, entry.held) = (id, true);
+                }
+                Ok((id, spec))
+            }
+            (Some(_), Some(_)) => Err(refuse(
+                RefusalCode::NameInUse,
+                format!("stream {name} is reserved by the configuration: register it without constraints and arrivals"),
+            )),
+            (None, spec) => {
+                let spec = spec.unwrap_or_else(StreamSpec::best_effort);
+                registry.admit(service, &spec)?;
+                let added = lock(&service.scheduler).add_stream(spec.clone());
+                let id = added.map_err(|e| refuse(RefusalCode::TooManyStreams, e.to_string()))?;
+                let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
+                registry.streams.insert(name.to_owned(), entry);
+                Ok((id, spec))
+            }
+        };
+        let (id, spec) = lease?;
+        registry.names.insert(id, name.to_owned());
+        drop(guard);
+        // What a restarted stream still had waiting was cancelled: carry it out.
+        service.with_scheduler(effects, |_, _| {});
+        Ok(Lease { service: Arc::clone(service), id, name: name.to_owned(), spec })
+    }
+
+    /// Takes a stream back from a client; what waits of it is cancelled.
+    pub(crate) fn release(lease: &Lease, effects: &mut Effects) {
+        let service = &lease.service;
+        let mut guard = lock(&service.registry);
+        let registry = &mut *guard;
+        let Some(entry) = registry.streams.get_mut(&lease.name).filter(|e| e.id == lease.id) else { return };
+        registry.names.remove(&lease.id);
+        let mut scheduler = lock(&service.scheduler);
+        if entry.reserved {
+            let id = scheduler.restart_stream(lease.id).unwrap_or(lease.id);
+            (entry.id, entry.held) = (id, false);
+            registry.names.insert(id, lease.name.clone());
+        } else {
+            scheduler.remove_stream(lease.id);
+            let (idle, epoch) = scheduler.idle_epoch();
+            registry.streams.remove(&lease.name);
+            if !idle && lease.spec.demand().is_some() {
+                registry.leaving.push((lease.spec.clone(), epoch));
+            }
+        }
+        drop(scheduler);
+        drop(guard);
+        service.with_scheduler(effects, |_, _| {});
+    }
+
+    /// The name of a stream.
+    pub(crate) fn name_of(&self, id: StreamId) -> Option<&str> {
+        self.names.get(&id).map(String::as_str)
+    }
+
+    /// Every stream: name, number, declaration, whether reserved, whether a client holds it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, StreamId, &StreamSpec, bool, bool)> {
+        self.streams.iter().map(|(name, e)| (name.as_str(), e.id, &e.spec, e.reserved, e.held))
+    }
+
+    fn admit(&mut self, service: &Service, spec: &StreamSpec) -> Result<(), Refusal> {
+        let (idle, epoch) = service.look(|s| s.idle_epoch());
+        self.leaving.retain(|&(_, left_at)| !idle && epoch == left_at);
+        let held = self.streams.values().map(|e| &e.spec);
+        let leaving = self.leaving.iter().map(|(spec, _)| spec);
+        let tested = service.plan.system.admit(held.chain(leaving).chain([spec]));
+        tested.map(|_| ()).map_err(|error: AdmissionError| {
+            refuse(RefusalCode::NotAdmissible, format!("beside {} other streams: {error}", self.streams.len()))
+        })
+    }
+}
+
+fn refuse(code: RefusalCode, text: String) -> Refusal {
+    Refusal { code, text }
+}

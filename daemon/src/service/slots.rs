@@ -1,0 +1,60 @@
+//! Where a request's tensors and its way back to the client wait while the scheduler decides.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::socket::Connection;
+
+/// One request in the daemon's hands.
+#[derive(Default)]
+pub(crate) struct Slot {
+    /// Where the answer goes; `None` while the slot is free.
+    pub(crate) origin: Option<Origin>,
+    pub(crate) input: Vec<f32>,
+    pub(crate) output: Vec<f32>,
+    pub(crate) started_ns: u64,
+    pub(crate) run_ns: u64,
+    pub(crate) batch: u16,
+}
+
+/// The client, the frame, and the stream's number on its connection.
+pub(crate) struct Origin {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) frame: u64,
+    pub(crate) stream: u32,
+}
+
+/// A fixed number of slots; a token names one of them.
+pub(crate) struct Slots {
+    slots: Box<[Mutex<Slot>]>,
+    free: Mutex<Vec<u32>>,
+}
+
+impl Slots {
+    /// `count` slots, whose buffers grow to a tensor's size when first used and stay.
+    pub(crate) fn new(count: usize) -> Self {
+        let free = (0..count as u32).rev().collect();
+        Self { slots: (0..count).map(|_| Mutex::default()).collect(), free: Mutex::new(free) }
+    }
+
+    /// Takes a free slot; `None` if all are in use.
+    pub(crate) fn take(&self) -> Option<u64> {
+        lock(&self.free).pop().map(u64::from)
+    }
+
+    /// The slot of a token from [`Slots::take`].
+    pub(crate) fn get(&self, token: u64) -> MutexGuard<'_, Slot> {
+        lock(&self.slots[token as usize])
+    }
+
+    /// Gives a slot back; its origin is handed out for the answer.
+    pub(crate) fn put_back(&self, token: u64) -> Option<Origin> {
+        let origin = self.get(token).origin.take();
+        lock(&self.free).push(token as u32);
+        origin
+    }
+}
+
+/// Locks; a panic elsewhere does not make the data of a lock wrong here, so poison is ignored.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

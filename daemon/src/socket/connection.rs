@@ -1,0 +1,144 @@
+//! The sending half of a client's connection: any thread may answer, none is ever kept waiting.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
+
+use crate::service::lock;
+
+/// One client as seen by those who answer it.
+pub(crate) struct Connection {
+    socket: UnixStream,
+    /// Tells the client's thread that there is something to flush.
+    flush: OwnedFd,
+    pending: Mutex<Vec<u8>>,
+    max_pending: usize,
+    wanted: AtomicU32,
+    events_lost: AtomicU64,
+    dead: AtomicBool,
+}
+
+impl Connection {
+    /// Takes the socket over; up to `max_pending` bytes wait for a client that reads slowly.
+    ///
+    /// # Errors
+    /// If the system is out of descriptors.
+    pub(crate) fn new(socket: UnixStream, max_pending: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            socket,
+            flush: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            pending: Mutex::default(),
+            max_pending,
+            wanted: AtomicU32::new(0),
+            events_lost: AtomicU64::new(0),
+            dead: AtomicBool::new(false),
+        })
+    }
+
+    /// Sends a whole frame. A client with too much pending is cut off: its answers cannot wait for ever.
+    pub(crate) fn send(&self, frame: &[u8]) {
+        if !self.try_send(frame) {
+            let mut last = Vec::new();
+            let text = "answers were not read; the connection is closed";
+            DaemonFrame::Error { code: ErrorCode::TooSlow, text }.encode(0, &mut last);
+            // If even this does not fit, the close says enough.
+            let _ = send(&self.socket, &last, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            self.close();
+        }
+    }
+
+    /// Sends an event to a client that asked for its kind; what does not fit is counted and told later.
+    pub(crate) fn send_event(&self, kind: EventMask, frame: &[u8]) {
+        if self.wanted.load(Ordering::Relaxed) & kind.0 == 0 {
+            return;
+        }
+        let lost = self.events_lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let mut notice = Vec::new();
+            DaemonFrame::EventsLost { count: lost }.encode(0, &mut notice);
+            if !self.try_send(&notice) {
+                self.events_lost.fetch_add(lost + 1, Ordering::Relaxed);
+                return;
+            }
+        }
+        if !self.try_send(frame) {
+            self.events_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Chooses the events to be sent.
+    pub(crate) fn subscribe(&self, mask: EventMask) {
+        self.wanted.store(mask.0, Ordering::Relaxed);
+    }
+
+    /// Writes what is pending as far as the socket takes it; true if something is left.
+    pub(crate) fn flush(&self) -> bool {
+        let mut buffer = [0; 8];
+        // Only resets the signal; that there was none is fine.
+        let _ = rustix::io::read(&self.flush, &mut buffer);
+        let mut pending = lock(&self.pending);
+        let sent = self.write(&pending);
+        pending.drain(..sent);
+        !pending.is_empty()
+    }
+
+    /// Ends the connection for both halves.
+    pub(crate) fn close(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+        // A peer that closed first is the only error, and closed is what is wanted.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Whether something waits to be flushed.
+    pub(crate) fn has_pending(&self) -> bool {
+        !lock(&self.pending).is_empty()
+    }
+
+    pub(crate) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    pub(crate) fn flush_signal(&self) -> BorrowedFd<'_> {
+        self.flush.as_fd()
+    }
+
+    fn try_send(&self, frame: &[u8]) -> bool {
+        if self.dead.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut pending = lock(&self.pending);
+        let sent = if pending.is_empty() { self.write(frame) } else { 0 };
+        let rest = &frame[sent..];
+        if rest.is_empty() {
+            return true;
+        }
+        // A frame begun must be finished, whatever the limit.
+        if sent == 0 && pending.len() + rest.len() > self.max_pending {
+            return false;
+        }
+        pending.extend_from_slice(rest);
+        // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
+        let _ = rustix::io::write(&self.flush, &1u64.to_ne_bytes());
+        true
+    }
+
+    /// Writes as much as the socket takes now. A broken connection takes everything: nobody reads it.
+    fn write(&self, bytes: &[u8]) -> usize {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match send(&self.socket, &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => sent += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => return bytes.len(),
+            }
+        }
+        sent
+    }
+}

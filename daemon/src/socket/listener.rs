@@ -1,0 +1,139 @@
+//! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use weir_client::wire::{DaemonFrame, ErrorCode};
+
+use super::peer::may_connect;
+use super::session;
+use super::Connection;
+use crate::config::DaemonConfig;
+use crate::daemon::Daemon;
+
+/// The listening socket; its file goes when this is dropped.
+pub(crate) struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Binds the socket of the configuration with its mode, at once under its final name.
+    ///
+    /// # Errors
+    /// If another daemon answers there, or the folder cannot be written.
+    pub(crate) fn bind(config: &DaemonConfig) -> Result<Self> {
+        let path = &config.socket;
+        let at = || format!("daemon.socket = {}", path.display());
+        match UnixStream::connect(path) {
+            Ok(_) => bail!("{}: another daemon is listening there", at()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // Left behind by a daemon that was killed.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error).with_context(at),
+        }
+        // Bound under another name, then given its mode, then renamed: nobody can connect in between.
+        let draft = draft_name(path);
+        let socket = UnixListener::bind(&draft).with_context(at)?;
+        let mode = std::fs::Permissions::from_mode(config.socket_mode);
+        std::fs::set_permissions(&draft, mode)
+            .and_then(|()| std::fs::rename(&draft, path))
+            .with_context(at)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, path: path.clone() })
+    }
+
+    /// Accepts until `stop` becomes readable.
+    ///
+    /// # Errors
+    /// If waiting itself fails.
+    pub(crate) fn run(&self, daemon: &Arc<Daemon>, stop: &UnixStream) -> Result<()> {
+        let clients = Arc::new(AtomicUsize::new(0));
+        loop {
+            let mut waits = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+            match poll(&mut waits, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            if !waits[1].revents().is_empty() {
+                return Ok(());
+            }
+            match self.socket.accept() {
+                Ok((stream, _)) => welcome(stream, daemon, &clients),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
+                    eprintln!("weir: a client cannot be accepted: {error}");
+                    std::thread::park_timeout(std::time::Duration::from_millis(100));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // It may have been removed with its folder already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>) {
+    let config = &daemon.config.daemon;
+    let (permitted, who) = may_connect(&stream, config.allowed.as_ref());
+    let room = clients.fetch_add(1, Ordering::Relaxed) < config.max_clients;
+    let place = Place(Arc::clone(clients));
+    let connection = match Connection::new(stream, config.max_pending) {
+        Ok(connection) => Arc::new(connection),
+        Err(error) => return eprintln!("weir: {who} cannot be served: {error}"),
+    };
+    if !permitted {
+        eprintln!("weir: {who} is not on the list of those who may connect");
+        return turn_away(&connection, ErrorCode::NotPermitted, "daemon.allow-users and allow-groups do not list you");
+    }
+    if !room {
+        let text = format!("daemon.max-clients = {} are connected", config.max_clients);
+        return turn_away(&connection, ErrorCode::TooManyClients, &text);
+    }
+    daemon.hub.add(&connection);
+    let daemon = Arc::clone(daemon);
+    let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
+        session::run(&daemon, &connection);
+        connection.close();
+        drop(place);
+    });
+    if let Err(error) = spawned {
+        eprintln!("weir: {who} cannot be served: {error}");
+    }
+}
+
+/// A client's place among `max-clients`, free again when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn turn_away(connection: &Connection, code: ErrorCode, text: &str) {
+    let mut frame = Vec::new();
+    DaemonFrame::Error { code, text }.encode(0, &mut frame);
+    connection.send(&frame);
+    connection.close();
+}
+
+fn draft_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let draft = PathBuf::from(name);
+    // Only left behind by a daemon killed between two lines.
+    let _ = std::fs::remove_file(&draft);
+    draft
+}

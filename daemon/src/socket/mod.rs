@@ -1,0 +1,117 @@
+//! The data door: a Unix socket, one thread a client, frames checked before anything else sees them.
+
+mod connection;
+mod listener;
+mod peer;
+mod register;
+mod session;
+
+use std::sync::{Arc, Mutex, Weak};
+
+use rt_core::{Cause, Constraint, SafeModeState, StreamId, Transition};
+use weir_client::wire::{DaemonFrame, EventMask};
+use weir_client::{SafeModeCause, SafeModeState as WireState};
+
+use crate::service::lock;
+
+pub(crate) use connection::Connection;
+pub(crate) use listener::Listener;
+
+/// Knows every connection, to tell events to those that asked.
+#[derive(Default)]
+pub(crate) struct Hub {
+    connections: Mutex<Vec<Weak<Connection>>>,
+}
+
+impl Hub {
+    /// Adds a connection; closed ones are forgotten on the way.
+    pub(crate) fn add(&self, connection: &Arc<Connection>) {
+        let mut connections = lock(&self.connections);
+        connections.retain(|c| c.strong_count() > 0);
+        connections.push(Arc::downgrade(connection));
+    }
+
+    /// Tells a change of safe mode.
+    pub(crate) fn announce_safe_mode<'n>(
+        &self,
+        service: &str,
+        transition: Transition,
+        name: impl Fn(StreamId) -> &'n str,
+    ) {
+        let mut frame = Vec::new();
+        let text;
+        let told = match transition.state {
+            SafeModeState::Normal => {
+                text = format!("{service}: the promise holds again");
+                let (state, cause) = (WireState::Normal, SafeModeCause::Unknown(0));
+                let sequence = transition.sequence;
+                let (entered_ns, limit, seen, window_ns) = (crate::clock::now().as_nanos(), 0, 0, 0);
+                DaemonFrame::SafeMode {
+                    state, cause, sequence, entered_ns, limit, seen, window_ns, service, stream: "", text: &text,
+                }
+            }
+            SafeModeState::Safe { cause, evidence, entered } => {
+                let stream = evidence.stream.map(name).unwrap_or_default();
+                text = describe(cause, evidence.limit, evidence.seen, evidence.window, stream);
+                DaemonFrame::SafeMode {
+                    state: WireState::SafeMode,
+                    cause: SafeModeCause::from_code(u16::from(cause as u8)),
+                    sequence: transition.sequence,
+                    entered_ns: entered.as_nanos(),
+                    limit: evidence.limit,
+                    seen: evidence.seen,
+                    window_ns: if cause == Cause::ArrivalExcess { evidence.window } else { 0 },
+                    service,
+                    stream,
+                    text: &text,
+                }
+            }
+        };
+        told.encode(0, &mut frame);
+        eprintln!("weir: {text}");
+        self.tell(EventMask::SAFE_MODE, &frame);
+    }
+
+    /// Tells that a stream has few misses left.
+    pub(crate) fn announce_misses_left(&self, service: &str, stream: &str, left: u32, constraint: Constraint) {
+        let mut frame = Vec::new();
+        let constraint = weir_client::Constraint::any_miss(constraint.misses(), constraint.window());
+        DaemonFrame::MissesLeft { misses_left: left, constraint, service, stream }.encode(0, &mut frame);
+        self.tell(EventMask::MISSES_LEFT, &frame);
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.connections).iter().filter(|c| c.strong_count() > 0).count()
+    }
+
+    fn tell(&self, kind: EventMask, frame: &[u8]) {
+        let connections: Vec<_> = lock(&self.connections).iter().filter_map(Weak::upgrade).collect();
+        for connection in connections {
+            connection.send_event(kind, frame);
+        }
+    }
+}
+
+/// The evidence of a cause in words and units.
+pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
+    let span = rt_core::Span::from_nanos;
+    match cause {
+        Cause::ArrivalExcess => format!(
+            "{cause}: stream {stream} sent {seen} requests within {}, {limit} were declared",
+            span(window)
+        ),
+        Cause::ServiceOverrun => {
+            format!("{cause}: a batch took {} or more, its bound is {}", span(seen), span(limit))
+        }
+        Cause::LateDispatch => {
+            format!("{cause}: the daemon was {} late, the guard is {}", span(seen), span(limit))
+        }
+        Cause::WorkerLost => format!("{cause}: {seen} of {limit} workers are left"),
+        Cause::ConstraintViolated => {
+            format!("{cause}: stream {stream} missed {seen} of {window} requests, {limit} were promised at most")
+        }
+        Cause::ProfileStale => format!("{cause}: the machine is no longer as it was profiled"),
+        Cause::Operator => format!("{cause}: raised by an operator"),
+    }
+}

@@ -1,0 +1,101 @@
+//! REGISTER: from the fields of the frame to a stream with a promise, or to the reason there is none.
+
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec};
+use weir_client::wire::DaemonFrame;
+use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, RefusalCode, Registration};
+
+use crate::daemon::Daemon;
+use crate::service::{Effects, Lease, Refusal, Registry};
+
+/// Gives out a stream.
+///
+/// # Errors
+/// A [`Refusal`] that names the field, or the instant at which the promise would fail.
+pub(super) fn register(
+    daemon: &Daemon,
+    registration: &Registration,
+    effects: &mut Effects,
+) -> Result<Lease, Refusal> {
+    let refuse = |code, text: String| Refusal { code, text };
+    if daemon.is_draining() {
+        return Err(refuse(RefusalCode::Draining, "the daemon is stopping".into()));
+    }
+    let service = daemon.services.iter().find(|s| s.name() == registration.service()).ok_or_else(|| {
+        let names: Vec<_> = daemon.services.iter().map(|s| s.name()).collect();
+        let text = format!("no service {}; there are: {}", registration.service(), names.join(", "));
+        refuse(RefusalCode::UnknownService, text)
+    })?;
+    let name = registration.stream();
+    if name.is_empty() || name.len() > 64 {
+        let text = format!("stream name of {} bytes, must be 1..=64", name.len());
+        return Err(refuse(RefusalCode::InvalidConstraint, text));
+    }
+    let spec = spec(registration)?;
+    Registry::register(service, effects, name, spec)
+}
+
+/// The answer to a registration that was granted.
+pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'_> {
+    let plan = &lease.service.plan;
+    let density = lease.spec.demand().map_or(Density::ZERO, |(density, _)| density);
+    DaemonFrame::Registered {
+        stream,
+        input_bytes: 4 * plan.spec.input.elements() as u32,
+        deadline_ns: plan.config.deadline.as_nanos(),
+        output_bytes: 4 * plan.spec.output.elements() as u32,
+        density_numerator: density.numerator(),
+        density_denominator: density.denominator(),
+        accuracy: plan.spec.accuracy as f32,
+        variant: &plan.spec.name,
+    }
+}
+
+/// What the frame declares; `None` if it declares nothing.
+fn spec(registration: &Registration) -> Result<Option<StreamSpec>, Refusal> {
+    let constraints: Result<Vec<_>, _> =
+        registration.constraints().iter().enumerate().map(|(i, c)| constraint(i, *c)).collect();
+    let bounds: Result<Vec<_>, _> =
+        registration.arrivals().iter().enumerate().map(|(i, b)| bound(i, *b)).collect();
+    let (constraints, bounds) = (constraints?, bounds?);
+    let invalid = |text: String| Refusal { code: RefusalCode::InvalidArrivals, text };
+    match (constraints.is_empty(), bounds.is_empty()) {
+        (true, true) => Ok(None),
+        (false, true) => Err(invalid("a stream with constraints must declare how its requests come".into())),
+        _ => {
+            let set = ConstraintSet::new(&constraints)
+                .map_err(|e| Refusal { code: RefusalCode::InvalidConstraint, text: e.to_string() })?;
+            let curve = ArrivalCurve::new(&bounds).map_err(|e| invalid(e.to_string()))?;
+            Ok(Some(StreamSpec::promised(set, curve)))
+        }
+    }
+}
+
+fn constraint(index: usize, wire: WireConstraint) -> Result<Constraint, Refusal> {
+    let refuse = |text: String| Refusal {
+        code: RefusalCode::InvalidConstraint,
+        text: format!("constraint {index} ({wire}): {text}"),
+    };
+    match wire {
+        WireConstraint::AnyMiss { misses, window } => Constraint::any_miss(misses, window),
+        WireConstraint::AnyHit { hits, window } => Constraint::any_hit(hits, window),
+        WireConstraint::RowMiss { misses } => Constraint::row_miss(misses),
+        WireConstraint::RowHit { hits, window } => Constraint::row_hit(hits, window),
+        WireConstraint::Unknown { form, .. } => return Err(refuse(format!("form {form} is not known"))),
+    }
+    .map_err(|error| refuse(error.to_string()))
+}
+
+fn bound(index: usize, wire: WireBound) -> Result<ArrivalBound, Refusal> {
+    let refuse = |text: String| Refusal {
+        code: RefusalCode::InvalidArrivals,
+        text: format!("arrival bound {index}: {text}"),
+    };
+    let span = Span::from_nanos;
+    match wire {
+        WireBound::Window { count, length_ns } => ArrivalBound::window(count, span(length_ns)),
+        WireBound::Periodic { period_ns, jitter_ns } => ArrivalBound::periodic(span(period_ns), span(jitter_ns)),
+        WireBound::TokenBucket { burst, period_ns } => ArrivalBound::token_bucket(burst, span(period_ns)),
+        WireBound::Unknown { form, .. } => return Err(refuse(format!("form {form} is not known"))),
+    }
+    .map_err(|error| refuse(error.to_string()))
+}

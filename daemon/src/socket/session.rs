@@ -1,0 +1,211 @@
+//! One client's thread: bytes to frames, frames to requests, and the end of all of it when the client goes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use weir_client::{MissReason, RefusalCode};
+use weir_client::wire::{
+    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError, floats,
+};
+
+use super::{Connection, register};
+use crate::daemon::Daemon;
+use crate::realtime::{self, Role};
+use crate::service::{Effects, Lease, Origin, Registry};
+
+/// A client that connects must say hello within this time.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// The last word to a client whose connection ends here.
+struct Goodbye(ErrorCode, String);
+
+struct Session<'a> {
+    daemon: &'a Arc<Daemon>,
+    connection: &'a Arc<Connection>,
+    greeted: bool,
+    leases: HashMap<u32, Lease>,
+    next_stream: u32,
+    effects: Effects,
+    frame: Vec<u8>,
+}
+
+/// Serves a client until it goes, breaks the protocol, or the connection is closed by others.
+pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
+    realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
+    let mut session = Session {
+        daemon,
+        connection,
+        greeted: false,
+        leases: HashMap::new(),
+        next_stream: 1,
+        effects: Effects::default(),
+        frame: Vec::new(),
+    };
+    if let Err(Goodbye(code, text)) = session.serve() {
+        session.reply(0, &DaemonFrame::Error { code, text: &text });
+    }
+    for lease in session.leases.values() {
+        Registry::release(lease, &mut session.effects);
+    }
+}
+
+impl Session<'_> {
+    fn serve(&mut self) -> Result<(), Goodbye> {
+        let mut buffer = FrameBuffer::new(MAX_HELLO_FRAME);
+        loop {
+            while let Some((header, body)) = buffer.next_frame().map_err(goodbye)? {
+                let frame = ClientFrame::decode(&header, body).map_err(goodbye)?;
+                let first = !self.greeted;
+                self.handle(&header, frame)?;
+                if first {
+                    buffer.set_max_frame(self.daemon.config.daemon.max_frame);
+                }
+            }
+            if !self.read(&mut buffer)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for bytes, flushing meanwhile what others could not send; false at the end of the stream.
+    fn read(&self, buffer: &mut FrameBuffer) -> Result<bool, Goodbye> {
+        let socket = self.connection.socket();
+        loop {
+            let wanted = match self.connection.has_pending() {
+                true => PollFlags::IN | PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            let flush_signal = self.connection.flush_signal();
+            let mut waits = [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
+            let limit = (!self.greeted).then(|| Timespec { tv_sec: HELLO_LIMIT.as_secs() as i64, tv_nsec: 0 });
+            match poll(&mut waits, limit.as_ref()) {
+                Ok(0) => {
+                    let text = format!("no HELLO within {} s", HELLO_LIMIT.as_secs());
+                    return Err(Goodbye(ErrorCode::ProtocolOrder, text));
+                }
+                Err(Errno::INTR) => continue,
+                Err(_) => return Ok(false),
+                Ok(_) => {}
+            }
+            let (socket_ready, signalled) = (waits[0].revents(), !waits[1].revents().is_empty());
+            if signalled || socket_ready.contains(PollFlags::OUT) {
+                self.connection.flush();
+            }
+            if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                continue;
+            }
+            match recv(socket, buffer.space(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Ok(false),
+                Ok((count, _)) => {
+                    buffer.filled(count);
+                    return Ok(true);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    fn handle(&mut self, header: &Header, frame: ClientFrame<'_>) -> Result<(), Goodbye> {
+        let id = header.id;
+        match frame {
+            ClientFrame::Hello { min_version, max_version, .. } if !self.greeted => {
+                if !(min_version..=max_version).contains(&VERSION) {
+                    let text = format!("this daemon speaks version {VERSION}, you {min_version}..={max_version}");
+                    return Err(Goodbye(ErrorCode::Version, text));
+                }
+                self.greeted = true;
+                let max_frame = self.daemon.config.daemon.max_frame;
+                let daemon = concat!("weir ", env!("CARGO_PKG_VERSION"));
+                self.reply(id, &DaemonFrame::Welcome { version: VERSION, max_frame, daemon });
+            }
+            ClientFrame::Hello { .. } => {
+                return Err(Goodbye(ErrorCode::ProtocolOrder, "HELLO a second time".into()));
+            }
+            _ if !self.greeted => {
+                return Err(Goodbye(ErrorCode::ProtocolOrder, "the first frame must be HELLO".into()));
+            }
+            ClientFrame::Submit { stream, payload } => self.submit(id, stream, payload),
+            ClientFrame::Register(registration) => {
+                let (number, daemon) = (self.next_stream, self.daemon);
+                match register::register(daemon, &registration, &mut self.effects) {
+                    Ok(lease) => {
+                        self.next_stream += 1;
+                        self.reply(id, &register::registered(number, &lease));
+                        self.leases.insert(number, lease);
+                    }
+                    Err(refusal) => self.refuse(id, refusal.code, &refusal.text),
+                }
+            }
+            ClientFrame::Unregister { stream } => match self.leases.remove(&stream) {
+                Some(lease) => {
+                    Registry::release(&lease, &mut self.effects);
+                    self.reply(id, &DaemonFrame::Unregistered);
+                }
+                None => self.refuse_stream(id, stream),
+            },
+            ClientFrame::Subscribe { mask } => {
+                self.connection.subscribe(mask);
+                self.reply(id, &DaemonFrame::Subscribed);
+            }
+            ClientFrame::Status => {
+                let json = self.daemon.status().to_string();
+                self.reply(id, &DaemonFrame::StatusReply { json: &json });
+            }
+            ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
+        let Some(lease) = self.leases.get(&stream) else { return self.refuse_stream(id, stream) };
+        let service = &lease.service;
+        let expected = 4 * service.plan.spec.input.elements();
+        if payload.len() != expected {
+            let text = format!("payload of {} bytes, one input has {expected}", payload.len());
+            return self.refuse(id, RefusalCode::InputLength, &text);
+        }
+        if self.daemon.is_draining() {
+            return self.refuse(id, RefusalCode::Draining, "the daemon is stopping");
+        }
+        // Slots can run out only while answers to earlier requests are still being written.
+        let Some(token) = service.slots.take() else {
+            let (service, lease) = (Arc::clone(service), lease.id);
+            if let Some((misses_left, sequence)) = service.refuse(&mut self.effects, lease) {
+                let reason = MissReason::QueueFull;
+                self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
+            }
+            return;
+        };
+        {
+            let mut slot = service.slots.get(token);
+            slot.input.clear();
+            slot.input.extend(floats(payload));
+            slot.origin = Some(Origin { connection: Arc::clone(self.connection), frame: id, stream });
+        }
+        service.submit(&mut self.effects, lease.id, token);
+    }
+
+    fn refuse_stream(&mut self, id: u64, stream: u32) {
+        let text = format!("stream {stream} is not registered on this connection");
+        self.refuse(id, RefusalCode::UnknownStream, &text);
+    }
+
+    fn refuse(&mut self, id: u64, code: RefusalCode, text: &str) {
+        self.reply(id, &DaemonFrame::Refused { code, text });
+    }
+
+    fn reply(&mut self, id: u64, frame: &DaemonFrame<'_>) {
+        self.frame.clear();
+        frame.encode(id, &mut self.frame);
+        self.connection.send(&self.frame);
+    }
+}
+
+fn goodbye(error: WireError) -> Goodbye {
+    Goodbye(error.code(), error.to_string())
+}

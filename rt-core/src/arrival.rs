@@ -1,0 +1,257 @@
+//! Arrival curves: what a stream declares about when its requests come.
+
+use core::fmt;
+
+use crate::time::{MAX_SPAN, Span};
+
+/// The most requests that a window or bucket may hold.
+pub const MAX_COUNT: u64 = 1 << 16;
+/// The most bounds on one stream; the least of them counts.
+pub const MAX_BOUNDS: usize = 4;
+
+/// One bound on a stream's arrivals. Intervals are half-open, `[t, t+Δ)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrivalBound {
+    /// At most `count` requests in any interval of length `length`: `α(Δ) = count · ceil(Δ/length)`.
+    Window {
+        /// Requests, in `1..=MAX_COUNT`.
+        count: u64,
+        /// Length, in `1 ns..=MAX_SPAN`.
+        length: Span,
+    },
+    /// One request a `period`, each up to `jitter` late: `α(Δ) = ceil((Δ+jitter)/period)`.
+    Periodic {
+        /// Period, in `1 ns..=MAX_SPAN`.
+        period: Span,
+        /// Jitter, in `0..=MAX_SPAN`, at most `MAX_COUNT` periods.
+        jitter: Span,
+    },
+}
+
+/// Why something is no arrival curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArrivalError {
+    /// A count outside `1..=MAX_COUNT`.
+    #[error("{count} requests are outside 1..={MAX_COUNT}")]
+    Count {
+        /// The count given.
+        count: u64,
+    },
+    /// A window or period outside `1 ns..=MAX_SPAN`.
+    #[error("length {length} is outside 1 ns..={MAX_SPAN}")]
+    Length {
+        /// The length given.
+        length: Span,
+    },
+    /// More jitter than [`MAX_SPAN`], or than [`MAX_COUNT`] periods.
+    #[error("jitter {jitter} is above {MAX_SPAN} or above {MAX_COUNT} periods of {period}")]
+    Jitter {
+        /// The jitter given.
+        jitter: Span,
+        /// The period it belongs to.
+        period: Span,
+    },
+    /// No bound, or more than [`MAX_BOUNDS`].
+    #[error("{count} arrival bounds on one stream, must be 1..={MAX_BOUNDS}")]
+    Bounds {
+        /// How many were given.
+        count: usize,
+    },
+}
+
+impl ArrivalBound {
+    /// At most `count` requests in any half-open interval of `length`.
+    ///
+    /// # Errors
+    /// If `count` is not in `1..=MAX_COUNT` or `length` not in `1 ns..=MAX_SPAN`.
+    pub fn window(count: u64, length: Span) -> Result<Self, ArrivalError> {
+        check_count(count)?;
+        check_length(length)?;
+        Ok(Self::Window { count, length })
+    }
+
+    /// One request a `period`, each up to `jitter` late.
+    ///
+    /// # Errors
+    /// If `period` is not in `1 ns..=MAX_SPAN`, or `jitter` above `MAX_SPAN` or `MAX_COUNT` periods.
+    pub fn periodic(period: Span, jitter: Span) -> Result<Self, ArrivalError> {
+        check_length(period)?;
+        if jitter > MAX_SPAN || jitter.as_nanos() / period.as_nanos() >= MAX_COUNT {
+            return Err(ArrivalError::Jitter { jitter, period });
+        }
+        Ok(Self::Periodic { period, jitter })
+    }
+
+    /// A token bucket of `burst` tokens, refilled by one every `period`: the same curve as requests of
+    /// that period with a jitter of `burst - 1` periods.
+    ///
+    /// # Errors
+    /// As [`ArrivalBound::window`] and [`ArrivalBound::periodic`].
+    pub fn token_bucket(burst: u64, period: Span) -> Result<Self, ArrivalError> {
+        check_count(burst)?;
+        Self::periodic(period, Span::from_nanos(period.as_nanos().saturating_mul(burst - 1)))
+    }
+
+    /// `α(length)`: the most requests in any half-open interval of that length; none in an empty one.
+    #[must_use]
+    pub fn count(&self, length: Span) -> u64 {
+        let delta = length.as_nanos();
+        if delta == 0 {
+            return 0;
+        }
+        match *self {
+            Self::Window { count, length } => count.saturating_mul(delta.div_ceil(length.as_nanos())),
+            Self::Periodic { period, jitter } => {
+                delta.saturating_add(jitter.as_nanos()).div_ceil(period.as_nanos())
+            }
+        }
+    }
+
+    /// The first length above `length` at which the curve rises.
+    pub(crate) fn next_rise(&self, length: Span) -> Span {
+        let delta = length.as_nanos();
+        let (step, offset) = match *self {
+            Self::Window { length, .. } => (length.as_nanos(), 0),
+            Self::Periodic { period, jitter } => (period.as_nanos(), jitter.as_nanos()),
+        };
+        // The curve rises just above the multiples of `step`, shifted by `offset`.
+        let multiple = delta.saturating_add(offset).div_ceil(step).saturating_mul(step);
+        Span::from_nanos(multiple.saturating_sub(offset).saturating_add(1))
+    }
+
+    /// The long-run rate as requests per span.
+    pub(crate) fn rate(&self) -> (u64, Span) {
+        match *self {
+            Self::Window { count, length } => (count, length),
+            Self::Periodic { period, .. } => (1, period),
+        }
+    }
+
+    /// An upper bound on `α(Δ) - rate·Δ` for all `Δ`, in requests.
+    pub(crate) fn excess_over_rate(&self) -> u64 {
+        match *self {
+            Self::Window { count, .. } => count,
+            Self::Periodic { period, jitter } => jitter.as_nanos() / period.as_nanos() + 2,
+        }
+    }
+}
+
+impl fmt::Display for ArrivalBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window { count, length } => write!(f, "{count} per {length}"),
+            Self::Periodic { period, jitter } => write!(f, "every {period}, jitter {jitter}"),
+        }
+    }
+}
+
+fn check_count(count: u64) -> Result<(), ArrivalError> {
+    if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(ArrivalError::Count { count }) }
+}
+
+fn check_length(length: Span) -> Result<(), ArrivalError> {
+    if length == Span::ZERO || length > MAX_SPAN { Err(ArrivalError::Length { length }) } else { Ok(()) }
+}
+
+/// All that a stream declares: `α(Δ)` is the least of one to [`MAX_BOUNDS`] bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrivalCurve(heapless::Vec<ArrivalBound, MAX_BOUNDS>);
+
+impl ArrivalCurve {
+    /// The least of `bounds`.
+    ///
+    /// # Errors
+    /// If there is none or more than [`MAX_BOUNDS`].
+    pub fn new(bounds: &[ArrivalBound]) -> Result<Self, ArrivalError> {
+        let error = ArrivalError::Bounds { count: bounds.len() };
+        if bounds.is_empty() {
+            return Err(error);
+        }
+        heapless::Vec::from_slice(bounds).map(Self).map_err(|_| error)
+    }
+
+    /// `α(length)`: the most requests in any half-open interval of that length.
+    #[must_use]
+    pub fn count(&self, length: Span) -> u64 {
+        self.0.iter().map(|b| b.count(length)).min().unwrap_or(0)
+    }
+
+    /// The bounds, in the order given; at least one.
+    #[must_use]
+    pub fn bounds(&self) -> &[ArrivalBound] {
+        &self.0
+    }
+
+    /// The first length above `length` at which the curve may rise.
+    pub(crate) fn next_rise(&self, length: Span) -> Span {
+        self.0.iter().map(|b| b.next_rise(length)).min().unwrap_or(MAX_SPAN)
+    }
+
+    /// The bound with the smallest long-run rate; of equals, the one with the smallest excess over it.
+    pub(crate) fn slowest(&self) -> ArrivalBound {
+        let slower = |a: &ArrivalBound, b: &ArrivalBound| {
+            let ((n, w), (k, v)) = (a.rate(), b.rate());
+            let (left, right) =
+                (u128::from(n) * u128::from(v.as_nanos()), u128::from(k) * u128::from(w.as_nanos()));
+            left.cmp(&right).then(a.excess_over_rate().cmp(&b.excess_over_rate()))
+        };
+        self.0.iter().copied().min_by(slower).unwrap_or(self.0[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bound() -> impl Strategy<Value = ArrivalBound> {
+        prop_oneof![
+            (1u64..6, 1u64..12)
+                .prop_map(|(n, w)| ArrivalBound::window(n, Span::from_nanos(w)).expect("valid")),
+            (1u64..9, 0u64..20).prop_map(|(t, j)| {
+                ArrivalBound::periodic(Span::from_nanos(t), Span::from_nanos(j)).expect("valid")
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rises_are_found_exactly(b in bound(), delta in 1u64..60) {
+            let at = |d: u64| b.count(Span::from_nanos(d));
+            let next = (delta + 1..).find(|&d| at(d) > at(d - 1)).expect("every bound rises");
+            prop_assert_eq!(b.next_rise(Span::from_nanos(delta)).as_nanos(), next);
+        }
+
+        #[test]
+        fn the_curve_stays_under_its_rate_and_excess(b in bound(), delta in 1u64..500) {
+            let (n, per) = b.rate();
+            let affine = u128::from(b.excess_over_rate()) * u128::from(per.as_nanos()) + u128::from(n * delta);
+            prop_assert!(u128::from(b.count(Span::from_nanos(delta))) * u128::from(per.as_nanos()) <= affine);
+        }
+    }
+
+    #[test]
+    fn a_token_bucket_allows_its_burst_at_once_and_one_more_a_period() {
+        let bucket = ArrivalBound::token_bucket(3, Span::from_nanos(10)).expect("valid");
+        let at = |d| bucket.count(Span::from_nanos(d));
+        assert_eq!((at(0), at(1), at(10), at(11), at(20), at(21)), (0, 3, 3, 4, 4, 5));
+    }
+
+    #[test]
+    fn half_open_windows_have_no_fence_post_error() {
+        // Requests exactly 10/2 apart: a half-open window of 10 holds two of them, not three.
+        let two = ArrivalBound::window(2, Span::from_nanos(10)).expect("valid");
+        assert_eq!(two.count(Span::from_nanos(10)), 2);
+        assert_eq!(two.count(Span::from_nanos(11)), 4);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let ns = Span::from_nanos;
+        assert_eq!(ArrivalBound::window(0, ns(1)), Err(ArrivalError::Count { count: 0 }));
+        assert_eq!(ArrivalBound::periodic(ns(0), ns(1)), Err(ArrivalError::Length { length: ns(0) }));
+        assert!(matches!(ArrivalBound::periodic(ns(1), ns(1 << 17)), Err(ArrivalError::Jitter { .. })));
+        assert_eq!(ArrivalCurve::new(&[]), Err(ArrivalError::Bounds { count: 0 }));
+    }
+}

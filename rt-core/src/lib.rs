@@ -1,0 +1,43 @@
+//! The promises of Weir and the machine that keeps them, without clock, I/O or threads.
+//!
+//! A *stream* is one client's ordered requests; it declares how its requests arrive (an
+//! [`ArrivalCurve`]) and states *weakly-hard* [`Constraint`]s such as "at most 3 misses in any 10".
+//! [`admission`] decides ahead of time whether identical workers with a measured [`LatencyProfile`] keep
+//! every such promise; the [`Scheduler`] then keeps it, and watches each assumption the answer rests on.
+//!
+//! Time is an argument and every output is a value, so the daemon, a simulator and the checks in `tests/`
+//! drive the same code. The crate is `no_std`; it allocates while something is built (a scheduler, a
+//! stream) and never while requests flow.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod admission;
+mod arrival;
+mod constraint;
+mod outcome;
+mod police;
+mod profile;
+mod rate;
+mod safe_mode;
+mod scheduler;
+mod stream;
+mod time;
+mod word;
+
+pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
+pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
+pub use constraint::{Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW};
+pub use outcome::OutcomeMonitor;
+pub use police::{Excess, Policer};
+pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
+pub use rate::{largest_count, seed_theorem_1, seed_theorem_2};
+pub use safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Transition};
+pub use scheduler::{
+    Action, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig,
+    StreamError, WorkerId,
+};
+pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
+pub use time::{Instant, MAX_SPAN, Span};
+pub use word::{BalancedWord, Density};

@@ -1,0 +1,118 @@
+//! The outcome monitor: per stream, every constraint, over what really happened; O(1) a request.
+//!
+//! For `(m,K)` with `h = K - m`, let `age` be how many requests back the `h`-th most recent hit lies. Then
+//! exactly `K - age` further misses in a row can follow before some window of `K` holds fewer than `h`
+//! hits: Hamdaoui and Ramanathan's distance to failure (1995), with misses counted.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::constraint::{Constraint, ConstraintSet};
+
+/// Follows a stream's outcomes in request order.
+#[derive(Clone, Debug)]
+pub struct OutcomeMonitor {
+    constraints: ConstraintSet,
+    /// Sequence numbers of the most recent hits, as a ring; as long as the largest `h`.
+    hits: Box<[u64]>,
+    hit_count: u64,
+    count: u64,
+}
+
+impl OutcomeMonitor {
+    /// A monitor before the first request; what came before counts as hits. Allocates one word for each
+    /// hit of the largest `K - m`.
+    #[must_use]
+    pub fn new(constraints: ConstraintSet) -> Self {
+        let longest = constraints.as_slice().iter().map(|c| c.hits()).max().unwrap_or(0);
+        Self { constraints, hits: vec![0; longest as usize].into_boxed_slice(), hit_count: 0, count: 0 }
+    }
+
+    /// Records the next request's outcome. Returns the constraint that this miss violates, if any.
+    pub fn record(&mut self, hit: bool) -> Option<Constraint> {
+        if hit && !self.hits.is_empty() {
+            let slot = (self.hit_count % self.hits.len() as u64) as usize;
+            self.hits[slot] = self.count;
+        }
+        self.hit_count += u64::from(hit);
+        self.count += 1;
+        let violated = |c: &Constraint| !hit && self.age(c) > u64::from(c.window());
+        self.constraints.as_slice().iter().copied().find(violated)
+    }
+
+    /// How many misses in a row may follow now before a constraint is violated, and the constraint that
+    /// binds; `None` without constraints.
+    #[must_use]
+    pub fn misses_left(&self) -> Option<(u32, Constraint)> {
+        let left = |c: &Constraint| u64::from(c.window()).saturating_sub(self.age(c)) as u32;
+        self.constraints.as_slice().iter().map(|c| (left(c), *c)).min_by_key(|&(left, _)| left)
+    }
+
+    /// How many requests back the `h`-th most recent hit lies, 1 for the last request; hits are imagined
+    /// before the first.
+    fn age(&self, constraint: &Constraint) -> u64 {
+        let h = u64::from(constraint.hits());
+        match self.hit_count.checked_sub(h) {
+            Some(index) => self.count - self.hits[(index % self.hits.len() as u64) as usize],
+            None => self.count + h - self.hit_count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn constraints() -> impl Strategy<Value = ConstraintSet> {
+        let one = (1u32..9).prop_flat_map(|k| (0..k, Just(k)));
+        proptest::collection::vec(one, 1..4).prop_map(|pairs| {
+            let list: Vec<_> = pairs.iter().map(|&(m, k)| Constraint::any_miss(m, k).expect("m<k")).collect();
+            ConstraintSet::new(&list).expect("few")
+        })
+    }
+
+    /// A naive recount: does some window of `K` (hits before the start) hold more than `m` misses?
+    fn violated(outcomes: &[bool], c: Constraint) -> bool {
+        let k = c.window() as usize;
+        let mut padded = std::vec![true; k];
+        padded.extend_from_slice(outcomes);
+        padded.windows(k).any(|w| w.iter().filter(|&&hit| !hit).count() as u32 > c.misses())
+    }
+
+    proptest! {
+        #[test]
+        fn monitor_agrees_with_a_naive_recount(set in constraints(), outcomes in proptest::collection::vec(any::<bool>(), 1..60)) {
+            let mut monitor = OutcomeMonitor::new(set.clone());
+            for n in 1..=outcomes.len() {
+                let fresh = |c: &&Constraint| violated(&outcomes[n.saturating_sub(c.window() as usize)..n], **c);
+                let verdict = monitor.record(outcomes[n - 1]);
+                prop_assert_eq!(verdict.is_some(), !outcomes[n - 1] && set.as_slice().iter().any(|c| fresh(&c)));
+                // Misses left: append misses until a recount of the last window objects.
+                let (left, _) = monitor.misses_left().expect("constraints");
+                let mut future = outcomes[..n].to_vec();
+                let tail = |f: &[bool], c: &Constraint| {
+                    violated(&f[f.len().saturating_sub(c.window() as usize)..], *c)
+                };
+                let mut naive = 0;
+                while !set.as_slice().iter().any(|c| tail(&future, c)) {
+                    future.push(false);
+                    if set.as_slice().iter().any(|c| tail(&future, c)) {
+                        break;
+                    }
+                    naive += 1;
+                }
+                prop_assert_eq!(left, naive);
+            }
+        }
+    }
+
+    #[test]
+    fn best_effort_has_no_budget_to_lose() {
+        let mut monitor = OutcomeMonitor::new(ConstraintSet::default());
+        assert_eq!((0..9).find_map(|_| monitor.record(false)), None);
+        assert_eq!(monitor.misses_left(), None);
+    }
+}

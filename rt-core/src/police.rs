@@ -1,0 +1,218 @@
+//! The arrival monitor: exact, per stream, O(1) a request; what exceeds the declared curve never becomes
+//! mandatory, so one stream's flood cannot void another's promise.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::arrival::{ArrivalBound, ArrivalCurve};
+use crate::time::{Instant, Span};
+
+/// A breach of a declared bound: more requests than it allows in an interval that ends now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    /// Length of the interval.
+    pub window: Span,
+    /// Requests that the bound allows in it.
+    pub allowed: u64,
+    /// Requests seen in it, the present one included.
+    pub seen: u64,
+}
+
+/// Checks a stream's arrivals against its curve.
+///
+/// Requests that conform are counted against the curve; those that do not are only reported. So the
+/// conforming ones always satisfy the curve, whatever comes. While a stream is in excess, requests conform
+/// one by one at the declared rate instead of a burst at a time, to keep its misses apart.
+#[derive(Clone, Debug)]
+pub struct Policer {
+    bounds: Vec<BoundState>,
+    /// Even spacing of the declared rate: the slowest bound's `length / count`, rounded up.
+    spacing: Span,
+    /// Until when conforming requests are spaced evenly, and the next instant that conforms then.
+    spaced_until: Option<Instant>,
+    next_spaced: Instant,
+    memory: Span,
+}
+
+#[derive(Clone, Debug)]
+enum BoundState {
+    /// The instants of the last `count` conforming requests.
+    Window { count: usize, length: Span, recent: VecDeque<Instant> },
+    /// The generic cell rate algorithm; `run` is when the present run of back-to-back periods began and
+    /// how many requests it holds, so that `run.0 + run.1·period` is the next theoretical arrival.
+    Periodic { period: Span, jitter: Span, run: (Instant, u64) },
+}
+
+impl Policer {
+    /// A monitor for `curve`, before the first request. Allocates for the largest window.
+    #[must_use]
+    pub fn new(curve: &ArrivalCurve) -> Self {
+        let state = |bound: &ArrivalBound| match *bound {
+            ArrivalBound::Window { count, length } => BoundState::Window {
+                count: count as usize,
+                length,
+                recent: VecDeque::with_capacity(count as usize),
+            },
+            ArrivalBound::Periodic { period, jitter } => {
+                BoundState::Periodic { period, jitter, run: (Instant::ZERO, 0) }
+            }
+        };
+        let spacing = |bound: &ArrivalBound| {
+            let (count, per) = bound.rate();
+            per.as_nanos().div_ceil(count)
+        };
+        let reach = |bound: &ArrivalBound| match *bound {
+            ArrivalBound::Window { length, .. } => length,
+            ArrivalBound::Periodic { period, jitter } => period + jitter,
+        };
+        Self {
+            bounds: curve.bounds().iter().map(state).collect(),
+            spacing: Span::from_nanos(curve.bounds().iter().map(spacing).max().unwrap_or(0)),
+            spaced_until: None,
+            next_spaced: Instant::ZERO,
+            memory: curve.bounds().iter().map(reach).max().unwrap_or(Span::ZERO),
+        }
+    }
+
+    /// Records a request at `now`: whether it counts towards the promise, and the breach if it is one.
+    /// Calls must not go back in time.
+    pub fn observe(&mut self, now: Instant) -> (bool, Option<Excess>) {
+        let excess = self.bounds.iter().find_map(|b| b.excess(now));
+        if excess.is_some() {
+            self.spaced_until = Some(now + self.memory);
+        }
+        let spaced =
+            self.spaced_until.is_none_or(|until| now >= until) || now + self.spacing >= self.next_spaced;
+        let conforms = excess.is_none() && spaced;
+        if conforms {
+            self.next_spaced = self.next_spaced.max(now) + self.spacing;
+            self.bounds.iter_mut().for_each(|b| b.count(now));
+        }
+        (conforms, excess)
+    }
+
+    /// Until when the effects of the last excess last; `None` if there has been none.
+    #[must_use]
+    pub fn spaced_until(&self) -> Option<Instant> {
+        self.spaced_until
+    }
+}
+
+impl BoundState {
+    fn excess(&self, now: Instant) -> Option<Excess> {
+        match self {
+            Self::Window { count, length, recent } => {
+                let full = recent.len() == *count && now.since(recent[0]) < *length;
+                let allowed = *count as u64;
+                full.then_some(Excess { window: *length, allowed, seen: allowed + 1 })
+            }
+            Self::Periodic { period, jitter, run: (began, held) } => {
+                let theoretical = *began + times(*period, *held);
+                let window = now.since(*began) + Span::from_nanos(1);
+                let bound = ArrivalBound::Periodic { period: *period, jitter: *jitter };
+                (*held > 0 && now + *jitter < theoretical).then(|| Excess {
+                    window,
+                    allowed: bound.count(window),
+                    seen: held + 1,
+                })
+            }
+        }
+    }
+
+    fn count(&mut self, now: Instant) {
+        match self {
+            Self::Window { count, recent, .. } => {
+                if recent.len() == *count {
+                    recent.pop_front();
+                }
+                recent.push_back(now);
+            }
+            Self::Periodic { period, run: (began, held), .. } => {
+                if *held == 0 || *began + times(*period, *held) <= now {
+                    (*began, *held) = (now, 0);
+                }
+                *held += 1;
+            }
+        }
+    }
+}
+
+fn times(period: Span, count: u64) -> Span {
+    Span::from_nanos(period.as_nanos().saturating_mul(count))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn at(n: u64) -> Instant {
+        Instant::from_nanos(n)
+    }
+
+    /// Whether `arrivals` satisfy `curve`: every half-open interval is counted.
+    fn satisfies(arrivals: &[u64], curve: &ArrivalCurve) -> bool {
+        (0..arrivals.len()).all(|i| {
+            (i..arrivals.len())
+                .all(|j| (j - i + 1) as u64 <= curve.count(Span::from_nanos(arrivals[j] - arrivals[i] + 1)))
+        })
+    }
+
+    fn curve() -> impl Strategy<Value = ArrivalCurve> {
+        let ns = Span::from_nanos;
+        let bound = prop_oneof![
+            (1u64..5, 1u64..12).prop_map(move |(n, w)| ArrivalBound::window(n, ns(w)).expect("valid")),
+            (1u64..6, 0u64..15).prop_map(move |(t, j)| ArrivalBound::periodic(ns(t), ns(j)).expect("valid")),
+        ];
+        proptest::collection::vec(bound, 1..=3).prop_map(|b| ArrivalCurve::new(&b).expect("1..=3"))
+    }
+
+    proptest! {
+        #[test]
+        fn an_excess_is_reported_exactly_at_the_first_breach(curve in curve(), gaps in proptest::collection::vec(0u64..8, 1..40)) {
+            let mut police = Policer::new(&curve);
+            let mut seen: Vec<u64> = Vec::new();
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                seen.push(now);
+                let (conforms, excess) = police.observe(at(now));
+                prop_assert_eq!(conforms, satisfies(&seen, &curve));
+                prop_assert_eq!(excess.is_none(), conforms);
+                if let Some(e) = excess {
+                    let inside = seen.iter().filter(|&&a| now - a < e.window.as_nanos()).count() as u64;
+                    prop_assert!(inside >= e.seen && e.seen > e.allowed);
+                    break;
+                }
+            }
+        }
+
+        #[test]
+        fn what_conforms_always_satisfies_the_curve(curve in curve(), gaps in proptest::collection::vec(0u64..5, 1..80)) {
+            let mut police = Policer::new(&curve);
+            let mut now = 0;
+            let mut counted = Vec::new();
+            for gap in gaps {
+                now += gap;
+                if police.observe(at(now)).0 {
+                    counted.push(now);
+                }
+            }
+            prop_assert!(satisfies(&counted, &curve));
+        }
+    }
+
+    #[test]
+    fn in_excess_conforming_requests_come_evenly() {
+        let curve = ArrivalCurve::new(&[ArrivalBound::window(10, Span::from_nanos(100)).expect("valid")]);
+        let mut police = Policer::new(&curve.expect("one"));
+        // One and a half times the rate: after the first window two of three conform, none far apart.
+        let conforming: Vec<bool> = (0..300).map(|i| police.observe(at(i * 20 / 3)).0).collect();
+        let steady = &conforming[60..];
+        let share = steady.iter().filter(|&&c| c).count() as f64 / steady.len() as f64;
+        assert!((0.62..=0.68).contains(&share), "{share}");
+        assert!(steady.windows(3).all(|w| w.contains(&true)));
+    }
+}

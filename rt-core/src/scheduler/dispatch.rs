@@ -1,0 +1,337 @@
+//! The way of a request inside the scheduler: due, taken into a batch or given up, resolved, counted.
+
+use super::{
+    Action, ConfigError, Event, MAX_EVENTS, MAX_WORKERS, Outcome, RESERVED_EVENTS, Request, Resolution,
+    Scheduler, SchedulerConfig, WARNING_INTERVAL, WorkerId, WorkerState,
+};
+use crate::admission::Dispatch;
+use crate::safe_mode::{Cause, Evidence};
+use crate::stream::{MissReason, Stream, StreamId};
+use crate::time::{Instant, MAX_SPAN, Span};
+
+impl Scheduler {
+    /// The next thing to do at `now`; see the calling contract.
+    pub fn poll(&mut self, now: Instant) -> Action {
+        loop {
+            if let Some(resolution) = self.resolved.pop_front() {
+                return Action::Resolve(resolution);
+            }
+            if let Some(event) = self.events.pop_front() {
+                return Action::Event(event);
+            }
+            if self.expire(now) || self.watch(now) {
+                continue;
+            }
+            match self.due_worker(now) {
+                Some(worker) if self.form_batch(now, worker) => return Action::Start { worker },
+                Some(_) => {}
+                None => return Action::WakeAt(self.next_wake(now)),
+            }
+        }
+    }
+
+    /// Gives up requests that even a batch of one could no longer serve. Both queues are in deadline
+    /// order, so only their heads need a look.
+    fn expire(&mut self, now: Instant) -> bool {
+        let reach = now + self.config.profile.bound(1);
+        let mut any = false;
+        while let Some(request) =
+            pop_before(&mut self.mandatory, reach).or_else(|| pop_before(&mut self.optional, reach))
+        {
+            self.end(now, request, Outcome::Missed(MissReason::Expired));
+            any = true;
+        }
+        any
+    }
+
+    /// Reports batches that run past their bound, and ends safe mode when its time has come.
+    fn watch(&mut self, now: Instant) -> bool {
+        for worker in 0..self.workers.len() {
+            if let WorkerState::Busy { started, due, ref mut reported, .. } = self.workers[worker].state
+                && !*reported
+                && now > due + self.config.guard
+            {
+                *reported = true;
+                self.overrun(now, due.since(started), now.since(started));
+                return true;
+            }
+        }
+        match self.safe_mode.tick(now) {
+            Some(transition) => {
+                self.announce(Event::SafeMode(transition));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A free worker, if dispatch is due.
+    fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+        let worker = self.workers.iter().position(|w| matches!(w.state, WorkerState::Free))?;
+        let due = match self.config.dispatch {
+            Dispatch::Eager => self.waiting() > 0,
+            Dispatch::FullOrLatest => {
+                self.waiting() >= self.config.batch || self.latest_start().is_some_and(|latest| now >= latest)
+            }
+        };
+        due.then_some(worker)
+    }
+
+    /// The instant at which the earliest deadline less the guard leaves just the time of a full batch.
+    fn latest_start(&self) -> Option<Instant> {
+        let full = self.config.profile.bound(self.config.batch);
+        Some(self.earliest_deadline()? - self.config.guard - full)
+    }
+
+    fn earliest_deadline(&self) -> Option<Instant> {
+        let head = |queue: &alloc::collections::VecDeque<Request>| queue.front().map(|r| r.deadline);
+        match (head(&self.mandatory), head(&self.optional)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes a batch for `worker`: mandatory requests first, then optional ones. False if none is left
+    /// that a batch of this size could serve; what is given up on the way is resolved.
+    fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
+        let full = self.config.batch;
+        let lateness = self.armed.take().map_or(Span::ZERO, |armed| now.since(armed));
+        // Mandatory requests that miss their deadline if they are not taken now: should there be more
+        // than a batch of them, the promise is already broken, and what counts is to spread the misses.
+        let next = self.next_free(now, worker) + self.config.profile.bound(full);
+        if self.mandatory.partition_point(|r| r.deadline < next) > full {
+            self.shed(now, worker, next);
+        }
+        // Shrink the batch rather than lose the first mandatory request; never for optional ones.
+        let mut size = full.min(self.workers[worker].batch.len() + self.waiting());
+        if let Some(head) = self.mandatory.front() {
+            size = size.min(self.config.profile.largest_within(head.deadline.since(now), full)).max(1);
+        }
+        let reach = now + self.config.profile.bound(size);
+        while self.workers[worker].batch.len() < size {
+            let Some(request) = self.mandatory.pop_front().or_else(|| self.optional.pop_front()) else {
+                break;
+            };
+            if request.deadline < reach {
+                self.end(now, request, Outcome::Missed(MissReason::Expired));
+            } else {
+                self.workers[worker].batch.push(request);
+            }
+        }
+        if self.mandatory.is_empty() {
+            self.idle_epoch += 1;
+        }
+        let taken = self.workers[worker].batch.len();
+        if taken == 0 {
+            return false;
+        }
+        let due = now + self.config.profile.bound(taken);
+        self.workers[worker].state = WorkerState::Busy { started: now, due, lateness, reported: false };
+        true
+    }
+
+    /// Per-batch spread (spread-drop paper, section 3.3, as corrected in the theory): of the mandatory
+    /// requests due before `next`, takes a full batch evenly and gives up the rest, each stream by a
+    /// balanced word of its own.
+    fn shed(&mut self, now: Instant, worker: WorkerId, next: Instant) {
+        let full = self.config.batch;
+        let reach = now + self.config.profile.bound(full);
+        while let Some(request) = pop_before(&mut self.mandatory, reach) {
+            self.end(now, request, Outcome::Missed(MissReason::Shed));
+        }
+        let candidates = self.mandatory.partition_point(|r| r.deadline < next);
+        if candidates <= full {
+            return;
+        }
+        const WHOLE: u64 = 1 << 32;
+        let step = (WHOLE * full as u64).div_ceil(candidates as u64);
+        for _ in 0..candidates {
+            let Some(request) = self.mandatory.pop_front() else { break };
+            let room = self.workers[worker].batch.len() < full;
+            let chosen = self.stream_mut(request.stream).is_some_and(|stream| {
+                stream.share += step;
+                let chosen = room && stream.share >= WHOLE;
+                stream.share = if chosen { stream.share - WHOLE } else { stream.share.min(WHOLE) };
+                chosen
+            });
+            if chosen {
+                self.workers[worker].batch.push(request);
+            } else {
+                self.end(now, request, Outcome::Missed(MissReason::Shed));
+            }
+        }
+    }
+
+    /// The earliest instant at which some worker can start a batch after `acting` has started one now.
+    fn next_free(&self, now: Instant, acting: WorkerId) -> Instant {
+        let free_at = |(id, worker): (WorkerId, &super::Worker)| match worker.state {
+            WorkerState::Free if id == acting => Some(now + self.config.profile.bound(self.config.batch)),
+            WorkerState::Free => Some(now),
+            WorkerState::Busy { due, .. } => Some(due.max(now)),
+            WorkerState::Lost => None,
+        };
+        self.workers.iter().enumerate().filter_map(free_at).min().unwrap_or(now)
+    }
+
+    /// When `poll` has something to do again if nothing happens before.
+    fn next_wake(&mut self, now: Instant) -> Option<Instant> {
+        let idle = self.workers.iter().any(|w| matches!(w.state, WorkerState::Free));
+        self.armed = self.latest_start().filter(|_| idle).map(|latest| latest.max(now));
+        let just_past = |t: Instant| t + Span::from_nanos(1);
+        let expiry = self.earliest_deadline().map(|d| just_past(d - self.config.profile.bound(1)));
+        let overrun = self.workers.iter().filter_map(|w| match w.state {
+            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due + self.config.guard)),
+            _ => None,
+        });
+        overrun.chain(self.armed).chain(expiry).chain(self.safe_mode.leaves_at()).min()
+    }
+
+    pub(super) fn end_batch(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        outcome: impl Fn(&Request) -> Outcome,
+    ) {
+        for i in 0..self.workers[worker].batch.len() {
+            let request = self.workers[worker].batch[i];
+            self.end(now, request, outcome(&request));
+        }
+        self.workers[worker].batch.clear();
+    }
+
+    /// Ends a request that was taken in: `poll` will tell.
+    pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
+        let resolution = self.resolve(now, request, outcome);
+        self.resolved.push_back(resolution);
+    }
+
+    /// Counts an outcome, feeds the outcome monitor, and raises what it finds.
+    pub(super) fn resolve(&mut self, now: Instant, request: Request, outcome: Outcome) -> Resolution {
+        let Some(stream) = self.stream_mut(request.stream) else {
+            return Resolution { request, outcome, misses_left: None };
+        };
+        let miss = match outcome {
+            Outcome::Served => None,
+            Outcome::Missed(reason) => Some(reason),
+        };
+        stream.counts.count(miss);
+        let before = stream.ledger.monitor.misses_left();
+        let violated = stream.ledger.close(request.seq, miss.is_none());
+        let after = stream.ledger.monitor.misses_left();
+        let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
+        if let Some((left, constraint)) = after
+            && (fell(0) || fell(1))
+            && rested
+        {
+            stream.warned = Some(now);
+            self.announce(Event::MissesLeft { stream: request.stream, left, constraint });
+        }
+        if let Some(c) = violated {
+            let (limit, window) = (u64::from(c.misses()), u64::from(c.window()));
+            let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(request.stream) };
+            self.raise(now, Cause::ConstraintViolated, evidence, now);
+        }
+        Resolution { request, outcome, misses_left: after.map(|(left, _)| left) }
+    }
+
+    /// Refuses a request for which there is no room in its stream's ledger, which has counted it already.
+    pub(super) fn refuse_unnumbered(&mut self, request: Request) -> Resolution {
+        let outcome = Outcome::Missed(MissReason::QueueFull);
+        let misses_left = self.stream_mut(request.stream).and_then(|stream| {
+            stream.counts.count(Some(MissReason::QueueFull));
+            stream.ledger.monitor.misses_left().map(|(left, _)| left)
+        });
+        Resolution { request, outcome, misses_left }
+    }
+
+    /// Takes every waiting request of a stream back.
+    pub(super) fn cancel(&mut self, id: StreamId) {
+        for queue in [&mut self.mandatory, &mut self.optional] {
+            queue.retain(|request| {
+                let keep = request.stream != id;
+                if !keep {
+                    let outcome = Outcome::Missed(MissReason::Cancelled);
+                    self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
+                }
+                keep
+            });
+        }
+        if self.mandatory.is_empty() {
+            self.idle_epoch += 1;
+        }
+    }
+
+    pub(super) fn overrun(&mut self, now: Instant, bound: Span, seen: Span) {
+        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::ServiceOverrun, evidence, now);
+    }
+
+    pub(super) fn late(&mut self, now: Instant, delay: Span) {
+        let guard = self.config.guard.as_nanos();
+        let evidence = Evidence { limit: guard, seen: delay.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::LateDispatch, evidence, now);
+    }
+
+    /// `failed` workers are there but did not do their work.
+    pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
+        let (limit, alive) = (self.workers.len() as u64, self.workers_alive());
+        let evidence = Evidence { limit, seen: (alive - failed.min(alive)) as u64, ..Evidence::default() };
+        self.raise(now, Cause::WorkerLost, evidence, now);
+    }
+
+    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        if let Some(transition) = self.safe_mode.raise(now, cause, evidence, until) {
+            self.announce(Event::SafeMode(transition));
+        }
+    }
+
+    /// Queues an event. A warning gives way when the caller has not polled for long; safe mode never does.
+    pub(super) fn announce(&mut self, event: Event) {
+        let reserved = if matches!(event, Event::SafeMode(_)) { 0 } else { RESERVED_EVENTS };
+        if self.events.len() + reserved >= MAX_EVENTS {
+            return;
+        }
+        let _ = self.events.push_back(event);
+    }
+
+    pub(super) fn stream(&self, id: StreamId) -> Option<&Stream> {
+        self.streams.get(usize::from(id.slot))?.as_ref().filter(|s| s.id == id)
+    }
+
+    pub(super) fn stream_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.get_mut(usize::from(id.slot))?.as_mut().filter(|s| s.id == id)
+    }
+
+    pub(super) fn generation(&mut self) -> u32 {
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
+        generation
+    }
+}
+
+impl SchedulerConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let range = |field, value: u64, min, max| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::Range { field, value, min, max })
+            }
+        };
+        range("batch", self.batch as u64, 1, self.profile.max_batch() as u64)?;
+        range("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
+        range("queue", self.queue as u64, 1, 1 << 16)?;
+        range("streams", self.streams as u64, 1, 4096)?;
+        range("deadline", self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
+        let time = self.profile.bound(1);
+        if self.deadline < self.guard + time {
+            return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
+        }
+        Ok(())
+    }
+}
+
+fn pop_before(queue: &mut alloc::collections::VecDeque<Request>, reach: Instant) -> Option<Request> {
+    if queue.front()?.deadline < reach { queue.pop_front() } else { None }
+}

@@ -1,0 +1,446 @@
+//! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
+//!
+//! # Calling contract
+//! [`Scheduler`] is a state machine without clock or I/O. Feed it every arrival ([`Scheduler::handle_arrival`])
+//! and completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back.
+//! After each call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it
+//! returns `WakeAt` and carry out what it returns. Each request ends in exactly one [`Resolution`],
+//! returned at once by `handle_arrival` or later by `poll`. None of these calls allocates.
+//!
+//! It serves mandatory requests first, in order, and fills batches with optional ones (theory, section 3).
+//! It does not test admission: the caller runs [`crate::System::admit`] before [`Scheduler::add_stream`].
+
+mod dispatch;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::admission::Dispatch;
+use crate::constraint::Constraint;
+use crate::profile::LatencyProfile;
+use crate::safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, Transition};
+use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
+use crate::time::{Instant, Span};
+
+/// The most workers of one scheduler.
+pub const MAX_WORKERS: usize = 16;
+/// Events kept between two polls; the last few places are for safe mode alone.
+const MAX_EVENTS: usize = 64;
+const RESERVED_EVENTS: usize = 8;
+/// A stream is warned at most this often.
+const WARNING_INTERVAL: Span = Span::from_millis(1_000);
+
+/// Everything that is fixed for the life of a scheduler.
+#[derive(Clone, Debug)]
+pub struct SchedulerConfig {
+    /// The user's deadline, from arrival to answer.
+    pub deadline: Span,
+    /// `δ`: the part of the deadline left to the daemon's own delays. Dispatch aims at `deadline - guard`.
+    pub guard: Span,
+    /// Bounds on batch times.
+    pub profile: LatencyProfile,
+    /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
+    pub batch: usize,
+    /// Workers, in `1..=MAX_WORKERS`.
+    pub workers: usize,
+    /// When a free worker takes a batch.
+    pub dispatch: Dispatch,
+    /// Requests waiting at most, in `1..=65536`.
+    pub queue: usize,
+    /// Streams at most, in `1..=4096`.
+    pub streams: usize,
+    /// When safe mode ends.
+    pub safe_mode: SafeModeConfig,
+}
+
+/// Why a configuration is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A number outside its range.
+    #[error("{field} = {value} is outside {min}..={max}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least value allowed.
+        min: u64,
+        /// The largest value allowed.
+        max: u64,
+    },
+    /// Not even a batch of one fits into the deadline beside the guard.
+    #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
+    Deadline {
+        /// The deadline.
+        deadline: Span,
+        /// The guard.
+        guard: Span,
+        /// `P(1)`.
+        time: Span,
+    },
+}
+
+/// A worker of the scheduler, numbered from 0.
+pub type WorkerId = usize;
+
+/// One request as the scheduler sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The caller's handle, returned untouched.
+    pub token: u64,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its number within the stream, from 0.
+    pub seq: u64,
+    /// When it arrived.
+    pub arrival: Instant,
+    /// When its answer must be out.
+    pub deadline: Instant,
+    /// Whether the promise counts on it.
+    pub mandatory: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered in time.
+    Served,
+    /// Not answered in time, and why.
+    Missed(MissReason),
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// The request.
+    pub request: Request,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Misses in a row that its stream can still take; `None` without constraints or without stream.
+    pub misses_left: Option<u32>,
+}
+
+/// Something to announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Safe mode was entered or left.
+    SafeMode(Transition),
+    /// A stream is within one miss of violating `constraint`; at most once a second and stream.
+    MissesLeft {
+        /// The stream.
+        stream: StreamId,
+        /// Misses in a row that it can still take.
+        left: u32,
+        /// The constraint that binds.
+        constraint: Constraint,
+    },
+}
+
+/// What the caller must do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Run [`Scheduler::batch`] of this worker.
+    Start {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Tell the client how its request ended.
+    Resolve(Resolution),
+    /// Announce this.
+    Event(Event),
+    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
+    WakeAt(Option<Instant>),
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// Results exist for all of it, after the engine ran for this long.
+    Done(Span),
+    /// The engine failed; there are no results.
+    Failed,
+}
+
+/// A stream cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{limit} streams are the limit")]
+pub struct StreamError {
+    /// The configured limit.
+    pub limit: usize,
+}
+
+#[derive(Debug)]
+enum WorkerState {
+    Free,
+    /// Began at, must end by, how late it began, and whether its overrun was reported.
+    Busy {
+        started: Instant,
+        due: Instant,
+        lateness: Span,
+        reported: bool,
+    },
+    Lost,
+}
+
+#[derive(Debug)]
+struct Worker {
+    state: WorkerState,
+    batch: Vec<Request>,
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub struct Scheduler {
+    config: SchedulerConfig,
+    streams: Vec<Option<Stream>>,
+    next_generation: u32,
+    mandatory: VecDeque<Request>,
+    optional: VecDeque<Request>,
+    workers: Vec<Worker>,
+    resolved: VecDeque<Resolution>,
+    events: heapless::Deque<Event, MAX_EVENTS>,
+    safe_mode: SafeMode,
+    /// The instant at which an idle worker should have been given a batch, if one waits for it.
+    armed: Option<Instant>,
+    /// How often no mandatory request was left waiting.
+    idle_epoch: u64,
+    /// The longest delay of the daemon's own so far.
+    worst_delay: Span,
+}
+
+impl Scheduler {
+    /// Allocates everything that running needs.
+    ///
+    /// # Errors
+    /// If a number is outside its range, or no request could ever meet the deadline.
+    pub fn new(config: SchedulerConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let worker = || Worker { state: WorkerState::Free, batch: Vec::with_capacity(config.batch) };
+        let running = config.workers * config.batch;
+        Ok(Self {
+            streams: Vec::with_capacity(config.streams),
+            next_generation: 1,
+            mandatory: VecDeque::with_capacity(config.queue),
+            optional: VecDeque::with_capacity(config.queue),
+            workers: (0..config.workers).map(|_| worker()).collect(),
+            resolved: VecDeque::with_capacity(config.queue + running + 1),
+            events: heapless::Deque::new(),
+            safe_mode: SafeMode::new(config.safe_mode),
+            armed: None,
+            idle_epoch: 0,
+            worst_delay: Span::ZERO,
+            config,
+        })
+    }
+
+    /// Adds a stream whose admission the caller has tested. Allocates.
+    ///
+    /// # Errors
+    /// If the configured number of streams is reached.
+    pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        let free = self.streams.iter().position(Option::is_none);
+        if free.is_none() && self.streams.len() == self.config.streams {
+            return Err(StreamError { limit: self.config.streams });
+        }
+        let slot = free.unwrap_or(self.streams.len());
+        let id = StreamId { slot: slot as u16, generation: self.generation() };
+        let capacity = self.config.queue + self.config.workers * self.config.batch;
+        let stream = Some(Stream::new(id, spec, capacity));
+        match free {
+            Some(slot) => self.streams[slot] = stream,
+            None => self.streams.push(stream),
+        }
+        Ok(id)
+    }
+
+    /// Removes a stream: what waits is cancelled, what runs ends unheard. Its load may be given to others
+    /// once [`Scheduler::idle_epoch`] has moved on, for only from then on is it out of every busy period.
+    pub fn remove_stream(&mut self, id: StreamId) {
+        if self.stream(id).is_some() {
+            self.cancel(id);
+            self.streams[usize::from(id.slot)] = None;
+        }
+    }
+
+    /// Starts a stream anew for another client of the same declaration: new number, requests from 0,
+    /// a clean record. The arrival monitor and the word go on, so the promise to others is untouched.
+    /// Allocates.
+    pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
+        self.stream(id)?;
+        self.cancel(id);
+        let generation = self.generation();
+        let slot = self.streams[usize::from(id.slot)].as_mut()?;
+        let capacity = self.config.queue + self.config.workers * self.config.batch;
+        let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), capacity);
+        fresh.word = slot.word.clone();
+        fresh.police = slot.police.clone();
+        *slot = fresh;
+        Some(slot.id)
+    }
+
+    /// Takes in a request of `stream`. Returns its resolution if it is refused at once; `None` means that
+    /// it waits and `poll` will resolve it. A request of an unknown stream is cancelled.
+    pub fn handle_arrival(&mut self, now: Instant, stream: StreamId, token: u64) -> Option<Resolution> {
+        self.take_in(now, stream, token, self.waiting() < self.config.queue)
+    }
+
+    /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
+    pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
+        self.take_in(now, stream, u64::MAX, false)
+    }
+
+    fn take_in(&mut self, now: Instant, stream: StreamId, token: u64, room: bool) -> Option<Resolution> {
+        let deadline = now + self.config.deadline;
+        let mut request = Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false };
+        let alive = self.workers.iter().any(|w| !matches!(w.state, WorkerState::Lost));
+        let Some(record) = self.stream_mut(stream) else {
+            let outcome = Outcome::Missed(MissReason::Cancelled);
+            return Some(Resolution { request, outcome, misses_left: None });
+        };
+        record.counts.arrived += 1;
+        let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now));
+        let until = record.police.as_ref().and_then(|p| p.spaced_until()).unwrap_or(now);
+        request.mandatory = conforms && record.word.next_is_mandatory();
+        let opened = record.ledger.open();
+        request.seq = opened.unwrap_or_else(|seq| seq);
+        if let Some(e) = excess {
+            let window = e.window.as_nanos();
+            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
+            self.raise(now, Cause::ArrivalExcess, evidence, until);
+        }
+        if opened.is_err() {
+            return Some(self.refuse_unnumbered(request));
+        }
+        if !alive {
+            return Some(self.resolve(now, request, Outcome::Missed(MissReason::WorkerLost)));
+        }
+        if !room {
+            // A mandatory request takes the place of the optional one that would be served last.
+            let makes_room = request.mandatory && token != u64::MAX;
+            let other = if makes_room { self.optional.pop_back() } else { None };
+            match other {
+                Some(other) => self.end(now, other, Outcome::Missed(MissReason::QueueFull)),
+                None => return Some(self.resolve(now, request, Outcome::Missed(MissReason::QueueFull))),
+            }
+        }
+        let queue = if request.mandatory { &mut self.mandatory } else { &mut self.optional };
+        queue.push_back(request);
+        None
+    }
+
+    /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
+    pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
+        let Some(w) = self.workers.get_mut(worker) else { return };
+        let WorkerState::Busy { started, lateness, reported, .. } = w.state else { return };
+        w.state = WorkerState::Free;
+        let bound = self.config.profile.bound(w.batch.len());
+        match ran {
+            Ran::Done(time) => {
+                if time > bound && !reported {
+                    self.overrun(now, bound, time);
+                }
+                let delay = lateness + now.since(started).saturating_sub(time);
+                self.worst_delay = self.worst_delay.max(delay);
+                if delay > self.config.guard {
+                    self.late(now, delay);
+                }
+            }
+            Ran::Failed => self.raise_worker_lost(now, 1),
+        }
+        self.end_batch(now, worker, |request| match ran {
+            Ran::Failed => Outcome::Missed(MissReason::EngineFailed),
+            Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
+            Ran::Done(_) => Outcome::Served,
+        });
+    }
+
+    /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
+    pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
+        let Some(w) = self.workers.get_mut(worker) else { return };
+        w.state = WorkerState::Lost;
+        self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
+        self.raise_worker_lost(now, 0);
+        if self.workers.iter().all(|w| matches!(w.state, WorkerState::Lost)) {
+            while let Some(request) = self.mandatory.pop_front().or_else(|| self.optional.pop_front()) {
+                self.end(now, request, Outcome::Missed(MissReason::WorkerLost));
+            }
+        }
+    }
+
+    /// Takes in that a lost worker is back.
+    pub fn handle_worker_ready(&mut self, worker: WorkerId) {
+        if let Some(w) = self.workers.get_mut(worker)
+            && matches!(w.state, WorkerState::Lost)
+        {
+            w.state = WorkerState::Free;
+        }
+    }
+
+    /// Raises safe mode for a cause that is seen outside (a stale profile, an operator).
+    pub fn raise_safe_mode(&mut self, now: Instant, cause: Cause, evidence: Evidence) {
+        self.raise(now, cause, evidence, now);
+    }
+
+    /// Ends safe mode by order of an operator.
+    pub fn clear_safe_mode(&mut self) {
+        if let Some(transition) = self.safe_mode.clear() {
+            self.announce(Event::SafeMode(transition));
+        }
+    }
+
+    /// The batch that `worker` runs, in order; empty if it runs none.
+    #[must_use]
+    pub fn batch(&self, worker: WorkerId) -> &[Request] {
+        self.workers.get(worker).map_or(&[], |w| &w.batch)
+    }
+
+    /// Requests waiting.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.mandatory.len() + self.optional.len()
+    }
+
+    /// Requests running.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.workers.iter().map(|w| w.batch.len()).sum()
+    }
+
+    /// Workers not lost.
+    #[must_use]
+    pub fn workers_alive(&self) -> usize {
+        self.workers.iter().filter(|w| !matches!(w.state, WorkerState::Lost)).count()
+    }
+
+    /// Whether no mandatory request waits, and how often that has come about.
+    #[must_use]
+    pub fn idle_epoch(&self) -> (bool, u64) {
+        (self.mandatory.is_empty(), self.idle_epoch)
+    }
+
+    /// The state of the promise.
+    #[must_use]
+    pub fn safe_mode(&self) -> &SafeMode {
+        &self.safe_mode
+    }
+
+    /// The longest delay of the daemon's own so far, from due dispatch to handled completion without the
+    /// engine's time: the part of the guard that was needed.
+    #[must_use]
+    pub fn worst_delay(&self) -> Span {
+        self.worst_delay
+    }
+
+    /// How a stream fared: its counts, and the misses that it can still take.
+    #[must_use]
+    pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
+        let stream = self.stream(id)?;
+        Some((stream.counts, stream.ledger.monitor.misses_left().map(|(left, _)| left)))
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &SchedulerConfig {
+        &self.config
+    }
+}

@@ -1,0 +1,265 @@
+//! Streams: what each declares and is promised, and what the scheduler keeps about it.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::fmt;
+
+use crate::arrival::ArrivalCurve;
+use crate::constraint::{Constraint, ConstraintSet};
+use crate::outcome::OutcomeMonitor;
+use crate::police::Policer;
+use crate::time::Instant;
+use crate::word::{BalancedWord, Density};
+
+/// Names a stream of one scheduler; an old name never means a new stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId {
+    pub(crate) slot: u16,
+    pub(crate) generation: u32,
+}
+
+/// What a stream declares: how its requests come, and the constraints it wants kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSpec {
+    constraints: ConstraintSet,
+    arrivals: Option<ArrivalCurve>,
+}
+
+impl StreamSpec {
+    /// A stream that is promised `constraints` as long as it keeps to `arrivals`.
+    #[must_use]
+    pub const fn promised(constraints: ConstraintSet, arrivals: ArrivalCurve) -> Self {
+        Self { constraints, arrivals: Some(arrivals) }
+    }
+
+    /// A stream that is promised nothing and declares nothing.
+    #[must_use]
+    pub fn best_effort() -> Self {
+        Self { constraints: ConstraintSet::default(), arrivals: None }
+    }
+
+    /// The constraints to keep; empty for best effort.
+    #[must_use]
+    pub const fn constraints(&self) -> &ConstraintSet {
+        &self.constraints
+    }
+
+    /// How the requests come, if declared.
+    #[must_use]
+    pub const fn arrivals(&self) -> Option<&ArrivalCurve> {
+        self.arrivals.as_ref()
+    }
+
+    /// The share of requests that must be served, and how they come; `None` if none must be.
+    #[must_use]
+    pub fn demand(&self) -> Option<(Density, &ArrivalCurve)> {
+        let density = self.constraints.density();
+        self.arrivals.as_ref().filter(|_| density.numerator() > 0).map(|arrivals| (density, arrivals))
+    }
+}
+
+/// Why a request got no result in time. The numbers are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum MissReason {
+    /// It waited until no batch could meet its deadline any more; never executed.
+    Expired = 2,
+    /// In overload, it was given up to keep the misses apart; never executed.
+    Shed = 3,
+    /// The queue was full when it came.
+    QueueFull = 4,
+    /// It was executed, and ended after its deadline.
+    Late = 5,
+    /// The engine failed on its batch.
+    EngineFailed = 6,
+    /// Its worker was lost, or none was left when it came.
+    WorkerLost = 7,
+    /// Its stream was closed before it was served.
+    Cancelled = 8,
+}
+
+impl MissReason {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Expired,
+        Self::Shed,
+        Self::QueueFull,
+        Self::Late,
+        Self::EngineFailed,
+        Self::WorkerLost,
+        Self::Cancelled,
+    ];
+}
+
+impl fmt::Display for MissReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "expired",
+            Self::Shed => "shed",
+            Self::QueueFull => "queue-full",
+            Self::Late => "late",
+            Self::EngineFailed => "engine-failed",
+            Self::WorkerLost => "worker-lost",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// How a stream's requests ended so far: every one that came is here, or still waiting or running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Requests that came.
+    pub arrived: u64,
+    /// Requests answered in time.
+    pub served: u64,
+    missed: [u64; 9],
+}
+
+impl StreamCounts {
+    /// Requests missed for `reason`.
+    #[must_use]
+    pub const fn missed(&self, reason: MissReason) -> u64 {
+        self.missed[reason as usize]
+    }
+
+    /// Requests missed for whatever reason.
+    #[must_use]
+    pub fn missed_total(&self) -> u64 {
+        self.missed.iter().sum()
+    }
+
+    pub(crate) fn count(&mut self, miss: Option<MissReason>) {
+        match miss {
+            None => self.served += 1,
+            Some(reason) => self.missed[reason as usize] += 1,
+        }
+    }
+}
+
+/// The scheduler's record of one stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) spec: StreamSpec,
+    pub(crate) word: BalancedWord,
+    pub(crate) police: Option<Policer>,
+    pub(crate) ledger: Ledger,
+    pub(crate) counts: StreamCounts,
+    /// The part of a request that this stream has earned when load is shed, in 1/2³².
+    pub(crate) share: u64,
+    /// When its client was last warned, and how many misses were left before the last outcome.
+    pub(crate) warned: Option<Instant>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: StreamId, spec: StreamSpec, capacity: usize) -> Self {
+        Self {
+            id,
+            word: BalancedWord::new(spec.constraints.density()),
+            police: spec.arrivals.as_ref().map(Policer::new),
+            ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), capacity),
+            counts: StreamCounts::default(),
+            share: 0,
+            warned: None,
+            spec,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Open,
+    Hit,
+    Miss,
+}
+
+/// Puts outcomes, known in any order, back into request order for the monitor.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) monitor: OutcomeMonitor,
+    marks: Box<[Mark]>,
+    /// The oldest request without outcome, and the next to come.
+    oldest: u64,
+    next: u64,
+    /// Requests refused behind a full ring: misses, to be recorded once it has drained.
+    refused: u64,
+}
+
+impl Ledger {
+    fn new(monitor: OutcomeMonitor, capacity: usize) -> Self {
+        Self { monitor, marks: vec![Mark::Open; capacity].into_boxed_slice(), oldest: 0, next: 0, refused: 0 }
+    }
+
+    /// Numbers the next request; `Err` if so many await their outcome that it must be refused, which is
+    /// recorded here.
+    pub(crate) fn open(&mut self) -> Result<u64, u64> {
+        if self.refused > 0 || self.next - self.oldest == self.marks.len() as u64 {
+            self.refused += 1;
+            return Err(self.next + self.refused - 1);
+        }
+        let seq = self.next;
+        *self.mark(seq) = Mark::Open;
+        self.next += 1;
+        Ok(seq)
+    }
+
+    /// Records an outcome. Returns the first constraint that is violated by what is now known in order.
+    pub(crate) fn close(&mut self, seq: u64, hit: bool) -> Option<Constraint> {
+        *self.mark(seq) = if hit { Mark::Hit } else { Mark::Miss };
+        let mut violated = None;
+        while self.oldest < self.next {
+            let hit = match *self.mark(self.oldest) {
+                Mark::Open => return violated,
+                mark => mark == Mark::Hit,
+            };
+            self.oldest += 1;
+            violated = violated.or(self.monitor.record(hit));
+        }
+        for _ in 0..self.refused {
+            violated = violated.or(self.monitor.record(false));
+        }
+        self.next += self.refused;
+        self.oldest = self.next;
+        self.refused = 0;
+        violated
+    }
+
+    fn mark(&mut self, seq: u64) -> &mut Mark {
+        let slot = (seq % self.marks.len() as u64) as usize;
+        &mut self.marks[slot]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    fn ledger(capacity: usize) -> Ledger {
+        let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
+        Ledger::new(OutcomeMonitor::new(set), capacity)
+    }
+
+    #[test]
+    fn outcomes_are_recorded_in_request_order() {
+        let mut ledger = ledger(8);
+        for seq in 0..4 {
+            assert_eq!(ledger.open(), Ok(seq));
+        }
+        // Misses at 1 and 3 are not in a row, though they are heard of one after the other.
+        assert_eq!((ledger.close(1, false), ledger.close(3, false)), (None, None));
+        assert_eq!((ledger.close(0, true), ledger.close(2, true)), (None, None));
+        assert_eq!(ledger.monitor.misses_left().map(|(left, _)| left), Some(0));
+    }
+
+    #[test]
+    fn requests_behind_a_full_ring_are_misses_in_their_place() {
+        let mut ledger = ledger(2);
+        assert_eq!((ledger.open(), ledger.open()), (Ok(0), Ok(1)));
+        assert_eq!((ledger.open(), ledger.open()), (Err(2), Err(3)));
+        assert_eq!(ledger.close(0, true), None);
+        assert_eq!(ledger.open(), Err(4));
+        assert!(ledger.close(1, true).is_some(), "three refused in a row violate row_miss(1)");
+        assert_eq!(ledger.open(), Ok(5));
+    }
+}

@@ -1,0 +1,121 @@
+//! Balanced words: which requests of a stream are mandatory, decided on arrival (theory: Morse and
+//! Hedlund's balanced sequences; used for (m,k) patterns by Ramanathan, 1999).
+
+use core::cmp::Ordering;
+
+/// A share of requests `p/q`, `0 ≤ p ≤ q`, `q ≥ 1`: the part that must be served.
+#[derive(Clone, Copy, Debug, Eq)]
+pub struct Density {
+    p: u32,
+    q: u32,
+}
+
+impl Density {
+    /// Nothing is promised (best effort).
+    pub const ZERO: Self = Self { p: 0, q: 1 };
+
+    /// The density `p/q`; `None` unless `p ≤ q` and `q ≥ 1`.
+    #[must_use]
+    pub const fn new(p: u32, q: u32) -> Option<Self> {
+        if q == 0 || p > q { None } else { Some(Self { p, q }) }
+    }
+
+    /// The numerator.
+    #[must_use]
+    pub const fn numerator(self) -> u32 {
+        self.p
+    }
+
+    /// The denominator, at least 1.
+    #[must_use]
+    pub const fn denominator(self) -> u32 {
+        self.q
+    }
+
+    /// `ceil(count · p/q)`: the most mandatory requests among any `count` consecutive ones.
+    #[must_use]
+    pub const fn ceil_of(self, count: u64) -> u64 {
+        (count as u128 * self.p as u128).div_ceil(self.q as u128) as u64
+    }
+}
+
+impl PartialEq for Density {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl PartialOrd for Density {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Density {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (u64::from(self.p) * u64::from(other.q)).cmp(&(u64::from(other.p) * u64::from(self.q)))
+    }
+}
+
+/// The balanced word of a density: request `i` (from 1) is mandatory iff
+/// `floor(i·p/q) > floor((i-1)·p/q)`.
+///
+/// Any `n` consecutive requests hold at least `floor(n·p/q)` and at most `ceil(n·p/q)` mandatory ones, so
+/// serving the mandatory ones satisfies every constraint of density at most `p/q` at once.
+#[derive(Clone, Debug)]
+pub struct BalancedWord {
+    density: Density,
+    /// `i·p mod q` for the last request.
+    remainder: u32,
+}
+
+impl BalancedWord {
+    /// The word of `density`, before its first request.
+    #[must_use]
+    pub const fn new(density: Density) -> Self {
+        Self { density, remainder: 0 }
+    }
+
+    /// Whether the next request is mandatory.
+    pub fn next_is_mandatory(&mut self) -> bool {
+        let sum = u64::from(self.remainder) + u64::from(self.density.p);
+        let q = u64::from(self.density.q);
+        let mandatory = sum >= q;
+        self.remainder = (if mandatory { sum - q } else { sum }) as u32;
+        mandatory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    proptest! {
+        #[test]
+        fn the_word_is_the_formula_and_is_balanced(q in 1u32..40, p in 0u32..40, n in 1usize..60) {
+            prop_assume!(p <= q);
+            let density = Density::new(p, q).expect("p ≤ q");
+            let mut word = BalancedWord::new(density);
+            let letters: Vec<bool> = (0..200).map(|_| word.next_is_mandatory()).collect();
+            for (i, &letter) in letters.iter().enumerate() {
+                let floor = |k: usize| k as u64 * u64::from(p) / u64::from(q);
+                prop_assert_eq!(letter, floor(i + 1) > floor(i));
+            }
+            for window in letters.windows(n) {
+                let ones = window.iter().filter(|&&m| m).count() as u64;
+                prop_assert!(ones >= n as u64 * u64::from(p) / u64::from(q));
+                prop_assert!(ones <= density.ceil_of(n as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn densities_compare_as_fractions() {
+        assert_eq!(Density::new(1, 2), Density::new(2, 4));
+        assert!(Density::new(2, 3) > Density::new(3, 5));
+        assert!(Density::new(3, 2).is_none() && Density::new(0, 0).is_none());
+    }
+}

@@ -1,0 +1,320 @@
+//! Drives a real scheduler in virtual time, and checks on the way what must hold whatever happens.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use rt_core::{
+    Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
+    Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
+    StreamId, StreamSpec,
+};
+
+/// Small deterministic randomness (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `low..=high`.
+    pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+}
+
+/// The first instant, from `now` on, at which `bounds` allow one more request after `history`: for every
+/// earlier request, the interval from it to the new one must hold no more than its length allows.
+pub(crate) fn earliest(history: &[u64], bounds: &[ArrivalBound], now: u64) -> u64 {
+    let k = history.len();
+    let allows = |bound: &ArrivalBound| match *bound {
+        ArrivalBound::Window { count, length } => {
+            k.checked_sub(count as usize).map_or(0, |j| history[j] + length.as_nanos())
+        }
+        ArrivalBound::Periodic { period, jitter } => {
+            let after = |(j, a): (usize, &u64)| a + (k - j) as u64 * period.as_nanos();
+            history.iter().enumerate().map(after).max().unwrap_or(0).saturating_sub(jitter.as_nanos())
+        }
+    };
+    bounds.iter().map(allows).max().unwrap_or(0).max(now)
+}
+
+/// Whether some `K` outcomes in a row (`true` is a hit) hold more than `m` misses.
+pub(crate) fn violates(outcomes: &[bool], m: u32, k: u32) -> bool {
+    (0..outcomes.len()).any(|i| {
+        let window = &outcomes[i..outcomes.len().min(i + k as usize)];
+        window.iter().filter(|&&hit| !hit).count() as u32 > m
+    })
+}
+
+/// Whether some constraint of `set` is violated.
+pub(crate) fn violates_any(outcomes: &[bool], set: &ConstraintSet) -> bool {
+    set.as_slice().iter().any(|c| violates(outcomes, c.misses(), c.window()))
+}
+
+/// A configuration with plenty of room, no guard, and safe mode left after 1000 ns.
+pub(crate) fn config(
+    times: &[u64],
+    batch: usize,
+    workers: usize,
+    deadline: u64,
+    dispatch: Dispatch,
+) -> SchedulerConfig {
+    let times: Vec<_> = times.iter().map(|&t| Span::from_nanos(t)).collect();
+    let span = Span::from_nanos(1_000);
+    SchedulerConfig {
+        deadline: Span::from_nanos(deadline),
+        guard: Span::ZERO,
+        profile: LatencyProfile::new(&times).expect("a profile"),
+        batch,
+        workers,
+        dispatch,
+        queue: 4096,
+        streams: 16,
+        safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+    }
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Waiting,
+    Running,
+    Ended(Outcome),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    started: u64,
+    time: u64,
+    /// When the caller hears of it.
+    heard: u64,
+}
+
+type Service = Box<dyn FnMut(usize, u64) -> u64>;
+
+/// A scheduler with its caller: a clock that jumps, workers that take as long as they are told to.
+pub(crate) struct Harness {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) now: u64,
+    /// How late the caller wakes up, and hears of an engine that has ended.
+    pub(crate) timer_delay: u64,
+    pub(crate) completion_delay: u64,
+    /// Everything announced, and when.
+    pub(crate) events: Vec<(u64, Event)>,
+    pub(crate) resolutions: Vec<(u64, Resolution)>,
+    /// When each batch started, and its size.
+    pub(crate) batches: Vec<(u64, usize)>,
+    wake: Option<u64>,
+    /// Whether something was fed that calls for a poll before time goes on.
+    unpolled: bool,
+    running: Vec<Option<Run>>,
+    /// By token: its stream, and where it is.
+    requests: Vec<(StreamId, Place)>,
+    service: Service,
+}
+
+impl Harness {
+    /// `service` gives the engine time of a batch, from its size and bound.
+    pub(crate) fn new(config: SchedulerConfig, service: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
+        let running = vec![None; config.workers];
+        Self {
+            scheduler: Scheduler::new(config).expect("a configuration"),
+            now: 0,
+            timer_delay: 0,
+            completion_delay: 0,
+            events: Vec::new(),
+            resolutions: Vec::new(),
+            batches: Vec::new(),
+            wake: None,
+            unpolled: false,
+            running,
+            requests: Vec::new(),
+            service: Box::new(service),
+        }
+    }
+
+    pub(crate) fn add(&mut self, spec: StreamSpec) -> StreamId {
+        self.scheduler.add_stream(spec).expect("room for a stream")
+    }
+
+    /// A request arrives now; the scheduler is polled. Returns its token.
+    pub(crate) fn arrive(&mut self, stream: StreamId) -> u64 {
+        let token = self.arrive_unpolled(stream);
+        self.settle();
+        token
+    }
+
+    /// A request arrives now, and the caller polls only before time goes on.
+    pub(crate) fn arrive_unpolled(&mut self, stream: StreamId) -> u64 {
+        let token = self.requests.len() as u64;
+        self.requests.push((stream, Place::Waiting));
+        self.unpolled = true;
+        let refused = self.scheduler.handle_arrival(Instant::from_nanos(self.now), stream, token);
+        refused.into_iter().for_each(|r| self.resolved(r));
+        token
+    }
+
+    /// Polls until there is nothing more to do now, and carries out what it is told.
+    pub(crate) fn settle(&mut self) {
+        self.unpolled = false;
+        loop {
+            match self.scheduler.poll(Instant::from_nanos(self.now)) {
+                Action::Start { worker } => self.started(worker),
+                Action::Resolve(resolution) => self.resolved(resolution),
+                Action::Event(event) => self.events.push((self.now, event)),
+                Action::WakeAt(at) => {
+                    self.wake = at.map(Instant::as_nanos);
+                    assert!(self.wake.is_none_or(|at| at > self.now), "a wake-up that is due already");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// When the next thing happens by itself.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        let completions = self.running.iter().flatten().map(|run| run.heard);
+        completions.chain(self.wake.map(|at| at + self.timer_delay)).min()
+    }
+
+    /// Lets time pass up to `to`, with everything that happens by itself before it (and at it, if `through`).
+    pub(crate) fn advance(&mut self, to: u64, through: bool) {
+        if self.unpolled && to > self.now {
+            self.settle();
+        }
+        while let Some(next) = self.next_event().filter(|&at| at < to || through && at == to) {
+            self.now = self.now.max(next);
+            let ended = |run: &Option<Run>| run.is_some_and(|run| run.heard <= next);
+            match self.running.iter().position(ended) {
+                Some(worker) => {
+                    let run = self.running[worker].take().expect("running");
+                    assert!(run.started + run.time <= self.now);
+                    let ran = Ran::Done(Span::from_nanos(run.time));
+                    self.scheduler.handle_completion(Instant::from_nanos(self.now), worker, ran);
+                }
+                None => self.wake = None,
+            }
+            self.settle();
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// Lets time pass up to and with `to`.
+    pub(crate) fn advance_to(&mut self, to: u64) {
+        self.advance(to, true);
+    }
+
+    /// Lets time pass until no request waits or runs, then recounts everything.
+    pub(crate) fn drain(&mut self) {
+        while self.scheduler.waiting() + self.scheduler.running() > 0 {
+            let next = self.next_event().expect("what waits or runs must end some time");
+            self.advance_to(next);
+        }
+        let open = self.requests.iter().position(|(_, place)| !matches!(place, Place::Ended(_)));
+        assert_eq!(open, None, "a request without resolution");
+    }
+
+    /// The engine of `worker` fails now.
+    pub(crate) fn fail(&mut self, worker: usize) {
+        self.running[worker] = None;
+        self.scheduler.handle_completion(Instant::from_nanos(self.now), worker, Ran::Failed);
+        self.settle();
+    }
+
+    pub(crate) fn lose(&mut self, worker: usize) {
+        self.running[worker] = None;
+        self.scheduler.handle_worker_lost(Instant::from_nanos(self.now), worker);
+        self.settle();
+    }
+
+    pub(crate) fn ready(&mut self, worker: usize) {
+        self.scheduler.handle_worker_ready(worker);
+        self.settle();
+    }
+
+    pub(crate) fn is_busy(&self, worker: usize) -> bool {
+        self.running[worker].is_some()
+    }
+
+    fn started(&mut self, worker: usize) {
+        assert!(self.running[worker].is_none(), "a busy worker was given a batch");
+        let config = self.scheduler.config().clone();
+        let batch: Vec<Request> = self.scheduler.batch(worker).to_vec();
+        assert!((1..=config.batch).contains(&batch.len()), "a batch of {}", batch.len());
+        assert!(batch.is_sorted_by_key(|r| !r.mandatory), "mandatory requests come first");
+        let bound = config.profile.bound(batch.len());
+        for request in &batch {
+            let (stream, place) = &mut self.requests[request.token as usize];
+            assert_eq!((*stream, *place), (request.stream, Place::Waiting), "{request:?}");
+            *place = Place::Running;
+            let end = Instant::from_nanos(self.now) + bound;
+            assert!(end <= request.deadline, "started too late at {}: {request:?}", self.now);
+        }
+        let time = (self.service)(batch.len(), bound.as_nanos());
+        let heard = self.now + time + self.completion_delay;
+        self.running[worker] = Some(Run { started: self.now, time, heard });
+        self.batches.push((self.now, batch.len()));
+    }
+
+    fn resolved(&mut self, resolution: Resolution) {
+        let Resolution { request, outcome, .. } = resolution;
+        let (stream, place) = &mut self.requests[request.token as usize];
+        assert_eq!(*stream, request.stream);
+        let expected = match outcome {
+            Outcome::Served => {
+                assert!(self.now <= request.deadline.as_nanos(), "served after its deadline");
+                &[Place::Running][..]
+            }
+            Outcome::Missed(MissReason::Late | MissReason::EngineFailed) => &[Place::Running],
+            Outcome::Missed(MissReason::WorkerLost) => &[Place::Running, Place::Waiting],
+            Outcome::Missed(_) => &[Place::Waiting],
+        };
+        assert!(expected.contains(place), "{outcome:?} of {request:?}, which was {place:?}");
+        *place = Place::Ended(outcome);
+        self.resolutions.push((self.now, resolution));
+    }
+
+    /// Asserts that every request of `stream` that came was served, missed, or is waiting or running.
+    pub(crate) fn account(&self, stream: StreamId) {
+        let of_stream = || self.requests.iter().filter(|(s, _)| *s == stream).map(|(_, place)| *place);
+        let open = of_stream().filter(|p| !matches!(p, Place::Ended(_))).count() as u64;
+        let (counts, _) = self.scheduler.stream_counts(stream).expect("a stream");
+        assert_eq!(counts.arrived, of_stream().count() as u64);
+        assert_eq!(counts.arrived, counts.served + counts.missed_total() + open);
+        assert_eq!(counts.served, of_stream().filter(|p| *p == Place::Ended(Outcome::Served)).count() as u64);
+        for reason in MissReason::ALL {
+            let seen = of_stream().filter(|p| *p == Place::Ended(Outcome::Missed(reason))).count();
+            assert_eq!(counts.missed(reason), seen as u64, "{reason}");
+        }
+    }
+
+    /// How the requests of `stream` that have ended, ended, in the order in which they came.
+    pub(crate) fn outcomes(&self, stream: StreamId) -> Vec<bool> {
+        let ended = |(s, place): &(StreamId, Place)| match place {
+            Place::Ended(outcome) if *s == stream => Some(*outcome == Outcome::Served),
+            _ => None,
+        };
+        self.requests.iter().filter_map(ended).collect()
+    }
+
+    /// Mandatory requests that were missed.
+    pub(crate) fn mandatory_misses(&self) -> Vec<Resolution> {
+        let missed = |r: &Resolution| r.request.mandatory && r.outcome != Outcome::Served;
+        self.resolutions.iter().map(|(_, r)| *r).filter(missed).collect()
+    }
+
+    /// The causes for which safe mode was entered, and when.
+    pub(crate) fn causes(&self) -> Vec<(u64, Cause)> {
+        let cause = |(at, event): &(u64, Event)| match event {
+            Event::SafeMode(t) => match t.state {
+                SafeModeState::Safe { cause, .. } => Some((*at, cause)),
+                SafeModeState::Normal => None,
+            },
+            Event::MissesLeft { .. } => None,
+        };
+        self.events.iter().filter_map(cause).collect()
+    }
+}
