@@ -53,7 +53,6 @@ VARIANTS: dict[str, str] = {
 }
 EPOCHS: dict[str, int] = {"xs": 20, "s": 20, "m": 12, "l": 12, "xl": 8, "xxl": 6}
 
-
 MANIFEST_HEAD = """\
 # A family of six digit classifiers, cheapest first, and the held-out images they are scored on.
 # Written by train.py. The data is the test set of "Optical Recognition of Handwritten Digits"
@@ -191,8 +190,8 @@ def train(name: str, images: np.ndarray, labels: np.ndarray) -> tuple[list[dict]
         x = x[..., None].astype(jnp.float32) / 255
         (loss, seen), grads = jax.value_and_grad(loss_of, has_aux=True)(params, x, y)
         updates, state = optimizer.update(grads, state, params)
-        mix = lambda old, new: BN_MOMENTUM * old + (1 - BN_MOMENTUM) * new
-        return optax.apply_updates(params, updates), jax.tree.map(mix, stats, seen), state, loss
+        stats = jax.tree.map(lambda a, b: BN_MOMENTUM * a + (1 - BN_MOMENTUM) * b, stats, seen)
+        return optax.apply_updates(params, updates), stats, state, loss
 
     start = time.monotonic()
     for epoch in range(epochs):

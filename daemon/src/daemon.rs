@@ -30,7 +30,12 @@ impl Daemon {
     ///
     /// # Errors
     /// If a model cannot be loaded or the socket not be bound; nothing is left behind then.
-    pub(crate) fn run(config: Config, plan: Plan, stop: &UnixStream, ready: impl FnOnce(&Self)) -> Result<()> {
+    pub(crate) fn run(
+        config: Config,
+        plan: Plan,
+        stop: &UnixStream,
+        ready: impl FnOnce(&Self),
+    ) -> Result<()> {
         let listener = Listener::bind(&config.daemon)?;
         let hub = Arc::new(Hub::default());
         let mut services = Vec::new();
@@ -91,8 +96,9 @@ impl Daemon {
 fn service_status(service: &Service) -> Value {
     let plan = &service.plan;
     let registry = lock(&service.registry);
+    let names = lock(&service.names);
     service.look(|scheduler| {
-        let name = |id| registry.name_of(id).unwrap_or_default();
+        let name = |id| names.get(&id).map(String::as_str).unwrap_or_default();
         let mode = scheduler.safe_mode();
         let safe_mode = match mode.state() {
             SafeModeState::Normal => json!({ "state": "normal", "sequence": mode.sequence(), "breaches": mode.breaches() }),
@@ -102,7 +108,7 @@ fn service_status(service: &Service) -> Value {
                 "breaches": mode.breaches(),
                 "cause": cause.to_string(),
                 "entered_ns": entered.as_nanos(),
-                "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(name).unwrap_or_default()),
+                "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(&name).unwrap_or_default()),
             }),
         };
         let mut streams: Vec<_> = registry

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod daemon;
 mod engine;
+mod load;
 mod manifest;
 mod plan;
 mod profile;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    realtime::keep_memory();
     match commands::Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {

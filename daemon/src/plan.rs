@@ -61,9 +61,13 @@ pub(crate) enum PlanError {
     Profile(#[from] ProfileError),
     #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
     NoManifest { path: PathBuf, index: usize, model: String },
-    #[error("service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again")]
+    #[error(
+        "service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again"
+    )]
     Batch { service: String, batch: usize, profiled: usize },
-    #[error("service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}")]
+    #[error(
+        "service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}"
+    )]
     Deadline { service: String, time: Span, deadline: Span, guard: Span },
     #[error("service {service}: the promise to stream {stream}, {constraint}, cannot be kept: {source}")]
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
@@ -188,7 +192,14 @@ impl ServicePlan {
             [] => None,
             list => Some(RatePlan::compute(config, &system, list)?),
         };
-        Ok(Self { config: config.clone(), spec: spec.clone(), modes: modes.to_vec(), system, admission, rate })
+        Ok(Self {
+            config: config.clone(),
+            spec: spec.clone(),
+            modes: modes.to_vec(),
+            system,
+            admission,
+            rate,
+        })
     }
 
     /// Requests a second in full batches.

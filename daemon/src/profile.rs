@@ -131,17 +131,6 @@ impl Profile {
         Ok(entry)
     }
 
-    /// P(1), P(2), … of a model file on an engine in nanoseconds, non-decreasing; errors as
-    /// [`Profile::entry`].
-    pub(crate) fn bounds(
-        &self,
-        model: &str,
-        sha256: &str,
-        engine: EngineKind,
-    ) -> Result<Vec<u64>, ProfileError> {
-        self.entry(model, sha256, engine).map(Entry::bounds)
-    }
-
     /// In what the machine the profile was measured on differs from `current`, one line each; empty if in
     /// nothing.
     pub(crate) fn fingerprint_mismatch(&self, current: &Fingerprint) -> Vec<String> {
@@ -269,6 +258,8 @@ pub(crate) enum ProfileError {
     Stale { model: String, engine: EngineKind, measured: String, present: String },
 }
 
+/// The date is for people; no decision is taken on it.
+#[allow(clippy::disallowed_methods)]
 fn unix_now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

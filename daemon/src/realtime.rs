@@ -43,7 +43,22 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
 /// deadline. What is not permitted is told and done without.
 pub(crate) fn lock_memory() {
     if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
-        eprintln!("weir: memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
+        eprintln!(
+            "weir: memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)"
+        );
+    }
+}
+
+/// Keeps what was freed for the next batch instead of giving it back to the system: otherwise a model with
+/// large tensors spends a good part of each run on page faults. To be called before any thread starts, alike
+/// when measuring and when serving.
+#[allow(unsafe_code)]
+pub(crate) fn keep_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `mallopt` takes two integers and changes settings of the allocator only; no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
     }
 }
 

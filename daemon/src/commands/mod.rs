@@ -1,7 +1,9 @@
 //! The command line: one file a subcommand, each a thin layer over the room that does the work.
 
 mod check;
+mod demo;
 mod infer;
+mod load;
 mod models;
 mod plan;
 mod profile;
@@ -36,6 +38,10 @@ enum Command {
     Infer(infer::Args),
     /// Show a running daemon's services, streams and safe mode
     Status(status::Args),
+    /// Load a service at a fixed pace; judge what became of every request
+    Load(load::Args),
+    /// See a promise kept, broken into safe mode by overload, and restored: about a minute, nothing to set up
+    Demo(demo::Args),
     /// Measure the accuracy of the models of a manifest on its held-out data
     Models(models::Args),
 }
@@ -58,6 +64,8 @@ impl Cli {
             Command::Serve(args) => serve::run(&args),
             Command::Infer(args) => infer::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Load(args) => load::run(&args),
+            Command::Demo(args) => demo::run(&args),
             Command::Models(args) => models::run(&args),
         }
     }

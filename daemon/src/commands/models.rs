@@ -29,7 +29,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         if args.json {
             all.push(json!({ "name": spec.name, "accuracy": accuracy, "manifest": spec.accuracy }));
         } else {
-            let agrees = if (accuracy - spec.accuracy).abs() < 5e-5 { "" } else { "  differs from the manifest" };
+            let agrees =
+                if (accuracy - spec.accuracy).abs() < 5e-5 { "" } else { "  differs from the manifest" };
             println!("{:<16} accuracy {accuracy:.4} on {} images{agrees}", spec.name, heldout.count());
         }
     }

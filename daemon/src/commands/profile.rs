@@ -32,13 +32,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
     let samples = if args.quick { args.samples.div_ceil(10) } else { args.samples };
     let profile = take(&config, samples as usize, args.margin)?;
-    println!("\n{:<16} {:>5} {:>8} {:>11} {:>11} {:>11} {:>11}", "model", "batch", "run as", "median", "99%", "longest", "P(b)");
+    println!(
+        "\n{:<16} {:>5} {:>8} {:>11} {:>11} {:>11} {:>11}",
+        "model", "batch", "run as", "median", "99%", "longest", "P(b)"
+    );
     for entry in profile.entries() {
         for b in &entry.batches {
             let span = |ns| Span::from_nanos(ns).to_string();
             println!(
                 "{:<16} {:>5} {:>8} {:>11} {:>11} {:>11} {:>11}",
-                entry.model, b.batch, b.mode.to_string(), span(b.p50_ns), span(b.p99_ns), span(b.max_ns), span(b.bound_ns)
+                entry.model,
+                b.batch,
+                b.mode.to_string(),
+                span(b.p50_ns),
+                span(b.p99_ns),
+                span(b.max_ns),
+                span(b.bound_ns)
             );
         }
     }
@@ -98,6 +107,8 @@ fn measure_as_served(
     };
     std::thread::scope(|scope| match scope.spawn(work).join() {
         Ok(entry) => entry.with_context(|| format!("service {}", service.name)),
-        Err(_) => anyhow::bail!("service {}: model {} panicked while it was measured", service.name, spec.name),
+        Err(_) => {
+            anyhow::bail!("service {}: model {} panicked while it was measured", service.name, spec.name)
+        }
     })
 }

@@ -43,8 +43,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         );
         println!("  {} {}", text(&mode["state"]), mode["text"].as_str().unwrap_or_default());
         for stream in each(&service["streams"]) {
-            let missed: u64 = stream["missed"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
-            let left = stream["misses_left"].as_u64().map_or_else(String::new, |n| format!(", {n} misses left"));
+            let missed: u64 =
+                stream["missed"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+            let left =
+                stream["misses_left"].as_u64().map_or_else(String::new, |n| format!(", {n} misses left"));
             println!(
                 "  {:<16} {:>9} served {:>7} missed{left}  [{}] {}{}",
                 text(&stream["name"]),

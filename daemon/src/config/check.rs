@@ -120,7 +120,8 @@ impl<'a> Check<'a> {
         model: Option<String>,
         simulated: Option<raw::Simulated>,
     ) -> Result<ModelChoice, ConfigError> {
-        let refuse = |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
+        let refuse =
+            |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
         match (engine, model, simulated) {
             (EngineKind::Simulated, None, Some(s)) => {
                 let field = format!("{at}.simulated.times");
@@ -237,7 +238,12 @@ impl<'a> Check<'a> {
     }
 
     /// Names or numbers to ids, through the third field of a colon-separated database.
-    fn ids(&self, field: &str, names: Option<Vec<String>>, database: &str) -> Result<Option<Vec<u32>>, ConfigError> {
+    fn ids(
+        &self,
+        field: &str,
+        names: Option<Vec<String>>,
+        database: &str,
+    ) -> Result<Option<Vec<u32>>, ConfigError> {
         let Some(names) = names else { return Ok(None) };
         let table = std::fs::read_to_string(database).unwrap_or_default();
         let look_up = |name: &String| {

@@ -181,7 +181,9 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let twice = format!("{GOOD}\n[[service.stream]]\nname = \"cam0\"\narrivals = [{{ periodic = {{ period = \"1s\" }} }}]");
+        let twice = format!(
+            "{GOOD}\n[[service.stream]]\nname = \"cam0\"\narrivals = [{{ periodic = {{ period = \"1s\" }} }}]"
+        );
         let text = parse(&twice).expect_err("twice").to_string();
         assert!(text.contains("service[0].stream[1].name") && text.contains("cam0"), "{text}");
     }

@@ -1,9 +1,13 @@
 //! Measuring times a model at every batch size on this machine, before it serves: `weir profile` asks for it.
 
+use std::time::Duration;
+
 use crate::engine::{EngineError, ModelSpec, RunMode, Runner, fill_input};
 
 /// Untimed runs of every batch size before the first timed one.
 const WARM_UP: usize = 3;
+/// As long as a worker of a lightly loaded service waits for its next batch.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What was measured of one model on one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +33,9 @@ pub(crate) struct SizeTimes {
 
 /// Times `samples` (at least 1) runs of each batch size 1..=`max_batch`, each on an input of its own.
 ///
-/// The sizes take turns, so that a disturbance of the machine falls on all of them alike. `progress` is told
-/// the runs done and to be done after each.
+/// The sizes take turns, so that a disturbance of the machine falls on all of them alike, and every other round
+/// each run follows a pause, for a request seldom finds the caches as the last one left them. `progress` is
+/// told the runs done and to be done after each.
 ///
 /// # Errors
 /// What the runner reports.
@@ -51,6 +56,9 @@ pub(crate) fn measure(
         for batch in 1..=max_batch {
             let (input, output) = (&mut input[..batch * input_len], &mut output[..batch * output_len]);
             fill_input(done as u64, input);
+            if round % 2 == 1 {
+                std::thread::park_timeout(PAUSE);
+            }
             let started = crate::clock::now().as_nanos();
             runner.run(batch, input, output)?;
             let taken = crate::clock::now().as_nanos() - started;

@@ -86,9 +86,9 @@ fn an_entry_replaces_its_predecessor_only() {
 #[test]
 fn an_entry_is_found_by_model_engine_and_hash() {
     let profile = profile();
-    assert_eq!(profile.bounds("m", "aa", EngineKind::Tract).unwrap(), [11, 22]);
+    assert_eq!(profile.entry("m", "aa", EngineKind::Tract).unwrap().bounds(), [11, 22]);
     assert_eq!(profile.entry("m", "aa", EngineKind::Tract).unwrap().modes(), [RunMode::Batched; 2]);
-    let refused = |model, sha256, engine| profile.bounds(model, sha256, engine).unwrap_err().to_string();
+    let refused = |model, sha256, engine| profile.entry(model, sha256, engine).unwrap_err().to_string();
     assert_eq!(
         refused("n", "aa", EngineKind::Tract),
         "model n is not profiled on tract (there is: m on tract); run `weir profile FILE`"

@@ -5,13 +5,14 @@ mod slots;
 mod timer;
 mod worker;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    StreamId,
+    StreamId, WorkerId,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -31,12 +32,16 @@ pub(crate) struct Service {
     pub(crate) plan: ServicePlan,
     pub(crate) slots: Slots,
     pub(crate) registry: Mutex<Registry>,
+    /// The streams' names, for events: never held while anything is computed.
+    pub(crate) names: Mutex<HashMap<StreamId, String>>,
     scheduler: Mutex<Scheduler>,
     mailboxes: Vec<Mailbox>,
     timer: Timer,
     hub: Arc<Hub>,
     realtime: bool,
     stopped: AtomicBool,
+    /// Passed once every worker is warm.
+    ready: Barrier,
 }
 
 /// What is to be told once the scheduler's lock is released; reused by its thread.
@@ -44,6 +49,7 @@ pub(crate) struct Service {
 pub(crate) struct Effects {
     resolutions: Vec<Resolution>,
     events: Vec<Event>,
+    started: Vec<WorkerId>,
     frame: Vec<u8>,
 }
 
@@ -70,19 +76,20 @@ impl Service {
             streams: config.streams,
             safe_mode,
         })?;
-        let runners: Result<Vec<_>, EngineError> =
-            (0..system.workers).map(|_| worker::load(&plan)).collect();
+        let runners: Result<Vec<_>, EngineError> = (0..system.workers).map(|_| worker::load(&plan)).collect();
         let runners = runners?;
         let service = Arc::new(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + system.workers * system.batch)),
             registry: Mutex::default(),
+            names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..system.workers).map(|_| Mailbox::new(system.batch)).collect(),
             timer: Timer::new(),
             hub,
             realtime,
             stopped: AtomicBool::new(false),
+            ready: Barrier::new(system.workers + 1),
             plan,
         });
         Registry::reserve(&service)?;
@@ -96,6 +103,7 @@ impl Service {
         let sleeper = Arc::clone(&service);
         let name = format!("{}/timer", service.name());
         threads.push(std::thread::Builder::new().name(name).spawn(move || sleeper.keep_time())?);
+        service.ready.wait();
         Ok((service, threads))
     }
 
@@ -160,6 +168,7 @@ impl Service {
     ) {
         effects.resolutions.clear();
         effects.events.clear();
+        effects.started.clear();
         {
             let mut scheduler = lock(&self.scheduler);
             // Read under the lock, so that the scheduler's time never goes back.
@@ -169,6 +178,7 @@ impl Service {
                 match scheduler.poll(now) {
                     Action::Start { worker } => {
                         self.mailboxes[worker].put(scheduler.batch(worker).iter().map(|r| r.token));
+                        effects.started.push(worker);
                     }
                     Action::Resolve(resolution) => effects.resolutions.push(resolution),
                     Action::Event(event) => effects.events.push(event),
@@ -179,6 +189,7 @@ impl Service {
                 }
             }
         }
+        effects.started.iter().for_each(|&worker| self.mailboxes[worker].ring());
         self.tell(effects);
     }
 
@@ -225,8 +236,8 @@ impl Service {
     }
 
     fn announce(&self, event: &Event) {
-        let registry = lock(&self.registry);
-        let name = |id: StreamId| registry.name_of(id).unwrap_or_default();
+        let names = lock(&self.names);
+        let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
         match *event {
             Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
             Event::MissesLeft { stream, left, constraint } => {

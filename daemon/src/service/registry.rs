@@ -1,4 +1,6 @@
 //! Who holds which stream of a service, and whether another one can be promised anything beside them.
+//!
+//! Locks are taken in this order, each for as short as can be: registry, names, scheduler.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +14,6 @@ use super::{Effects, Service, lock};
 #[derive(Default)]
 pub(crate) struct Registry {
     streams: HashMap<String, Entry>,
-    names: HashMap<StreamId, String>,
     /// Streams given up while mandatory requests waited: their load counts until the busy period they may
     /// have been part of is over.
     leaving: Vec<(StreamSpec, u64)>,
@@ -50,7 +51,7 @@ impl Registry {
         let mut registry = lock(&service.registry);
         for stream in &service.plan.config.reserved {
             let id = lock(&service.scheduler).add_stream(stream.spec.clone())?;
-            registry.names.insert(id, stream.name.clone());
+            lock(&service.names).insert(id, stream.name.clone());
             let entry = Entry { id, spec: stream.spec.clone(), reserved: true, held: false };
             registry.streams.insert(stream.name.clone(), entry);
         }
@@ -72,12 +73,14 @@ impl Registry {
         let mut guard = lock(&service.registry);
         let registry = &mut *guard;
         let lease = match (registry.streams.get(name), spec) {
-            (Some(entry), _) if entry.held => Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use"))),
+            (Some(entry), _) if entry.held => {
+                Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use")))
+            }
             (Some(entry), None) => {
                 let (old, spec) = (entry.id, entry.spec.clone());
                 let fresh = lock(&service.scheduler).restart_stream(old);
                 let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
-                registry.names.remove(&old);
+                lock(&service.names).remove(&old);
                 if let Some(entry) = registry.streams.get_mut(name) {
                     (entry.id, entry.held) = (id, true);
                 }
@@ -85,7 +88,9 @@ impl Registry {
             }
             (Some(_), Some(_)) => Err(refuse(
                 RefusalCode::NameInUse,
-                format!("stream {name} is reserved by the configuration: register it without constraints and arrivals"),
+                format!(
+                    "stream {name} is reserved by the configuration: register it without constraints and arrivals"
+                ),
             )),
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
@@ -98,7 +103,7 @@ impl Registry {
             }
         };
         let (id, spec) = lease?;
-        registry.names.insert(id, name.to_owned());
+        lock(&service.names).insert(id, name.to_owned());
         drop(guard);
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
@@ -111,28 +116,24 @@ impl Registry {
         let mut guard = lock(&service.registry);
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&lease.name).filter(|e| e.id == lease.id) else { return };
-        registry.names.remove(&lease.id);
-        let mut scheduler = lock(&service.scheduler);
+        lock(&service.names).remove(&lease.id);
         if entry.reserved {
-            let id = scheduler.restart_stream(lease.id).unwrap_or(lease.id);
+            let id = lock(&service.scheduler).restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
-            registry.names.insert(id, lease.name.clone());
+            lock(&service.names).insert(id, lease.name.clone());
         } else {
-            scheduler.remove_stream(lease.id);
-            let (idle, epoch) = scheduler.idle_epoch();
+            let (idle, epoch) = {
+                let mut scheduler = lock(&service.scheduler);
+                scheduler.remove_stream(lease.id);
+                scheduler.idle_epoch()
+            };
             registry.streams.remove(&lease.name);
             if !idle && lease.spec.demand().is_some() {
                 registry.leaving.push((lease.spec.clone(), epoch));
             }
         }
-        drop(scheduler);
         drop(guard);
         service.with_scheduler(effects, |_, _| {});
-    }
-
-    /// The name of a stream.
-    pub(crate) fn name_of(&self, id: StreamId) -> Option<&str> {
-        self.names.get(&id).map(String::as_str)
     }
 
     /// Every stream: name, number, declaration, whether reserved, whether a client holds it.
@@ -147,7 +148,10 @@ impl Registry {
         let leaving = self.leaving.iter().map(|(spec, _)| spec);
         let tested = service.plan.system.admit(held.chain(leaving).chain([spec]));
         tested.map(|_| ()).map_err(|error: AdmissionError| {
-            refuse(RefusalCode::NotAdmissible, format!("beside {} other streams: {error}", self.streams.len()))
+            refuse(
+                RefusalCode::NotAdmissible,
+                format!("beside {} other streams: {error}", self.streams.len()),
+            )
         })
     }
 }

@@ -34,12 +34,16 @@ impl Mailbox {
         Self { next: Mutex::new(letter), arrived: Condvar::new() }
     }
 
-    /// Hands a batch over. The scheduler starts a worker only when it is free, so the box is empty.
+    /// Puts a batch in. The scheduler starts a worker only when it is free, so the box is empty.
     pub(crate) fn put(&self, tokens: impl Iterator<Item = u64>) {
         let mut letter = lock(&self.next);
         letter.tokens.clear();
         letter.tokens.extend(tokens);
         letter.full = true;
+    }
+
+    /// Wakes the worker, to be called when the caller holds no lock that it will want.
+    pub(crate) fn ring(&self) {
         self.arrived.notify_one();
     }
 
@@ -88,6 +92,8 @@ pub(crate) fn run(service: &Arc<Service>, id: WorkerId, mut runner: Box<dyn Runn
     let mut output = vec![0.0; batch * output_len];
     let mut tokens = Vec::with_capacity(batch);
     let mut effects = Effects::default();
+    warm_up(runner.as_mut(), &input, &mut output, batch, input_len, output_len);
+    service.ready.wait();
     let mailbox = &service.mailboxes[id];
     while mailbox.take(&mut tokens) {
         let size = tokens.len();
@@ -119,6 +125,22 @@ pub(crate) fn run(service: &Arc<Service>, id: WorkerId, mut runner: Box<dyn Runn
             }
         };
         service.with_scheduler(&mut effects, |s, now| s.handle_completion(now, id, ran));
+    }
+}
+
+/// Runs each batch size a few times on zeros, so that the first request finds pages and caches in place.
+fn warm_up(
+    runner: &mut dyn Runner,
+    input: &[f32],
+    output: &mut [f32],
+    batch: usize,
+    input_len: usize,
+    output_len: usize,
+) {
+    for size in (1..=batch).chain(1..=batch) {
+        // An engine that fails or panics now will do so on the first batch, where it is told and counted.
+        let run = || runner.run(size, &input[..size * input_len], &mut output[..size * output_len]);
+        let _ = catch_unwind(AssertUnwindSafe(run));
     }
 }
 

@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
+use super::Connection;
 use super::peer::may_connect;
 use super::session;
-use super::Connection;
 use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
 
@@ -95,7 +95,11 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
     };
     if !permitted {
         eprintln!("weir: {who} is not on the list of those who may connect");
-        return turn_away(&connection, ErrorCode::NotPermitted, "daemon.allow-users and allow-groups do not list you");
+        return turn_away(
+            &connection,
+            ErrorCode::NotPermitted,
+            "daemon.allow-users and allow-groups do not list you",
+        );
     }
     if !room {
         let text = format!("daemon.max-clients = {} are connected", config.max_clients);

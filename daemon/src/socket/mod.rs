@@ -47,7 +47,16 @@ impl Hub {
                 let sequence = transition.sequence;
                 let (entered_ns, limit, seen, window_ns) = (crate::clock::now().as_nanos(), 0, 0, 0);
                 DaemonFrame::SafeMode {
-                    state, cause, sequence, entered_ns, limit, seen, window_ns, service, stream: "", text: &text,
+                    state,
+                    cause,
+                    sequence,
+                    entered_ns,
+                    limit,
+                    seen,
+                    window_ns,
+                    service,
+                    stream: "",
+                    text: &text,
                 }
             }
             SafeModeState::Safe { cause, evidence, entered } => {
@@ -73,7 +82,13 @@ impl Hub {
     }
 
     /// Tells that a stream has few misses left.
-    pub(crate) fn announce_misses_left(&self, service: &str, stream: &str, left: u32, constraint: Constraint) {
+    pub(crate) fn announce_misses_left(
+        &self,
+        service: &str,
+        stream: &str,
+        left: u32,
+        constraint: Constraint,
+    ) {
         let mut frame = Vec::new();
         let constraint = weir_client::Constraint::any_miss(constraint.misses(), constraint.window());
         DaemonFrame::MissesLeft { misses_left: left, constraint, service, stream }.encode(0, &mut frame);
@@ -109,7 +124,9 @@ pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream:
         }
         Cause::WorkerLost => format!("{cause}: {seen} of {limit} workers are left"),
         Cause::ConstraintViolated => {
-            format!("{cause}: stream {stream} missed {seen} of {window} requests, {limit} were promised at most")
+            format!(
+                "{cause}: stream {stream} missed {seen} of {window} requests, {limit} were promised at most"
+            )
         }
         Cause::ProfileStale => format!("{cause}: the machine is no longer as it was profiled"),
         Cause::Operator => format!("{cause}: raised by an operator"),

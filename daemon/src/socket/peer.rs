@@ -27,7 +27,7 @@ pub(super) fn may_connect(socket: &UnixStream, allowed: Option<&Allowed>) -> (bo
 fn peer_groups(socket: &UnixStream) -> Vec<u32> {
     let mut groups: Vec<u32> = vec![0; 64];
     loop {
-        let mut length = std::mem::size_of_val(groups.as_slice()) as libc::socklen_t;
+        let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
         // SAFETY: the buffer is writable for `length` bytes, which is what the kernel is told; it stores at
         // most that and sets `length` to what it stored or would need. Any bit pattern is a valid `u32`.
         let status = unsafe {

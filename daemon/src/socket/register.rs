@@ -93,7 +93,9 @@ fn bound(index: usize, wire: WireBound) -> Result<ArrivalBound, Refusal> {
     let span = Span::from_nanos;
     match wire {
         WireBound::Window { count, length_ns } => ArrivalBound::window(count, span(length_ns)),
-        WireBound::Periodic { period_ns, jitter_ns } => ArrivalBound::periodic(span(period_ns), span(jitter_ns)),
+        WireBound::Periodic { period_ns, jitter_ns } => {
+            ArrivalBound::periodic(span(period_ns), span(jitter_ns))
+        }
         WireBound::TokenBucket { burst, period_ns } => ArrivalBound::token_bucket(burst, span(period_ns)),
         WireBound::Unknown { form, .. } => return Err(refuse(format!("form {form} is not known"))),
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use weir_client::{MissReason, RefusalCode};
 use weir_client::wire::{
     ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError, floats,
 };
+use weir_client::{MissReason, RefusalCode};
 
 use super::{Connection, register};
 use crate::daemon::Daemon;
@@ -80,8 +80,10 @@ impl Session<'_> {
                 false => PollFlags::IN,
             };
             let flush_signal = self.connection.flush_signal();
-            let mut waits = [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
-            let limit = (!self.greeted).then(|| Timespec { tv_sec: HELLO_LIMIT.as_secs() as i64, tv_nsec: 0 });
+            let mut waits =
+                [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
+            let limit =
+                (!self.greeted).then(|| Timespec { tv_sec: HELLO_LIMIT.as_secs() as i64, tv_nsec: 0 });
             match poll(&mut waits, limit.as_ref()) {
                 Ok(0) => {
                     let text = format!("no HELLO within {} s", HELLO_LIMIT.as_secs());
@@ -115,7 +117,8 @@ impl Session<'_> {
         match frame {
             ClientFrame::Hello { min_version, max_version, .. } if !self.greeted => {
                 if !(min_version..=max_version).contains(&VERSION) {
-                    let text = format!("this daemon speaks version {VERSION}, you {min_version}..={max_version}");
+                    let text =
+                        format!("this daemon speaks version {VERSION}, you {min_version}..={max_version}");
                     return Err(Goodbye(ErrorCode::Version, text));
                 }
                 self.greeted = true;

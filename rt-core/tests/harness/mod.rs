@@ -1,6 +1,8 @@
 //! Drives a real scheduler in virtual time, and checks on the way what must hold whatever happens.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod load;
+
 use rt_core::{
     Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
     Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
@@ -155,6 +157,15 @@ impl Harness {
         let refused = self.scheduler.handle_arrival(Instant::from_nanos(self.now), stream, token);
         refused.into_iter().for_each(|r| self.resolved(r));
         token
+    }
+
+    /// A request comes for which the caller has no room.
+    pub(crate) fn refuse(&mut self, stream: StreamId) {
+        let refused = self.scheduler.handle_refused(Instant::from_nanos(self.now), stream);
+        let resolution = refused.expect("resolved at once");
+        assert_eq!(resolution.request.stream, stream);
+        self.requests.push((stream, Place::Ended(resolution.outcome)));
+        self.settle();
     }
 
     /// Polls until there is nothing more to do now, and carries out what it is told.

@@ -1,0 +1,125 @@
+//! What the daemon adds to a request: its whole round trip on a null service against a bare blocking echo of
+//! the same bytes on a Unix socket, in one run, each server a process of its own.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_client::blocking::Client;
+use weir_client::{ArrivalBound, Constraint, Registration};
+
+/// Values of a request and of its result: 256 bytes each way and the protocol's heads.
+const VALUES: usize = 64;
+const FRAME: usize = 16 + 8 + 4 * VALUES;
+/// The two take turns in blocks, so that a disturbance of the machine falls on both.
+const BLOCKS: usize = 40;
+const PER_BLOCK: usize = 500;
+const LIMIT: f64 = 2.5;
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, role, path] = &arguments[..]
+        && role == "echo"
+    {
+        return echo(Path::new(path));
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let echo_path = folder.path().join("echo.sock");
+    let own = std::env::current_exe().expect("own path");
+    let _echo = Server(Command::new(own).arg("echo").arg(&echo_path).spawn().expect("echo starts"));
+    let (_daemon, socket) = daemon(folder.path());
+
+    let mut bare = connect(&echo_path);
+    let mut client = retry(|| Client::connect(&socket).ok());
+    let registration = Registration::builder("null", "bench")
+        .constraint(Constraint::any_miss(1, 2))
+        .arrivals(ArrivalBound::window(64, Duration::from_millis(1)));
+    let stream = client.register(&registration.build().expect("valid")).expect("admitted");
+    let input = [0.5f32; VALUES];
+    let (mut frame, mut back) = ([7u8; FRAME], [0u8; FRAME]);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut missed = 0;
+    for block in 0..=BLOCKS {
+        for _ in 0..PER_BLOCK {
+            let began = now();
+            bare.write_all(&frame).and_then(|()| bare.read_exact(&mut back)).expect("echo");
+            theirs.push(began.elapsed());
+            frame[0] = back[0];
+        }
+        for _ in 0..PER_BLOCK {
+            let began = now();
+            let outcome = client.infer(&stream, &input).expect("the daemon answers");
+            ours.push(began.elapsed());
+            missed += usize::from(outcome.output().is_none());
+        }
+        if block == 0 {
+            // The first block warms both up.
+            (ours, theirs) = (Vec::new(), Vec::new());
+        }
+    }
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    println!("\nround trip of {FRAME} bytes, {} requests each, {missed} missed\n", ours.len());
+    println!("| | bare echo | weir, null service | ratio | limit |");
+    println!("|---|---|---|---|---|");
+    for (name, share) in [("p50", 0.50), ("p90", 0.90), ("p99", 0.99)] {
+        let at = |times: &[Duration]| times[(times.len() as f64 * share) as usize];
+        let ratio = at(&ours).as_secs_f64() / at(&theirs).as_secs_f64();
+        let verdict = if ratio <= LIMIT { "kept" } else { "MISSED" };
+        println!("| {name} | {:.1?} | {:.1?} | {ratio:.2} | {LIMIT} {verdict} |", at(&theirs), at(&ours));
+    }
+}
+
+/// Starts `weir serve` on a null service: a simulated engine that takes no time.
+fn daemon(folder: &Path) -> (Server, std::path::PathBuf) {
+    let config = folder.join("null.toml");
+    let text = format!(
+        "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\n\
+         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\n\
+         max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {VALUES}, output = {VALUES} }}\n"
+    );
+    std::fs::write(&config, text).expect("config written");
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let profiled = Command::new(weir).arg("profile").arg(&config).stdout(Stdio::null()).status();
+    assert!(profiled.expect("weir runs").success(), "profile");
+    let serve = Command::new(weir).args(["serve", "--quiet"]).arg(&config).stderr(Stdio::null()).spawn();
+    (Server(serve.expect("weir serves")), folder.join("weir.sock"))
+}
+
+fn echo(path: &Path) {
+    let listener = UnixListener::bind(path).expect("bind");
+    let (mut stream, _) = listener.accept().expect("accept");
+    let mut buffer = [0u8; FRAME];
+    while stream.read_exact(&mut buffer).is_ok() && stream.write_all(&buffer).is_ok() {}
+}
+
+fn connect(path: &Path) -> UnixStream {
+    retry(|| UnixStream::connect(path).ok())
+}
+
+fn retry<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    panic!("the server did not come up within 5 s");
+}
+
+/// A bench measures with the clock of the standard library.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
+}

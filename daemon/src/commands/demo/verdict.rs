@@ -1,0 +1,174 @@
+//! How `weir demo` ends: what each phase came to, and whether the promise held.
+
+use rt_core::Span;
+
+use super::{ABOVE, AGAIN, BELOW};
+use crate::load::{Judgement, PhaseReport, Report};
+
+/// Prints a line for each phase in which anything was sent.
+pub(super) fn print_table(report: &Report) {
+    let names: Vec<_> = report.phases[0].constraints.iter().map(|c| format!("{:>14}", c.constraint)).collect();
+    println!(
+        "\n{:<12} {:>8} {:>7} {:>7} {:>7} {:>6} {:>5}  {}  {:>8} {:>8} {:>7}  safe mode",
+        "phase", "rate", "sent", "served", "missed", "", "row", names.join("  "), "p50", "p99", "right"
+    );
+    for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
+        let worst = |c: &Judgement| {
+            let sign = if c.held { "≤" } else { ">" };
+            format!("{:>14}", format!("{} {sign} {}", c.worst, c.m))
+        };
+        let worst: Vec<_> = phase.constraints.iter().map(worst).collect();
+        let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| Span::from_nanos(ns).to_string());
+        let right = phase.accuracy.map_or_else(|| "-".to_owned(), |a| format!("{:.1}%", 100.0 * a));
+        println!(
+            "{:<12} {:>6.1}/s {:>7} {:>7} {:>7} {:>5.1}% {:>5}  {}  {:>8} {:>8} {:>7}  {}",
+            phase.name,
+            phase.rate,
+            phase.sent,
+            phase.answered,
+            phase.missed,
+            100.0 * phase.miss_ratio,
+            phase.longest_miss_run,
+            worst.join("  "),
+            span(phase.latency_ns.map(|q| q.p50)),
+            span(phase.latency_ns.map(|q| q.p99)),
+            right,
+            changes(report, phase)
+        );
+    }
+    println!("(row: the longest row of misses; under a constraint: the most misses in any of its windows, and how many it allows)");
+}
+
+/// "entered 3.21 s (arrival-excess), left 5.10 s", or "-".
+fn changes(report: &Report, phase: &PhaseReport) -> String {
+    let told: Vec<_> = report
+        .changes_in(phase)
+        .map(|c| match c.entered {
+            true => format!("entered {:.2} s ({})", c.at_s, c.cause),
+            false => format!("left {:.2} s", c.at_s),
+        })
+        .collect();
+    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
+}
+
+/// Whether the promise held, and every reason why not.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    failures: Vec<String>,
+    /// What broke an assumption although no more was sent than promised: the machine, not the load.
+    disturbances: Vec<String>,
+    told: String,
+}
+
+impl Verdict {
+    pub(super) fn of(report: &Report) -> Self {
+        let mut verdict = Self::default();
+        let mut promised = 0;
+        for phase in report.phases.iter().filter(|p| [BELOW, AGAIN].contains(&p.name.as_str())) {
+            promised += phase.scheduled;
+            for c in phase.constraints.iter().filter(|c| !c.held) {
+                let Judgement { constraint, worst, k, .. } = c;
+                verdict.failures.push(format!("{}: {constraint} saw {worst} misses of {k}", phase.name));
+            }
+            let entered = report.changes_in(phase).filter(|change| change.entered);
+            verdict.disturbances.extend(entered.map(|change| format!("{} at {:.2} s, {}", phase.name, change.at_s, change.text)));
+        }
+        let Some(above) = report.phases.iter().find(|phase| phase.name == ABOVE) else {
+            verdict.failures.push("there was no overload".to_owned());
+            return verdict;
+        };
+        let end = above.started_s + above.seconds;
+        let entered = report.changes_in(above).find(|change| change.entered);
+        let left = report.safe_mode.iter().find(|change| !change.entered && change.at_s >= end);
+        if entered.is_none() {
+            verdict.failures.push("the overload was not announced".to_owned());
+        }
+        if left.is_none() {
+            verdict.failures.push("safe mode was not left after the overload".to_owned());
+        }
+        if let (Some(entered), Some(left)) = (entered, left) {
+            verdict.told = format!(
+                "{promised} requests within the promised rate broke no constraint; the overload was announced after \
+                 {:.0} ms ({}), and safe mode was left {:.2} s after its end",
+                1e3 * (entered.at_s - above.started_s),
+                entered.cause,
+                left.at_s - end
+            );
+        }
+        verdict
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.is_kept() {
+            true => write!(f, "The promise held: {}.", self.told)?,
+            false => write!(f, "The promise did NOT hold: {}.", self.failures.join("; "))?,
+        }
+        if !self.disturbances.is_empty() {
+            let list = self.disturbances.join("; ");
+            write!(f, "\nThe machine was disturbed, and safe mode said so without an overload: {list}.")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::SafeModeChange;
+
+    fn phase(name: &str, started_s: f64, worst: u32) -> PhaseReport {
+        let constraint = Judgement { constraint: "row_miss(2)".into(), m: 2, k: 3, worst, held: worst <= 2 };
+        PhaseReport {
+            name: name.into(),
+            started_s,
+            seconds: 1.0,
+            scheduled: 100,
+            constraints: vec![constraint],
+            ..PhaseReport::default()
+        }
+    }
+
+    fn change(at_s: f64, cause: &str) -> SafeModeChange {
+        let text = format!("{cause}: evidence");
+        SafeModeChange { at_s, entered: !cause.is_empty(), cause: cause.into(), text }
+    }
+
+    fn verdict(below: u32, above: u32, again: u32, changes: &[(f64, &str)]) -> Verdict {
+        Verdict::of(&Report {
+            service: String::new(),
+            stream: String::new(),
+            phases: vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)],
+            safe_mode: changes.iter().map(|&(at, cause)| change(at, cause)).collect(),
+            misnumbered: 0,
+        })
+    }
+
+    #[test]
+    fn it_is_kept_if_the_overload_is_announced_and_ends_and_nothing_breaks_beside_it() {
+        let kept = verdict(2, 3, 0, &[(1.05, "arrival-excess"), (2.5, "")]);
+        assert!(kept.is_kept() && kept.disturbances.is_empty(), "{kept}");
+        let told = kept.to_string();
+        assert!(told.contains("200 requests") && told.contains("50 ms (arrival-excess)") && told.contains("0.50 s"), "{told}");
+    }
+
+    #[test]
+    fn every_failure_is_told() {
+        let told = verdict(3, 3, 0, &[]).to_string();
+        assert!(told.contains("NOT hold: below: row_miss(2) saw 3 misses of 3; the overload was not announced"), "{told}");
+        assert!(verdict(0, 0, 3, &[(1.1, "arrival-excess"), (2.1, "")]).to_string().contains("below again: row_miss(2)"));
+        assert!(verdict(0, 0, 0, &[(1.1, "arrival-excess")]).to_string().contains("was not left"));
+    }
+
+    #[test]
+    fn a_disturbance_is_told_and_is_no_failure() {
+        let disturbed = verdict(0, 0, 0, &[(0.5, "late-dispatch"), (0.9, ""), (1.1, "arrival-excess"), (2.1, "")]);
+        assert!(disturbed.is_kept());
+        assert!(disturbed.to_string().contains("below at 0.50 s, late-dispatch: evidence"), "{disturbed}");
+    }
+}

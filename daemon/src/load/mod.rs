@@ -1,0 +1,87 @@
+//! Open-loop load: stands where clients stand, at the start of a request's way, and keeps to its schedule
+//! whatever the daemon does.
+//!
+//! A [`Plan`] says what is sent when; [`run`] carries it out over one connection and one stream and returns a
+//! [`Report`]. Every request is due at an instant fixed beforehand, its latency counts from that instant, and
+//! one that could not be sent is a miss: a slow daemon cannot hide behind a generator that waits for it.
+
+mod input;
+mod pace;
+mod report;
+mod run;
+mod schedule;
+mod target;
+
+use std::time::Duration;
+
+use rt_core::Constraint;
+use weir_client::Registration;
+
+pub(crate) use input::Inputs;
+pub(crate) use report::{Judgement, Measures, PhaseReport, Quantiles, Report, SafeModeChange};
+pub(crate) use run::run;
+pub(crate) use schedule::Schedule;
+pub(crate) use target::{Target, parse_constraint};
+
+/// What one stream sends, and how it is judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// What is asked of the daemon.
+    pub(crate) registration: Registration,
+    /// What outcomes are held against, asked for or not.
+    pub(crate) constraints: Vec<Constraint>,
+    /// What requests carry; taken in turn through all phases.
+    pub(crate) inputs: Inputs,
+    /// One after the other without a gap.
+    pub(crate) phases: Vec<Phase>,
+}
+
+/// A stretch of a run that is reported on its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    pub(crate) schedule: Schedule,
+    pub(crate) end: End,
+}
+
+/// When a phase ends, if its schedule does not end before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// After this time.
+    After(Duration),
+    /// When the service is not in safe mode, at once if it is not to begin with; at the latest after this
+    /// time.
+    SafeModeLeft { at_most: Duration },
+}
+
+impl End {
+    /// The longest the phase can last.
+    pub(crate) fn at_most(self) -> Duration {
+        match self {
+            Self::After(time) | Self::SafeModeLeft { at_most: time } => time,
+        }
+    }
+}
+
+/// How a run stands, for a live display.
+pub(crate) struct Progress<'a> {
+    /// The phase that is being sent.
+    pub(crate) phase: &'a Phase,
+    /// Its number, from 0.
+    pub(crate) number: usize,
+    /// Its time so far.
+    pub(crate) elapsed: Duration,
+    /// Its counts so far.
+    pub(crate) measures: &'a Measures,
+    /// What the daemon last said; `None` without constraints.
+    pub(crate) misses_left: Option<u32>,
+    /// Every change of safe mode so far.
+    pub(crate) changes: &'a [SafeModeChange],
+}
+
+impl Progress<'_> {
+    /// The cause of safe mode while the service is in it.
+    pub(crate) fn safe_mode(&self) -> Option<&str> {
+        self.changes.last().filter(|change| change.entered).map(|change| change.cause.as_str())
+    }
+}

@@ -1,0 +1,131 @@
+//! Random admitted systems, and loads that keep to what their streams declared.
+
+use proptest::prelude::*;
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Span, StreamId,
+    StreamSpec, System,
+};
+
+use super::{Dice, Harness, config, earliest};
+
+/// An admitted system, with everything that a run of it needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) config: SchedulerConfig,
+    pub(crate) streams: Vec<StreamSpec>,
+    pub(crate) seed: u64,
+    /// Requests come as many and as early as their curves allow; else at random, within them.
+    pub(crate) greedy: bool,
+    /// Batches take all the time they may; else any time up to it.
+    pub(crate) slow: bool,
+}
+
+pub(crate) fn ns(t: u64) -> Span {
+    Span::from_nanos(t)
+}
+
+fn bound() -> impl Strategy<Value = ArrivalBound> {
+    prop_oneof![
+        (1u64..7, 1u64..60).prop_map(|(n, w)| ArrivalBound::window(n, ns(w)).expect("valid")),
+        (1u64..30, 0u64..60).prop_map(|(t, j)| ArrivalBound::periodic(ns(t), ns(j)).expect("valid")),
+        (1u64..6, 1u64..30).prop_map(|(b, t)| ArrivalBound::token_bucket(b, ns(t)).expect("valid")),
+    ]
+}
+
+fn constraint() -> impl Strategy<Value = Constraint> {
+    (1u32..9).prop_flat_map(|k| (0..k, Just(k))).prop_map(|(m, k)| Constraint::any_miss(m, k).expect("m<k"))
+}
+
+pub(crate) fn stream() -> impl Strategy<Value = StreamSpec> {
+    let constraints = proptest::collection::vec(constraint(), 1..4);
+    let bounds = proptest::collection::vec(bound(), 1..3);
+    (constraints, bounds).prop_map(|(constraints, bounds)| {
+        let set = ConstraintSet::new(&constraints).expect("few");
+        StreamSpec::promised(set, ArrivalCurve::new(&bounds).expect("few"))
+    })
+}
+
+fn system() -> impl Strategy<Value = System> {
+    let steps = proptest::collection::vec(0u64..4, 7);
+    (1u64..12, steps, 1usize..9, 1usize..5, 0u64..4).prop_map(|(first, steps, batch, workers, more)| {
+        let mut times = vec![first];
+        steps.iter().for_each(|step| times.push(times[times.len() - 1] + step));
+        let latency = ns(times[batch - 1] * (2 + more));
+        System { profile: config(&times, 1, 1, 1000, Dispatch::Eager).profile, batch, workers, latency }
+    })
+}
+
+/// Gives up streams and relaxes the deadline until the rest is admitted.
+fn admissible(mut system: System, mut streams: Vec<StreamSpec>) -> (System, Vec<StreamSpec>) {
+    while system.admit(&streams).is_err() {
+        system.latency = system.latency + system.batch_time();
+        if system.latency > ns(system.batch_time().as_nanos() * 12) {
+            streams.pop();
+        }
+    }
+    (system, streams)
+}
+
+pub(crate) fn setup() -> impl Strategy<Value = Setup> {
+    let streams = proptest::collection::vec(stream(), 1..5);
+    let run = (any::<u64>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (system(), streams, run).prop_map(|(system, streams, (seed, latest, greedy, slow))| {
+        let (system, streams) = admissible(system, streams);
+        let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
+        let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
+        let System { profile, batch, workers, .. } = system;
+        let config = SchedulerConfig { profile, batch, workers, ..base };
+        Setup { config, streams, seed, greedy, slow }
+    })
+}
+
+/// A scheduler under conforming load.
+pub(crate) struct Bench {
+    pub(crate) harness: Harness,
+    pub(crate) ids: Vec<StreamId>,
+    pub(crate) history: Vec<Vec<u64>>,
+    pub(crate) next: Vec<u64>,
+    pub(crate) dice: Dice,
+}
+
+impl Bench {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let (mut dice, slow) = (Dice(setup.seed), setup.slow);
+        let service = move |_, bound| if slow { bound } else { dice.within(1, bound) };
+        let mut harness = Harness::new(setup.config.clone(), service);
+        let ids: Vec<_> = setup.streams.iter().map(|s| harness.add(s.clone())).collect();
+        let (history, next) = (vec![Vec::new(); ids.len()], vec![0; ids.len()]);
+        Self { harness, ids, history, next, dice: Dice(!setup.seed) }
+    }
+
+    /// The stream whose request comes next, after it has come.
+    pub(crate) fn step(&mut self, setup: &Setup) -> Option<usize> {
+        let stream = (0..self.ids.len()).min_by_key(|&s| self.next[s])?;
+        let now = self.next[stream];
+        // What ends at the same instant is heard of before or after the arrival.
+        let first = self.dice.within(0, 1) == 0;
+        self.harness.advance(now, first);
+        if self.dice.within(0, 3) > 0 {
+            self.harness.arrive(self.ids[stream]);
+        } else {
+            self.harness.arrive_unpolled(self.ids[stream]);
+        }
+        let history = &mut self.history[stream];
+        history.push(now);
+        let curve = setup.streams[stream].arrivals().expect("declared");
+        let pause = if setup.greedy { 0 } else { self.dice.within(0, 40).saturating_sub(25) };
+        self.next[stream] = earliest(history, curve.bounds(), now + pause);
+        Some(stream)
+    }
+
+    pub(crate) fn load(&mut self, setup: &Setup, requests: usize) {
+        for _ in 0..requests {
+            self.step(setup);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.harness.settle();
+        self.harness.drain();
+    }
+}

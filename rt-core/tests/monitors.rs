@@ -1,0 +1,253 @@
+//! What happens when an assumption breaks: each breach raises its own cause, and streams may come and go.
+
+mod harness;
+
+use harness::load::{Bench, ns, setup};
+use harness::{Harness, config, violates_any};
+use proptest::prelude::*;
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, MissReason, Outcome,
+    SafeModeState, SchedulerConfig, StreamSpec, System,
+};
+
+/// At most `count` requests in any `length`, none to be missed.
+fn strict(count: u64, length: u64) -> StreamSpec {
+    let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(count, ns(length)).expect("valid");
+    StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"))
+}
+
+/// One worker, batches of up to two in 10 (or 8), deadline 60, of which 5 are guard.
+fn one_worker(dispatch: Dispatch) -> SchedulerConfig {
+    SchedulerConfig { guard: ns(5), ..config(&[8, 10], 2, 1, 60, dispatch) }
+}
+
+const BOTH: [Dispatch; 2] = [Dispatch::Eager, Dispatch::FullOrLatest];
+
+#[test]
+fn a_batch_that_outlasts_its_bound_raises_service_overrun() {
+    for dispatch in BOTH {
+        // By a little, seen when it ends; by much, seen while it still runs.
+        for (time, seen_after) in [(9, 9), (13, 13), (500, 8 + 5 + 1)] {
+            let mut harness = Harness::new(one_worker(dispatch), move |_, _| time);
+            let id = harness.add(strict(1, 100));
+            harness.arrive(id);
+            harness.drain();
+            let start = harness.batches[0].0;
+            assert_eq!(
+                harness.causes(),
+                [(start + seen_after, Cause::ServiceOverrun)],
+                "{dispatch:?} {time}"
+            );
+        }
+        let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound);
+        let id = harness.add(strict(1, 100));
+        harness.arrive(id);
+        harness.drain();
+        assert_eq!(harness.causes(), []);
+    }
+}
+
+#[test]
+fn a_timer_later_than_the_guard_raises_late_dispatch() {
+    for (delay, expected) in [(0, false), (5, false), (6, true), (7, true)] {
+        let mut harness = Harness::new(one_worker(Dispatch::FullOrLatest), |_, bound| bound);
+        harness.timer_delay = delay;
+        let id = harness.add(strict(1, 100));
+        harness.arrive(id);
+        harness.drain();
+        let causes: Vec<_> = harness.causes().iter().map(|(_, cause)| *cause).collect();
+        assert_eq!(
+            causes,
+            if expected { vec![Cause::LateDispatch] } else { vec![] },
+            "timer late by {delay}"
+        );
+    }
+}
+
+#[test]
+fn a_completion_heard_of_later_than_the_guard_raises_late_dispatch() {
+    for (dispatch, delay, expected) in BOTH.iter().flat_map(|&d| [(d, 5, false), (d, 6, true)]) {
+        let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound / 2);
+        harness.completion_delay = delay;
+        let id = harness.add(strict(1, 100));
+        harness.arrive(id);
+        harness.drain();
+        let causes: Vec<_> = harness.causes().iter().map(|(_, cause)| *cause).collect();
+        assert_eq!(
+            causes,
+            if expected { vec![Cause::LateDispatch] } else { vec![] },
+            "{dispatch:?} late by {delay}"
+        );
+    }
+}
+
+/// So late that the request which the timer was for can no longer be served: the worst lateness of all.
+#[test]
+fn a_timer_so_late_that_the_request_is_lost_raises_late_dispatch() {
+    let mut harness = Harness::new(one_worker(Dispatch::FullOrLatest), |_, bound| bound);
+    harness.timer_delay = 40;
+    let id = harness.add(strict(1, 100));
+    harness.arrive(id);
+    harness.drain();
+    assert!(harness.outcomes(id) == [false]);
+    let raised = harness.scheduler.safe_mode().breaches();
+    let causes = harness.causes();
+    assert_eq!(
+        causes.first().map(|(_, cause)| *cause),
+        Some(Cause::LateDispatch),
+        "{raised} breaches: {causes:?}"
+    );
+}
+
+/// A free worker should have had the request at once, but the caller came round to polling late.
+#[test]
+fn an_eager_dispatch_later_than_the_guard_raises_late_dispatch() {
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let id = harness.add(strict(1, 100));
+    harness.arrive_unpolled(id);
+    harness.now += 30;
+    harness.settle();
+    harness.drain();
+    assert_eq!(harness.causes().first().map(|(_, cause)| *cause), Some(Cause::LateDispatch));
+}
+
+#[test]
+fn a_lost_worker_and_a_failed_engine_raise_worker_lost() {
+    for dispatch in BOTH {
+        for lost in [true, false] {
+            let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound);
+            let id = harness.add(strict(2, 100));
+            for _ in 0..2 {
+                harness.arrive(id);
+            }
+            assert!(harness.is_busy(0));
+            harness.advance_to(3);
+            if lost {
+                harness.lose(0);
+            } else {
+                harness.fail(0);
+            }
+            assert_eq!(harness.causes(), [(3, Cause::WorkerLost)]);
+            // Without a worker nothing waits for one; with one again, all is as before.
+            if lost {
+                harness.arrive(id);
+                assert_eq!((harness.scheduler.waiting(), harness.scheduler.workers_alive()), (0, 0));
+                harness.ready(0);
+            }
+            harness.advance_to(200);
+            harness.arrive(id);
+            harness.drain();
+            harness.account(id);
+            assert_eq!(harness.outcomes(id).last(), Some(&true));
+        }
+    }
+}
+
+#[test]
+fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let id = harness.add(strict(1, 100));
+    harness.arrive(id);
+    harness.advance_to(50);
+    // Too early by 50: its effects last for a window, then 1000 must be clean.
+    harness.arrive(id);
+    let left = 50 + 100 + 1000;
+    harness.advance_to(left - 1);
+    assert!(matches!(harness.scheduler.safe_mode().state(), SafeModeState::Safe { .. }));
+    harness.advance_to(left);
+    assert_eq!(harness.scheduler.safe_mode().state(), SafeModeState::Normal);
+    let transitions: Vec<_> = harness
+        .events
+        .iter()
+        .filter_map(|(at, event)| match event {
+            Event::SafeMode(t) => Some((*at, t.sequence)),
+            Event::MissesLeft { .. } => None,
+        })
+        .collect();
+    assert_eq!(transitions, [(50, 1), (left, 2)]);
+}
+
+/// Batches that end late by up to the guard each, one behind the other: either the promise holds, or
+/// something else than its violation is announced first.
+#[test]
+fn no_promise_is_broken_by_delays_that_no_monitor_reports() {
+    for dispatch in BOTH {
+        let config = SchedulerConfig { guard: ns(5), ..config(&[10], 1, 1, 40 + 5, dispatch) };
+        let system = System { profile: config.profile.clone(), batch: 1, workers: 1, latency: ns(40) };
+        let spec = strict(2, 20);
+        assert!(system.admit(std::slice::from_ref(&spec)).is_ok());
+        let mut harness = Harness::new(config, |_, bound| bound);
+        harness.completion_delay = 5;
+        let id = harness.add(spec);
+        for i in 0..400 {
+            harness.advance_to(i / 2 * 20);
+            harness.arrive(id);
+        }
+        harness.drain();
+        let first = harness.causes().first().map(|(_, cause)| *cause);
+        let kept = harness.mandatory_misses().is_empty();
+        assert!(kept || first == Some(Cause::LateDispatch), "{dispatch:?}: first announced: {first:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Streams are restarted for new clients, and removed; what a removed one leaves is given to a new
+    /// one of the same declaration, once the idle epoch has moved.
+    #[test]
+    fn streams_that_come_and_go_break_no_promise(setup in setup(), every in 5u64..60) {
+        let mut bench = Bench::new(&setup);
+        let mut clients: Vec<_> = bench.ids.iter().copied().enumerate().collect();
+        let mut gone: Vec<(usize, (bool, u64))> = Vec::new();
+        for _ in 0..500 {
+            bench.step(&setup);
+            let epoch = bench.harness.scheduler.idle_epoch();
+            for (s, since) in std::mem::take(&mut gone) {
+                if since.0 || epoch.1 > since.1 {
+                    bench.ids[s] = bench.harness.add(setup.streams[s].clone());
+                    clients.push((s, bench.ids[s]));
+                    // A new client owes nothing to the past of the old one: its curve starts afresh.
+                    bench.history[s].clear();
+                    bench.next[s] = bench.harness.now;
+                } else {
+                    gone.push((s, since));
+                }
+            }
+            let s = bench.dice.within(0, every) as usize;
+            if s < bench.ids.len() && !gone.iter().any(|(g, _)| *g == s) {
+                let id = bench.ids[s];
+                bench.harness.account(id);
+                if bench.dice.within(0, 1) == 0 {
+                    let fresh = bench.harness.scheduler.restart_stream(id);
+                    bench.ids[s] = fresh.expect("a known stream");
+                    clients.push((s, bench.ids[s]));
+                } else {
+                    let before = bench.harness.scheduler.idle_epoch();
+                    bench.harness.scheduler.remove_stream(id);
+                    gone.push((s, before));
+                    bench.next[s] = u64::MAX;
+                }
+                prop_assert!(bench.harness.scheduler.stream_counts(id).is_none());
+                bench.harness.settle();
+            }
+            if bench.next.iter().all(|&at| at == u64::MAX) {
+                let next = bench.harness.next_event().unwrap_or(bench.harness.now);
+                bench.harness.advance_to(next);
+                break;
+            }
+        }
+        bench.finish();
+        prop_assert_eq!(bench.harness.causes(), []);
+        for (s, id) in clients.into_iter().filter(|(s, id)| bench.ids[*s] == *id) {
+            if bench.harness.scheduler.stream_counts(id).is_some() {
+                prop_assert!(!violates_any(&bench.harness.outcomes(id), setup.streams[s].constraints()));
+                bench.harness.account(id);
+            }
+        }
+        // Only requests of those who left are missed, and only because they left.
+        let missed = bench.harness.mandatory_misses();
+        prop_assert!(missed.iter().all(|r| r.outcome == Outcome::Missed(MissReason::Cancelled)), "{:?}", missed);
+    }
+}

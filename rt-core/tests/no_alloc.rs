@@ -1,0 +1,270 @@
+//! While requests flow nothing is allocated: every call is counted by an allocator of our own.
+#![allow(unsafe_code, reason = "a global allocator cannot be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System as Heap};
+use std::cell::Cell;
+
+use rt_core::{
+    Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
+    LatencyProfile, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span, StreamId,
+    StreamSpec,
+};
+
+/// Counts what this thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on unchanged; counting touches a thread-local cell and nothing else.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+/// What was seen, in fixed space.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    served: u64,
+    missed: u64,
+    starts: u64,
+    entered: u64,
+    left: u64,
+    /// By the number of its cause.
+    causes: [u64; 8],
+}
+
+const WORKERS: usize = 3;
+const STREAMS: usize = 8;
+const P: u64 = 1_000;
+
+/// A scheduler and a caller that needs no memory: when each worker will be done, and when to wake up.
+struct Caller {
+    scheduler: Scheduler,
+    ids: [Option<StreamId>; STREAMS],
+    done: [Option<(u64, u64)>; WORKERS],
+    wake: Option<u64>,
+    now: u64,
+    seen: Seen,
+    token: u64,
+    /// Batches take so many hundredths of their bound.
+    pace: u64,
+    /// The caller has no room for some of the requests.
+    refuse: bool,
+}
+
+impl Caller {
+    fn new(dispatch: Dispatch, queue: usize) -> Self {
+        let times: Vec<_> = (1..=4).map(|b| Span::from_nanos(P / 2 + b * P / 8)).collect();
+        let span = Span::from_nanos(20 * P);
+        let mut scheduler = Scheduler::new(SchedulerConfig {
+            deadline: Span::from_nanos(4 * P),
+            guard: Span::from_nanos(P / 10),
+            profile: LatencyProfile::new(&times).expect("a profile"),
+            batch: 4,
+            workers: WORKERS,
+            dispatch,
+            queue,
+            streams: STREAMS,
+            safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+        })
+        .expect("a configuration");
+        let ids = std::array::from_fn(|i| {
+            let set = [Constraint::any_miss(1 + i as u32 % 3, 5), Constraint::row_miss(2)];
+            let set = set.map(|c| c.expect("valid"));
+            let bounds = [
+                ArrivalBound::window(4, Span::from_nanos(2 * P)),
+                ArrivalBound::token_bucket(3, Span::from_nanos(P / 2)),
+            ];
+            let curve = ArrivalCurve::new(&bounds.map(|b| b.expect("valid"))).expect("two");
+            let spec = match i {
+                0 => StreamSpec::best_effort(),
+                _ => StreamSpec::promised(ConstraintSet::new(&set).expect("two"), curve),
+            };
+            Some(scheduler.add_stream(spec).expect("room"))
+        });
+        let (done, seen) = ([None; WORKERS], Seen::default());
+        Self { scheduler, ids, done, wake: None, now: 0, seen, token: 0, pace: 100, refuse: false }
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Served => self.seen.served += 1,
+            Outcome::Missed(_) => self.seen.missed += 1,
+        }
+    }
+
+    fn poll(&mut self) {
+        loop {
+            match self.scheduler.poll(Instant::from_nanos(self.now)) {
+                Action::Start { worker } => {
+                    let bound = self.scheduler.config().profile.bound(self.scheduler.batch(worker).len());
+                    let time = bound.as_nanos() * self.pace / 100;
+                    self.done[worker] = Some((self.now + time, time));
+                    self.seen.starts += 1;
+                }
+                Action::Resolve(resolution) => self.count(resolution.outcome),
+                Action::Event(Event::SafeMode(t)) => match t.state {
+                    SafeModeState::Normal => self.seen.left += 1,
+                    SafeModeState::Safe { cause, .. } => {
+                        self.seen.entered += 1;
+                        self.seen.causes[cause as usize] += 1;
+                    }
+                },
+                Action::Event(Event::MissesLeft { .. }) => {}
+                Action::WakeAt(at) => {
+                    self.wake = at.map(Instant::as_nanos);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn advance_to(&mut self, to: u64) {
+        loop {
+            let ends = |w: usize| self.done[w].map(|(at, _)| at);
+            let worker = (0..WORKERS).filter(|&w| ends(w).is_some()).min_by_key(|&w| ends(w));
+            let end = worker.and_then(ends).filter(|&at| at <= to);
+            match (end, self.wake.filter(|&at| at <= to)) {
+                (Some(at), wake) if wake.is_none_or(|wake| at <= wake) => {
+                    self.now = at;
+                    let worker = worker.expect("its end is known");
+                    let time = self.done[worker].take().map_or(0, |(_, time)| time);
+                    let ran = Ran::Done(Span::from_nanos(time));
+                    self.scheduler.handle_completion(Instant::from_nanos(at), worker, ran);
+                }
+                (_, Some(wake)) => self.now = wake,
+                _ => break,
+            }
+            self.poll();
+        }
+        self.now = to;
+    }
+
+    /// Requests of all streams in turn, `gap` apart, for so many of them.
+    fn load(&mut self, gap: u64, count: u64) {
+        for i in 0..count {
+            self.advance_to(self.now + gap);
+            let Some(id) = self.ids[(i % STREAMS as u64) as usize] else { continue };
+            self.token += 1;
+            let now = Instant::from_nanos(self.now);
+            let refused = match self.refuse && self.token.is_multiple_of(8) {
+                true => self.scheduler.handle_refused(now, id),
+                false => self.scheduler.handle_arrival(now, id, self.token),
+            };
+            if let Some(refused) = refused {
+                self.count(refused.outcome);
+            }
+            self.poll();
+        }
+    }
+
+    /// Asserts that `part` allocates nothing; returns what was seen meanwhile.
+    fn silently(&mut self, what: &str, part: impl FnOnce(&mut Self)) -> Seen {
+        self.seen = Seen::default();
+        let before = allocations();
+        part(self);
+        let count = allocations() - before;
+        assert_eq!(count, 0, "{what} allocates");
+        self.seen
+    }
+}
+
+const BOTH: [Dispatch; 2] = [Dispatch::Eager, Dispatch::FullOrLatest];
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(std::hint::black_box(vec![1u8; 100]));
+    assert!(allocations() > before);
+}
+
+#[test]
+fn normal_load_allocates_nothing() {
+    for dispatch in BOTH {
+        let mut caller = Caller::new(dispatch, 64);
+        let seen = caller.silently("normal load", |c| c.load(2 * P / 8, 20_000));
+        assert!(seen.served == 20_000 || seen.served > 19_900 && seen.missed == 0, "{seen:?}");
+        assert_eq!(seen.entered, 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn overload_and_floods_allocate_nothing() {
+    for (dispatch, queue) in BOTH.iter().flat_map(|&d| [(d, 8), (d, 64), (d, 1024)]) {
+        let mut caller = Caller::new(dispatch, queue);
+        let seen = caller.silently("overload", |c| c.load(P / 30, 20_000));
+        assert!(seen.missed > 5_000 && seen.served > 5_000, "{seen:?}");
+        caller.refuse = true;
+        let seen = caller.silently("a flood", |c| (0..50).for_each(|_| c.load(0, 400)));
+        assert!(seen.missed > 15_000, "{seen:?}");
+    }
+}
+
+#[test]
+fn safe_mode_comes_and_goes_without_allocation() {
+    for dispatch in BOTH {
+        let mut caller = Caller::new(dispatch, 64);
+        let seen = caller.silently("safe mode", |c| {
+            for _ in 0..50 {
+                c.load(P / 2, 100);
+                c.pace = 150;
+                c.load(P / 2, 20);
+                c.pace = 100;
+                c.load(P / 2, 200);
+            }
+        });
+        assert!(seen.entered >= 50 && seen.left >= 49, "{seen:?}");
+        assert!(seen.causes[Cause::ServiceOverrun as usize] >= 50, "{seen:?}");
+    }
+}
+
+#[test]
+fn lost_workers_and_failed_engines_allocate_nothing() {
+    for dispatch in BOTH {
+        let mut caller = Caller::new(dispatch, 64);
+        let seen = caller.silently("worker loss", |c| {
+            for round in 0..50usize {
+                c.load(P / 8, 50);
+                for worker in 0..=round % WORKERS {
+                    c.done[worker] = None;
+                    c.scheduler.handle_worker_lost(Instant::from_nanos(c.now), worker);
+                    c.poll();
+                }
+                c.load(P / 8, 50);
+                for worker in 0..WORKERS {
+                    c.scheduler.handle_worker_ready(worker);
+                    c.poll();
+                }
+                if c.done[0].take().is_some() {
+                    c.scheduler.handle_completion(Instant::from_nanos(c.now), 0, Ran::Failed);
+                    c.poll();
+                }
+                c.load(P, 50);
+            }
+        });
+        assert!(seen.missed > 500 && seen.served > 2_000 && seen.entered > 0, "{seen:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Beyond the guarantee: in constant overload misses stay apart, and the workers stay busy with what counts.
+
+mod harness;
+
+use harness::load::ns;
+use harness::{Dice, Harness, config};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, StreamSpec};
+
+/// Time of a full batch.
+const P: u64 = 1_000;
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// Evenly, the streams in turn.
+    Even,
+    /// Evenly on average, each up to half a `P` late.
+    Jittered,
+}
+
+/// What the streams declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Declared {
+    /// What was certified: what comes beyond it is in excess, and optional.
+    Certified,
+    /// What really comes, although no test would admit it: too much is mandatory.
+    Real,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    batch: usize,
+    dispatch: Dispatch,
+    streams: usize,
+    /// The constraint of every stream.
+    constraint: (u32, u32),
+    /// Arrivals over the certified rate.
+    factor: f64,
+    pattern: Pattern,
+    declared: Declared,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    /// The longest run of misses of any stream, and what would be ideal.
+    longest: usize,
+    ideal: usize,
+    /// Served requests in percent of what the worker can do.
+    goodput: f64,
+    /// The least and most served of any stream, in percent of the mean.
+    least: f64,
+    most: f64,
+}
+
+fn measure(case: Case) -> Spread {
+    let Case { batch, streams, factor, .. } = case;
+    let times: Vec<u64> = (1..=batch as u64).map(|b| P / 2 + P / 2 * b / batch as u64).collect();
+    let mut harness = Harness::new(config(&times, batch, 1, 2 * P, case.dispatch), |_, bound| bound);
+    let constraint = Constraint::any_miss(case.constraint.0, case.constraint.1).expect("valid");
+    let set = ConstraintSet::new(&[constraint]).expect("one");
+    let (hits, window) = (f64::from(constraint.hits()), f64::from(constraint.window()));
+    // Certified: B·K/(K-m) per P, shared equally by the streams.
+    let certified = batch as f64 * window / hits / P as f64;
+    let rate = certified * factor;
+    let declared = if case.declared == Declared::Real { rate } else { certified };
+    let period = (streams as f64 / declared).floor() as u64;
+    let jitter = if case.pattern == Pattern::Jittered { P / 2 } else { 2 };
+    let bound = ArrivalBound::periodic(ns(period), ns(jitter)).expect("valid");
+    let spec = StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"));
+    let ids: Vec<_> = (0..streams).map(|_| harness.add(spec.clone())).collect();
+    let mut dice = Dice(7);
+    let count = 3_000 * streams;
+    let mut arrivals: Vec<(u64, usize)> = (0..count)
+        .map(|i| {
+            ((i as f64 / rate) as u64 + if jitter > 2 { dice.within(0, jitter) } else { 0 }, i % streams)
+        })
+        .collect();
+    arrivals.sort_unstable();
+    for (at, stream) in arrivals {
+        harness.advance_to(at);
+        harness.arrive(ids[stream]);
+    }
+    let end = harness.now;
+    harness.drain();
+    ids.iter().for_each(|&id| harness.account(id));
+    let runs = |id| harness.outcomes(id).split(|&hit| hit).map(<[bool]>::len).max().unwrap_or(0);
+    let served: Vec<f64> =
+        ids.iter().map(|&id| harness.outcomes(id).iter().filter(|&&hit| hit).count() as f64).collect();
+    let total: f64 = served.iter().sum();
+    let mean = total / streams as f64;
+    Spread {
+        longest: ids.iter().map(|&id| runs(id)).max().unwrap_or(0),
+        ideal: (rate * P as f64 / batch as f64 - 1e-9).ceil() as usize - 1,
+        goodput: 100.0 * total / (end as f64 / P as f64 * batch as f64),
+        least: 100.0 * served.iter().copied().fold(f64::MAX, f64::min) / mean,
+        most: 100.0 * served.iter().copied().fold(0.0, f64::max) / mean,
+    }
+}
+
+const FACTORS: [f64; 6] = [1.0, 1.2, 1.5, 2.0, 3.0, 4.0];
+const CONSTRAINTS: [(u32, u32); 4] = [(0, 1), (1, 2), (3, 10), (4, 5)];
+const PATTERNS: [Pattern; 2] = [Pattern::Even, Pattern::Jittered];
+
+/// Measures every combination, prints a line each, and gives `check` the results.
+fn sweep(
+    streams: usize,
+    batches: &[usize],
+    declared: Declared,
+    pattern: Pattern,
+    check: impl Fn(Case, Spread),
+) {
+    for dispatch in [Dispatch::Eager, Dispatch::FullOrLatest] {
+        for (&batch, constraint) in batches.iter().flat_map(|b| CONSTRAINTS.map(|c| (b, c))) {
+            print!("{declared:?} {pattern:?} streams={streams} {dispatch:?} B={batch} {constraint:?}:");
+            for factor in FACTORS {
+                let case = Case { batch, dispatch, streams, constraint, factor, pattern, declared };
+                let s = measure(case);
+                print!(
+                    " {factor}: {}/{} {:.0}% {:.0}..{:.0} |",
+                    s.longest, s.ideal, s.goodput, s.least, s.most
+                );
+                check(case, s);
+            }
+            println!();
+        }
+    }
+}
+
+/// Of mandatory requests, one in `factor` is served; between two of them lie `ceil(K/(K-m)) - 1` others.
+/// `more` is how many further mandatory ones in a row may be lost to uneven arrivals.
+fn within(case: Case, spread: Spread, more: usize) {
+    let gap = case.constraint.1.div_ceil(case.constraint.1 - case.constraint.0) as usize;
+    let bound = (case.factor.ceil() as usize + more) * gap - 1;
+    assert!(spread.longest <= bound, "{} misses in a row, bound {bound}: {case:?}", spread.longest);
+}
+
+#[test]
+fn misses_of_one_even_stream_are_as_far_apart_as_its_word_allows() {
+    sweep(1, &[1, 4, 8], Declared::Real, Pattern::Even, |case, spread| within(case, spread, 1));
+    sweep(1, &[1, 4, 8], Declared::Certified, Pattern::Even, |case, spread| within(case, spread, 2));
+}
+
+#[test]
+fn misses_of_one_uneven_stream_stay_apart() {
+    sweep(1, &[1, 4, 8], Declared::Real, Pattern::Jittered, |case, spread| within(case, spread, 2));
+}
+
+#[test]
+fn misses_of_several_streams_stay_apart_and_are_shared_fairly() {
+    for pattern in PATTERNS {
+        sweep(4, &[4, 8], Declared::Real, pattern, |case, spread| {
+            within(case, spread, 4);
+            assert!(spread.least > 70.0 && spread.most < 130.0, "{spread:?} {case:?}");
+        });
+    }
+}
+
+#[test]
+fn workers_stay_busy_with_requests_that_count() {
+    for (declared, pattern) in
+        [Declared::Real, Declared::Certified].iter().flat_map(|&d| PATTERNS.map(|p| (d, p)))
+    {
+        for streams in [1, 4] {
+            sweep(streams, &[1, 4, 8], declared, pattern, |case, spread| {
+                // At the certified rate uneven arrivals leave a worker idle now and then.
+                let least = if case.factor > 1.0 { 98.0 } else { 94.0 };
+                assert!(spread.goodput >= least, "{spread:?} {case:?}");
+            });
+        }
+    }
+}
