@@ -254,7 +254,8 @@ fn run(instance: &Instance, mode: Mode, ticks: u64, choices: &Rc<RefCell<Choices
 fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
     let mut dice = Dice(3);
     let (mut runs, mut depths, mut searches, mut promises) = (0u64, 0, 0, 0);
-    for _ in 0..instances(60) {
+    let count = instances(300) / 5;
+    for _ in 0..count {
         let instance = random_instance(&mut dice, 6);
         let promised = admitted(&instance);
         promises += u64::from(promised);
@@ -281,7 +282,7 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
         "{runs} runs, {promises} promises, ticks exhausted on average {:.1}",
         depths as f64 / searches as f64
     );
-    assert!(promises > 15, "too few promises to say anything");
+    assert!(promises * 5 > count as u64, "too few promises to say anything");
 }
 
 #[test]

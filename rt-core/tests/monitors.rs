@@ -144,6 +144,28 @@ fn a_lost_worker_and_a_failed_engine_raise_worker_lost() {
     }
 }
 
+/// To the others a restarted stream is still the same: neither its curve nor its word starts afresh.
+#[test]
+fn a_restarted_stream_goes_on_under_the_same_curve_and_word() {
+    let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(2, ns(100)).expect("valid");
+    let spec = StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"));
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let mut id = harness.add(spec);
+    for at in [0, 50, 60] {
+        harness.advance_to(at);
+        harness.arrive(id);
+        id = harness.scheduler.restart_stream(id).expect("a known stream");
+        harness.settle();
+    }
+    harness.drain();
+    harness.resolutions.sort_by_key(|(_, r)| r.request.token);
+    let requests: Vec<_> =
+        harness.resolutions.iter().map(|(_, r)| (r.request.seq, r.request.mandatory)).collect();
+    assert_eq!(requests, [(0, false), (0, true), (0, false)]);
+    assert_eq!(harness.causes(), [(60, Cause::ArrivalExcess)]);
+}
+
 #[test]
 fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
     let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);

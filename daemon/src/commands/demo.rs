@@ -57,7 +57,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     ensure!((1.0..=3600.0).contains(&args.seconds), "--seconds is {}, must be 1..=3600", args.seconds);
     let models = args.models.canonicalize().with_context(|| {
-        format!("{}: run in the project's folder, or tell the manifest's place with --models", args.models.display())
+        format!(
+            "{}: run in the project's folder, or tell the manifest's place with --models",
+            args.models.display()
+        )
     })?;
     let heldout = Manifest::load(&models)?.heldout()?.context("the manifest names no held-out data")?;
     let mut room = tempfile::Builder::new().prefix("weir-demo-").tempdir().context("temporary folder")?;
@@ -73,13 +76,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let mut live = Live::new(&load, true)?;
         let (mut told, mut phase) = (0, None);
         let report = load::run(client, &load, &stop, &mut |progress| {
-            if progress.measures.scheduled > 0 && phase.replace(progress.number) != Some(progress.number) {
-                live.line(&format!("{}: {:.1} requests/s", progress.phase.name, progress.phase.schedule.rate()));
-            }
             for change in &progress.changes[told..] {
                 live.line(&format!("  {:.2} s: {}", change.at_s, change.text));
             }
             told = progress.changes.len();
+            if progress.measures.scheduled > 0 && phase.replace(progress.number) != Some(progress.number) {
+                live.line(&format!(
+                    "{}: {:.1} requests/s",
+                    progress.phase.name,
+                    progress.phase.schedule.rate()
+                ));
+            }
             live.show(progress);
         });
         live.clear();
@@ -105,8 +112,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Writes the configuration with the paths of this run.
 fn configure(room: &Path, models: &Path) -> Result<(Config, PathBuf)> {
     let mut table: toml::Table = toml::from_str(CONFIG).context("config/demo.toml")?;
-    let daemon = table.get_mut("daemon").and_then(toml::Value::as_table_mut).context("config/demo.toml: no [daemon]")?;
-    let paths = [("socket", room.join("weir.sock")), ("models", models.to_owned()), ("profile", room.join("profile.json"))];
+    let daemon = table
+        .get_mut("daemon")
+        .and_then(toml::Value::as_table_mut)
+        .context("config/demo.toml: no [daemon]")?;
+    let paths = [
+        ("socket", room.join("weir.sock")),
+        ("models", models.to_owned()),
+        ("profile", room.join("profile.json")),
+    ];
     for (field, path) in paths {
         let text = path.to_str().with_context(|| format!("{}: the path is not UTF-8", path.display()))?;
         daemon.insert(field.to_owned(), text.into());
@@ -147,11 +161,18 @@ impl Stage {
         let density = f64::from(rate.density.numerator()) / f64::from(rate.density.denominator());
         let (spec, system) = (&service.spec, &service.system);
         let entry = profile.entry(&spec.name, &spec.sha256, service.config.engine)?;
-        let typical = entry.batches.get(system.batch - 1).context("the profile lacks the batch of the plan")?.p50_ns;
+        let typical =
+            entry.batches.get(system.batch - 1).context("the profile lacks the batch of the plan")?.p50_ns;
         let capacity = (system.workers * system.batch) as f64 * 1e9 / typical.max(1) as f64;
         // Bounds are cautious: only where the workers cannot serve the demanded share is it truly too much.
         let above = (1.6 * promised).max(1.2 * capacity / density);
-        Ok(Self { promised, below: 0.95 * promised, above, capacity, time: Duration::from_secs_f64(seconds / 3.0) })
+        Ok(Self {
+            promised,
+            below: 0.95 * promised,
+            above,
+            capacity,
+            time: Duration::from_secs_f64(seconds / 3.0),
+        })
     }
 
     fn load(&self, service: &ServicePlan, inputs: Inputs) -> Result<load::Plan> {
@@ -168,7 +189,8 @@ impl Stage {
         .into_iter()
         .collect();
         let (config, jitter) = (&service.config, clock::duration(service.config.jitter));
-        let builder = Registration::builder(&config.name, "demo").arrivals(declaration(self.promised, jitter));
+        let builder =
+            Registration::builder(&config.name, "demo").arrivals(declaration(self.promised, jitter));
         let registration = demand(builder, &config.constraints).build()?;
         Ok(load::Plan { registration, constraints: config.constraints.clone(), inputs, phases: phases? })
     }
@@ -229,4 +251,20 @@ impl Drop for Daemon {
 
 fn log_of(room: &TempDir) -> PathBuf {
     room.path().join("daemon.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_configuration_loads_with_the_paths_of_a_run() {
+        let room = tempfile::tempdir().unwrap();
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/manifest.toml");
+        let (config, path) = configure(room.path(), &models).unwrap();
+        assert_eq!(path, room.path().join("demo.toml"));
+        assert_eq!(config.daemon.socket, room.path().join("weir.sock"));
+        assert_eq!(config.daemon.models, Some(models));
+        assert!(!config.services[0].constraints.is_empty());
+    }
 }

@@ -1,5 +1,7 @@
 //! `weir load SERVICE`: requests at a pace of their own, and what became of each.
 
+mod live;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -8,15 +10,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rt_core::{Constraint, Span};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_client::blocking::Client;
 use weir_client::{ArrivalBound, Options, Registration};
 
+pub(super) use self::live::Live;
 use super::Socket;
-use crate::load::{self, End, Inputs, Phase, PhaseReport, Plan, Progress, Quantiles, Report, Schedule, Target};
+use crate::load::{self, End, Inputs, Phase, PhaseReport, Plan, Quantiles, Report, Schedule, Target};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -119,7 +121,9 @@ impl Args {
         let constraints = match (self.reserved, self.constraint.is_empty(), self.best_effort) {
             (true, ..) => {
                 let known = target.stream_constraints(&stream);
-                known.with_context(|| format!("stream {stream} is not reserved with {}", self.service))?.to_vec()
+                known
+                    .with_context(|| format!("stream {stream} is not reserved with {}", self.service))?
+                    .to_vec()
             }
             (false, true, false) => target.constraints.clone(),
             _ => self.constraint.clone(),
@@ -131,7 +135,8 @@ impl Args {
                 (None, None) => schedule.rate(),
             };
             declared = Some(rate);
-            builder = builder.arrivals(declaration(rate, self.jitter.unwrap_or(Duration::from_nanos(target.jitter_ns))));
+            builder = builder
+                .arrivals(declaration(rate, self.jitter.unwrap_or(Duration::from_nanos(target.jitter_ns))));
             builder = demand(builder, &constraints);
         }
         let inputs = match (self.input.as_str(), &self.labels) {
@@ -185,7 +190,8 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self> {
         let (number, relative) = text.strip_suffix('x').map_or((text, false), |number| (number, true));
-        let value: f64 = number.parse().with_context(|| format!("{text:?} is neither a rate nor a multiple as 0.95x"))?;
+        let value: f64 =
+            number.parse().with_context(|| format!("{text:?} is neither a rate nor a multiple as 0.95x"))?;
         ensure!(value > 0.0 && value.is_finite(), "{text:?} must be above 0");
         Ok(if relative { Self::Relative(value) } else { Self::PerSecond(value) })
     }
@@ -206,66 +212,13 @@ pub(super) fn demand(
     constraints.iter().map(wire).fold(builder, weir_client::RegistrationBuilder::constraint)
 }
 
-/// Set when the process is asked to end, so that a run ends with its report.
+/// Set when the process is asked to end: a run then ends soon, and in order.
 pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signal handler")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signal handler")?;
     }
     Ok(stop)
-}
-
-/// One line that says how a run stands; nothing where nobody looks.
-pub(super) struct Live {
-    bar: ProgressBar,
-    phase: Option<usize>,
-}
-
-impl Live {
-    pub(super) fn new(plan: &Plan, wanted: bool) -> Result<Self> {
-        let bar = ProgressBar::new(0);
-        if !wanted {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        let named = if plan.phases.len() > 1 { "{prefix:12} " } else { "" };
-        let template = format!("{named}{{bar:16}} {{msg}}");
-        bar.set_style(ProgressStyle::with_template(&template).context("progress template")?);
-        Ok(Self { bar, phase: None })
-    }
-
-    pub(super) fn show(&mut self, progress: &Progress<'_>) {
-        if self.phase.replace(progress.number) != Some(progress.number) {
-            self.bar.set_prefix(progress.phase.name);
-            self.bar.set_length(millis(progress.phase.end.at_most()));
-        }
-        self.bar.set_position(millis(progress.elapsed));
-        let measures = progress.measures;
-        let left = progress.misses_left.map_or_else(String::new, |left| format!(", {left} misses left"));
-        let mode = progress.safe_mode().map_or_else(String::new, |cause| format!(", SAFE MODE {cause}"));
-        self.bar.set_message(format!(
-            "{:.0}/s: {} served, {} missed, longest run {}{left}{mode}",
-            progress.phase.schedule.rate(),
-            measures.answered,
-            measures.missed,
-            measures.longest_miss_run
-        ));
-    }
-
-    /// Prints a line above the live one, or as it is where there is none.
-    pub(super) fn line(&self, text: &str) {
-        self.bar.suspend(|| println!("{text}"));
-    }
-
-    pub(super) fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
@@ -290,28 +243,41 @@ fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
 fn print(report: &Report, target: &Target, declared: Option<f64>) {
     let simulated = if target.simulated { " (SIMULATED)" } else { "" };
     for phase in &report.phases {
-        let relative = target.promised_rate().map_or_else(String::new, |p| format!(", {:.2} of the promised {p:.1}", phase.rate / p));
+        let relative = target
+            .promised_rate()
+            .map_or_else(String::new, |p| format!(", {:.2} of the promised {p:.1}", phase.rate / p));
         let declared = declared.map_or_else(|| "declared nothing".to_owned(), |d| format!("declared {d:.1}"));
         println!("{} on {}{simulated}, stream {}", target.service, target.model, report.stream);
         println!("  {:.1} requests/s for {:.1} s{relative}; {declared}", phase.rate, phase.seconds);
         print_counts(phase);
         for c in &phase.constraints {
             let verdict = if c.held { "held" } else { "VIOLATED" };
-            println!("  {:<12} {verdict}: worst window {} misses of {}, {} allowed", c.constraint, c.worst, c.k, c.m);
+            println!(
+                "  {:<12} {verdict}: worst window {} misses of {}, {} allowed",
+                c.constraint, c.worst, c.k, c.m
+            );
         }
         println!("  {:<12} {}", "latency", quantiles(phase.latency_ns));
         if phase.answered_past_deadline > 0 {
             let deadline = Span::from_nanos(target.deadline_ns);
-            println!("  {:<12} {} answers came more than {deadline} after they were scheduled", "", phase.answered_past_deadline);
+            println!(
+                "  {:<12} {} answers came more than {deadline} after they were scheduled",
+                "", phase.answered_past_deadline
+            );
         }
         println!("  {:<12} {}", "sent late by", quantiles(phase.lateness_ns));
     }
-    match report.safe_mode.as_slice() {
-        [] => println!("  {:<12} never", "safe mode"),
-        changes => changes.iter().for_each(|c| println!("  {:<12} {:>7.3} s: {}", "safe mode", c.at_s, c.text)),
+    for change in &report.safe_mode {
+        println!("  {:<12} {:>7.3} s: {}", "safe mode", change.at_s, change.text);
+    }
+    if report.safe_mode.is_empty() {
+        println!("  {:<12} never", "safe mode");
     }
     if report.misnumbered > 0 {
-        println!("  {} answers carry another sequence number than their place in the order of sending", report.misnumbered);
+        println!(
+            "  {} answers carry another sequence number than their place in the order of sending",
+            report.misnumbered
+        );
     }
 }
 
@@ -337,7 +303,41 @@ fn quantiles(values: Option<Quantiles>) -> String {
         || "none".to_owned(),
         |q| {
             let Quantiles { p50, p90, p99, p99_9, max } = q;
-            format!("p50 {}, p90 {}, p99 {}, p99.9 {}, max {}", span(p50), span(p90), span(p99), span(p99_9), span(max))
+            format!(
+                "p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+                span(p50),
+                span(p90),
+                span(p99),
+                span(p99_9),
+                span(max)
+            )
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_absolute_or_relative_to_the_promise() {
+        let read = |text: &str| text.parse::<Rate>().map_err(|e| e.to_string());
+        assert_eq!(read("250.5"), Ok(Rate::PerSecond(250.5)));
+        assert_eq!(read("0.95x").unwrap().per_second(Some(200.0)).unwrap(), 190.0);
+        assert!(Rate::Relative(2.0).per_second(None).unwrap_err().to_string().contains("promises none"));
+        assert!(read("fast").unwrap_err().contains("neither a rate nor a multiple"));
+        assert!(read("0x").unwrap_err().contains("must be above 0"));
+    }
+
+    #[test]
+    fn the_promised_rate_is_declared_with_exactly_its_period() {
+        for period_ns in [1, 7, 136_180, 2_254_321, 999_999_999_937] {
+            let declared = declaration(1e9 / period_ns as f64, Duration::ZERO);
+            assert_eq!(declared, ArrivalBound::Periodic { period_ns, jitter_ns: 0 });
+        }
+        assert_eq!(
+            declaration(3.0, Duration::ZERO),
+            ArrivalBound::Periodic { period_ns: 333_333_334, jitter_ns: 0 }
+        );
+    }
 }

@@ -44,11 +44,6 @@ impl Inputs {
         Self { tensors, labels: Some(labels) }
     }
 
-    /// Whether the right answers are known.
-    pub(crate) fn has_labels(&self) -> bool {
-        self.labels.is_some()
-    }
-
     /// The tensor of request `number`.
     pub(crate) fn tensor(&self, number: u64) -> &[f32] {
         &self.tensors[self.place(number)]

@@ -57,7 +57,6 @@ pub(super) fn send(
     signals: &Signals<'_>,
     log: &mpsc::Sender<Issued>,
 ) -> Result<()> {
-    // A generator that is held up sends bursts that nobody scheduled.
     realtime::enter(Role::Dispatch, None, may_be_realtime());
     // The other half outlives this one, or ended both: nobody is left to miss what is told.
     let tell = |issued| drop(log.send(issued));
@@ -115,8 +114,9 @@ fn sleep_until(due: Instant, signals: &Signals<'_>) -> bool {
     }
 }
 
-/// Whether asking for real-time priority has a chance; without one there is nothing to tell.
-fn may_be_realtime() -> bool {
+/// Whether asking for real-time priority has a chance; where it has none there is nothing to tell. Both halves
+/// ask: a generator that is held up sends bursts that nobody scheduled, and takes answers for late.
+pub(super) fn may_be_realtime() -> bool {
     geteuid().is_root() || getrlimit(Resource::Rtprio).current.is_none_or(|limit| limit > 0)
 }
 

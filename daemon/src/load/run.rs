@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
 use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState};
@@ -14,6 +14,7 @@ use super::pace::{self, Issued, Signals};
 use super::report::{Ended, Measures, Report, SafeModeChange};
 use super::{Plan, Progress, Target};
 use crate::clock;
+use crate::realtime::{self, Role};
 
 /// How often the display is renewed and the clock looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,6 +53,7 @@ pub(crate) fn run(
         let (stream, signals) = (&stream, &signals);
         let send = move || pace::send(sender, stream, &plan.inputs, &plan.phases, start, signals, &log);
         let sending = scope.spawn(send);
+        realtime::enter(Role::Dispatch, None, pace::may_be_realtime());
         let collected = collector.collect(observe);
         signals.over.store(true, Ordering::Relaxed);
         (sending.join(), collected)
@@ -149,7 +151,8 @@ impl<'a> Collector<'a> {
                 shown = now;
                 self.show(now, observe);
             }
-            if let Some(answer) = self.receiver.recv_timeout(TICK)? {
+            let received = self.receiver.recv_timeout(TICK);
+            if let Some(answer) = received.with_context(|| format!("after {} requests", self.sent))? {
                 self.take(clock::now(), answer);
             }
         }
@@ -218,7 +221,12 @@ impl<'a> Collector<'a> {
                 let entered_ns = u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX);
                 let at_s = Instant::from_nanos(entered_ns).since(self.start).as_secs_f64();
                 let cause = if entered { event.cause.word() } else { "" };
-                self.changes.push(SafeModeChange { at_s, entered, cause: cause.to_owned(), text: event.text });
+                self.changes.push(SafeModeChange {
+                    at_s,
+                    entered,
+                    cause: cause.to_owned(),
+                    text: event.text,
+                });
             }
             Answer::Event(_) => {}
         }

@@ -115,7 +115,11 @@ impl Schedule {
     }
 
     fn new(shape: Shape, rate: f64) -> Result<Self, ScheduleError> {
-        if rate > 0.0 && rate <= MAX_RATE { Ok(Self { shape, rate }) } else { Err(ScheduleError::Rate { rate }) }
+        if rate > 0.0 && rate <= MAX_RATE {
+            Ok(Self { shape, rate })
+        } else {
+            Err(ScheduleError::Rate { rate })
+        }
     }
 
     fn parse_trace(path: &Path, text: &str) -> Result<Self, ScheduleError> {

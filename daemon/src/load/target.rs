@@ -59,7 +59,9 @@ impl Target {
             jitter_ns: found.jitter_ns,
             promised_period_ns: found.promised_period_ns,
             constraints: parse_all(&found.constraints)?,
-            safe_mode: safe_mode.cause.map(|cause| Breach { cause, text: safe_mode.text.unwrap_or_default() }),
+            safe_mode: safe_mode
+                .cause
+                .map(|cause| Breach { cause, text: safe_mode.text.unwrap_or_default() }),
             streams: streams?,
         })
     }
@@ -158,7 +160,9 @@ mod tests {
         assert_eq!(target.stream_constraints("cam").unwrap()[0].window(), 10);
         assert_eq!(target.stream_constraints("other"), None);
         assert_eq!(target.safe_mode.unwrap().cause, "operator");
-        assert!(Target::find(STATUS, "x").unwrap_err().to_string().contains("no service x; there are: digits"));
+        assert!(
+            Target::find(STATUS, "x").unwrap_err().to_string().contains("no service x; there are: digits")
+        );
     }
 
     #[test]
@@ -177,7 +181,9 @@ mod tests {
     #[test]
     fn what_is_no_constraint_is_refused_with_an_example() {
         let told = |text: &str| format!("{:#}", parse_constraint(text).unwrap_err());
-        for text in ["", "any-miss", "any-miss(1)", "row-miss(1,2)", "any-miss(1,2", "miss(1,2)", "any-miss(-1,2)"] {
+        for text in
+            ["", "any-miss", "any-miss(1)", "row-miss(1,2)", "any-miss(1,2", "miss(1,2)", "any-miss(-1,2)"]
+        {
             assert!(told(text).contains("e.g. any-miss(3,10)"), "{text}");
         }
         assert!(told("any-miss(5,5)").contains("m must be below K"));

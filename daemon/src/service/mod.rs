@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    StreamId, WorkerId,
+    Span, StreamId, WorkerId,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -22,10 +22,13 @@ use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use crate::socket::{Connection, Hub};
 use timer::Timer;
-use worker::Mailbox;
+use worker::{Executor, Mailbox};
 
 pub(crate) use registry::{Lease, Refusal, Registry};
 pub(crate) use slots::{Origin, Slots, lock};
+
+/// What waking another thread costs on a slow day: shorter batches are run at once.
+const INLINE_LIMIT: Span = Span::from_micros(50);
 
 /// A service while it runs.
 pub(crate) struct Service {
@@ -36,6 +39,9 @@ pub(crate) struct Service {
     pub(crate) names: Mutex<HashMap<StreamId, String>>,
     scheduler: Mutex<Scheduler>,
     mailboxes: Vec<Mailbox>,
+    executors: Vec<Mutex<Executor>>,
+    /// Batches are shorter than a wake-up: the thread that brings a request runs it.
+    inline: bool,
     timer: Timer,
     hub: Arc<Hub>,
     realtime: bool,
@@ -76,8 +82,9 @@ impl Service {
             streams: config.streams,
             safe_mode,
         })?;
-        let runners: Result<Vec<_>, EngineError> = (0..system.workers).map(|_| worker::load(&plan)).collect();
-        let runners = runners?;
+        let executors: Result<Vec<_>, EngineError> =
+            (0..system.workers).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
+        let executors = executors?;
         let service = Arc::new(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + system.workers * system.batch)),
@@ -85,6 +92,8 @@ impl Service {
             names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..system.workers).map(|_| Mailbox::new(system.batch)).collect(),
+            executors,
+            inline: system.batch_time() <= INLINE_LIMIT,
             timer: Timer::new(),
             hub,
             realtime,
@@ -94,10 +103,10 @@ impl Service {
         });
         Registry::reserve(&service)?;
         let mut threads = Vec::new();
-        for (id, runner) in runners.into_iter().enumerate() {
+        for id in 0..service.plan.system.workers {
             let name = format!("{}/{id}", service.name());
             let service = Arc::clone(&service);
-            let run = move || worker::run(&service, id, runner);
+            let run = move || worker::run(&service, id);
             threads.push(std::thread::Builder::new().name(name).spawn(run)?);
         }
         let sleeper = Arc::clone(&service);
@@ -114,7 +123,12 @@ impl Service {
 
     /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
     pub(crate) fn submit(&self, effects: &mut Effects, stream: StreamId, token: u64) {
-        self.with_scheduler_returning(effects, |scheduler, now| scheduler.handle_arrival(now, stream, token));
+        self.drive(effects, |scheduler, now| scheduler.handle_arrival(now, stream, token));
+        let inline = if self.inline { effects.started.pop() } else { None };
+        self.ring_and_tell(effects);
+        if let Some(worker) = inline {
+            lock(&self.executors[worker]).run_batch(self, worker, effects);
+        }
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
@@ -126,10 +140,11 @@ impl Service {
 
     /// Feeds the scheduler and carries out what it decides.
     pub(crate) fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Scheduler, Instant)) {
-        self.with_scheduler_returning(effects, |scheduler, now| {
+        self.drive(effects, |scheduler, now| {
             feed(scheduler, now);
             None
         });
+        self.ring_and_tell(effects);
     }
 
     /// Looks at the scheduler, changing nothing.
@@ -161,40 +176,31 @@ impl Service {
         }
     }
 
-    fn with_scheduler_returning(
-        &self,
-        effects: &mut Effects,
-        feed: impl FnOnce(&mut Scheduler, Instant) -> Option<Resolution>,
-    ) {
+    /// Feeds the scheduler and takes down what it decides; `ring_and_tell` must follow.
+    fn drive(&self, effects: &mut Effects, feed: impl FnOnce(&mut Scheduler, Instant) -> Option<Resolution>) {
         effects.resolutions.clear();
         effects.events.clear();
         effects.started.clear();
-        {
-            let mut scheduler = lock(&self.scheduler);
-            // Read under the lock, so that the scheduler's time never goes back.
-            let now = clock::now();
-            effects.resolutions.extend(feed(&mut scheduler, now));
-            loop {
-                match scheduler.poll(now) {
-                    Action::Start { worker } => {
-                        self.mailboxes[worker].put(scheduler.batch(worker).iter().map(|r| r.token));
-                        effects.started.push(worker);
-                    }
-                    Action::Resolve(resolution) => effects.resolutions.push(resolution),
-                    Action::Event(event) => effects.events.push(event),
-                    Action::WakeAt(alarm) => {
-                        self.timer.set(alarm);
-                        break;
-                    }
+        let mut scheduler = lock(&self.scheduler);
+        // Read under the lock, so that the scheduler's time never goes back.
+        let now = clock::now();
+        effects.resolutions.extend(feed(&mut scheduler, now));
+        loop {
+            match scheduler.poll(now) {
+                Action::Start { worker } => {
+                    self.mailboxes[worker].put(scheduler.batch(worker).iter().map(|r| r.token));
+                    effects.started.push(worker);
                 }
+                Action::Resolve(resolution) => effects.resolutions.push(resolution),
+                Action::Event(event) => effects.events.push(event),
+                Action::WakeAt(alarm) => return self.timer.set(alarm),
             }
         }
-        effects.started.iter().for_each(|&worker| self.mailboxes[worker].ring());
-        self.tell(effects);
     }
 
-    fn tell(&self, effects: &mut Effects) {
-        let Effects { resolutions, events, frame } = effects;
+    fn ring_and_tell(&self, effects: &mut Effects) {
+        let Effects { resolutions, events, started, frame } = effects;
+        started.iter().for_each(|&worker| self.mailboxes[worker].ring());
         for resolution in resolutions.iter() {
             frame.clear();
             if let Some(connection) = self.answer(resolution, frame) {

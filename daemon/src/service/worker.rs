@@ -1,7 +1,7 @@
 //! A worker: one thread that runs one batch at a time on its own copy of the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use rt_core::{Ran, Span, WorkerId};
@@ -9,6 +9,7 @@ use rt_core::{Ran, Span, WorkerId};
 use super::slots::lock;
 use super::{Effects, Service};
 use crate::clock;
+use crate::config::ModelChoice;
 use crate::engine::{Engine, EngineError, Runner};
 use crate::plan::ServicePlan;
 use crate::realtime;
@@ -22,15 +23,18 @@ pub(crate) struct Mailbox {
     arrived: Condvar,
 }
 
+#[derive(Default)]
 struct Letter {
     tokens: Vec<u64>,
     full: bool,
+    /// The model must be loaded anew.
+    broken: bool,
     stopped: bool,
 }
 
 impl Mailbox {
     pub(crate) fn new(batch: usize) -> Self {
-        let letter = Letter { tokens: Vec::with_capacity(batch), full: false, stopped: false };
+        let letter = Letter { tokens: Vec::with_capacity(batch), ..Letter::default() };
         Self { next: Mutex::new(letter), arrived: Condvar::new() }
     }
 
@@ -49,29 +53,109 @@ impl Mailbox {
 
     pub(crate) fn stop(&self) {
         lock(&self.next).stopped = true;
-        self.arrived.notify_one();
+        self.ring();
     }
 
-    /// Waits for a batch; false once stopped.
+    /// Takes the batch out; false if there is none.
     fn take(&self, tokens: &mut Vec<u64>) -> bool {
-        let waiting = |letter: &mut Letter| !letter.full && !letter.stopped;
-        let guard = self.arrived.wait_while(lock(&self.next), waiting);
-        let mut letter = guard.unwrap_or_else(PoisonError::into_inner);
-        letter.full = false;
+        let mut letter = lock(&self.next);
         std::mem::swap(&mut letter.tokens, tokens);
-        !letter.stopped
+        std::mem::take(&mut letter.full)
+    }
+
+    /// Waits until something is to be done.
+    fn wait(&self) -> Errand {
+        let idle = |letter: &mut Letter| !letter.full && !letter.broken && !letter.stopped;
+        let guard = self.arrived.wait_while(lock(&self.next), idle);
+        let mut letter = guard.unwrap_or_else(PoisonError::into_inner);
+        match (letter.stopped, std::mem::take(&mut letter.broken)) {
+            (true, _) => Errand::Stop,
+            (false, true) => Errand::Reload,
+            (false, false) => Errand::Batch,
+        }
     }
 }
 
-/// Loads the service's model for one worker.
-///
-/// # Errors
-/// What the engine finds wrong with it.
-pub(crate) fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
+enum Errand {
+    Batch,
+    Reload,
+    Stop,
+}
+
+/// The model and buffers of one worker, used by whichever thread runs its batch.
+pub(crate) struct Executor {
+    runner: Box<dyn Runner>,
+    input: Vec<f32>,
+    output: Vec<f32>,
+    tokens: Vec<u64>,
+}
+
+impl Executor {
+    /// Loads the service's model.
+    ///
+    /// # Errors
+    /// What the engine finds wrong with it.
+    pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
+        let batch = plan.system.batch;
+        Ok(Self {
+            runner: load(plan)?,
+            input: vec![0.0; batch * plan.spec.input.elements()],
+            output: vec![0.0; batch * plan.spec.output.elements()],
+            tokens: Vec::with_capacity(batch),
+        })
+    }
+
+    /// Runs each batch size a few times on zeros, so that the first request finds pages and caches in place.
+    fn warm_up(&mut self, plan: &ServicePlan) {
+        let (input_len, output_len) = (plan.spec.input.elements(), plan.spec.output.elements());
+        for size in (1..=plan.system.batch).chain(1..=plan.system.batch) {
+            let (input, output) = (&self.input[..size * input_len], &mut self.output[..size * output_len]);
+            // An engine that fails or panics now will do so on the first batch, where it is told and counted.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.runner.run(size, input, output)));
+        }
+    }
+
+    /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
+    pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
+        let Self { runner, input, output, tokens } = self;
+        let mailbox = &service.mailboxes[id];
+        if !mailbox.take(tokens) {
+            return;
+        }
+        let spec = &service.plan.spec;
+        let (size, input_len, output_len) = (tokens.len(), spec.input.elements(), spec.output.elements());
+        for (token, values) in tokens.iter().zip(input.chunks_exact_mut(input_len)) {
+            values.copy_from_slice(&service.slots.get(*token).input);
+        }
+        let started = clock::now();
+        let (inputs, outputs) = (&input[..size * input_len], &mut output[..size * output_len]);
+        let result = catch_unwind(AssertUnwindSafe(|| runner.run(size, inputs, outputs)));
+        let took = clock::now().since(started);
+        let ran = match result {
+            Ok(Ok(())) => {
+                write_results(service, tokens, output, output_len, started.as_nanos(), took);
+                Ran::Done(took)
+            }
+            Ok(Err(error)) => {
+                eprintln!("weir: service {}: worker {id}: {error}", service.name());
+                Ran::Failed
+            }
+            Err(_) => {
+                // The panic has told its message already. The runner may be in any state: load it anew.
+                service.with_scheduler(effects, |s, now| s.handle_worker_lost(now, id));
+                lock(&mailbox.next).broken = true;
+                return mailbox.ring();
+            }
+        };
+        service.with_scheduler(effects, |s, now| s.handle_completion(now, id, ran));
+    }
+}
+
+fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
     let max_batch = plan.system.profile.max_batch();
     let times: Vec<u64> = match &plan.config.model {
-        crate::config::ModelChoice::Simulated { times, .. } => times.iter().map(|t| t.as_nanos()).collect(),
-        crate::config::ModelChoice::Named(_) => Vec::new(),
+        ModelChoice::Simulated { times, .. } => times.iter().map(|t| t.as_nanos()).collect(),
+        ModelChoice::Named(_) => Vec::new(),
     };
     let engine = if plan.is_simulated() {
         Engine::Simulated { times_ns: &times }
@@ -82,65 +166,23 @@ pub(crate) fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
 }
 
 /// The life of worker `id`.
-pub(crate) fn run(service: &Arc<Service>, id: WorkerId, mut runner: Box<dyn Runner>) {
+pub(crate) fn run(service: &Service, id: WorkerId) {
     let cores = &service.plan.config.cores;
     let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
     realtime::enter(realtime::Role::Worker, core, service.realtime);
-    let batch = service.plan.system.batch;
-    let (input_len, output_len) = (service.plan.spec.input.elements(), service.plan.spec.output.elements());
-    let mut input = vec![0.0; batch * input_len];
-    let mut output = vec![0.0; batch * output_len];
-    let mut tokens = Vec::with_capacity(batch);
     let mut effects = Effects::default();
-    warm_up(runner.as_mut(), &input, &mut output, batch, input_len, output_len);
+    lock(&service.executors[id]).warm_up(&service.plan);
     service.ready.wait();
-    let mailbox = &service.mailboxes[id];
-    while mailbox.take(&mut tokens) {
-        let size = tokens.len();
-        for (token, values) in tokens.iter().zip(input.chunks_exact_mut(input_len)) {
-            values.copy_from_slice(&service.slots.get(*token).input);
-        }
-        let started = clock::now();
-        let (inputs, outputs) = (&input[..size * input_len], &mut output[..size * output_len]);
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(size, inputs, outputs)));
-        let took = clock::now().since(started);
-        let ran = match result {
-            Ok(Ok(())) => {
-                write_results(service, &tokens, &output, output_len, started.as_nanos(), took);
-                Ran::Done(took)
-            }
-            Ok(Err(error)) => {
-                eprintln!("weir: service {}: worker {id}: {error}", service.name());
-                Ran::Failed
-            }
-            Err(_) => {
-                // The panic has told its message already. The runner may be in any state: load it anew.
-                service.with_scheduler(&mut effects, |s, now| s.handle_worker_lost(now, id));
-                match reload(service, id) {
-                    Some(fresh) => runner = fresh,
-                    None => return,
-                }
+    loop {
+        match service.mailboxes[id].wait() {
+            Errand::Stop => return,
+            Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
+            Errand::Reload => {
+                let Some(runner) = reload(service, id) else { return };
+                lock(&service.executors[id]).runner = runner;
                 service.with_scheduler(&mut effects, |s, _| s.handle_worker_ready(id));
-                continue;
             }
-        };
-        service.with_scheduler(&mut effects, |s, now| s.handle_completion(now, id, ran));
-    }
-}
-
-/// Runs each batch size a few times on zeros, so that the first request finds pages and caches in place.
-fn warm_up(
-    runner: &mut dyn Runner,
-    input: &[f32],
-    output: &mut [f32],
-    batch: usize,
-    input_len: usize,
-    output_len: usize,
-) {
-    for size in (1..=batch).chain(1..=batch) {
-        // An engine that fails or panics now will do so on the first batch, where it is told and counted.
-        let run = || runner.run(size, &input[..size * input_len], &mut output[..size * output_len]);
-        let _ = catch_unwind(AssertUnwindSafe(run));
+        }
     }
 }
 

@@ -7,48 +7,44 @@ use crate::load::{Judgement, PhaseReport, Report};
 
 /// Prints a line for each phase in which anything was sent.
 pub(super) fn print_table(report: &Report) {
-    let names: Vec<_> = report.phases[0].constraints.iter().map(|c| format!("{:>14}", c.constraint)).collect();
+    let Some(first) = report.phases.first() else { return };
+    let names: String = first.constraints.iter().map(|c| format!(" {:>14}", c.constraint)).collect();
     println!(
-        "\n{:<12} {:>8} {:>7} {:>7} {:>7} {:>6} {:>5}  {}  {:>8} {:>8} {:>7}  safe mode",
-        "phase", "rate", "sent", "served", "missed", "", "row", names.join("  "), "p50", "p99", "right"
+        "\nphase           rate    sent  served  missed         in a row{names}       p50       p99   right"
     );
     for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
-        let worst = |c: &Judgement| {
-            let sign = if c.held { "≤" } else { ">" };
-            format!("{:>14}", format!("{} {sign} {}", c.worst, c.m))
-        };
-        let worst: Vec<_> = phase.constraints.iter().map(worst).collect();
-        let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| Span::from_nanos(ns).to_string());
-        let right = phase.accuracy.map_or_else(|| "-".to_owned(), |a| format!("{:.1}%", 100.0 * a));
-        println!(
-            "{:<12} {:>6.1}/s {:>7} {:>7} {:>7} {:>5.1}% {:>5}  {}  {:>8} {:>8} {:>7}  {}",
-            phase.name,
-            phase.rate,
-            phase.sent,
-            phase.answered,
-            phase.missed,
-            100.0 * phase.miss_ratio,
-            phase.longest_miss_run,
-            worst.join("  "),
-            span(phase.latency_ns.map(|q| q.p50)),
-            span(phase.latency_ns.map(|q| q.p99)),
-            right,
-            changes(report, phase)
-        );
+        println!("{}", row(phase));
+        for change in report.changes_in(phase) {
+            let what = if change.entered { "entered" } else { "left" };
+            println!("{:<12} safe mode {what} at {:.2} s: {}", "", change.at_s, change.text);
+        }
     }
-    println!("(row: the longest row of misses; under a constraint: the most misses in any of its windows, and how many it allows)");
+    println!(
+        "(in a row: the longest row of misses; under a constraint: the most misses in any of its windows, and how \
+         many it allows)"
+    );
 }
 
-/// "entered 3.21 s (arrival-excess), left 5.10 s", or "-".
-fn changes(report: &Report, phase: &PhaseReport) -> String {
-    let told: Vec<_> = report
-        .changes_in(phase)
-        .map(|c| match c.entered {
-            true => format!("entered {:.2} s ({})", c.at_s, c.cause),
-            false => format!("left {:.2} s", c.at_s),
-        })
-        .collect();
-    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
+fn row(phase: &PhaseReport) -> String {
+    let worst = |c: &Judgement| {
+        let sign = if c.held { "≤" } else { ">" };
+        format!(" {:>14}", format!("{} {sign} {}", c.worst, c.m))
+    };
+    let worst: String = phase.constraints.iter().map(worst).collect();
+    let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| Span::from_nanos(ns).to_string());
+    format!(
+        "{:<12} {:>5.0}/s {:>7} {:>7} {:>7} {:>6.1}% {:>8}{worst} {:>9} {:>9} {:>7}",
+        phase.name,
+        phase.rate,
+        phase.sent,
+        phase.answered,
+        phase.missed,
+        100.0 * phase.miss_ratio,
+        phase.longest_miss_run,
+        span(phase.latency_ns.map(|q| q.p50)),
+        span(phase.latency_ns.map(|q| q.p99)),
+        phase.accuracy.map_or_else(|| "-".to_owned(), |right| format!("{:.1}%", 100.0 * right)),
+    )
 }
 
 /// Whether the promise held, and every reason why not.
@@ -71,7 +67,14 @@ impl Verdict {
                 verdict.failures.push(format!("{}: {constraint} saw {worst} misses of {k}", phase.name));
             }
             let entered = report.changes_in(phase).filter(|change| change.entered);
-            verdict.disturbances.extend(entered.map(|change| format!("{} at {:.2} s, {}", phase.name, change.at_s, change.text)));
+            verdict.disturbances.extend(
+                entered.map(|change| format!("{} at {:.2} s, {}", phase.name, change.at_s, change.text)),
+            );
+        }
+        if report.misnumbered > 0 {
+            verdict
+                .failures
+                .push(format!("{} answers are not numbered as they were sent", report.misnumbered));
         }
         let Some(above) = report.phases.iter().find(|phase| phase.name == ABOVE) else {
             verdict.failures.push("there was no overload".to_owned());
@@ -109,9 +112,12 @@ impl std::fmt::Display for Verdict {
             true => write!(f, "The promise held: {}.", self.told)?,
             false => write!(f, "The promise did NOT hold: {}.", self.failures.join("; "))?,
         }
-        if !self.disturbances.is_empty() {
-            let list = self.disturbances.join("; ");
-            write!(f, "\nThe machine was disturbed, and safe mode said so without an overload: {list}.")?;
+        if let [first, others @ ..] = self.disturbances.as_slice() {
+            write!(f, "\nThe machine was disturbed, and safe mode said so without an overload: {first}")?;
+            match others.len() {
+                0 => write!(f, ".")?,
+                n => write!(f, " (and {n} more).")?,
+            }
         }
         Ok(())
     }
@@ -154,20 +160,33 @@ mod tests {
         let kept = verdict(2, 3, 0, &[(1.05, "arrival-excess"), (2.5, "")]);
         assert!(kept.is_kept() && kept.disturbances.is_empty(), "{kept}");
         let told = kept.to_string();
-        assert!(told.contains("200 requests") && told.contains("50 ms (arrival-excess)") && told.contains("0.50 s"), "{told}");
+        assert!(
+            told.contains("200 requests")
+                && told.contains("50 ms (arrival-excess)")
+                && told.contains("0.50 s"),
+            "{told}"
+        );
     }
 
     #[test]
     fn every_failure_is_told() {
         let told = verdict(3, 3, 0, &[]).to_string();
-        assert!(told.contains("NOT hold: below: row_miss(2) saw 3 misses of 3; the overload was not announced"), "{told}");
-        assert!(verdict(0, 0, 3, &[(1.1, "arrival-excess"), (2.1, "")]).to_string().contains("below again: row_miss(2)"));
+        assert!(
+            told.contains("NOT hold: below: row_miss(2) saw 3 misses of 3; the overload was not announced"),
+            "{told}"
+        );
+        assert!(
+            verdict(0, 0, 3, &[(1.1, "arrival-excess"), (2.1, "")])
+                .to_string()
+                .contains("below again: row_miss(2)")
+        );
         assert!(verdict(0, 0, 0, &[(1.1, "arrival-excess")]).to_string().contains("was not left"));
     }
 
     #[test]
     fn a_disturbance_is_told_and_is_no_failure() {
-        let disturbed = verdict(0, 0, 0, &[(0.5, "late-dispatch"), (0.9, ""), (1.1, "arrival-excess"), (2.1, "")]);
+        let disturbed =
+            verdict(0, 0, 0, &[(0.5, "late-dispatch"), (0.9, ""), (1.1, "arrival-excess"), (2.1, "")]);
         assert!(disturbed.is_kept());
         assert!(disturbed.to_string().contains("below at 0.50 s, late-dispatch: evidence"), "{disturbed}");
     }
