@@ -100,6 +100,7 @@ fn service_status(service: &Service) -> Value {
     service.look(|scheduler| {
         let name = |id| names.get(&id).map(String::as_str).unwrap_or_default();
         let mode = scheduler.safe_mode();
+        let (late, handover) = scheduler.worst_delays();
         let safe_mode = match mode.state() {
             SafeModeState::Normal => json!({ "state": "normal", "sequence": mode.sequence(), "breaches": mode.breaches() }),
             SafeModeState::Safe { cause, evidence, entered } => json!({
@@ -152,7 +153,9 @@ fn service_status(service: &Service) -> Value {
             "workers_alive": scheduler.workers_alive(),
             "waiting": scheduler.waiting(),
             "running": scheduler.running(),
-            "guard_seen_ns": scheduler.worst_delay().as_nanos(),
+            "guard_seen_ns": late.as_nanos(),
+            "handover_ns": plan.config.handover.as_nanos(),
+            "handover_seen_ns": handover.as_nanos(),
             "safe_mode": safe_mode,
             "streams": streams,
         })

@@ -71,6 +71,8 @@ pub(crate) enum PlanError {
     Deadline { service: String, time: Span, deadline: Span, guard: Span },
     #[error("service {service}: the promise to stream {stream}, {constraint}, cannot be kept: {source}")]
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
+    #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
+    Queue { service: String, queue: usize, waiting: u64 },
     #[error(
         "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
          then needs its own, together {twice}, but deadline less guard is {latency}"
@@ -132,7 +134,8 @@ fn simulated(times: &[Span], input: usize, output: usize) -> ModelSpec {
 impl ServicePlan {
     fn compute(config: &ServiceConfig, spec: ModelSpec, profile: &Profile) -> Result<Self, PlanError> {
         let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
-        let mut times: Vec<Span> = entry.bounds().into_iter().map(Span::from_nanos).collect();
+        let whole = |bound| Span::from_nanos(bound) + config.handover;
+        let mut times: Vec<Span> = entry.bounds().into_iter().map(whole).collect();
         times.truncate(config.max_batch);
         let modes = entry.modes();
         let profiled = times.len();
@@ -188,6 +191,10 @@ impl ServicePlan {
                 source,
             }
         })?;
+        if admission.waiting > config.queue as u64 {
+            let (service, queue, waiting) = (config.name.clone(), config.queue, admission.waiting);
+            return Err(PlanError::Queue { service, queue, waiting });
+        }
         let rate = match config.constraints.as_slice() {
             [] => None,
             list => Some(RatePlan::compute(config, &system, list)?),
@@ -226,7 +233,8 @@ impl RatePlan {
         let upper = largest_count(system.workers, system.batch, density).ok_or_else(never)?;
         let admits = |bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
-            system.admit([&StreamSpec::promised(set.clone(), curve)]).ok()
+            let admitted = system.admit([&StreamSpec::promised(set.clone(), curve)]).ok()?;
+            (admitted.waiting <= config.queue as u64).then_some(admitted)
         };
         let window = |n: u64| admits(ArrivalBound::window(n, system.batch_time()));
         // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.

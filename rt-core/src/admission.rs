@@ -68,6 +68,8 @@ pub struct Binding {
 pub struct Admission {
     /// Where the margin `rhs - lhs` is smallest; `None` if nothing is promised to anyone.
     pub binding: Option<Binding>,
+    /// The most mandatory requests that can wait at once; the queue must hold them.
+    pub waiting: u64,
 }
 
 /// Why a load is refused.
@@ -122,19 +124,21 @@ impl System {
         }
         let load: Vec<_> = streams.into_iter().filter_map(StreamSpec::demand).collect();
         if load.is_empty() {
-            return Ok(Admission { binding: None });
+            return Ok(Admission { binding: None, waiting: 0 });
         }
         let horizon = self.horizon(&load)?;
         let mut tightest: Option<Binding> = None;
+        let mut waiting = 0;
         let mut length = Span::from_nanos(1);
         for _ in 0..MAX_RISES {
             if length > horizon {
                 return match tightest {
                     Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
-                    binding => Ok(Admission { binding }),
+                    binding => Ok(Admission { binding, waiting }),
                 };
             }
             let binding = self.at(&load, length);
+            waiting = waiting.max(self.waiting(&binding));
             if tightest.is_none_or(|t| margin(&binding) < margin(&t)) {
                 tightest = Some(binding);
             }
@@ -155,6 +159,14 @@ impl System {
     /// `n·B`, the requests served in one round of full batches.
     fn round(&self) -> u128 {
         self.workers as u128 * self.batch as u128
+    }
+
+    /// The most mandatory requests waiting at the offset of `binding`: from the first batch time on, `n`
+    /// full batches have begun in each; up to `B - 1` may have waited for their batch to fill before.
+    fn waiting(&self, binding: &Binding) -> u64 {
+        let begun = u128::from(binding.delta.as_nanos() / self.batch_time().as_nanos()) * self.round();
+        let left = u128::from(binding.backlog).saturating_sub(begun);
+        u64::try_from(left).unwrap_or(u64::MAX).saturating_add(self.batch as u64 - 1)
     }
 
     fn at(&self, load: &Load, length: Span) -> Binding {

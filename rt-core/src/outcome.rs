@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::constraint::{Constraint, ConstraintSet};
+use crate::constraint::{Constraint, ConstraintSet, MAX_WINDOW};
 
 /// Follows a stream's outcomes in request order.
 #[derive(Clone, Debug)]
@@ -38,6 +38,18 @@ impl OutcomeMonitor {
         self.count += 1;
         let violated = |c: &Constraint| !hit && self.age(c) > u64::from(c.window());
         self.constraints.as_slice().iter().copied().find(violated)
+    }
+
+    /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`].
+    pub(crate) fn record_misses(&mut self, count: u64) -> Option<Constraint> {
+        // More misses than the longest window only repeat what is known, and ages only grow.
+        let told = count.min(u64::from(MAX_WINDOW) + 1);
+        let violated = (0..told).fold(None, |violated, _| {
+            let fresh = self.record(false);
+            violated.or(fresh)
+        });
+        self.count += count - told;
+        violated
     }
 
     /// How many misses in a row may follow now before a constraint is violated, and the constraint that

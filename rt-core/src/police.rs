@@ -31,7 +31,12 @@ pub struct Policer {
     /// Until when conforming requests are spaced evenly, and the next instant that conforms then.
     spaced_until: Option<Instant>,
     next_spaced: Instant,
+    /// How long an excess is remembered, and what the curve allows in that time.
     memory: Span,
+    per_period: u64,
+    /// When the present period of that length began, and what has come in it.
+    period_began: Instant,
+    in_period: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -65,12 +70,18 @@ impl Policer {
             ArrivalBound::Window { length, .. } => length,
             ArrivalBound::Periodic { period, jitter } => period + jitter,
         };
+        // Long enough for a rate a quarter above the declared one to stand out from the jitter.
+        let longest = curve.bounds().iter().map(reach).max().unwrap_or(Span::ZERO);
+        let memory = Span::from_nanos(longest.as_nanos().saturating_mul(4));
         Self {
             bounds: curve.bounds().iter().map(state).collect(),
             spacing: Span::from_nanos(curve.bounds().iter().map(spacing).max().unwrap_or(0)),
             spaced_until: None,
             next_spaced: Instant::ZERO,
-            memory: curve.bounds().iter().map(reach).max().unwrap_or(Span::ZERO),
+            memory,
+            per_period: curve.count(memory),
+            period_began: Instant::ZERO,
+            in_period: 0,
         }
     }
 
@@ -78,17 +89,32 @@ impl Policer {
     /// Calls must not go back in time.
     pub fn observe(&mut self, now: Instant) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
-        if excess.is_some() {
+        let spacing = self.spaced_until.is_some_and(|until| now < until);
+        if excess.is_some() && !spacing {
+            // The burst that led here is no debt: spacing begins afresh.
+            self.next_spaced = now;
+            (self.period_began, self.in_period) = (now, 0);
+        }
+        if excess.is_some() || (spacing && self.still_too_many(now)) {
             self.spaced_until = Some(now + self.memory);
         }
-        let spaced =
-            self.spaced_until.is_none_or(|until| now >= until) || now + self.spacing >= self.next_spaced;
+        let spaced = !spacing && excess.is_none() || now + self.spacing >= self.next_spaced;
         let conforms = excess.is_none() && spaced;
         if conforms {
             self.next_spaced = self.next_spaced.max(now) + self.spacing;
             self.bounds.iter_mut().for_each(|b| b.count(now));
         }
         (conforms, excess)
+    }
+
+    /// Whether more came since this period began than the curve allows: spaced requests conform, so the bounds
+    /// alone would not see that the flood goes on.
+    fn still_too_many(&mut self, now: Instant) -> bool {
+        if now.since(self.period_began) >= self.memory {
+            (self.period_began, self.in_period) = (now, 0);
+        }
+        self.in_period += 1;
+        self.in_period > self.per_period
     }
 
     /// Until when the effects of the last excess last; `None` if there has been none.
@@ -214,5 +240,16 @@ mod tests {
         let share = steady.iter().filter(|&&c| c).count() as f64 / steady.len() as f64;
         assert!((0.62..=0.68).contains(&share), "{share}");
         assert!(steady.windows(3).all(|w| w.contains(&true)));
+    }
+
+    #[test]
+    fn entering_excess_after_a_long_burst_blocks_nobody_for_long() {
+        // Period 100 with a jitter of eight periods, sent at 1.9 times the rate.
+        let curve =
+            ArrivalCurve::new(&[ArrivalBound::token_bucket(9, Span::from_nanos(100)).expect("valid")]);
+        let mut police = Policer::new(&curve.expect("one"));
+        let conforming: Vec<bool> = (0..2_000).map(|i| police.observe(at(i * 1_000 / 19)).0).collect();
+        let longest = conforming.split(|&c| c).map(<[bool]>::len).max();
+        assert!(longest <= Some(2), "{longest:?} in a row did not conform");
     }
 }

@@ -13,7 +13,8 @@ pub enum Cause {
     ArrivalExcess = 1,
     /// A batch took longer than its profile. Evidence: `P(b)` and the time seen, in nanoseconds.
     ServiceOverrun = 2,
-    /// The daemon's own delay exceeded the guard. Evidence: guard and delay seen, in nanoseconds.
+    /// Dispatch came later than the guard allows, or the way to and from the engine made a batch longer than
+    /// `P(b)`. Evidence: time allowed and seen, in nanoseconds.
     LateDispatch = 3,
     /// A worker was lost or its engine failed. Evidence: workers configured and left.
     WorkerLost = 4,
@@ -70,7 +71,7 @@ pub enum SafeModeState {
     Normal,
     /// An assumption broke.
     Safe {
-        /// The first cause.
+        /// The cause announced last.
         cause: Cause,
         /// Its evidence.
         evidence: Evidence,
@@ -79,7 +80,7 @@ pub enum SafeModeState {
     },
 }
 
-/// A change of state, to be announced on every door.
+/// A change of state or a further cause, to be announced on every door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// Rises by one at each change, so that a listener sees what it missed.
@@ -97,17 +98,26 @@ pub struct SafeMode {
     /// The earliest instant at which it may be left.
     leave: Instant,
     breaches: u64,
+    /// The causes seen in the present stay, a bit each.
+    causes: u8,
 }
 
 impl SafeMode {
     /// The normal state.
     #[must_use]
     pub const fn new(config: SafeModeConfig) -> Self {
-        Self { config, state: SafeModeState::Normal, sequence: 0, leave: Instant::ZERO, breaches: 0 }
+        Self {
+            config,
+            state: SafeModeState::Normal,
+            sequence: 0,
+            leave: Instant::ZERO,
+            breaches: 0,
+            causes: 0,
+        }
     }
 
-    /// Records a breach at `now` whose effects last until `until`. The first one enters safe mode; later
-    /// ones put off its end and are counted.
+    /// Records a breach at `now` whose effects last until `until`. The first one enters safe mode; each cause
+    /// that is new to this stay is announced as well; all put off its end and are counted.
     pub fn raise(
         &mut self,
         now: Instant,
@@ -117,11 +127,18 @@ impl SafeMode {
     ) -> Option<Transition> {
         self.breaches += 1;
         self.leave = self.leave.max(now + self.config.clean).max(until + self.config.clean);
-        if self.state != SafeModeState::Normal {
-            return None;
+        let known = self.causes & (1 << cause as u8) != 0;
+        self.causes |= 1 << cause as u8;
+        match self.state {
+            SafeModeState::Safe { .. } if known => None,
+            SafeModeState::Safe { entered, .. } => {
+                Some(self.enter(SafeModeState::Safe { cause, evidence, entered }))
+            }
+            SafeModeState::Normal => {
+                self.leave = self.leave.max(now + self.config.hold);
+                Some(self.enter(SafeModeState::Safe { cause, evidence, entered: now }))
+            }
         }
-        self.leave = self.leave.max(now + self.config.hold);
-        Some(self.enter(SafeModeState::Safe { cause, evidence, entered: now }))
     }
 
     /// Leaves safe mode if its time has come.
@@ -160,6 +177,9 @@ impl SafeMode {
     }
 
     fn enter(&mut self, state: SafeModeState) -> Transition {
+        if state == SafeModeState::Normal {
+            self.causes = 0;
+        }
         self.state = state;
         self.sequence += 1;
         Transition { sequence: self.sequence, state }
@@ -183,11 +203,15 @@ mod tests {
         let entered = mode.raise(at(10), Cause::ArrivalExcess, Evidence::default(), at(10)).expect("entered");
         assert_eq!(entered.sequence, 1);
         assert_eq!(mode.tick(at(109)), None);
-        // A breach at 95 puts the end off to 125; it is no second entry.
-        assert_eq!(mode.raise(at(95), Cause::WorkerLost, Evidence::default(), at(95)), None);
+        // Breaches at 95 put the end off to 125; a further cause is announced, a known one is only counted.
+        assert_eq!(mode.raise(at(95), Cause::ArrivalExcess, Evidence::default(), at(95)), None);
+        let further = mode.raise(at(95), Cause::WorkerLost, Evidence::default(), at(95)).expect("announced");
+        assert!(
+            matches!(further.state, SafeModeState::Safe { cause: Cause::WorkerLost, entered, .. } if entered == at(10))
+        );
         assert_eq!(mode.tick(at(124)), None);
         let left = mode.tick(at(125)).expect("left");
-        assert_eq!((left.sequence, left.state, mode.breaches()), (2, SafeModeState::Normal, 2));
+        assert_eq!((left.sequence, left.state, mode.breaches()), (3, SafeModeState::Normal, 3));
         assert_eq!(mode.tick(at(126)), None);
     }
 

@@ -147,19 +147,23 @@ pub(crate) struct Stream {
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
-    /// When its client was last warned, and how many misses were left before the last outcome.
+    /// When it last had a request in a batch, in batched requests.
+    pub(crate) turn: u64,
+    /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
 }
 
 impl Stream {
-    pub(crate) fn new(id: StreamId, spec: StreamSpec, capacity: usize) -> Self {
+    /// `places` requests may await their outcome, or the outcome of an earlier one.
+    pub(crate) fn new(id: StreamId, spec: StreamSpec, places: usize) -> Self {
         Self {
             id,
             word: BalancedWord::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
-            ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), capacity),
+            ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), places),
             counts: StreamCounts::default(),
             share: 0,
+            turn: 0,
             warned: None,
             spec,
         }
@@ -174,58 +178,73 @@ enum Mark {
 }
 
 /// Puts outcomes, known in any order, back into request order for the monitor.
+///
+/// Only requests that were taken in need a place; those refused at once are counted in the place of the
+/// next one.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) monitor: OutcomeMonitor,
-    marks: Box<[Mark]>,
-    /// The oldest request without outcome, and the next to come.
+    /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it.
+    marks: Box<[(Mark, u64)]>,
     oldest: u64,
     next: u64,
-    /// Requests refused behind a full ring: misses, to be recorded once it has drained.
+    /// Requests refused since the last one taken in.
     refused: u64,
 }
 
 impl Ledger {
     fn new(monitor: OutcomeMonitor, capacity: usize) -> Self {
-        Self { monitor, marks: vec![Mark::Open; capacity].into_boxed_slice(), oldest: 0, next: 0, refused: 0 }
-    }
-
-    /// Numbers the next request; `Err` if so many await their outcome that it must be refused, which is
-    /// recorded here.
-    pub(crate) fn open(&mut self) -> Result<u64, u64> {
-        if self.refused > 0 || self.next - self.oldest == self.marks.len() as u64 {
-            self.refused += 1;
-            return Err(self.next + self.refused - 1);
+        Self {
+            monitor,
+            marks: vec![(Mark::Open, 0); capacity].into_boxed_slice(),
+            oldest: 0,
+            next: 0,
+            refused: 0,
         }
-        let seq = self.next;
-        *self.mark(seq) = Mark::Open;
-        self.next += 1;
-        Ok(seq)
     }
 
-    /// Records an outcome. Returns the first constraint that is violated by what is now known in order.
-    pub(crate) fn close(&mut self, seq: u64, hit: bool) -> Option<Constraint> {
-        *self.mark(seq) = if hit { Mark::Hit } else { Mark::Miss };
+    /// Gives the next request a place; `None` if all are taken, and it must be refused.
+    pub(crate) fn open(&mut self) -> Option<u64> {
+        if self.next - self.oldest == self.marks.len() as u64 {
+            return None;
+        }
+        let place = self.next;
+        *self.mark(place) = (Mark::Open, core::mem::take(&mut self.refused));
+        self.next += 1;
+        Some(place)
+    }
+
+    /// Records that the next request is refused. Returns the constraint that this violates, if it is known.
+    pub(crate) fn refuse(&mut self) -> Option<Constraint> {
+        self.refused += 1;
+        self.settle()
+    }
+
+    /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
+    /// is now known in order.
+    pub(crate) fn close(&mut self, place: u64, hit: bool) -> Option<Constraint> {
+        self.mark(place).0 = if hit { Mark::Hit } else { Mark::Miss };
+        self.settle()
+    }
+
+    /// Feeds the monitor everything before the oldest open request.
+    fn settle(&mut self) -> Option<Constraint> {
         let mut violated = None;
         while self.oldest < self.next {
-            let hit = match *self.mark(self.oldest) {
-                Mark::Open => return violated,
-                mark => mark == Mark::Hit,
-            };
+            let (mark, refused) = *self.mark(self.oldest);
+            violated = violated.or(self.monitor.record_misses(refused));
+            self.mark(self.oldest).1 = 0;
+            if mark == Mark::Open {
+                return violated;
+            }
+            violated = violated.or(self.monitor.record(mark == Mark::Hit));
             self.oldest += 1;
-            violated = violated.or(self.monitor.record(hit));
         }
-        for _ in 0..self.refused {
-            violated = violated.or(self.monitor.record(false));
-        }
-        self.next += self.refused;
-        self.oldest = self.next;
-        self.refused = 0;
-        violated
+        violated.or(self.monitor.record_misses(core::mem::take(&mut self.refused)))
     }
 
-    fn mark(&mut self, seq: u64) -> &mut Mark {
-        let slot = (seq % self.marks.len() as u64) as usize;
+    fn mark(&mut self, place: u64) -> &mut (Mark, u64) {
+        let slot = (place % self.marks.len() as u64) as usize;
         &mut self.marks[slot]
     }
 }
@@ -243,8 +262,8 @@ mod tests {
     #[test]
     fn outcomes_are_recorded_in_request_order() {
         let mut ledger = ledger(8);
-        for seq in 0..4 {
-            assert_eq!(ledger.open(), Ok(seq));
+        for place in 0..4 {
+            assert_eq!(ledger.open(), Some(place));
         }
         // Misses at 1 and 3 are not in a row, though they are heard of one after the other.
         assert_eq!((ledger.close(1, false), ledger.close(3, false)), (None, None));
@@ -253,13 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn requests_behind_a_full_ring_are_misses_in_their_place() {
+    fn refused_requests_are_misses_in_their_place_and_block_nobody() {
         let mut ledger = ledger(2);
-        assert_eq!((ledger.open(), ledger.open()), (Ok(0), Ok(1)));
-        assert_eq!((ledger.open(), ledger.open()), (Err(2), Err(3)));
-        assert_eq!(ledger.close(0, true), None);
-        assert_eq!(ledger.open(), Err(4));
-        assert!(ledger.close(1, true).is_some(), "three refused in a row violate row_miss(1)");
-        assert_eq!(ledger.open(), Ok(5));
+        assert_eq!((ledger.open(), ledger.refuse(), ledger.open()), (Some(0), None, Some(1)));
+        assert_eq!(ledger.open(), None, "both places are taken");
+        assert_eq!(ledger.refuse(), None);
+        assert_eq!(ledger.close(1, true), None);
+        assert_eq!(ledger.close(0, true), None, "hit, miss, hit, miss");
+        assert_eq!(ledger.open(), Some(2));
+        assert!(ledger.close(2, false).is_some(), "two misses in a row violate row_miss(1)");
+        assert!(ledger.refuse().is_some(), "known at once where nothing is open");
     }
 }

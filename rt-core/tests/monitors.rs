@@ -27,18 +27,15 @@ const BOTH: [Dispatch; 2] = [Dispatch::Eager, Dispatch::FullOrLatest];
 #[test]
 fn a_batch_that_outlasts_its_bound_raises_service_overrun() {
     for dispatch in BOTH {
-        // By a little, seen when it ends; by much, seen while it still runs.
-        for (time, seen_after) in [(9, 9), (13, 13), (500, 8 + 5 + 1)] {
+        // Seen the moment it is past its bound, whether it ends then or goes on.
+        for (time, seen_after) in [(9, 9), (13, 9), (500, 9)] {
             let mut harness = Harness::new(one_worker(dispatch), move |_, _| time);
             let id = harness.add(strict(1, 100));
             harness.arrive(id);
             harness.drain();
             let start = harness.batches[0].0;
-            assert_eq!(
-                harness.causes(),
-                [(start + seen_after, Cause::ServiceOverrun)],
-                "{dispatch:?} {time}"
-            );
+            let first = harness.causes().first().copied();
+            assert_eq!(first, Some((start + seen_after, Cause::ServiceOverrun)), "{dispatch:?} {time}");
         }
         let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound);
         let id = harness.add(strict(1, 100));
@@ -66,8 +63,9 @@ fn a_timer_later_than_the_guard_raises_late_dispatch() {
 }
 
 #[test]
-fn a_completion_heard_of_later_than_the_guard_raises_late_dispatch() {
-    for (dispatch, delay, expected) in BOTH.iter().flat_map(|&d| [(d, 5, false), (d, 6, true)]) {
+fn a_way_to_and_from_the_engine_longer_than_the_bound_leaves_raises_late_dispatch() {
+    // P(1) is 8, of which the engine takes 4.
+    for (dispatch, delay, expected) in BOTH.iter().flat_map(|&d| [(d, 4, false), (d, 5, true)]) {
         let mut harness = Harness::new(one_worker(dispatch), |_, bound| bound / 2);
         harness.completion_delay = delay;
         let id = harness.add(strict(1, 100));
@@ -128,7 +126,8 @@ fn a_lost_worker_and_a_failed_engine_raise_worker_lost() {
             } else {
                 harness.fail(0);
             }
-            assert_eq!(harness.causes(), [(3, Cause::WorkerLost)]);
+            // A lost request may violate its constraint as well; that is announced after its cause.
+            assert_eq!(harness.causes().first(), Some(&(3, Cause::WorkerLost)));
             // Without a worker nothing waits for one; with one again, all is as before.
             if lost {
                 harness.arrive(id);
@@ -172,9 +171,9 @@ fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
     let id = harness.add(strict(1, 100));
     harness.arrive(id);
     harness.advance_to(50);
-    // Too early by 50: its effects last for a window, then 1000 must be clean.
+    // Too early by 50: its effects last for four windows, then 1000 must be clean.
     harness.arrive(id);
-    let left = 50 + 100 + 1000;
+    let left = 50 + 4 * 100 + 1000;
     harness.advance_to(left - 1);
     assert!(matches!(harness.scheduler.safe_mode().state(), SafeModeState::Safe { .. }));
     harness.advance_to(left);
@@ -187,7 +186,9 @@ fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
             Event::MissesLeft { .. } => None,
         })
         .collect();
-    assert_eq!(transitions, [(50, 1), (left, 2)]);
+    assert_eq!(transitions.first(), Some(&(50, 1)));
+    assert_eq!(transitions.last().map(|(at, _)| *at), Some(left));
+    assert!(transitions.iter().map(|(_, sequence)| *sequence).eq(1..=transitions.len() as u64));
 }
 
 /// Batches that end late by up to the guard each, one behind the other: either the promise holds, or
@@ -209,7 +210,8 @@ fn no_promise_is_broken_by_delays_that_no_monitor_reports() {
         harness.drain();
         let first = harness.causes().first().map(|(_, cause)| *cause);
         let kept = harness.mandatory_misses().is_empty();
-        assert!(kept || first == Some(Cause::LateDispatch), "{dispatch:?}: first announced: {first:?}");
+        let told = matches!(first, Some(Cause::LateDispatch | Cause::ServiceOverrun));
+        assert!(kept || told, "{dispatch:?}: first announced: {first:?}");
     }
 }
 

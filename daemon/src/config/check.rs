@@ -97,6 +97,7 @@ impl<'a> Check<'a> {
             model,
             deadline,
             guard,
+            handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
             workers: self.number(&field("workers"), raw.workers, 1, MAX_WORKERS as u64)? as usize,
             cores: cores?.into_iter().map(|core| core as usize).collect(),
             max_batch,

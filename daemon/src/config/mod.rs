@@ -52,6 +52,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) model: ModelChoice,
     pub(crate) deadline: Span,
     pub(crate) guard: Span,
+    /// Added to each measured batch time for the way to the worker and back.
+    pub(crate) handover: Span,
     pub(crate) workers: usize,
     /// The core of each worker, cyclically; empty leaves them to the kernel.
     pub(crate) cores: Vec<usize>,

@@ -74,6 +74,8 @@ pub(super) struct Service {
     pub(super) deadline: String,
     #[serde(default = "default_guard")]
     pub(super) guard: String,
+    #[serde(default = "default_handover")]
+    pub(super) handover: String,
     #[serde(default = "one")]
     pub(super) workers: u64,
     #[serde(default)]
@@ -172,6 +174,10 @@ fn one() -> u64 {
 
 fn default_guard() -> String {
     "5ms".into()
+}
+
+fn default_handover() -> String {
+    "200us".into()
 }
 
 fn default_jitter() -> String {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rt_core::{AdmissionError, StreamId, StreamSpec};
+use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::{Effects, Service, lock};
@@ -147,12 +147,17 @@ impl Registry {
         let held = self.streams.values().map(|e| &e.spec);
         let leaving = self.leaving.iter().map(|(spec, _)| spec);
         let tested = service.plan.system.admit(held.chain(leaving).chain([spec]));
-        tested.map(|_| ()).map_err(|error: AdmissionError| {
-            refuse(
-                RefusalCode::NotAdmissible,
-                format!("beside {} other streams: {error}", self.streams.len()),
-            )
-        })
+        let others = self.streams.len();
+        let queue = service.plan.config.queue;
+        match tested {
+            Err(error) => Err(format!("beside {others} other streams: {error}")),
+            Ok(admission) if admission.waiting > queue as u64 => Err(format!(
+                "beside {others} other streams up to {} requests that must be served can wait, queue = {queue}",
+                admission.waiting
+            )),
+            Ok(_) => Ok(()),
+        }
+        .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
     }
 }
 

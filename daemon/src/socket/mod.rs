@@ -120,7 +120,7 @@ pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream:
             format!("{cause}: a batch took {} or more, its bound is {}", span(seen), span(limit))
         }
         Cause::LateDispatch => {
-            format!("{cause}: the daemon was {} late, the guard is {}", span(seen), span(limit))
+            format!("{cause}: the daemon needed {} where {} is allowed", span(seen), span(limit))
         }
         Cause::WorkerLost => format!("{cause}: {seen} of {limit} workers are left"),
         Cause::ConstraintViolated => {

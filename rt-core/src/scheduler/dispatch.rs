@@ -5,9 +5,13 @@ use super::{
     Scheduler, SchedulerConfig, WARNING_INTERVAL, WorkerId, WorkerState,
 };
 use crate::admission::Dispatch;
+use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence};
-use crate::stream::{MissReason, Stream, StreamId};
+use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, MAX_SPAN, Span};
+
+/// How many of the newest optional requests are compared where they pile up.
+const NEWEST: usize = 8;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -19,7 +23,7 @@ impl Scheduler {
             if let Some(event) = self.events.pop_front() {
                 return Action::Event(event);
             }
-            if self.expire(now) || self.watch(now) {
+            if self.watch(now) || self.expire(now) {
                 continue;
             }
             match self.due_worker(now) {
@@ -44,12 +48,24 @@ impl Scheduler {
         any
     }
 
-    /// Reports batches that run past their bound, and ends safe mode when its time has come.
+    /// Reports dispatch that comes too late and batches that run past their bound, and ends safe mode when
+    /// its time has come.
     fn watch(&mut self, now: Instant) -> bool {
+        if let Some(armed) = self.armed
+            && now > armed
+        {
+            self.armed = None;
+            let delay = now.since(armed);
+            self.worst_delay = self.worst_delay.max(delay);
+            if delay > self.config.guard {
+                self.raise_late(now, self.config.guard, delay);
+                return true;
+            }
+        }
         for worker in 0..self.workers.len() {
             if let WorkerState::Busy { started, due, ref mut reported, .. } = self.workers[worker].state
                 && !*reported
-                && now > due + self.config.guard
+                && now > due
             {
                 *reported = true;
                 self.overrun(now, due.since(started), now.since(started));
@@ -95,7 +111,7 @@ impl Scheduler {
     /// that a batch of this size could serve; what is given up on the way is resolved.
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
         let full = self.config.batch;
-        let lateness = self.armed.take().map_or(Span::ZERO, |armed| now.since(armed));
+        self.armed = None;
         // Mandatory requests that miss their deadline if they are not taken now: should there be more
         // than a batch of them, the promise is already broken, and what counts is to spread the misses.
         let next = self.next_free(now, worker) + self.config.profile.bound(full);
@@ -109,13 +125,13 @@ impl Scheduler {
         }
         let reach = now + self.config.profile.bound(size);
         while self.workers[worker].batch.len() < size {
-            let Some(request) = self.mandatory.pop_front().or_else(|| self.optional.pop_front()) else {
+            let Some(request) = self.mandatory.pop_front().or_else(|| self.pop_optional(now)) else {
                 break;
             };
             if request.deadline < reach {
                 self.end(now, request, Outcome::Missed(MissReason::Expired));
             } else {
-                self.workers[worker].batch.push(request);
+                self.take(worker, request);
             }
         }
         if self.mandatory.is_empty() {
@@ -126,7 +142,7 @@ impl Scheduler {
             return false;
         }
         let due = now + self.config.profile.bound(taken);
-        self.workers[worker].state = WorkerState::Busy { started: now, due, lateness, reported: false };
+        self.workers[worker].state = WorkerState::Busy { started: now, due, reported: false };
         true
     }
 
@@ -155,11 +171,42 @@ impl Scheduler {
                 chosen
             });
             if chosen {
-                self.workers[worker].batch.push(request);
+                self.take(worker, request);
             } else {
                 self.end(now, request, Outcome::Missed(MissReason::Shed));
             }
         }
+    }
+
+    /// Puts a request into the batch of `worker`; its stream has had its turn.
+    fn take(&mut self, worker: WorkerId, request: Request) {
+        self.workers[worker].batch.push(request);
+        self.turns += 1;
+        let turns = self.turns;
+        if let Some(stream) = self.stream_mut(request.stream) {
+            stream.turn = turns;
+        }
+    }
+
+    /// The next optional request: the oldest, as long as it is young. Where optional requests pile up, a new
+    /// one: as many are served, sooner; and of the newest the one whose stream has waited longest for its turn.
+    fn pop_optional(&mut self, now: Instant) -> Option<Request> {
+        let waited = now.since(self.optional.front()?.arrival).as_nanos();
+        if waited <= self.config.deadline.as_nanos() / 2 {
+            return self.optional.pop_front();
+        }
+        let newest = self.optional.len().saturating_sub(NEWEST)..self.optional.len();
+        let turn = |&index: &usize| self.stream(self.optional[index].stream).map_or(0, |s| s.turn);
+        let index = newest.rev().min_by_key(turn)?;
+        self.optional.remove(index)
+    }
+
+    /// Places in the ledger of a stream: for as many requests as it may send in the longest life of one,
+    /// and for as many as the scheduler holds.
+    pub(super) fn places(&self, spec: &StreamSpec) -> usize {
+        let life = self.config.deadline + self.config.profile.bound(self.config.batch) + self.config.guard;
+        let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
+        sent + self.config.queue + self.config.workers * self.config.batch
     }
 
     /// The earliest instant at which some worker can start a batch after `acting` has started one now.
@@ -180,7 +227,7 @@ impl Scheduler {
         let just_past = |t: Instant| t + Span::from_nanos(1);
         let expiry = self.earliest_deadline().map(|d| just_past(d - self.config.profile.bound(1)));
         let overrun = self.workers.iter().filter_map(|w| match w.state {
-            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due + self.config.guard)),
+            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due)),
             _ => None,
         });
         overrun.chain(self.armed).chain(expiry).chain(self.safe_mode.leaves_at()).min()
@@ -210,13 +257,43 @@ impl Scheduler {
         let Some(stream) = self.stream_mut(request.stream) else {
             return Resolution { request, outcome, misses_left: None };
         };
-        let miss = match outcome {
-            Outcome::Served => None,
-            Outcome::Missed(reason) => Some(reason),
-        };
-        stream.counts.count(miss);
         let before = stream.ledger.monitor.misses_left();
-        let violated = stream.ledger.close(request.seq, miss.is_none());
+        let violated = match outcome {
+            Outcome::Served => {
+                stream.counts.count(None);
+                stream.ledger.close(request.place, true)
+            }
+            Outcome::Missed(reason) => {
+                stream.counts.count(Some(reason));
+                stream.ledger.close(request.place, false)
+            }
+        };
+        let misses_left = self.judge(now, request.stream, before, violated);
+        Resolution { request, outcome, misses_left }
+    }
+
+    /// Refuses a request that was not taken in, and counts it.
+    pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
+        let outcome = Outcome::Missed(reason);
+        let Some(stream) = self.stream_mut(request.stream) else {
+            return Resolution { request, outcome, misses_left: None };
+        };
+        stream.counts.count(Some(reason));
+        let before = stream.ledger.monitor.misses_left();
+        let violated = stream.ledger.refuse();
+        let misses_left = self.judge(now, request.stream, before, violated);
+        Resolution { request, outcome, misses_left }
+    }
+
+    /// Warns of and raises what the outcome monitor has found. Returns the misses left.
+    fn judge(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        before: Option<(u32, Constraint)>,
+        violated: Option<Constraint>,
+    ) -> Option<u32> {
+        let stream = self.stream_mut(id)?;
         let after = stream.ledger.monitor.misses_left();
         let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
         let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
@@ -225,24 +302,14 @@ impl Scheduler {
             && rested
         {
             stream.warned = Some(now);
-            self.announce(Event::MissesLeft { stream: request.stream, left, constraint });
+            self.announce(Event::MissesLeft { stream: id, left, constraint });
         }
         if let Some(c) = violated {
             let (limit, window) = (u64::from(c.misses()), u64::from(c.window()));
-            let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(request.stream) };
+            let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
             self.raise(now, Cause::ConstraintViolated, evidence, now);
         }
-        Resolution { request, outcome, misses_left: after.map(|(left, _)| left) }
-    }
-
-    /// Refuses a request for which there is no room in its stream's ledger, which has counted it already.
-    pub(super) fn refuse_unnumbered(&mut self, request: Request) -> Resolution {
-        let outcome = Outcome::Missed(MissReason::QueueFull);
-        let misses_left = self.stream_mut(request.stream).and_then(|stream| {
-            stream.counts.count(Some(MissReason::QueueFull));
-            stream.ledger.monitor.misses_left().map(|(left, _)| left)
-        });
-        Resolution { request, outcome, misses_left }
+        after.map(|(left, _)| left)
     }
 
     /// Takes every waiting request of a stream back.
@@ -267,10 +334,16 @@ impl Scheduler {
         self.raise(now, Cause::ServiceOverrun, evidence, now);
     }
 
-    pub(super) fn late(&mut self, now: Instant, delay: Span) {
-        let guard = self.config.guard.as_nanos();
-        let evidence = Evidence { limit: guard, seen: delay.as_nanos(), ..Evidence::default() };
+    pub(super) fn raise_late(&mut self, now: Instant, limit: Span, seen: Span) {
+        let evidence = Evidence { limit: limit.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
         self.raise(now, Cause::LateDispatch, evidence, now);
+    }
+
+    /// Notes the instant at which a worker should take what waits, if that is now.
+    pub(super) fn arm(&mut self, now: Instant) {
+        if self.armed.is_none_or(|armed| armed > now) && self.due_worker(now).is_some() {
+            self.armed = Some(now);
+        }
     }
 
     /// `failed` workers are there but did not do their work.

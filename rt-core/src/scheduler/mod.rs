@@ -35,9 +35,9 @@ const WARNING_INTERVAL: Span = Span::from_millis(1_000);
 pub struct SchedulerConfig {
     /// The user's deadline, from arrival to answer.
     pub deadline: Span,
-    /// `δ`: the part of the deadline left to the daemon's own delays. Dispatch aims at `deadline - guard`.
+    /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
-    /// Bounds on batch times.
+    /// Bounds on batch times, from [`Action::Start`] to [`Scheduler::handle_completion`].
     pub profile: LatencyProfile,
     /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
     pub batch: usize,
@@ -98,6 +98,8 @@ pub struct Request {
     pub deadline: Instant,
     /// Whether the promise counts on it.
     pub mandatory: bool,
+    /// Its place in its stream's ledger.
+    pub(crate) place: u64,
 }
 
 /// How a request ended.
@@ -172,11 +174,10 @@ pub struct StreamError {
 #[derive(Debug)]
 enum WorkerState {
     Free,
-    /// Began at, must end by, how late it began, and whether its overrun was reported.
+    /// Began at, must have been heard of by, and whether it was reported that it was not.
     Busy {
         started: Instant,
         due: Instant,
-        lateness: Span,
         reported: bool,
     },
     Lost,
@@ -204,8 +205,11 @@ pub struct Scheduler {
     armed: Option<Instant>,
     /// How often no mandatory request was left waiting.
     idle_epoch: u64,
-    /// The longest delay of the daemon's own so far.
+    /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
+    worst_handover: Span,
+    /// Requests taken into batches so far.
+    turns: u64,
 }
 
 impl Scheduler {
@@ -229,6 +233,8 @@ impl Scheduler {
             armed: None,
             idle_epoch: 0,
             worst_delay: Span::ZERO,
+            worst_handover: Span::ZERO,
+            turns: 0,
             config,
         })
     }
@@ -244,8 +250,8 @@ impl Scheduler {
         }
         let slot = free.unwrap_or(self.streams.len());
         let id = StreamId { slot: slot as u16, generation: self.generation() };
-        let capacity = self.config.queue + self.config.workers * self.config.batch;
-        let stream = Some(Stream::new(id, spec, capacity));
+        let places = self.places(&spec);
+        let stream = Some(Stream::new(id, spec, places));
         match free {
             Some(slot) => self.streams[slot] = stream,
             None => self.streams.push(stream),
@@ -269,9 +275,9 @@ impl Scheduler {
         self.stream(id)?;
         self.cancel(id);
         let generation = self.generation();
+        let places = self.places(&self.streams[usize::from(id.slot)].as_ref()?.spec);
         let slot = self.streams[usize::from(id.slot)].as_mut()?;
-        let capacity = self.config.queue + self.config.workers * self.config.batch;
-        let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), capacity);
+        let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), places);
         fresh.word = slot.word.clone();
         fresh.police = slot.police.clone();
         *slot = fresh;
@@ -291,75 +297,76 @@ impl Scheduler {
 
     fn take_in(&mut self, now: Instant, stream: StreamId, token: u64, room: bool) -> Option<Resolution> {
         let deadline = now + self.config.deadline;
-        let mut request = Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false };
-        let alive = self.workers.iter().any(|w| !matches!(w.state, WorkerState::Lost));
+        let mut request =
+            Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false, place: 0 };
+        let alive = self.workers_alive() > 0;
         let Some(record) = self.stream_mut(stream) else {
             let outcome = Outcome::Missed(MissReason::Cancelled);
             return Some(Resolution { request, outcome, misses_left: None });
         };
+        request.seq = record.counts.arrived;
         record.counts.arrived += 1;
         let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now));
         let until = record.police.as_ref().and_then(|p| p.spaced_until()).unwrap_or(now);
         request.mandatory = conforms && record.word.next_is_mandatory();
-        let opened = record.ledger.open();
-        request.seq = opened.unwrap_or_else(|seq| seq);
         if let Some(e) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
             self.raise(now, Cause::ArrivalExcess, evidence, until);
         }
-        if opened.is_err() {
-            return Some(self.refuse_unnumbered(request));
-        }
         if !alive {
-            return Some(self.resolve(now, request, Outcome::Missed(MissReason::WorkerLost)));
+            return Some(self.refuse(now, request, MissReason::WorkerLost));
         }
-        if !room {
-            // A mandatory request takes the place of the optional one that would be served last.
-            let makes_room = request.mandatory && token != u64::MAX;
-            let other = if makes_room { self.optional.pop_back() } else { None };
-            match other {
-                Some(other) => self.end(now, other, Outcome::Missed(MissReason::QueueFull)),
-                None => return Some(self.resolve(now, request, Outcome::Missed(MissReason::QueueFull))),
-            }
+        // A mandatory request takes the place of the optional one that would be served last.
+        let makes_room = token != u64::MAX && request.mandatory && !self.optional.is_empty();
+        let place = self.stream_mut(stream).filter(|_| room || makes_room).and_then(|s| s.ledger.open());
+        let Some(place) = place else {
+            return Some(self.refuse(now, request, MissReason::QueueFull));
+        };
+        request.place = place;
+        if !room && let Some(other) = self.optional.pop_front() {
+            self.end(now, other, Outcome::Missed(MissReason::QueueFull));
         }
         let queue = if request.mandatory { &mut self.mandatory } else { &mut self.optional };
         queue.push_back(request);
+        self.arm(now);
         None
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some(w) = self.workers.get_mut(worker) else { return };
-        let WorkerState::Busy { started, lateness, reported, .. } = w.state else { return };
+        let WorkerState::Busy { started, reported, .. } = w.state else { return };
         w.state = WorkerState::Free;
         let bound = self.config.profile.bound(w.batch.len());
+        let held = now.since(started);
         match ran {
+            Ran::Failed => self.raise_worker_lost(now, 1),
             Ran::Done(time) => {
-                if time > bound && !reported {
-                    self.overrun(now, bound, time);
-                }
-                let delay = lateness + now.since(started).saturating_sub(time);
-                self.worst_delay = self.worst_delay.max(delay);
-                if delay > self.config.guard {
-                    self.late(now, delay);
+                self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
+                match (held > bound, time > bound) {
+                    (false, _) => {}
+                    (true, true) if reported => {}
+                    (true, true) => self.overrun(now, bound, time),
+                    // The engine kept its time; what lies around it did not.
+                    (true, false) => self.raise_late(now, bound, held),
                 }
             }
-            Ran::Failed => self.raise_worker_lost(now, 1),
         }
         self.end_batch(now, worker, |request| match ran {
             Ran::Failed => Outcome::Missed(MissReason::EngineFailed),
             Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
             Ran::Done(_) => Outcome::Served,
         });
+        self.arm(now);
     }
 
     /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
         let Some(w) = self.workers.get_mut(worker) else { return };
         w.state = WorkerState::Lost;
-        self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         self.raise_worker_lost(now, 0);
+        self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         if self.workers.iter().all(|w| matches!(w.state, WorkerState::Lost)) {
             while let Some(request) = self.mandatory.pop_front().or_else(|| self.optional.pop_front()) {
                 self.end(now, request, Outcome::Missed(MissReason::WorkerLost));
@@ -424,11 +431,11 @@ impl Scheduler {
         &self.safe_mode
     }
 
-    /// The longest delay of the daemon's own so far, from due dispatch to handled completion without the
-    /// engine's time: the part of the guard that was needed.
+    /// The daemon's own delays so far: the latest dispatch after it was due, which the guard must cover, and
+    /// the longest time a batch spent outside its engine between dispatch and completion, which `P(b)` must.
     #[must_use]
-    pub fn worst_delay(&self) -> Span {
-        self.worst_delay
+    pub fn worst_delays(&self) -> (Span, Span) {
+        (self.worst_delay, self.worst_handover)
     }
 
     /// How a stream fared: its counts, and the misses that it can still take.
