@@ -162,9 +162,236 @@ class Client:
                 return answer
             self.inbox.append(answer)
 
-    def ended(self):
-        """Whether the daemon has closed the connection and sent nothing before it."""
+    def answers(self, idents, seconds=5.0):
+        """Waits for the answers to `idents`, and a little for what must not come: {id: [answers]}."""
+        got, until = {ident: [] for ident in idents}, time.monotonic() + seconds
+        while time.monotonic() < until:
+            answer = self.receive(0.1 if all(got.values()) else until - time.monotonic())
+            if answer is None:
+                break
+            got.setdefault(answer.id, []).append(answer) if answer.id else self.inbox.append(answer)
+        return got
+
+    def farewell(self):
+        """What the daemon still sends before it closes."""
+        frames = []
         try:
-            return self.receive() is None and False
+            while True:
+                frames.append(self.receive())
+                assert frames[-1] is not None, "not closed by the daemon"
         except EOFError:
-            return True
+            return frames
+
+
+def once(got):
+    """The answers in the order of their ids, and whether each request has exactly one, and nothing else came."""
+    right = all(len(a) == 1 and a[0].kind in (RESULT, MISS) for a in got.values())
+    return [got[ident][0] for ident in sorted(got) if got[ident]], right
+
+
+def submit(stream, *values):
+    return struct.pack("<II%df" % len(values), stream, 0, *values)
+
+
+class Checks:
+    def __init__(self, path):
+        self.path, self.passed, self.failed, self.taken = path, 0, 0, []
+
+    def check(self, name, ok, seen=None):
+        self.passed, self.failed = self.passed + bool(ok), self.failed + (not ok)
+        print("%s %s" % ("ok  " if ok else "FAIL", name) + ("" if ok or seen is None else ": %s" % (seen,)))
+
+    def state(self):
+        return json.loads(self.main.ask(STATUS).json.decode("utf-8"))
+
+    def opening(self):
+        self.main = Client(self.path)
+        welcome = self.main.welcome
+        self.check("HELLO: welcome", welcome.version == 1 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
+        self.check("PING: pong", self.main.ask(PING).kind == PONG)
+        body = struct.pack("<I", 3)
+        self.check("SUBSCRIBE: subscribed", self.main.ask(SUBSCRIBE, body).kind == SUBSCRIBED)
+
+    def registering(self):
+        half, calm = [(1, 1, 2)], [(1, 1, 10**9)]
+        for name, code, body in (
+            ("unknown service", 1, register("nobody", "a", half, calm)),
+            ("m not below K", 2, register("null", "a", [(1, 2, 2)], calm)),
+            ("unknown form of constraint", 2, register("null", "a", [(99, 1, 2)], calm)),
+            ("empty stream name", 2, register("null", "", half, calm)),
+            ("constraint without arrivals", 3, register("null", "a", half)),
+            ("unknown form of arrivals", 3, register("null", "a", half, [(99, 1, 2)])),
+            ("a rate too high", 4, register("null", "a", half, [(2, 1000, 0)])),
+        ):
+            answer = self.main.ask(REGISTER, body)
+            self.check("REGISTER: refused: " + name, answer.kind == REFUSED and answer.code == code, answer)
+        self.cam0 = cam0 = self.main.ask(REGISTER, register("null", "cam0"))
+        right = (cam0.input_bytes, cam0.output_bytes, cam0.deadline_ns, cam0.guaranteed, cam0.of)
+        self.check("REGISTER: a reserved stream", right == (16, 16, 200 * 10**6, 1, 2), cam0)
+        again = self.main.ask(REGISTER, register("null", "cam0"))
+        self.check("REGISTER: refused: name in use", again.kind == REFUSED and again.code == 6, again)
+        own = self.main.ask(REGISTER, register("null", "own", half, calm))
+        self.check("REGISTER: own constraint and arrivals", own.kind == REGISTERED and own.guaranteed == 1, own)
+        self.free = free = self.main.ask(REGISTER, register("null", "free"))
+        self.check("REGISTER: best effort", free.kind == REGISTERED and (free.guaranteed, free.of) == (0, 1), free)
+        for name, code, body in (
+            ("wrong length", 10, submit(cam0.stream, 1.0)),
+            ("unknown stream", 7, submit(99, 1.0, 2.0, 3.0, 4.0)),
+        ):
+            answer = self.main.ask(SUBMIT, body)
+            self.check("SUBMIT: refused: " + name, answer.kind == REFUSED and answer.code == code, answer)
+
+    def submitting(self):
+        idents = []
+        for i in range(10):
+            idents.append(self.main.send(SUBMIT, submit(self.cam0.stream, i, -2.5, 0.0, 1e9)))
+            time.sleep(0.03)
+        answers, right = once(self.main.answers(idents))
+        self.taken = list(answers)
+        hits = [a.kind == RESULT for a in answers]
+        self.check("SUBMIT: one answer each", right, answers)
+        self.check("SUBMIT: sequence 0, 1, 2, ...", [a.sequence for a in answers] == list(range(10)), answers)
+        kept = all(a or b for a, b in zip(hits, hits[1:])) or any(e.kind == EVENT_SAFE_MODE for e in self.main.inbox)
+        self.check("SUBMIT: the promise is kept", any(hits) and kept, hits)
+        for i, a in enumerate(answers):
+            if a.kind == RESULT:
+                right &= a.output == struct.pack("<4f", i, -2.5, 0.0, 1e9) and a.batch in (1, 2) and a.variant == 0
+                right &= a.queued_ns + a.run_ns <= self.cam0.deadline_ns and a.run_ns > 0 and a.misses_left <= 1
+            right &= a.stream == self.cam0.stream
+        self.check("SUBMIT: fields and output", right, answers)
+        idents = [self.main.send(SUBMIT, submit(self.free.stream, i, 0, 0, 0)) for i in range(500)]
+        answers, right = once(self.main.answers(idents))
+        right &= [a.sequence for a in answers] == list(range(500))
+        right &= all(a.misses_left == NO_CONSTRAINT for a in answers)
+        echo = all(a.output == struct.pack("<4f", i, 0, 0, 0) for i, a in enumerate(answers) if a.kind == RESULT)
+        self.check("SUBMIT: 500 at once, best effort: one answer each", right and echo)
+
+    def calm(self, seconds=5.0):
+        until = time.monotonic() + seconds
+        while self.state()["services"][0]["safe_mode"]["state"] != "normal" and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def flooding(self):
+        self.calm()
+        self.main.inbox.clear()
+        idents = [self.main.send(SUBMIT, submit(self.cam0.stream, i, 0, 0, 0)) for i in range(60)]
+        answers, right = once(self.main.answers(idents))
+        self.taken += answers
+        self.check("flood: one answer each", right and len(answers) == 60)
+        self.calm()
+        while (event := self.main.receive(0.2)) is not None:
+            self.main.inbox.append(event)
+        events = [e for e in self.main.inbox if e.kind == EVENT_SAFE_MODE]
+        entered = [e for e in events if (e.state, e.cause, e.service, e.stream) == (2, 1, "null", "cam0")]
+        right = entered and entered[0].limit == 5 < entered[0].seen and entered[0].window_ns == 10**8
+        self.check("flood: EVENT_SAFE_MODE, arrival-excess", right and entered[0].text, self.main.inbox)
+        self.check("flood: safe mode left", events and (events[-1].state, events[-1].cause) == (1, 0), events)
+        steps = [e.sequence for e in events]
+        self.check("flood: changes are numbered", all(b == a + 1 for a, b in zip(steps, steps[1:])), steps)
+
+    def counting(self):
+        state = self.state()
+        streams = {s["name"]: s for s in state["services"][0]["streams"]}
+        cam0, hits = streams["cam0"], sum(a.kind == RESULT for a in self.taken)
+        seen = (cam0["arrived"], cam0["served"], sum(cam0["missed"].values()))
+        self.check("STATUS: counts agree", seen == (len(self.taken), hits, len(self.taken) - hits), seen)
+        self.check("STATUS: streams", sorted(streams) == ["cam0", "free", "own"] and not state["draining"], streams)
+
+    def breaking(self):
+        late = submit(1, 0.0)[:4] + b"\1\0\0\0" + bytes(16)
+        utf8 = register("null", b"\xff\xfe")
+        for name, code, first, data in (
+            ("no common version", 1, True, frame(HELLO, 1, hello(2, 9))),
+            ("first frame not HELLO", 7, True, frame(PING, 1)),
+            ("other magic", 2, True, frame(HELLO, 1, b"RIEW" + hello()[4:])),
+            ("garbage instead of HELLO", 3, True, b"GET / HTTP/1.1\r\n\r\n" * 9),
+            ("garbage", 3, False, b"\xff" * 64),
+            ("too large", 3, False, struct.pack("<IHHQ", (4 << 20) + 1, SUBMIT, 0, 2)),
+            ("HELLO twice", 7, False, frame(HELLO, 2, hello())),
+            ("unknown kind", 2, False, frame(99, 2)),
+            ("a kind of the daemon", 2, False, frame(RESULT, 2)),
+            ("flags", 2, False, frame(PING, 2, flags=1)),
+            ("id 0", 2, False, frame(PING, 0)),
+            ("reserved not 0", 2, False, frame(SUBMIT, 2, late)),
+            ("body too short", 2, False, frame(UNREGISTER, 2, b"\1\0\0")),
+            ("body too long", 2, False, frame(PING, 2, b"x")),
+            ("list too long", 2, False, frame(REGISTER, 2, register("null", "a", [(1, 1, 2)] * 9))),
+            ("not UTF-8", 2, False, frame(REGISTER, 2, utf8)),
+        ):
+            with Client(self.path, welcome=not first) as bad:
+                bad.raw(data)
+                frames = bad.farewell()
+            right = len(frames) == 1 and frames[0].kind == ERROR and frames[0].code == code
+            self.check("ERROR %d and closed: %s" % (code, name), right, frames)
+        with Client(self.path) as bad:
+            bad.ask(REGISTER, register("null", "gone"))
+            bad.raw(frame(SUBMIT, 3, bytes(24))[:21])
+        until = time.monotonic() + 5
+        while (gone := self.main.ask(REGISTER, register("null", "gone"))).kind == REFUSED and time.monotonic() < until:
+            time.sleep(0.01)
+        self.check("half a frame, then gone: its stream is free again", gone.kind == REGISTERED, gone)
+        self.check("all these cost nobody else anything", self.main.ask(PING).kind == PONG)
+
+    def crowding(self):
+        time.sleep(0.2)
+        others = [Client(self.path) for _ in range(3)]
+        with Client(self.path, welcome=False) as fifth:
+            fifth.raw(frame(HELLO, 1, hello()))
+            frames = fifth.farewell()
+        self.check("the fifth client: ERROR 5", [(f.kind, f.code) for f in frames] == [(ERROR, 5)], frames)
+        self.check("STATUS: four clients", self.state()["clients"] == 4)
+        for other in others:
+            other.socket.close()
+        time.sleep(0.2)
+        Client(self.path).socket.close()
+        self.check("a place given up is free again", True)
+
+    def leaving(self):
+        body = struct.pack("<I", self.cam0.stream)
+        self.check("UNREGISTER: unregistered", self.main.ask(UNREGISTER, body).kind == UNREGISTERED)
+        again = self.main.ask(UNREGISTER, body)
+        self.check("UNREGISTER: refused: unknown stream", again.kind == REFUSED and again.code == 7, again)
+        again = self.main.ask(REGISTER, register("null", "cam0"))
+        self.check("REGISTER: again, another number", again.kind == REGISTERED and again.stream != self.cam0.stream)
+
+
+def stop(checks, daemon):
+    idents = [checks.main.send(SUBMIT, submit(checks.free.stream, i, 0, 0, 0)) for i in range(20)]
+    checks.main.ask(PING)  # the requests have been read
+    daemon.send_signal(signal.SIGTERM)
+    frames = [f for f in checks.main.inbox + checks.main.farewell() if f.id in idents]
+    checks.check("SIGTERM: what waits is answered, once", sorted(f.id for f in frames) == idents, frames)
+    checks.check("SIGTERM: ends with status 0", daemon.wait(timeout=5) == 0, daemon.returncode)
+    checks.check("SIGTERM: the socket is removed", not os.path.exists(checks.path))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weir", default="target/debug/weir", help="the binary under test")
+    weir = os.path.abspath(parser.parse_args().weir)
+    with tempfile.TemporaryDirectory() as folder:
+        config, path = os.path.join(folder, "weir.toml"), os.path.join(folder, "weir.sock")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(CONFIG)
+        subprocess.run([weir, "profile", config, "--quick"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        daemon, checks = subprocess.Popen([weir, "serve", config, "--quiet"]), Checks(path)
+        try:
+            until = time.monotonic() + 10
+            while not os.path.exists(path) and time.monotonic() < until:
+                time.sleep(0.02)
+            steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
+            steps += (checks.breaking, checks.crowding, checks.leaving, lambda: stop(checks, daemon))
+            for step in steps:
+                try:
+                    step()
+                except Exception as error:  # whatever it was: the next step may still tell something
+                    checks.check(getattr(step, "__name__", "step"), False, repr(error))
+        finally:
+            daemon.kill()
+            daemon.wait()
+    print("%d passed, %d failed" % (checks.passed, checks.failed))
+    return 1 if checks.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,7 +16,7 @@ use crate::wire::{Kind, VERSION, WireError};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The socket could not be reached.
-    #[error("connect to {}: {source}; {hint}", path.display())]
+    #[error("connect to {}: {hint}", path.display())]
     Connect {
         /// The socket.
         path: PathBuf,

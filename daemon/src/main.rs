@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod daemon;
 mod engine;
+mod idx;
 mod load;
 mod manifest;
 mod plan;

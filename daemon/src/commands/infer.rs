@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use weir_client::blocking::Client;
 use weir_client::{Outcome, Registration};
 
 use super::Socket;
+use crate::idx::Pictures;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -80,19 +81,12 @@ impl Picture {
         let (path, number) = place.rsplit_once(':').context("--image wants FILE:NUMBER")?;
         let number: usize = number.parse().with_context(|| format!("--image: {number} is no number"))?;
         let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
-        let field = |i: usize| {
-            let field = bytes.get(4 * i..4 * i + 4)?;
-            Some(u32::from_be_bytes(field.try_into().ok()?) as usize)
-        };
-        let (Some(0x803), Some(count), Some(rows), Some(columns)) = (field(0), field(1), field(2), field(3))
-        else {
-            bail!("{path}: no IDX file of pictures");
-        };
-        ensure!(number < count, "{path}: there is no picture {number}, only 0..={}", count.saturating_sub(1));
-        let size = rows * columns;
-        let start = 16 + number * size;
-        let pixels = bytes.get(start..start + size).with_context(|| format!("{path}: cut off"))?;
-        Ok(Self { pixels: pixels.iter().map(|&p| f32::from(p) / 255.0).collect(), columns })
+        let pictures = Pictures::parse(&bytes).with_context(|| path.to_owned())?;
+        let last = pictures.count.saturating_sub(1);
+        let pixels = pictures
+            .get(number)
+            .with_context(|| format!("{path}: there is no picture {number}, only 0..={last}"))?;
+        Ok(Self { pixels, columns: pictures.columns.max(1) })
     }
 
     fn show(&self) {

@@ -5,11 +5,7 @@ use std::path::Path;
 
 use super::{HeldoutToml, ManifestError};
 use crate::engine::{ModelSpec, Runner, Side, read_verified};
-
-/// Unsigned bytes in three dimensions: count, rows, columns.
-const IMAGES_MAGIC: usize = 0x0803;
-/// Unsigned bytes in one dimension: count.
-const LABELS_MAGIC: usize = 0x0801;
+use crate::idx::{self, Pictures};
 
 /// Images with their right answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,17 +31,15 @@ impl Heldout {
     pub(super) fn load(folder: &Path, toml: &HeldoutToml) -> Result<Self, ManifestError> {
         let path = folder.join(&toml.images);
         let bytes = read_verified(&path, &toml.images_sha256)?;
-        let ([count, rows, columns], pixels) = idx(&path, &bytes, IMAGES_MAGIC)?;
-        expect(&path, "the number of images", toml.count, count)?;
-        let image_len = rows * columns;
+        let images = Pictures::parse(&bytes).map_err(|e| misfit(&path, e.what, e.expected, e.found))?;
+        let image_len = images.rows * images.columns;
+        equal(&path, "the number of images", toml.count, images.count)?;
 
         let path = folder.join(&toml.labels);
-        let bytes = read_verified(&path, &toml.labels_sha256)?;
-        let ([count], labels) = idx(&path, &bytes, LABELS_MAGIC)?;
-        expect(&path, "the number of labels", toml.count, count)?;
-
-        let images = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
-        Ok(Self { images, labels: labels.to_vec(), image_len })
+        let label_bytes = read_verified(&path, &toml.labels_sha256)?;
+        let labels = idx::labels(&label_bytes).map_err(|e| misfit(&path, e.what, e.expected, e.found))?;
+        equal(&path, "the number of labels", toml.count, labels.len())?;
+        Ok(Self { images: images.iter().flatten().collect(), labels: labels.to_vec(), image_len })
     }
 }
 
@@ -86,30 +80,12 @@ fn argmax(values: &[f32]) -> usize {
     (1..values.len()).fold(0, larger)
 }
 
-/// The dimensions and the data of an IDX file of `D` dimensions.
-fn idx<'a, const D: usize>(
-    path: &Path,
-    bytes: &'a [u8],
-    magic: usize,
-) -> Result<([usize; D], &'a [u8]), ManifestError> {
-    let header = 4 * (1 + D);
-    if bytes.len() < header {
-        expect(path, "the file's length", header, bytes.len())?;
-    }
-    let number = |i: usize| bytes[4 * i..][..4].iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte));
-    expect(path, "the magic number", magic, number(0))?;
-    let dims: [usize; D] = std::array::from_fn(|i| number(1 + i));
-    let data = &bytes[header..];
-    let product = dims.iter().fold(1usize, |product, &dim| product.saturating_mul(dim));
-    expect(path, "the data's length", product, data.len())?;
-    Ok((dims, data))
+fn equal(path: &Path, what: &'static str, expected: usize, found: usize) -> Result<(), ManifestError> {
+    if expected == found { Ok(()) } else { Err(misfit(path, what, expected, found)) }
 }
 
-fn expect(path: &Path, what: &'static str, expected: usize, found: usize) -> Result<(), ManifestError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(ManifestError::Idx { path: path.to_owned(), what, expected, found })
+fn misfit(path: &Path, what: &'static str, expected: usize, found: usize) -> ManifestError {
+    ManifestError::Idx { path: path.to_owned(), what, expected, found }
 }
 
 #[cfg(test)]
@@ -148,10 +124,8 @@ mod tests {
     #[test]
     fn files_that_do_not_fit_are_refused_by_what_is_wrong() {
         let refused = |images, labels, count| load_from(images, labels, count).unwrap_err().to_string();
-        assert!(refused(&IMAGES[..7], LABELS, 2).contains("the file's length is 7, 16 is needed"));
-        assert!(refused(&IMAGES[..19], LABELS, 2).contains("the data's length is 3, 4 is needed"));
-        assert!(refused(LABELS, LABELS, 2).contains("the file's length is 10, 16 is needed"));
-        assert!(refused(IMAGES, IMAGES, 2).contains("the magic number is 2051, 2049 is needed"));
+        assert!(refused(&IMAGES[..7], LABELS, 2).contains("images: the file's length is 7, 16 is needed"));
+        assert!(refused(IMAGES, IMAGES, 2).contains("labels: the magic number is 2051, 2049 is needed"));
         assert!(refused(IMAGES, LABELS, 3).contains("the number of images is 2, 3 is needed"));
     }
 
