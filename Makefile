@@ -57,6 +57,7 @@ bench: deps
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p rt-core --bench scheduler
 	./tests/bench/instructions.sh
+	./tests/bench/promise.sh
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -287,16 +287,19 @@ impl Scheduler {
     /// Takes in a request of `stream`. Returns its resolution if it is refused at once; `None` means that
     /// it waits and `poll` will resolve it. A request of an unknown stream is cancelled.
     pub fn handle_arrival(&mut self, now: Instant, stream: StreamId, token: u64) -> Option<Resolution> {
-        self.take_in(now, stream, token, self.waiting() < self.config.queue)
+        self.take_in(now, stream, Some(token))
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, stream, u64::MAX, false)
+        self.take_in(now, stream, None)
     }
 
-    fn take_in(&mut self, now: Instant, stream: StreamId, token: u64, room: bool) -> Option<Resolution> {
+    /// `token` is absent if the caller has no room for the request.
+    fn take_in(&mut self, now: Instant, stream: StreamId, token: Option<u64>) -> Option<Resolution> {
+        let welcome = token.is_some();
         let deadline = now + self.config.deadline;
+        let token = token.unwrap_or(u64::MAX);
         let mut request =
             Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false, place: 0 };
         let alive = self.workers_alive() > 0;
@@ -317,9 +320,10 @@ impl Scheduler {
         if !alive {
             return Some(self.refuse(now, request, MissReason::WorkerLost));
         }
-        // A mandatory request takes the place of the optional one that would be served last.
-        let makes_room = token != u64::MAX && request.mandatory && !self.optional.is_empty();
-        let place = self.stream_mut(stream).filter(|_| room || makes_room).and_then(|s| s.ledger.open());
+        // In a full queue the oldest optional request gives way: it is the one that would be served last.
+        let room = self.waiting() < self.config.queue;
+        let taken = welcome && (room || !self.optional.is_empty());
+        let place = self.stream_mut(stream).filter(|_| taken).and_then(|s| s.ledger.open());
         let Some(place) = place else {
             return Some(self.refuse(now, request, MissReason::QueueFull));
         };
