@@ -333,3 +333,66 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
 fn lcm(a: u128, b: u128) -> Option<u128> {
     (a / gcd(a, b).max(1)).checked_mul(b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrival::ArrivalBound;
+    use crate::constraint::{Constraint, ConstraintSet};
+
+    fn stream(m: u32, k: u32, bound: ArrivalBound) -> StreamSpec {
+        let set = ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one");
+        StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"))
+    }
+
+    fn window(count: u64, length: u64) -> ArrivalBound {
+        ArrivalBound::window(count, Span::from_nanos(length)).expect("valid")
+    }
+
+    fn system(time: u64, latency: u64) -> System {
+        let profile = LatencyProfile::new(&[Span::from_nanos(time)]).expect("valid");
+        System { profile, batch: 1, workers: 1, latency: Span::from_nanos(latency) }
+    }
+
+    /// The worked example of `docs/guarantee.md`, in microseconds.
+    #[test]
+    fn the_example_of_the_guarantee_page() {
+        let admission = system(2_000, 6_000).admit([&stream(1, 2, window(2, 4_000))]).expect("it holds");
+        let span = Span::from_nanos;
+        let binding = Binding { delta: Span::ZERO, backlog: 1, lhs: span(4_000), rhs: span(6_000) };
+        assert_eq!(admission.binding, Some(binding));
+        assert_eq!(system(2_000, 6_000).at(&[], span(1)).backlog, 0);
+    }
+
+    /// The example of a pessimistic no, from section 3 of the theory.
+    #[test]
+    fn a_burst_that_fills_its_own_blocking_batch_is_refused_though_it_could_be_served() {
+        let refused = system(3, 7).admit([&stream(0, 1, window(2, 6))]).expect_err("two need 9, there are 7");
+        let AdmissionError::Burst(b) = refused else { panic!("{refused}") };
+        assert_eq!((b.backlog, b.lhs.as_nanos(), b.rhs.as_nanos()), (2, 9, 7));
+    }
+
+    #[test]
+    fn more_than_the_workers_can_serve_is_refused_by_its_rate() {
+        let second = 1_000_000_000;
+        let refused = system(second / 10, 10 * second).admit([&stream(0, 1, window(11, second))]);
+        assert_eq!(refused, Err(AdmissionError::Rate { demand_per_s: 11, capacity_per_s: 10 }));
+        assert!(system(second / 10, 10 * second).admit([&stream(0, 1, window(10, second))]).is_ok());
+    }
+
+    #[test]
+    fn best_effort_streams_ask_for_nothing_and_nonsense_is_refused() {
+        let nothing = Admission { binding: None, waiting: 0 };
+        assert_eq!(system(5, 1).admit([&StreamSpec::best_effort()]), Ok(nothing));
+        let none = System { workers: 0, ..system(1, 9) };
+        assert!(matches!(none.admit([]), Err(AdmissionError::System { workers: 0, .. })));
+    }
+
+    #[test]
+    fn a_period_so_long_that_the_products_overflow_is_refused_not_waved_through() {
+        let odd = |length| stream(1, 4093, window(1, length));
+        let load = [odd(3_599_999_999_999), odd(3_599_999_999_993), odd(3_599_999_999_977)];
+        let system = system(3_600_000_000_000 / 3, 3_600_000_000_000);
+        assert!(!matches!(system.admit(&load), Ok(Admission { binding: None, .. })));
+    }
+}

@@ -1,14 +1,9 @@
 //! The way of a request inside the scheduler: due, taken into a batch or given up, resolved, counted.
 
-use super::{
-    Action, ConfigError, Event, MAX_EVENTS, MAX_WORKERS, Outcome, RESERVED_EVENTS, Request, Resolution,
-    Scheduler, SchedulerConfig, WARNING_INTERVAL, WorkerId, WorkerState,
-};
+use super::{Action, Event, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::admission::Dispatch;
-use crate::constraint::Constraint;
-use crate::safe_mode::{Cause, Evidence};
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
-use crate::time::{Instant, MAX_SPAN, Span};
+use crate::time::{Instant, Span};
 
 /// How many of the newest optional requests are compared where they pile up.
 const NEWEST: usize = 8;
@@ -233,139 +228,11 @@ impl Scheduler {
         overrun.chain(self.armed).chain(expiry).chain(self.safe_mode.leaves_at()).min()
     }
 
-    pub(super) fn end_batch(
-        &mut self,
-        now: Instant,
-        worker: WorkerId,
-        outcome: impl Fn(&Request) -> Outcome,
-    ) {
-        for i in 0..self.workers[worker].batch.len() {
-            let request = self.workers[worker].batch[i];
-            self.end(now, request, outcome(&request));
-        }
-        self.workers[worker].batch.clear();
-    }
-
-    /// Ends a request that was taken in: `poll` will tell.
-    pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
-        let resolution = self.resolve(now, request, outcome);
-        self.resolved.push_back(resolution);
-    }
-
-    /// Counts an outcome, feeds the outcome monitor, and raises what it finds.
-    pub(super) fn resolve(&mut self, now: Instant, request: Request, outcome: Outcome) -> Resolution {
-        let Some(stream) = self.stream_mut(request.stream) else {
-            return Resolution { request, outcome, misses_left: None };
-        };
-        let before = stream.ledger.monitor.misses_left();
-        let violated = match outcome {
-            Outcome::Served => {
-                stream.counts.count(None);
-                stream.ledger.close(request.place, true)
-            }
-            Outcome::Missed(reason) => {
-                stream.counts.count(Some(reason));
-                stream.ledger.close(request.place, false)
-            }
-        };
-        let misses_left = self.judge(now, request.stream, before, violated);
-        Resolution { request, outcome, misses_left }
-    }
-
-    /// Refuses a request that was not taken in, and counts it.
-    pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
-        let outcome = Outcome::Missed(reason);
-        let Some(stream) = self.stream_mut(request.stream) else {
-            return Resolution { request, outcome, misses_left: None };
-        };
-        stream.counts.count(Some(reason));
-        let before = stream.ledger.monitor.misses_left();
-        let violated = stream.ledger.refuse();
-        let misses_left = self.judge(now, request.stream, before, violated);
-        Resolution { request, outcome, misses_left }
-    }
-
-    /// Warns of and raises what the outcome monitor has found. Returns the misses left.
-    fn judge(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        before: Option<(u32, Constraint)>,
-        violated: Option<Constraint>,
-    ) -> Option<u32> {
-        let stream = self.stream_mut(id)?;
-        let after = stream.ledger.monitor.misses_left();
-        let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
-        let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
-        if let Some((left, constraint)) = after
-            && (fell(0) || fell(1))
-            && rested
-        {
-            stream.warned = Some(now);
-            self.announce(Event::MissesLeft { stream: id, left, constraint });
-        }
-        if let Some(c) = violated {
-            let (limit, window) = (u64::from(c.misses()), u64::from(c.window()));
-            let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
-            self.raise(now, Cause::ConstraintViolated, evidence, now);
-        }
-        after.map(|(left, _)| left)
-    }
-
-    /// Takes every waiting request of a stream back.
-    pub(super) fn cancel(&mut self, id: StreamId) {
-        for queue in [&mut self.mandatory, &mut self.optional] {
-            queue.retain(|request| {
-                let keep = request.stream != id;
-                if !keep {
-                    let outcome = Outcome::Missed(MissReason::Cancelled);
-                    self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
-                }
-                keep
-            });
-        }
-        if self.mandatory.is_empty() {
-            self.idle_epoch += 1;
-        }
-    }
-
-    pub(super) fn overrun(&mut self, now: Instant, bound: Span, seen: Span) {
-        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
-        self.raise(now, Cause::ServiceOverrun, evidence, now);
-    }
-
-    pub(super) fn raise_late(&mut self, now: Instant, limit: Span, seen: Span) {
-        let evidence = Evidence { limit: limit.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
-        self.raise(now, Cause::LateDispatch, evidence, now);
-    }
-
     /// Notes the instant at which a worker should take what waits, if that is now.
     pub(super) fn arm(&mut self, now: Instant) {
         if self.armed.is_none_or(|armed| armed > now) && self.due_worker(now).is_some() {
             self.armed = Some(now);
         }
-    }
-
-    /// `failed` workers are there but did not do their work.
-    pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
-        let (limit, alive) = (self.workers.len() as u64, self.workers_alive());
-        let evidence = Evidence { limit, seen: (alive - failed.min(alive)) as u64, ..Evidence::default() };
-        self.raise(now, Cause::WorkerLost, evidence, now);
-    }
-
-    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
-        if let Some(transition) = self.safe_mode.raise(now, cause, evidence, until) {
-            self.announce(Event::SafeMode(transition));
-        }
-    }
-
-    /// Queues an event. A warning gives way when the caller has not polled for long; safe mode never does.
-    pub(super) fn announce(&mut self, event: Event) {
-        let reserved = if matches!(event, Event::SafeMode(_)) { 0 } else { RESERVED_EVENTS };
-        if self.events.len() + reserved >= MAX_EVENTS {
-            return;
-        }
-        let _ = self.events.push_back(event);
     }
 
     pub(super) fn stream(&self, id: StreamId) -> Option<&Stream> {
@@ -380,28 +247,6 @@ impl Scheduler {
         let generation = self.next_generation;
         self.next_generation = generation.wrapping_add(1);
         generation
-    }
-}
-
-impl SchedulerConfig {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let range = |field, value: u64, min, max| {
-            if (min..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(ConfigError::Range { field, value, min, max })
-            }
-        };
-        range("batch", self.batch as u64, 1, self.profile.max_batch() as u64)?;
-        range("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
-        range("queue", self.queue as u64, 1, 1 << 16)?;
-        range("streams", self.streams as u64, 1, 4096)?;
-        range("deadline", self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
-        let time = self.profile.bound(1);
-        if self.deadline < self.guard + time {
-            return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
-        }
-        Ok(())
     }
 }
 

@@ -1,26 +1,19 @@
 //! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
-//!
-//! # Calling contract
-//! [`Scheduler`] is a state machine without clock or I/O. Feed it every arrival ([`Scheduler::handle_arrival`])
-//! and completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back.
-//! After each call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it
-//! returns `WakeAt` and carry out what it returns. Each request ends in exactly one [`Resolution`],
-//! returned at once by `handle_arrival` or later by `poll`. None of these calls allocates.
-//!
-//! It serves mandatory requests first, in order, and fills batches with optional ones (theory, section 3).
-//! It does not test admission: the caller runs [`crate::System::admit`] before [`Scheduler::add_stream`].
 
+mod account;
 mod dispatch;
+mod types;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::admission::Dispatch;
-use crate::constraint::Constraint;
-use crate::profile::LatencyProfile;
-use crate::safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, Transition};
+use crate::safe_mode::{Cause, Evidence, SafeMode};
 use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
+
+pub use types::{
+    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, StreamError, WorkerId,
+};
 
 /// The most workers of one scheduler.
 pub const MAX_WORKERS: usize = 16;
@@ -29,147 +22,6 @@ const MAX_EVENTS: usize = 64;
 const RESERVED_EVENTS: usize = 8;
 /// A stream is warned at most this often.
 const WARNING_INTERVAL: Span = Span::from_millis(1_000);
-
-/// Everything that is fixed for the life of a scheduler.
-#[derive(Clone, Debug)]
-pub struct SchedulerConfig {
-    /// The user's deadline, from arrival to answer.
-    pub deadline: Span,
-    /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
-    pub guard: Span,
-    /// Bounds on batch times, from [`Action::Start`] to [`Scheduler::handle_completion`].
-    pub profile: LatencyProfile,
-    /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
-    pub batch: usize,
-    /// Workers, in `1..=MAX_WORKERS`.
-    pub workers: usize,
-    /// When a free worker takes a batch.
-    pub dispatch: Dispatch,
-    /// Requests waiting at most, in `1..=65536`.
-    pub queue: usize,
-    /// Streams at most, in `1..=4096`.
-    pub streams: usize,
-    /// When safe mode ends.
-    pub safe_mode: SafeModeConfig,
-}
-
-/// Why a configuration is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// A number outside its range.
-    #[error("{field} = {value} is outside {min}..={max}")]
-    Range {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// The least value allowed.
-        min: u64,
-        /// The largest value allowed.
-        max: u64,
-    },
-    /// Not even a batch of one fits into the deadline beside the guard.
-    #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
-    Deadline {
-        /// The deadline.
-        deadline: Span,
-        /// The guard.
-        guard: Span,
-        /// `P(1)`.
-        time: Span,
-    },
-}
-
-/// A worker of the scheduler, numbered from 0.
-pub type WorkerId = usize;
-
-/// One request as the scheduler sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The caller's handle, returned untouched.
-    pub token: u64,
-    /// Its stream.
-    pub stream: StreamId,
-    /// Its number within the stream, from 0.
-    pub seq: u64,
-    /// When it arrived.
-    pub arrival: Instant,
-    /// When its answer must be out.
-    pub deadline: Instant,
-    /// Whether the promise counts on it.
-    pub mandatory: bool,
-    /// Its place in its stream's ledger.
-    pub(crate) place: u64,
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Answered in time.
-    Served,
-    /// Not answered in time, and why.
-    Missed(MissReason),
-}
-
-/// The end of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resolution {
-    /// The request.
-    pub request: Request,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Misses in a row that its stream can still take; `None` without constraints or without stream.
-    pub misses_left: Option<u32>,
-}
-
-/// Something to announce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Safe mode was entered or left.
-    SafeMode(Transition),
-    /// A stream is within one miss of violating `constraint`; at most once a second and stream.
-    MissesLeft {
-        /// The stream.
-        stream: StreamId,
-        /// Misses in a row that it can still take.
-        left: u32,
-        /// The constraint that binds.
-        constraint: Constraint,
-    },
-}
-
-/// What the caller must do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Run [`Scheduler::batch`] of this worker.
-    Start {
-        /// The worker.
-        worker: WorkerId,
-    },
-    /// Tell the client how its request ended.
-    Resolve(Resolution),
-    /// Announce this.
-    Event(Event),
-    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
-    WakeAt(Option<Instant>),
-}
-
-/// How a batch ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran {
-    /// Results exist for all of it, after the engine ran for this long.
-    Done(Span),
-    /// The engine failed; there are no results.
-    Failed,
-}
-
-/// A stream cannot be added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{limit} streams are the limit")]
-pub struct StreamError {
-    /// The configured limit.
-    pub limit: usize,
-}
 
 #[derive(Debug)]
 enum WorkerState {
@@ -189,7 +41,18 @@ struct Worker {
     batch: Vec<Request>,
 }
 
-/// See the [module documentation](self).
+/// Decides which request runs, when, where, or not at all.
+///
+/// It serves mandatory requests first, in order, and fills batches with optional ones (theory of
+/// `docs/guarantee.md`). It does not test admission: run [`crate::System::admit`] before
+/// [`Scheduler::add_stream`].
+///
+/// # Calling contract
+/// This is a state machine without clock or I/O. Feed it every arrival ([`Scheduler::handle_arrival`]) and
+/// completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back. After each
+/// call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it returns `WakeAt` and
+/// carry out what it returns. Each request ends in exactly one [`Resolution`], returned at once by
+/// `handle_arrival` or later by `poll`. None of these calls allocates.
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,

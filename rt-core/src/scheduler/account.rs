@@ -1,0 +1,139 @@
+//! The end of a request inside the scheduler: resolved, counted, judged, and what that gives rise to announced.
+
+use super::{
+    Event, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL, WorkerId,
+};
+use crate::constraint::Constraint;
+use crate::safe_mode::{Cause, Evidence};
+use crate::stream::{MissReason, StreamId};
+use crate::time::{Instant, Span};
+
+impl Scheduler {
+    pub(super) fn end_batch(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        outcome: impl Fn(&Request) -> Outcome,
+    ) {
+        for i in 0..self.workers[worker].batch.len() {
+            let request = self.workers[worker].batch[i];
+            self.end(now, request, outcome(&request));
+        }
+        self.workers[worker].batch.clear();
+    }
+
+    /// Ends a request that was taken in: `poll` will tell.
+    pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
+        let resolution = self.resolve(now, request, outcome);
+        self.resolved.push_back(resolution);
+    }
+
+    /// Counts an outcome, feeds the outcome monitor, and raises what it finds.
+    pub(super) fn resolve(&mut self, now: Instant, request: Request, outcome: Outcome) -> Resolution {
+        let Some(stream) = self.stream_mut(request.stream) else {
+            return Resolution { request, outcome, misses_left: None };
+        };
+        let before = stream.ledger.monitor.misses_left();
+        let violated = match outcome {
+            Outcome::Served => {
+                stream.counts.count(None);
+                stream.ledger.close(request.place, true)
+            }
+            Outcome::Missed(reason) => {
+                stream.counts.count(Some(reason));
+                stream.ledger.close(request.place, false)
+            }
+        };
+        let misses_left = self.judge(now, request.stream, before, violated);
+        Resolution { request, outcome, misses_left }
+    }
+
+    /// Refuses a request that was not taken in, and counts it.
+    pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
+        let outcome = Outcome::Missed(reason);
+        let Some(stream) = self.stream_mut(request.stream) else {
+            return Resolution { request, outcome, misses_left: None };
+        };
+        stream.counts.count(Some(reason));
+        let before = stream.ledger.monitor.misses_left();
+        let violated = stream.ledger.refuse();
+        let misses_left = self.judge(now, request.stream, before, violated);
+        Resolution { request, outcome, misses_left }
+    }
+
+    /// Warns of and raises what the outcome monitor has found. Returns the misses left.
+    fn judge(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        before: Option<(u32, Constraint)>,
+        violated: Option<Constraint>,
+    ) -> Option<u32> {
+        let stream = self.stream_mut(id)?;
+        let after = stream.ledger.monitor.misses_left();
+        let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
+        if let Some((left, constraint)) = after
+            && (fell(0) || fell(1))
+            && rested
+        {
+            stream.warned = Some(now);
+            self.announce(Event::MissesLeft { stream: id, left, constraint });
+        }
+        if let Some(c) = violated {
+            let (limit, window) = (u64::from(c.misses()), u64::from(c.window()));
+            let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+            self.raise(now, Cause::ConstraintViolated, evidence, now);
+        }
+        after.map(|(left, _)| left)
+    }
+
+    /// Takes every waiting request of a stream back.
+    pub(super) fn cancel(&mut self, id: StreamId) {
+        for queue in [&mut self.mandatory, &mut self.optional] {
+            queue.retain(|request| {
+                let keep = request.stream != id;
+                if !keep {
+                    let outcome = Outcome::Missed(MissReason::Cancelled);
+                    self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
+                }
+                keep
+            });
+        }
+        if self.mandatory.is_empty() {
+            self.idle_epoch += 1;
+        }
+    }
+
+    pub(super) fn overrun(&mut self, now: Instant, bound: Span, seen: Span) {
+        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::ServiceOverrun, evidence, now);
+    }
+
+    pub(super) fn raise_late(&mut self, now: Instant, limit: Span, seen: Span) {
+        let evidence = Evidence { limit: limit.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::LateDispatch, evidence, now);
+    }
+
+    /// `failed` workers are there but did not do their work.
+    pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
+        let (limit, alive) = (self.workers.len() as u64, self.workers_alive());
+        let evidence = Evidence { limit, seen: (alive - failed.min(alive)) as u64, ..Evidence::default() };
+        self.raise(now, Cause::WorkerLost, evidence, now);
+    }
+
+    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        if let Some(transition) = self.safe_mode.raise(now, cause, evidence, until) {
+            self.announce(Event::SafeMode(transition));
+        }
+    }
+
+    /// Queues an event. A warning gives way when the caller has not polled for long; safe mode never does.
+    pub(super) fn announce(&mut self, event: Event) {
+        let reserved = if matches!(event, Event::SafeMode(_)) { 0 } else { RESERVED_EVENTS };
+        if self.events.len() + reserved >= MAX_EVENTS {
+            return;
+        }
+        let _ = self.events.push_back(event);
+    }
+}

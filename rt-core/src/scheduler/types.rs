@@ -1,0 +1,172 @@
+//! What goes into the scheduler and what comes out of it, as values.
+
+use super::MAX_WORKERS;
+use crate::admission::Dispatch;
+use crate::constraint::Constraint;
+use crate::profile::LatencyProfile;
+use crate::safe_mode::{SafeModeConfig, Transition};
+use crate::stream::{MissReason, StreamId};
+use crate::time::{Instant, MAX_SPAN, Span};
+
+/// Everything that is fixed for the life of a scheduler.
+#[derive(Clone, Debug)]
+pub struct SchedulerConfig {
+    /// The user's deadline, from arrival to answer.
+    pub deadline: Span,
+    /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
+    pub guard: Span,
+    /// Bounds on batch times, from [`Action::Start`] to [`Scheduler::handle_completion`].
+    pub profile: LatencyProfile,
+    /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
+    pub batch: usize,
+    /// Workers, in `1..=MAX_WORKERS`.
+    pub workers: usize,
+    /// When a free worker takes a batch.
+    pub dispatch: Dispatch,
+    /// Requests waiting at most, in `1..=65536`.
+    pub queue: usize,
+    /// Streams at most, in `1..=4096`.
+    pub streams: usize,
+    /// When safe mode ends.
+    pub safe_mode: SafeModeConfig,
+}
+
+/// Why a configuration is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A number outside its range.
+    #[error("{field} = {value} is outside {min}..={max}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least value allowed.
+        min: u64,
+        /// The largest value allowed.
+        max: u64,
+    },
+    /// Not even a batch of one fits into the deadline beside the guard.
+    #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
+    Deadline {
+        /// The deadline.
+        deadline: Span,
+        /// The guard.
+        guard: Span,
+        /// `P(1)`.
+        time: Span,
+    },
+}
+
+/// A worker of the scheduler, numbered from 0.
+pub type WorkerId = usize;
+
+/// One request as the scheduler sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The caller's handle, returned untouched.
+    pub token: u64,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its number within the stream, from 0.
+    pub seq: u64,
+    /// When it arrived.
+    pub arrival: Instant,
+    /// When its answer must be out.
+    pub deadline: Instant,
+    /// Whether the promise counts on it.
+    pub mandatory: bool,
+    /// Its place in its stream's ledger.
+    pub(crate) place: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered in time.
+    Served,
+    /// Not answered in time, and why.
+    Missed(MissReason),
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// The request.
+    pub request: Request,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Misses in a row that its stream can still take; `None` without constraints or without stream.
+    pub misses_left: Option<u32>,
+}
+
+/// Something to announce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Safe mode was entered or left.
+    SafeMode(Transition),
+    /// A stream is within one miss of violating `constraint`; at most once a second and stream.
+    MissesLeft {
+        /// The stream.
+        stream: StreamId,
+        /// Misses in a row that it can still take.
+        left: u32,
+        /// The constraint that binds.
+        constraint: Constraint,
+    },
+}
+
+/// What the caller must do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Run [`Scheduler::batch`] of this worker.
+    Start {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Tell the client how its request ended.
+    Resolve(Resolution),
+    /// Announce this.
+    Event(Event),
+    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
+    WakeAt(Option<Instant>),
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// Results exist for all of it, after the engine ran for this long.
+    Done(Span),
+    /// The engine failed; there are no results.
+    Failed,
+}
+
+/// A stream cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{limit} streams are the limit")]
+pub struct StreamError {
+    /// The configured limit.
+    pub limit: usize,
+}
+
+impl SchedulerConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let range = |field, value: u64, min, max| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::Range { field, value, min, max })
+            }
+        };
+        range("batch", self.batch as u64, 1, self.profile.max_batch() as u64)?;
+        range("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
+        range("queue", self.queue as u64, 1, 1 << 16)?;
+        range("streams", self.streams as u64, 1, 4096)?;
+        range("deadline", self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
+        let time = self.profile.bound(1);
+        if self.deadline < self.guard + time {
+            return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
+        }
+        Ok(())
+    }
+}
