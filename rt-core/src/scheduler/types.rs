@@ -15,7 +15,7 @@ pub struct SchedulerConfig {
     pub deadline: Span,
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
-    /// Bounds on batch times, from [`Action::Start`] to [`Scheduler::handle_completion`].
+    /// Bounds on batch times, from [`Action::Start`] to [`crate::Scheduler::handle_completion`].
     pub profile: LatencyProfile,
     /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
     pub batch: usize,
@@ -119,7 +119,7 @@ pub enum Event {
 /// What the caller must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Run [`Scheduler::batch`] of this worker.
+    /// Run [`crate::Scheduler::batch`] of this worker.
     Start {
         /// The worker.
         worker: WorkerId,
