@@ -298,8 +298,6 @@ class Checks:
         self.check("STATUS: streams", sorted(streams) == ["cam0", "free", "own"] and not state["draining"], streams)
 
     def breaking(self):
-        late = submit(1, 0.0)[:4] + b"\1\0\0\0" + bytes(16)
-        utf8 = register("null", b"\xff\xfe")
         for name, code, first, data in (
             ("no common version", 1, True, frame(HELLO, 1, hello(2, 9))),
             ("first frame not HELLO", 7, True, frame(PING, 1)),
@@ -312,11 +310,11 @@ class Checks:
             ("a kind of the daemon", 2, False, frame(RESULT, 2)),
             ("flags", 2, False, frame(PING, 2, flags=1)),
             ("id 0", 2, False, frame(PING, 0)),
-            ("reserved not 0", 2, False, frame(SUBMIT, 2, late)),
+            ("reserved not 0", 2, False, frame(SUBMIT, 2, b"\1\0\0\0" * 6)),
             ("body too short", 2, False, frame(UNREGISTER, 2, b"\1\0\0")),
             ("body too long", 2, False, frame(PING, 2, b"x")),
             ("list too long", 2, False, frame(REGISTER, 2, register("null", "a", [(1, 1, 2)] * 9))),
-            ("not UTF-8", 2, False, frame(REGISTER, 2, utf8)),
+            ("not UTF-8", 2, False, frame(REGISTER, 2, register("null", b"\xff\xfe"))),
         ):
             with Client(self.path, welcome=not first) as bad:
                 bad.raw(data)
@@ -354,15 +352,26 @@ class Checks:
         again = self.main.ask(REGISTER, register("null", "cam0"))
         self.check("REGISTER: again, another number", again.kind == REGISTERED and again.stream != self.cam0.stream)
 
+    def stopping(self):
+        idents = [self.main.send(SUBMIT, submit(self.free.stream, i, 0, 0, 0)) for i in range(20)]
+        self.main.ask(PING)  # the requests have been read
+        self.daemon.send_signal(signal.SIGTERM)
+        frames = [f for f in self.main.inbox + self.main.farewell() if f.id in idents]
+        self.check("SIGTERM: what waits is answered, once", sorted(f.id for f in frames) == idents, frames)
+        self.check("SIGTERM: ends with status 0", self.daemon.wait(timeout=5) == 0, self.daemon.returncode)
+        self.check("SIGTERM: the socket is removed", not os.path.exists(self.path))
 
-def stop(checks, daemon):
-    idents = [checks.main.send(SUBMIT, submit(checks.free.stream, i, 0, 0, 0)) for i in range(20)]
-    checks.main.ask(PING)  # the requests have been read
-    daemon.send_signal(signal.SIGTERM)
-    frames = [f for f in checks.main.inbox + checks.main.farewell() if f.id in idents]
-    checks.check("SIGTERM: what waits is answered, once", sorted(f.id for f in frames) == idents, frames)
-    checks.check("SIGTERM: ends with status 0", daemon.wait(timeout=5) == 0, daemon.returncode)
-    checks.check("SIGTERM: the socket is removed", not os.path.exists(checks.path))
+
+def listening(daemon, path):
+    """Waits up to 10 s for the daemon to take connections."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until and daemon.poll() is None:
+        try:
+            Client(path, welcome=False).socket.close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+    return False
 
 
 def main():
@@ -373,22 +382,23 @@ def main():
         config, path = os.path.join(folder, "weir.toml"), os.path.join(folder, "weir.sock")
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIG)
-        subprocess.run([weir, "profile", config, "--quick"], check=True, stdout=subprocess.DEVNULL, timeout=60)
-        daemon, checks = subprocess.Popen([weir, "serve", config, "--quiet"]), Checks(path)
+        checks, daemon = Checks(path), None
         try:
-            until = time.monotonic() + 10
-            while not os.path.exists(path) and time.monotonic() < until:
-                time.sleep(0.02)
+            profile = subprocess.run([weir, "profile", config, "--quick"], stdout=subprocess.DEVNULL, timeout=60)
+            checks.check("weir profile", profile.returncode == 0)
+            daemon = checks.daemon = subprocess.Popen([weir, "serve", config, "--quiet"])
+            checks.check("weir serve: a socket that takes connections", listening(daemon, path))
             steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
-            steps += (checks.breaking, checks.crowding, checks.leaving, lambda: stop(checks, daemon))
+            steps += (checks.breaking, checks.crowding, checks.leaving, checks.stopping)
             for step in steps:
                 try:
                     step()
                 except Exception as error:  # whatever it was: the next step may still tell something
-                    checks.check(getattr(step, "__name__", "step"), False, repr(error))
+                    checks.check(step.__name__, False, repr(error))
         finally:
-            daemon.kill()
-            daemon.wait()
+            if daemon is not None:
+                daemon.kill()
+                daemon.wait()
     print("%d passed, %d failed" % (checks.passed, checks.failed))
     return 1 if checks.failed else 0
 

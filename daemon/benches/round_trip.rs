@@ -71,7 +71,7 @@ fn measure(realtime: bool) -> Option<(Vec<Duration>, Vec<Duration>)> {
     let mut client = retry(|| Client::connect(&socket).ok());
     let registration = Registration::builder("null", "bench")
         .constraint(Constraint::any_miss(1, 2))
-        .arrivals(ArrivalBound::window(64, Duration::from_millis(1)));
+        .arrivals(ArrivalBound::window(200, Duration::from_millis(1)));
     let stream = client.register(&registration.build().expect("valid")).expect("admitted");
     let input = [0.5f32; VALUES];
     let (mut frame, mut back) = ([7u8; FRAME], [0u8; FRAME]);
@@ -117,7 +117,7 @@ fn daemon(folder: &Path, realtime: bool) -> (Server, std::path::PathBuf) {
     let config = folder.join("null.toml");
     let text = format!(
         "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\nrealtime = {realtime}\n\
-         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\n\
+         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\nhandover = \"1us\"\nqueue = 1024\n\
          max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {VALUES}, output = {VALUES} }}\n"
     );
     std::fs::write(&config, text).expect("config written");

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match commands::Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            eprintln!("weir: {}", commands::whole(&error));
             ExitCode::FAILURE
         }
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::config::{Config, ModelChoice, ServiceConfig};
 use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
 use crate::manifest::{Manifest, ManifestError};
-use crate::profile::{Fingerprint, Profile, ProfileError};
+use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
 /// Every service's plan, and what about the machine differs from the one that was profiled.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct ServicePlan {
     pub(crate) spec: ModelSpec,
     /// How each batch size was run when it was measured.
     pub(crate) modes: Vec<RunMode>,
+    /// The median time of the chosen batch size: what a batch usually takes, and no promise rests on.
+    pub(crate) typical: Span,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
     pub(crate) system: System,
     /// The reserved streams together.
@@ -137,7 +139,6 @@ impl ServicePlan {
         let whole = |bound| Span::from_nanos(bound) + config.handover;
         let mut times: Vec<Span> = entry.bounds().into_iter().map(whole).collect();
         times.truncate(config.max_batch);
-        let modes = entry.modes();
         let profiled = times.len();
         let wanted = config.batch.unwrap_or(1);
         let service = || config.name.clone();
@@ -159,7 +160,7 @@ impl ServicePlan {
         let mut best: Option<Self> = None;
         let mut first_error = None;
         for system in systems {
-            match Self::with_system(config, &spec, &modes, system) {
+            match Self::with_system(config, &spec, entry, system) {
                 Ok(plan) if best.as_ref().is_none_or(|b| plan.capacity() > b.capacity()) => best = Some(plan),
                 Ok(_) => {}
                 Err(error) => first_error = first_error.or(Some(error)),
@@ -175,7 +176,7 @@ impl ServicePlan {
     fn with_system(
         config: &ServiceConfig,
         spec: &ModelSpec,
-        modes: &[RunMode],
+        entry: &Entry,
         system: System,
     ) -> Result<Self, PlanError> {
         let streams = || config.reserved.iter().map(|s| &s.spec);
@@ -202,7 +203,8 @@ impl ServicePlan {
         Ok(Self {
             config: config.clone(),
             spec: spec.clone(),
-            modes: modes.to_vec(),
+            modes: entry.modes(),
+            typical: Span::from_nanos(entry.batches[system.batch - 1].p50_ns),
             system,
             admission,
             rate,

@@ -187,7 +187,8 @@ impl Entry {
         }
         let mut bound_ns = 0;
         let batches = measured.sizes.iter().enumerate().map(|(i, size)| {
-            bound_ns = bound_ns.max((size.max_ns as f64 * (1.0 + margin)).ceil() as u64).max(1);
+            let added = (size.max_ns as f64 * margin).ceil() as u64;
+            bound_ns = bound_ns.max(size.max_ns.saturating_add(added)).max(1);
             let (p50_ns, p99_ns, max_ns) = (size.p50_ns, size.p99_ns, size.max_ns);
             BatchTimes { batch: i + 1, mode: size.mode, p50_ns, p99_ns, max_ns, bound_ns }
         });
@@ -234,7 +235,7 @@ impl Entry {
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProfileError {
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read: {source}; `weir profile FILE` writes it", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{}: cannot be written: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },

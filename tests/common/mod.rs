@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,15 +22,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The whole `[daemon]` table of a test: without real-time priorities, which would only disturb other tests.
 pub(crate) const DAEMON: &str = "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = false\n";
 
-/// A folder with a configuration, in which the binary is run.
+/// A folder with a configuration, in which the binary is run; it goes with the last clone.
+#[derive(Clone)]
 pub(crate) struct Deployment {
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 impl Deployment {
     /// Writes `config` into a new folder.
     pub(crate) fn new(config: impl AsRef<str>) -> Self {
-        let deployment = Self { folder: TempDir::new().expect("a temporary folder") };
+        let deployment = Self { folder: Arc::new(TempDir::new().expect("a temporary folder")) };
         deployment.configure(config);
         deployment
     }
@@ -41,7 +42,7 @@ impl Deployment {
     }
 
     /// Profiles with the fewest runs, then sets each bound to the next of `bounds_ms`: what a test promises
-    /// must not depend on the machine it runs on.
+    /// must not depend on the host it runs on.
     pub(crate) fn profiled(self, bounds_ms: &[u64]) -> Self {
         self.succeed(&["profile", "--quick", "--samples", "10"]);
         self.set_bounds(bounds_ms);
@@ -99,17 +100,17 @@ impl Deployment {
     }
 
     /// Starts the daemon and waits until it takes clients.
-    pub(crate) fn serve(self) -> Daemon {
-        let daemon = self.spawn(&[]);
+    pub(crate) fn serve(&self) -> Daemon {
+        let mut daemon = self.spawn(&[]);
         eventually("the daemon's socket", || {
-            assert!(daemon.is_running(), "the daemon ended: {}", daemon.stderr());
-            UnixStream::connect(daemon.socket()).ok()
+            assert!(daemon.ended().is_none(), "the daemon ended: {}", daemon.stderr());
+            UnixStream::connect(self.socket()).ok()
         });
         daemon
     }
 
     /// Starts the daemon with further environment variables; waits for nothing.
-    pub(crate) fn spawn(self, variables: &[(&str, &Path)]) -> Daemon {
+    pub(crate) fn spawn(&self, variables: &[(&str, &Path)]) -> Daemon {
         let errors = File::create(self.path("stderr")).expect("a file for the daemon's errors");
         let child = Command::new(weir())
             .args(["serve", "--quiet"])
@@ -120,7 +121,7 @@ impl Deployment {
             .stderr(errors)
             .spawn()
             .expect("weir can be started");
-        Daemon { deployment: self, child }
+        Daemon { deployment: self.clone(), child }
     }
 }
 
@@ -133,12 +134,12 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// A client that is connected.
     pub(crate) fn client(&self) -> Client {
-        Client::connect(self.socket()).expect("the daemon takes a client")
+        Client::connect(self.deployment.socket()).expect("the daemon takes a client")
     }
 
     /// A connection that has said nothing yet.
     pub(crate) fn raw(&self) -> Raw {
-        let socket = UnixStream::connect(self.socket()).expect("the daemon accepts");
+        let socket = UnixStream::connect(self.deployment.socket()).expect("the daemon accepts");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Raw { socket, buffer: FrameBuffer::new(1 << 24) }
     }
@@ -172,12 +173,150 @@ impl Daemon {
         eventually("the daemon's end", || self.child.try_wait().expect("a child"))
     }
 
-    /// Kills the daemon as a crash would; the deployment, as it was left.
-    pub(crate) fn crash(self) -> Deployment {
-        let mut daemon = std::mem::ManuallyDrop::new(self);
-        daemon.signal(Signal::KILL);
-        assert_eq!(daemon.wait().signal(), Some(9));
-        let Daemon { deployment, .. } = std::mem::ManuallyDrop::into_inner(daemon).into_parts();
-        deployment
+    /// The daemon's exit status, if it has ended.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
     }
+
+    /// What the daemon has said on standard error.
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.deployment.path("stderr")).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Ended already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the daemon said:\n{}", self.stderr());
+        }
+    }
+}
+
+/// A connection on which anything can be said.
+pub(crate) struct Raw {
+    pub(crate) socket: UnixStream,
+    buffer: FrameBuffer,
+}
+
+impl Raw {
+    /// Sends bytes; false if the daemon no longer takes them.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).is_ok()
+    }
+
+    /// Opens the protocol and waits for the WELCOME.
+    pub(crate) fn hello(mut self) -> Self {
+        assert!(self.send(&frame(1, &hello(VERSION))));
+        let welcomed = self.next(|frame| matches!(frame, DaemonFrame::Welcome { .. }));
+        assert_eq!(welcomed, Some(true));
+        self
+    }
+
+    /// What `read` makes of the next frame; `None` at the end of the connection.
+    pub(crate) fn next<T>(&mut self, read: impl FnOnce(&DaemonFrame<'_>) -> T) -> Option<T> {
+        loop {
+            let whole = self.buffer.next_frame().expect("the daemon sends frames");
+            if let Some((header, body)) = whole {
+                return Some(read(&DaemonFrame::decode(&header, body).expect("a frame of the protocol")));
+            }
+            match self.socket.read(self.buffer.space()) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.filled(count),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("nothing from the daemon: {error}"),
+            }
+        }
+    }
+
+    /// Reads to the end of the connection; the last ERROR, and how many other frames came.
+    pub(crate) fn read_to_end(&mut self) -> (Option<(ErrorCode, String)>, usize) {
+        let (mut error, mut others) = (None, 0);
+        while let Some(found) = self.next(|frame| match frame {
+            DaemonFrame::Error { code, text } => Some((*code, (*text).to_owned())),
+            _ => None,
+        }) {
+            others += usize::from(found.is_none());
+            error = found.or(error);
+        }
+        (error, others)
+    }
+}
+
+/// The bytes of a client's frame.
+pub(crate) fn frame(id: u64, frame: &ClientFrame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.encode(id, &mut bytes);
+    bytes
+}
+
+/// A HELLO for one version of the protocol.
+pub(crate) fn hello(version: u16) -> ClientFrame<'static> {
+    ClientFrame::Hello { min_version: version, max_version: version, name: "test" }
+}
+
+/// The registration of a best-effort or reserved stream.
+pub(crate) fn best_effort(service: &str, stream: &str) -> Registration {
+    Registration::builder(service, stream).build().expect("it fits the frame")
+}
+
+/// Takes the answers to `ids` in any order, each exactly once; events are left out.
+pub(crate) fn answers(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
+    let mut open: Vec<RequestId> = ids.to_vec();
+    let mut outcomes = Vec::new();
+    while !open.is_empty() {
+        let (id, outcome) = match client.recv_timeout(PATIENCE).expect("the connection stays") {
+            Some(Answer::Result(id, result)) => (id, Outcome::Result(result)),
+            Some(Answer::Miss(id, miss)) => (id, Outcome::Miss(miss)),
+            Some(Answer::Event(_)) => continue,
+            Some(Answer::Refused(id, refusal)) => panic!("{id}: {refusal}"),
+            None => panic!("{} requests have no answer", open.len()),
+        };
+        let place = open.iter().position(|of| *of == id);
+        open.swap_remove(place.unwrap_or_else(|| panic!("{id} was answered twice")));
+        outcomes.push(outcome);
+    }
+    outcomes
+}
+
+/// Looks again every few milliseconds until there is something to be found.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what} did not come");
+        pause(Duration::from_millis(5));
+    }
+}
+
+/// Lets at least this much time pass.
+pub(crate) fn pause(length: Duration) {
+    let started = now();
+    while let Some(left) = length.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
+}
+
+/// A file or folder of the repository.
+pub(crate) fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Standard error as text.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The binary under test.
+pub(crate) fn weir() -> &'static str {
+    env!("CARGO_BIN_EXE_weir")
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test paces its clients and waits in its own time")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 println!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
             }
             Err(error) => {
-                eprintln!("weir: {error:#}");
+                eprintln!("weir: {}", super::whole(&error));
                 code = ExitCode::FAILURE;
             }
         }

@@ -40,7 +40,7 @@ pub(crate) struct Service {
     scheduler: Mutex<Scheduler>,
     mailboxes: Vec<Mailbox>,
     executors: Vec<Mutex<Executor>>,
-    /// Batches are shorter than a wake-up: the thread that brings a request runs it.
+    /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
     inline: bool,
     timer: Timer,
     hub: Arc<Hub>,
@@ -93,7 +93,7 @@ impl Service {
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..system.workers).map(|_| Mailbox::new(system.batch)).collect(),
             executors,
-            inline: system.batch_time() <= INLINE_LIMIT,
+            inline: plan.typical <= INLINE_LIMIT,
             timer: Timer::new(),
             hub,
             realtime,

@@ -44,12 +44,7 @@ impl Connection {
     /// Sends a whole frame. A client with too much pending is cut off: its answers cannot wait for ever.
     pub(crate) fn send(&self, frame: &[u8]) {
         if !self.try_send(frame) {
-            let mut last = Vec::new();
-            let text = "answers were not read; the connection is closed";
-            DaemonFrame::Error { code: ErrorCode::TooSlow, text }.encode(0, &mut last);
-            // If even this does not fit, the close says enough.
-            let _ = send(&self.socket, &last, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-            self.close();
+            self.cut_off();
         }
     }
 
@@ -83,6 +78,9 @@ impl Connection {
         // Only resets the signal; that there was none is fine.
         let _ = rustix::io::read(&self.flush, &mut buffer);
         let mut pending = lock(&self.pending);
+        if self.is_dead() {
+            return false;
+        }
         let sent = self.write(&pending);
         pending.drain(..sent);
         !pending.is_empty()
@@ -108,11 +106,32 @@ impl Connection {
         self.flush.as_fd()
     }
 
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection of a client that does not read. It is told so only if all that was begun has gone
+    /// out: within another frame the last word would be taken for a part of that frame.
+    fn cut_off(&self) {
+        let pending = lock(&self.pending);
+        if self.dead.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.write(&pending) == pending.len() {
+            let mut last = Vec::new();
+            let text = "answers were not read; the connection is closed";
+            DaemonFrame::Error { code: ErrorCode::TooSlow, text }.encode(0, &mut last);
+            // If even this does not fit, the close says enough.
+            let _ = send(&self.socket, &last, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+        self.close();
+    }
+
     fn try_send(&self, frame: &[u8]) -> bool {
-        if self.dead.load(Ordering::Relaxed) {
+        let mut pending = lock(&self.pending);
+        if self.is_dead() {
             return true;
         }
-        let mut pending = lock(&self.pending);
         let sent = if pending.is_empty() { self.write(frame) } else { 0 };
         let rest = &frame[sent..];
         if rest.is_empty() {
@@ -140,5 +159,35 @@ impl Connection {
             }
         }
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn what_a_slow_reader_is_sent_before_it_is_cut_off_is_whole_up_to_the_end() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let connection = Connection::new(ours, 1 << 20).expect("an eventfd");
+        let frame: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        let mut received = vec![0; 150_000];
+        for i in 0.. {
+            connection.send(&frame);
+            if connection.is_dead() {
+                break;
+            }
+            // Makes room in the socket, but what waits has begun within a frame.
+            if i == 8 {
+                theirs.read_exact(&mut received).expect("several frames are there");
+            }
+        }
+        connection.send(&frame);
+        assert!(!connection.flush(), "nothing may follow");
+        theirs.read_to_end(&mut received).expect("the end");
+        let mut expected = frame.iter().cycle();
+        assert!(received.iter().all(|byte| Some(byte) == expected.next()), "something else within a frame");
     }
 }

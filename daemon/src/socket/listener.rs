@@ -1,7 +1,7 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use crate::daemon::Daemon;
 pub(crate) struct Listener {
     socket: UnixListener,
     path: PathBuf,
+    /// Device and inode of the file, to remove only our own.
+    file: (u64, u64),
 }
 
 impl Listener {
@@ -46,7 +48,8 @@ impl Listener {
             .and_then(|()| std::fs::rename(&draft, path))
             .with_context(at)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, path: path.clone() })
+        let file = identity(path).with_context(at)?;
+        Ok(Self { socket, path: path.clone(), file })
     }
 
     /// Accepts until `stop` becomes readable.
@@ -79,9 +82,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // It may have been removed with its folder already.
-        let _ = std::fs::remove_file(&self.path);
+        // It may have been removed already, and another daemon may have put its own there.
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>) {

@@ -26,8 +26,8 @@ pub(super) fn register(
         refuse(RefusalCode::UnknownService, text)
     })?;
     let name = registration.stream();
-    if name.is_empty() || name.len() > 64 {
-        let text = format!("stream name of {} bytes, must be 1..=64", name.len());
+    if name.is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
+        let text = format!("stream name {name:?} must be 1..=64 bytes without control characters");
         return Err(refuse(RefusalCode::InvalidConstraint, text));
     }
     let spec = spec(registration)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rt_core::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -13,6 +14,7 @@ use weir_client::wire::{
 use weir_client::{MissReason, RefusalCode};
 
 use super::{Connection, register};
+use crate::clock;
 use crate::daemon::Daemon;
 use crate::realtime::{self, Role};
 use crate::service::{Effects, Lease, Origin, Registry};
@@ -26,6 +28,7 @@ struct Goodbye(ErrorCode, String);
 struct Session<'a> {
     daemon: &'a Arc<Daemon>,
     connection: &'a Arc<Connection>,
+    begun: Instant,
     greeted: bool,
     leases: HashMap<u32, Lease>,
     next_stream: u32,
@@ -39,6 +42,7 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
     let mut session = Session {
         daemon,
         connection,
+        begun: clock::now(),
         greeted: false,
         leases: HashMap::new(),
         next_stream: 1,
@@ -82,8 +86,10 @@ impl Session<'_> {
             let flush_signal = self.connection.flush_signal();
             let mut waits =
                 [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
-            let limit =
-                (!self.greeted).then(|| Timespec { tv_sec: HELLO_LIMIT.as_secs() as i64, tv_nsec: 0 });
+            // Counted from the first instant: a byte now and then does not put it off.
+            let left = HELLO_LIMIT.saturating_sub(clock::duration(clock::now().since(self.begun)));
+            let limit = (!self.greeted)
+                .then(|| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut waits, limit.as_ref()) {
                 Ok(0) => {
                     let text = format!("no HELLO within {} s", HELLO_LIMIT.as_secs());

@@ -1,0 +1,184 @@
+//! Around all requests: the daemon starts, says so, ends in order, and survives what was left behind.
+
+mod common;
+
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually};
+use rustix::process::Signal;
+use weir_client::blocking::Client;
+use weir_client::{Error, Event, EventMask, RefusalCode, SafeModeCause, SafeModeState};
+
+/// One worker that takes 100 ms a request.
+fn deployment() -> Deployment {
+    Deployment::new(format!(
+        "{DAEMON}{}",
+        r#"
+        [safe-mode]
+        hold = "300ms"
+        clean = "300ms"
+        [[service]]
+        name = "slow"
+        engine = "simulated"
+        simulated = { times = ["100ms"], input = 4, output = 4 }
+        deadline = "20s"
+        guard = "1s"
+        "#
+    ))
+}
+
+fn stops_in_order(signal: Signal) {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "last")).expect("a stream");
+    let ids: Vec<_> = (0..4).map(|_| client.submit(&stream, &[1.0; 4]).expect("submitted")).collect();
+    // The answer to PING says that the requests before it have been taken in.
+    client.ping().expect("an answer");
+    daemon.signal(signal);
+    let outcomes = answers(&mut client, &ids);
+    assert!(outcomes.iter().all(|outcome| outcome.output() == Some(&[1.0; 4])), "{outcomes:?}");
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
+    assert!(!place.socket().exists(), "the socket is left behind");
+    assert!(matches!(client.recv(), Err(Error::Closed)));
+}
+
+#[test]
+fn sigterm_lets_requests_in_flight_be_answered_and_exits_with_zero() {
+    stops_in_order(Signal::TERM);
+}
+
+#[test]
+fn sigint_lets_requests_in_flight_be_answered_and_exits_with_zero() {
+    stops_in_order(Signal::INT);
+}
+
+#[test]
+fn while_draining_what_is_new_is_refused() {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "last")).expect("a stream");
+    let ids: Vec<_> = (0..25).map(|_| client.submit(&stream, &[0.0; 4]).expect("submitted")).collect();
+    client.ping().expect("an answer");
+    daemon.signal(Signal::TERM);
+    // More than two seconds of work is left: the daemon tells that it is draining, then refuses.
+    let refused = eventually("a refusal", || match client.register(&best_effort("slow", "late")) {
+        Ok(stream) => {
+            client.unregister(&stream).expect("given up");
+            None
+        }
+        Err(Error::Refused(refusal)) => Some(refusal.code),
+        Err(error) => panic!("{error}"),
+    });
+    assert_eq!(refused, RefusalCode::Draining);
+    answers(&mut client, &ids);
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn an_idle_daemon_with_clients_connected_ends_too() {
+    let mut daemon = deployment().profiled(&[400]).serve();
+    let _clients: Vec<_> = (0..5).map(|_| daemon.client()).collect();
+    let _silent = daemon.raw();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn a_second_daemon_on_the_same_socket_is_refused_and_the_first_goes_on() {
+    let place = deployment().profiled(&[400]);
+    let daemon = place.serve();
+    let message = place.fail(&["serve"]);
+    let socket = place.socket();
+    assert!(message.contains("another daemon is listening"), "{message}");
+    assert!(message.contains(&format!("daemon.socket = {}", socket.display())), "{message}");
+    daemon.client().ping().expect("the first daemon answers");
+}
+
+#[test]
+fn the_socket_that_a_killed_daemon_left_behind_is_replaced() {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    daemon.signal(Signal::KILL);
+    assert_eq!(daemon.wait().code(), None);
+    assert!(place.socket().exists(), "nothing was left behind, nothing is tested");
+    assert!(matches!(Client::connect(place.socket()), Err(Error::Connect { .. })));
+    let again = place.serve();
+    let mut client = again.client();
+    let stream = client.register(&best_effort("slow", "anew")).expect("a stream");
+    let outcome = client.infer(&stream, &[2.0; 4]).expect("an answer");
+    assert_eq!(outcome.output(), Some(&[2.0; 4][..]));
+}
+
+#[test]
+fn a_batch_that_outlasts_its_profile_raises_service_overrun() {
+    // Each batch takes 100 ms; the profile says 10.
+    let daemon = deployment().profiled(&[10]).serve();
+    let mut client = daemon.client();
+    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    let stream = client.register(&best_effort("slow", "overrun")).expect("a stream");
+    let outcome = client.infer(&stream, &[0.0; 4]).expect("an answer");
+    assert!(outcome.output().is_some(), "late for the profile, not for the deadline: {outcome:?}");
+    let mut next = || match client.next_event_timeout(PATIENCE).expect("the connection stays") {
+        Some(Event::SafeMode(event)) => event,
+        other => panic!("{other:?}"),
+    };
+    let entered = next();
+    assert_eq!((entered.state, entered.cause), (SafeModeState::SafeMode, SafeModeCause::ServiceOverrun));
+    assert_eq!((entered.service.as_str(), entered.sequence), ("slow", 1));
+    assert!(entered.limit >= 10_000_000 && entered.seen > entered.limit, "{entered:?}");
+    let left = next();
+    assert_eq!((left.state, left.sequence), (SafeModeState::Normal, 2));
+}
+
+#[test]
+fn ready_is_told_to_the_service_manager_once_clients_can_connect() {
+    let place = deployment().profiled(&[400]);
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
+    let mut message = [0; 4096];
+    let ready = std::iter::repeat_with(|| {
+        let length = manager.recv(&mut message).expect("a notification");
+        String::from_utf8_lossy(&message[..length]).lines().any(|line| line == "READY=1")
+    });
+    assert!(ready.take(16).any(|ready| ready), "READY=1 is not among the first notifications");
+    // At the first attempt, without waiting.
+    let mut client = daemon.client();
+    client.ping().expect("an answer");
+    assert!(daemon.ended().is_none());
+}
+
+#[test]
+fn ready_is_never_told_by_a_daemon_that_cannot_start() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_nonblocking(true).expect("set");
+    // There is no profile.
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
+    assert_ne!(daemon.wait().code(), Some(0));
+    assert!(manager.recv(&mut [0; 4096]).is_err(), "a notification came");
+    assert!(!place.socket().exists());
+}
+
+#[test]
+fn a_socket_in_a_folder_that_is_not_there_is_named() {
+    let place = deployment();
+    place.configure(
+        std::fs::read_to_string(place.config()).expect("written").replace("\"s\"", "\"nowhere/s\""),
+    );
+    let place = place.profiled(&[400]);
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("daemon.socket") && message.contains("nowhere/s"), "{message}");
+}
+
+#[test]
+fn a_socket_file_removed_under_the_daemon_does_not_keep_it_from_ending() {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    std::fs::remove_file(place.socket()).expect("removed");
+    assert!(UnixStream::connect(place.socket()).is_err());
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+}

@@ -1,0 +1,287 @@
+//! The whole way of many requests: what is promised holds below the declared rate, and beside one who breaks it.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{DAEMON, Daemon, Deployment, PATIENCE, answers, best_effort, eventually, pause};
+use serde_json::Value;
+use weir_client::blocking::Client;
+use weir_client::{
+    ArrivalBound, Constraint, Event, EventMask, Outcome, RefusalCode, Registration, SafeModeCause,
+    SafeModeEvent, SafeModeState, StreamInfo,
+};
+
+/// One worker; a request takes 60 ms, and promises are computed with 100 ms.
+fn deployment(streams: &str) -> Deployment {
+    Deployment::new(format!(
+        "{DAEMON}{}{streams}",
+        r#"
+        [safe-mode]
+        hold = "200ms"
+        clean = "200ms"
+        [[service]]
+        name = "cameras"
+        engine = "simulated"
+        simulated = { times = ["60ms"], input = 3, output = 3 }
+        deadline = "1200ms"
+        guard = "300ms"
+        queue = 512
+        "#
+    ))
+    .profiled(&[100])
+}
+
+/// What became of each request of a stream, in the order in which the daemon took them.
+#[derive(Default)]
+struct History(BTreeMap<u64, bool>);
+
+impl History {
+    fn add(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let (sequence, hit) = match outcome {
+                Outcome::Result(result) => (result.sequence, true),
+                Outcome::Miss(miss) => (miss.sequence, false),
+            };
+            assert_eq!(self.0.insert(sequence, hit), None, "two answers have sequence {sequence}");
+        }
+    }
+
+    /// The most misses among any `window` consecutive requests.
+    fn most_missed(&self, window: usize) -> usize {
+        let hits: Vec<bool> = self.0.values().copied().collect();
+        hits.windows(window).map(|w| w.iter().filter(|hit| !**hit).count()).max().unwrap_or(0)
+    }
+
+    fn served(&self) -> usize {
+        self.0.values().filter(|hit| **hit).count()
+    }
+
+    /// That every request has its number, and that the daemon counted as many of each kind.
+    fn agrees_with(&self, status: &Value) {
+        assert!(self.0.keys().copied().eq(0..self.0.len() as u64), "the numbers have gaps: {:?}", self.0);
+        assert_eq!(status["arrived"], self.0.len(), "{status}");
+        assert_eq!(status["served"], self.served(), "{status}");
+        let missed: u64 =
+            status["missed"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
+        assert_eq!(missed, (self.0.len() - self.served()) as u64, "{status}");
+    }
+}
+
+/// Sends `count` requests at once, `bursts` times. The answer to PING says that the daemon has read a burst,
+/// so no window of that length holds more than `count` of them, however the host stalls.
+fn bursts(
+    client: &mut Client,
+    stream: &StreamInfo,
+    bursts: usize,
+    count: usize,
+    length: Duration,
+) -> History {
+    let mut ids = Vec::new();
+    for burst in 0..bursts {
+        for _ in 0..count {
+            ids.push(client.submit(stream, &[burst as f32, 1.0, 2.0]).expect("submitted"));
+        }
+        client.ping().expect("an answer");
+        pause(length + Duration::from_millis(5));
+    }
+    let mut history = History::default();
+    let outcomes = answers(client, &ids);
+    for outcome in &outcomes {
+        assert!(outcome.output().is_none_or(|output| output[1..] == [1.0, 2.0]), "{outcome:?}");
+    }
+    history.add(&outcomes);
+    history
+}
+
+/// The next change of safe mode.
+fn next_change(client: &mut Client) -> SafeModeEvent {
+    match client.next_event_timeout(PATIENCE).expect("the connection stays") {
+        Some(Event::SafeMode(event)) => event,
+        other => panic!("no change of safe mode but {other:?}"),
+    }
+}
+
+fn subscriber(daemon: &Daemon) -> Client {
+    let mut client = daemon.client();
+    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    client
+}
+
+/// The changes of safe mode up to the return to normal.
+fn stay(client: &mut Client) -> Vec<SafeModeEvent> {
+    let mut changes = vec![next_change(client)];
+    while changes.last().is_some_and(|change| change.state == SafeModeState::SafeMode) {
+        changes.push(next_change(client));
+    }
+    changes
+}
+
+#[test]
+fn below_the_declared_rate_constraints_hold_and_every_request_is_answered_once() {
+    let daemon = deployment("").serve();
+    let mut client = subscriber(&daemon);
+    let window = Duration::from_millis(400);
+    let registration = Registration::builder("cameras", "front")
+        .constraint(Constraint::any_miss(3, 4))
+        .arrivals(ArrivalBound::window(14, window))
+        .build()
+        .expect("it fits the frame");
+    let stream = client.register(&registration).expect("it can be promised");
+    assert_eq!((stream.density_numerator, stream.density_denominator), (1, 4));
+    // 35 requests a second where fewer than 17 can be served: misses there must be, but never four in a row.
+    let history = bursts(&mut client, &stream, 12, 14, window);
+    assert_eq!(history.0.len(), 12 * 14);
+    history.agrees_with(&daemon.stream_status("front"));
+    assert!(history.served() < history.0.len(), "nothing was missed, so nothing is shown");
+    assert!(history.most_missed(4) <= 3, "{:?}", history.0);
+    while let Some(event) = client.next_event_timeout(Duration::from_millis(1)).expect("the connection stays")
+    {
+        // A stall of the host may raise others.
+        let Event::SafeMode(event) = event else { panic!("{event:?}") };
+        let never = [SafeModeCause::ArrivalExcess, SafeModeCause::ConstraintViolated];
+        assert!(!never.contains(&event.cause), "{event:?}");
+    }
+}
+
+#[test]
+fn two_streams_keep_their_different_constraints_side_by_side() {
+    let daemon = deployment(
+        r#"
+        [[service.stream]]
+        name = "often"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        arrivals = [{ window = { count = 4, length = "600ms" } }]
+        [[service.stream]]
+        name = "seldom"
+        constraints = [{ any-miss = { m = 7, k = 10 } }, { row-miss = 3 }]
+        arrivals = [{ window = { count = 10, length = "600ms" } }]
+        "#,
+    )
+    .serve();
+    let window = Duration::from_millis(600);
+    let run = |name: &'static str, count| {
+        let mut client = daemon.client();
+        let stream = client.register(&best_effort("cameras", name)).expect("it is reserved");
+        bursts(&mut client, &stream, 10, count, window)
+    };
+    let (often, seldom) = std::thread::scope(|scope| {
+        let often = scope.spawn(|| run("often", 4));
+        let seldom = scope.spawn(|| run("seldom", 10));
+        (often.join().expect("no panic"), seldom.join().expect("no panic"))
+    });
+    assert_eq!((often.0.len(), seldom.0.len()), (40, 100));
+    assert!(often.most_missed(2) <= 1, "{:?}", often.0);
+    assert!(seldom.most_missed(10) <= 7 && seldom.most_missed(4) <= 3, "{:?}", seldom.0);
+}
+
+#[test]
+fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promise() {
+    let daemon = deployment(
+        r#"
+        [[service.stream]]
+        name = "calm"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        arrivals = [{ window = { count = 2, length = "500ms" } }]
+        [[service.stream]]
+        name = "flood"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        arrivals = [{ window = { count = 2, length = "500ms" } }]
+        "#,
+    )
+    .serve();
+    let mut subscribers: Vec<_> = (0..3).map(|_| subscriber(&daemon)).collect();
+    let mut deaf = daemon.client();
+    let window = Duration::from_millis(500);
+    let mut calm = daemon.client();
+    let calm_stream = calm.register(&best_effort("cameras", "calm")).expect("it is reserved");
+    let mut flood = daemon.client();
+    let flood_stream = flood.register(&best_effort("cameras", "flood")).expect("it is reserved");
+    let (calm_history, flood_history) = std::thread::scope(|scope| {
+        let calm = scope.spawn(|| bursts(&mut calm, &calm_stream, 8, 2, window));
+        // Ten times what it declared.
+        let flood = scope.spawn(|| bursts(&mut flood, &flood_stream, 4, 20, window));
+        (calm.join().expect("no panic"), flood.join().expect("no panic"))
+    });
+    calm_history.agrees_with(&daemon.stream_status("calm"));
+    flood_history.agrees_with(&daemon.stream_status("flood"));
+    assert!(calm_history.most_missed(2) <= 1, "the flood of another stream reached it: {:?}", calm_history.0);
+
+    let heard: Vec<_> = subscribers.iter_mut().map(stay).collect();
+    assert!(
+        heard.iter().all(|changes| *changes == heard[0]),
+        "subscribers heard different things: {heard:?}"
+    );
+    let first = &heard[0][0];
+    assert_eq!((first.state, first.cause), (SafeModeState::SafeMode, SafeModeCause::ArrivalExcess));
+    assert_eq!((first.service.as_str(), first.stream.as_str()), ("cameras", "flood"));
+    assert_eq!((first.limit, first.window), (2, window));
+    assert!(first.seen > first.limit && first.text.contains("flood"), "{first:?}");
+    assert_eq!(deaf.next_event_timeout(Duration::from_millis(10)).expect("it stays"), None, "it never asked");
+
+    // Served as before.
+    let outcome = calm.infer(&calm_stream, &[9.0, 1.0, 2.0]).expect("an answer");
+    assert_eq!(outcome.output(), Some(&[9.0, 1.0, 2.0][..]));
+}
+
+#[test]
+fn changes_of_safe_mode_are_numbered_without_gaps_and_told_in_the_status() {
+    let daemon = deployment(
+        r#"
+        [[service.stream]]
+        name = "burst"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        arrivals = [{ window = { count = 1, length = "300ms" } }]
+        "#,
+    )
+    .serve();
+    let mut listener = subscriber(&daemon);
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
+    let mut changes = Vec::new();
+    for _ in 0..3 {
+        let ids: Vec<_> = (0..5).map(|_| client.submit(&stream, &[0.0; 3]).expect("submitted")).collect();
+        answers(&mut client, &ids);
+        changes.extend(stay(&mut listener));
+        let mode = daemon.status()["services"][0]["safe_mode"].clone();
+        assert_eq!(mode["state"], "normal", "{mode}");
+    }
+    assert!(changes.iter().map(|change| change.sequence).eq(1..=changes.len() as u64), "{changes:?}");
+    let raised = |change: &&SafeModeEvent| change.cause == SafeModeCause::ArrivalExcess;
+    assert_eq!(changes.iter().filter(raised).count(), 3, "{changes:?}");
+    let ended = |change: &&SafeModeEvent| change.state == SafeModeState::Normal;
+    assert_eq!(changes.iter().filter(ended).count(), 3, "{changes:?}");
+    let mode = daemon.status()["services"][0]["safe_mode"].clone();
+    assert_eq!(mode["sequence"], changes.len(), "{mode}");
+    assert!(mode["breaches"].as_u64().is_some_and(|breaches| breaches >= 3), "{mode}");
+}
+
+#[test]
+fn a_stream_that_cannot_be_promised_beside_the_others_is_refused_and_harms_nobody() {
+    let daemon = deployment(
+        r#"
+        [[service.stream]]
+        name = "first"
+        constraints = [{ any-miss = { m = 0, k = 1 } }]
+        arrivals = [{ window = { count = 4, length = "500ms" } }]
+        "#,
+    )
+    .serve();
+    let mut client = daemon.client();
+    let greedy = Registration::builder("cameras", "greedy")
+        .constraint(Constraint::any_miss(0, 1))
+        .arrivals(ArrivalBound::window(4, Duration::from_millis(500)))
+        .build()
+        .expect("it fits the frame");
+    let refusal = match client.register(&greedy) {
+        Err(weir_client::Error::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal.code, RefusalCode::NotAdmissible);
+    assert!(refusal.text.contains("8 mandatory") || refusal.text.contains("requests/s"), "{}", refusal.text);
+    let stream = client.register(&best_effort("cameras", "first")).expect("it is reserved");
+    let history = bursts(&mut client, &stream, 3, 4, Duration::from_millis(500));
+    assert_eq!(history.served(), 12, "every request was promised");
+    eventually("an idle daemon", || (daemon.status()["services"][0]["running"] == 0).then_some(()));
+}
