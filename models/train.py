@@ -58,7 +58,8 @@ MANIFEST_HEAD = """\
 # Written by train.py. The data is the test set of "Optical Recognition of Handwritten Digits"
 # (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, CC BY 4.0) as bundled in
 # scikit-learn (BSD-3-Clause), enlarged and corrupted. No original is in both splits.
-# Models see pixel / 255 as f32; accuracy is correct / count on the held-out images.
+# Models see pixel / 255 as f32; accuracy is correct / count on the held-out images, which `weir models`
+# measures alike through the engine that serves them.
 
 [heldout]
 images = "heldout-images.idx3-ubyte"

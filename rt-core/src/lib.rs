@@ -16,6 +16,7 @@ extern crate alloc;
 pub mod admission;
 mod arrival;
 mod constraint;
+mod horizon;
 mod outcome;
 mod police;
 mod profile;

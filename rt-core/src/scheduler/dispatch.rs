@@ -221,8 +221,9 @@ impl Scheduler {
         self.armed = self.latest_start().filter(|_| idle).map(|latest| latest.max(now));
         let just_past = |t: Instant| t + Span::from_nanos(1);
         let expiry = self.earliest_deadline().map(|d| just_past(d - self.config.profile.bound(1)));
+        // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
         let overrun = self.workers.iter().filter_map(|w| match w.state {
-            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due)),
+            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due + self.config.guard)),
             _ => None,
         });
         overrun.chain(self.armed).chain(expiry).chain(self.safe_mode.leaves_at()).min()
