@@ -68,7 +68,15 @@ pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profi
         .unwrap_or_else(|| Profile::new(here));
     let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos}/{len} runs, {eta} left")
         .context("progress template")?;
-    for (service, spec) in config.services.iter().zip(&specs) {
+    let pairs = || config.services.iter().zip(&specs);
+    for (i, (service, spec)) in pairs().enumerate() {
+        // Services that share a model share its entry: measured once, for the largest batch.
+        let key = |(j, (service, _)): (usize, (&ServiceConfig, _))| (service.max_batch, std::cmp::Reverse(j));
+        let same =
+            pairs().enumerate().filter(|(_, (s, m))| (&m.name, s.engine) == (&spec.name, service.engine));
+        if same.map(key).max() != Some((service.max_batch, std::cmp::Reverse(i))) {
+            continue;
+        }
         let bar = ProgressBar::new(0).with_style(style.clone()).with_prefix(spec.name.clone());
         let entry = measure_as_served(config, service, spec, samples, margin, &bar)?;
         bar.finish();
