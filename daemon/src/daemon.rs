@@ -148,7 +148,7 @@ fn service_status(service: &Service) -> Value {
             "batch_time_ns": plan.system.batch_time().as_nanos(),
             "jitter_ns": plan.config.jitter.as_nanos(),
             "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
-            "promised_period_ns": plan.rate.as_ref().map(|r| r.period.as_nanos()),
+            "promised_period_ns": plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
             "workers": scheduler.config().workers,
             "workers_alive": scheduler.workers_alive(),
             "waiting": scheduler.waiting(),

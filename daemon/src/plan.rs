@@ -8,7 +8,7 @@ use rt_core::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::config::{Config, ModelChoice, ReservedStream, ServiceConfig};
 use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
 use crate::manifest::{Manifest, ManifestError};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
@@ -37,7 +37,8 @@ pub(crate) struct ServicePlan {
     pub(crate) rate: Option<RatePlan>,
 }
 
-/// The largest rate of one stream alone, under the densest of a service's constraints.
+/// The largest rate of one stream, under the densest of a service's constraints: counts for it alone, the
+/// rate beside the reserved streams.
 #[derive(Clone, Debug)]
 pub(crate) struct RatePlan {
     pub(crate) binding: Constraint,
@@ -48,10 +49,9 @@ pub(crate) struct RatePlan {
     pub(crate) upper: u64,
     /// The seed paper's theorem for that constraint on one worker.
     pub(crate) seed: u64,
-    /// The shortest period of a stream that comes up to the service's jitter late.
-    pub(crate) period: Span,
-    /// Its tightest instant.
-    pub(crate) admission: Admission,
+    /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
+    /// its tightest instant; `None` if they leave no room.
+    pub(crate) spare: Option<(Span, Admission)>,
 }
 
 /// Why there is no plan.
@@ -233,12 +233,13 @@ impl RatePlan {
             latency: system.latency,
         };
         let upper = largest_count(system.workers, system.batch, density).ok_or_else(never)?;
-        let admits = |bound: Result<ArrivalBound, _>| {
+        let admits = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
-            let admitted = system.admit([&StreamSpec::promised(set.clone(), curve)]).ok()?;
+            let one = StreamSpec::promised(set.clone(), curve);
+            let admitted = system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()?;
             (admitted.waiting <= config.queue as u64).then_some(admitted)
         };
-        let window = |n: u64| admits(ArrivalBound::window(n, system.batch_time()));
+        let window = |n: u64| admits(&[], ArrivalBound::window(n, system.batch_time()));
         // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
         let (mut count, mut above) = (0, upper + 1);
         while above - count > 1 {
@@ -248,20 +249,22 @@ impl RatePlan {
         if count == 0 {
             return Err(never());
         }
-        let (period, admission) = shortest_period(system, density, config.jitter, |t| {
-            admits(ArrivalBound::periodic(t, config.jitter))
-        })
-        .ok_or_else(never)?;
+        let spare = shortest_period(system, density, config.jitter, |t| {
+            admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
+        });
+        if spare.is_none() && config.reserved.is_empty() {
+            return Err(never());
+        }
         let seed = match binding.misses() + 1 == binding.window() {
             true => seed_theorem_1(system.batch, binding.misses()),
             false => seed_theorem_2(system.batch, binding.misses(), binding.window()),
         };
-        Ok(Self { binding, density, count, upper, seed, period, admission })
+        Ok(Self { binding, density, count, upper, seed, spare })
     }
 
-    /// Requests a second of the periodic stream: the rate that the plan promises.
-    pub(crate) fn per_second(&self) -> f64 {
-        1.0 / self.period.as_secs_f64()
+    /// Requests a second of that stream: the rate that the plan promises.
+    pub(crate) fn per_second(&self) -> Option<f64> {
+        self.spare.map(|(period, _)| 1.0 / period.as_secs_f64())
     }
 }
 

@@ -141,6 +141,11 @@ impl SafeMode {
         }
     }
 
+    /// The next breach of `cause` is announced though it was before.
+    pub(crate) fn forget(&mut self, cause: Cause) {
+        self.causes &= !(1 << cause as u8);
+    }
+
     /// Leaves safe mode if its time has come.
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
         let due = self.leaves_at().is_some_and(|leave| now >= leave);

@@ -151,6 +151,8 @@ pub(crate) struct Stream {
     pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
+    /// When a violation of its constraints was last announced.
+    pub(crate) violated: Option<Instant>,
 }
 
 impl Stream {
@@ -165,6 +167,7 @@ impl Stream {
             share: 0,
             turn: 0,
             warned: None,
+            violated: None,
             spec,
         }
     }

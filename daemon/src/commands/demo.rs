@@ -157,7 +157,7 @@ struct Stage {
 impl Stage {
     fn new(service: &ServicePlan, profile: &Profile, seconds: f64) -> Result<Self> {
         let rate = service.rate.as_ref().context("config/demo.toml: no constraints")?;
-        let promised = rate.per_second();
+        let promised = rate.per_second().context("config/demo.toml: no room for a stream")?;
         let density = f64::from(rate.density.numerator()) / f64::from(rate.density.denominator());
         let (spec, system) = (&service.spec, &service.system);
         let entry = profile.entry(&spec.name, &spec.sha256, service.config.engine)?;

@@ -76,9 +76,15 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
         rate.upper + 1,
         rate.seed
     );
-    println!("    one stream, up to {} late: {:.1} requests/s", plan.config.jitter, rate.per_second());
-    if let Some(b) = rate.admission.binding {
-        println!("    tightest where {}", binding(&b));
+    let beside = if plan.config.reserved.is_empty() { "" } else { " beside the reserved ones" };
+    match (rate.per_second(), rate.spare) {
+        (Some(per_second), Some((_, admission))) => {
+            println!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
+            if let Some(b) = admission.binding {
+                println!("    tightest where {}", binding(&b));
+            }
+        }
+        _ => println!("    one stream{beside}: no room"),
     }
 }
 
@@ -108,9 +114,9 @@ fn service_json(plan: &ServicePlan) -> Value {
             "upper_bound": rate.upper,
             "spread_drop_paper": rate.seed,
             "jitter_ns": plan.config.jitter.as_nanos(),
-            "period_ns": rate.period.as_nanos(),
+            "period_ns": rate.spare.map(|(period, _)| period.as_nanos()),
             "per_s": rate.per_second(),
-            "binding": binding_json(&rate.admission),
+            "binding": rate.spare.map(|(_, admission)| binding_json(&admission)),
         })),
         "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
         "binding": binding_json(&plan.admission),

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence};
-use crate::stream::{MissReason, StreamId};
+use crate::stream::{MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
 impl Scheduler {
@@ -80,9 +80,14 @@ impl Scheduler {
             stream.warned = Some(now);
             self.announce(Event::MissesLeft { stream: id, left, constraint });
         }
+        let fresh = violated.is_some() && may_announce(self.stream_mut(id), now);
         if let Some(c) = violated {
             let (limit, window) = (u64::from(c.misses()), u64::from(c.window()));
             let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+            if fresh {
+                // Another stream's violation is news, whatever was announced before.
+                self.safe_mode.forget(Cause::ConstraintViolated);
+            }
             self.raise(now, Cause::ConstraintViolated, evidence, now);
         }
         after.map(|(left, _)| left)
@@ -136,4 +141,15 @@ impl Scheduler {
         }
         let _ = self.events.push_back(event);
     }
+}
+
+/// Whether the violation of a stream's constraint may be announced: at most once a second.
+fn may_announce(stream: Option<&mut Stream>, now: Instant) -> bool {
+    stream.is_some_and(|stream| {
+        let rested = stream.violated.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
+        if rested {
+            stream.violated = Some(now);
+        }
+        rested
+    })
 }
