@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::engine::{EngineError, ModelSpec, TensorSpec};
 
-pub(crate) use heldout::{Heldout, measure_accuracy};
+pub(crate) use heldout::{Heldout, argmax, measure_accuracy};
 
 /// The most models a manifest may list.
 pub(crate) const MAX_MODELS: usize = 64;

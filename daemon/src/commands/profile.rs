@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use rt_core::Span;
 
-use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::config::{Config, ServiceConfig};
 use crate::engine::{Engine, ModelSpec, load};
 use crate::plan::resolve_models;
 use crate::profile::{DEFAULT_MARGIN, Entry, Fingerprint, Profile, measure};
@@ -95,16 +95,14 @@ fn measure_as_served(
     margin: f64,
     bar: &ProgressBar,
 ) -> Result<Entry> {
-    let times: Vec<u64> = match &service.model {
-        ModelChoice::Simulated { times, .. } => times.iter().map(|t| t.as_nanos()).collect(),
-        ModelChoice::Named(_) => Vec::new(),
-    };
-    let simulated = !times.is_empty();
+    let times = service.model.simulated_times();
     // A simulated engine has no times for larger batches.
-    let max_batch = if simulated { service.max_batch.min(times.len()) } else { service.max_batch };
+    let max_batch = times.as_ref().map_or(service.max_batch, |times| service.max_batch.min(times.len()));
     let work = || -> Result<Entry> {
-        let engine =
-            if simulated { Engine::Simulated { times_ns: &times } } else { Engine::Tract { modes: None } };
+        let engine = match &times {
+            Some(times_ns) => Engine::Simulated { times_ns },
+            None => Engine::Tract { modes: None },
+        };
         let mut runner = load(engine, spec, max_batch)?;
         realtime::enter(Role::Worker, service.cores.first().copied(), config.daemon.realtime);
         let measured = measure(runner.as_mut(), spec, max_batch, samples, |done, total| {

@@ -80,6 +80,16 @@ pub(crate) enum ModelChoice {
     Simulated { times: Vec<Span>, input: usize, output: usize },
 }
 
+impl ModelChoice {
+    /// The times that a simulated engine waits out, in nanoseconds; `None` for a real model.
+    pub(crate) fn simulated_times(&self) -> Option<Vec<u64>> {
+        match self {
+            Self::Named(_) => None,
+            Self::Simulated { times, .. } => Some(times.iter().map(|t| t.as_nanos()).collect()),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct ReservedStream {
     pub(crate) name: String,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::idx::{self, Pictures};
-use crate::manifest::Heldout;
+use crate::manifest::{Heldout, argmax};
 
 /// The tensors of a run, taken in turn.
 #[derive(Clone, Debug)]
@@ -57,8 +57,7 @@ impl Inputs {
     /// Whether the largest output of request `number` stands at its label's place; `None` without labels.
     pub(crate) fn is_right(&self, number: u64, output: &[f32]) -> Option<bool> {
         let label = self.labels.as_ref()?[self.place(number)];
-        let best = (0..output.len()).reduce(|best, i| if output[i] > output[best] { i } else { best });
-        Some(best == Some(usize::from(label)))
+        Some(argmax(output) == Some(usize::from(label)))
     }
 
     fn place(&self, number: u64) -> usize {

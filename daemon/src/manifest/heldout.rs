@@ -69,15 +69,14 @@ pub(crate) fn measure_accuracy(
     for index in 0..heldout.count() {
         let (image, label) = heldout.get(index);
         runner.run(1, image, &mut output)?;
-        right += usize::from(argmax(&output) == usize::from(label));
+        right += usize::from(argmax(&output) == Some(usize::from(label)));
     }
     Ok(right as f64 / heldout.count() as f64)
 }
 
-/// The place of the largest value, the first of equals.
-fn argmax(values: &[f32]) -> usize {
-    let larger = |best: usize, i: usize| if values[i] > values[best] { i } else { best };
-    (1..values.len()).fold(0, larger)
+/// The place of the largest value, the first of equals; `None` of no values.
+pub(crate) fn argmax(values: &[f32]) -> Option<usize> {
+    (0..values.len()).reduce(|best, i| if values[i] > values[best] { i } else { best })
 }
 
 fn equal(path: &Path, what: &'static str, expected: usize, found: usize) -> Result<(), ManifestError> {

@@ -9,7 +9,6 @@ use rt_core::{Ran, Span, WorkerId};
 use super::slots::lock;
 use super::{Effects, Service};
 use crate::clock;
-use crate::config::ModelChoice;
 use crate::engine::{Engine, EngineError, Runner};
 use crate::plan::ServicePlan;
 use crate::realtime;
@@ -153,14 +152,10 @@ impl Executor {
 
 fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
     let max_batch = plan.system.profile.max_batch();
-    let times: Vec<u64> = match &plan.config.model {
-        ModelChoice::Simulated { times, .. } => times.iter().map(|t| t.as_nanos()).collect(),
-        ModelChoice::Named(_) => Vec::new(),
-    };
-    let engine = if plan.is_simulated() {
-        Engine::Simulated { times_ns: &times }
-    } else {
-        Engine::Tract { modes: Some(&plan.modes) }
+    let times = plan.config.model.simulated_times();
+    let engine = match &times {
+        Some(times_ns) => Engine::Simulated { times_ns },
+        None => Engine::Tract { modes: Some(&plan.modes) },
     };
     crate::engine::load(engine, &plan.spec, max_batch)
 }

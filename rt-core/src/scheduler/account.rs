@@ -5,7 +5,7 @@ use super::{
 };
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence};
-use crate::stream::{MissReason, Stream, StreamId};
+use crate::stream::{Ledger, MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
 impl Scheduler {
@@ -28,35 +28,34 @@ impl Scheduler {
         self.resolved.push_back(resolution);
     }
 
-    /// Counts an outcome, feeds the outcome monitor, and raises what it finds.
+    /// Counts the outcome of a request that was taken in, and judges it.
     pub(super) fn resolve(&mut self, now: Instant, request: Request, outcome: Outcome) -> Resolution {
-        let Some(stream) = self.stream_mut(request.stream) else {
-            return Resolution { request, outcome, misses_left: None };
-        };
-        let before = stream.ledger.monitor.misses_left();
-        let violated = match outcome {
-            Outcome::Served => {
-                stream.counts.count(None);
-                stream.ledger.close(request.place, true)
-            }
-            Outcome::Missed(reason) => {
-                stream.counts.count(Some(reason));
-                stream.ledger.close(request.place, false)
-            }
-        };
-        let misses_left = self.judge(now, request.stream, before, violated);
-        Resolution { request, outcome, misses_left }
+        let hit = outcome == Outcome::Served;
+        self.settle(now, request, outcome, |ledger| ledger.close(request.place, hit))
     }
 
-    /// Refuses a request that was not taken in, and counts it.
+    /// Refuses a request that was not taken in, counts and judges it.
     pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
-        let outcome = Outcome::Missed(reason);
+        self.settle(now, request, Outcome::Missed(reason), Ledger::refuse)
+    }
+
+    /// Counts an outcome, has it recorded in the ledger, and raises what the outcome monitor finds.
+    fn settle(
+        &mut self,
+        now: Instant,
+        request: Request,
+        outcome: Outcome,
+        record: impl FnOnce(&mut Ledger) -> Option<Constraint>,
+    ) -> Resolution {
         let Some(stream) = self.stream_mut(request.stream) else {
             return Resolution { request, outcome, misses_left: None };
         };
-        stream.counts.count(Some(reason));
+        stream.counts.count(match outcome {
+            Outcome::Served => None,
+            Outcome::Missed(reason) => Some(reason),
+        });
         let before = stream.ledger.monitor.misses_left();
-        let violated = stream.ledger.refuse();
+        let violated = record(&mut stream.ledger);
         let misses_left = self.judge(now, request.stream, before, violated);
         Resolution { request, outcome, misses_left }
     }
