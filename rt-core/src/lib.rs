@@ -26,6 +26,7 @@ mod scheduler;
 mod stream;
 mod time;
 mod word;
+mod workers;
 
 pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
 pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
@@ -42,3 +43,4 @@ pub use scheduler::{
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
 pub use time::{Instant, MAX_SPAN, Span};
 pub use word::{BalancedWord, Density};
+pub use workers::Workers;
