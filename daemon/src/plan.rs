@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density,
-    LatencyProfile, Span, StreamSpec, System, largest_count, seed_theorem_1, seed_theorem_2,
+    LatencyProfile, Span, StreamSpec, System, Workers, largest_count, seed_theorem_1, seed_theorem_2,
 };
 use sha2::{Digest, Sha256};
 
@@ -155,7 +155,8 @@ impl ServicePlan {
             Some(batch) => batch..=batch,
             None => 1..=profiled,
         }
-        .map(|batch| System { profile: profile.clone(), batch, workers: config.workers, latency });
+        .map(|batch| Workers { count: config.workers, batch, profile: profile.clone() })
+        .map(|workers| System { dispatch: config.dispatch, ..System::identical(workers, latency) });
         // The batch size with the largest rate for which everything holds; of equals, the smallest.
         let mut best: Option<Self> = None;
         let mut first_error = None;
@@ -204,16 +205,21 @@ impl ServicePlan {
             config: config.clone(),
             spec: spec.clone(),
             modes: entry.modes(),
-            typical: Span::from_nanos(entry.batches[system.batch - 1].p50_ns),
+            typical: Span::from_nanos(entry.batches[system.workers[0].batch - 1].p50_ns),
             system,
             admission,
             rate,
         })
     }
 
+    /// The workers: a service has one kind.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.system.workers[0]
+    }
+
     /// Requests a second in full batches.
     pub(crate) fn capacity(&self) -> f64 {
-        (self.system.workers * self.system.batch) as f64 / self.system.batch_time().as_secs_f64()
+        self.workers().round() as f64 / self.workers().batch_time().as_secs_f64()
     }
 
     /// Whether this is no real engine.
@@ -224,22 +230,23 @@ impl ServicePlan {
 
 impl RatePlan {
     fn compute(config: &ServiceConfig, system: &System, list: &[Constraint]) -> Result<Self, PlanError> {
+        let workers = &system.workers[0];
         let set = ConstraintSet::new(list).unwrap_or_default();
         let (binding, density) = (densest(&set), set.density());
         let never = || PlanError::Never {
             service: config.name.clone(),
             constraint: binding,
-            twice: system.batch_time() + system.batch_time(),
+            twice: workers.batch_time() + workers.batch_time(),
             latency: system.latency,
         };
-        let upper = largest_count(system.workers, system.batch, density).ok_or_else(never)?;
+        let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
         let admits = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
             let one = StreamSpec::promised(set.clone(), curve);
             let admitted = system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()?;
             (admitted.waiting <= config.queue as u64).then_some(admitted)
         };
-        let window = |n: u64| admits(&[], ArrivalBound::window(n, system.batch_time()));
+        let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
         // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
         let (mut count, mut above) = (0, upper + 1);
         while above - count > 1 {
@@ -249,15 +256,15 @@ impl RatePlan {
         if count == 0 {
             return Err(never());
         }
-        let spare = shortest_period(system, density, config.jitter, |t| {
+        let spare = shortest_period(workers, density, config.jitter, |t| {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
         if spare.is_none() && config.reserved.is_empty() {
             return Err(never());
         }
         let seed = match binding.misses() + 1 == binding.window() {
-            true => seed_theorem_1(system.batch, binding.misses()),
-            false => seed_theorem_2(system.batch, binding.misses(), binding.window()),
+            true => seed_theorem_1(workers.batch, binding.misses()),
+            false => seed_theorem_2(workers.batch, binding.misses(), binding.window()),
         };
         Ok(Self { binding, density, count, upper, seed, spare })
     }
@@ -271,13 +278,13 @@ impl RatePlan {
 /// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
 /// just busy, the excess is doubled until it is admitted, then bisected.
 fn shortest_period(
-    system: &System,
+    workers: &Workers,
     density: Density,
     jitter: Span,
     admits: impl Fn(Span) -> Option<Admission>,
 ) -> Option<(Span, Admission)> {
-    let round = (system.workers * system.batch) as u128 * u128::from(density.denominator());
-    let busy = u128::from(system.batch_time().as_nanos()) * u128::from(density.numerator());
+    let round = u128::from(workers.round()) * u128::from(density.denominator());
+    let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
     let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
     let step = (least / 1024).max(1);
     let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);

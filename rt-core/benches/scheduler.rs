@@ -8,7 +8,7 @@ use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, LatencyProfile, Span, StreamSpec, System,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, LatencyProfile, Span, StreamSpec, System, Workers,
 };
 use steady::Steady;
 
@@ -99,7 +99,7 @@ fn mixed_streams() -> (System, Vec<StreamSpec>) {
     };
     let times: Vec<_> = (1..=8).map(|b| Span::from_micros(2_000 + 900 * b)).collect();
     let profile = LatencyProfile::new(&times).expect("a profile");
-    let system = System { profile, batch: 8, workers: 4, latency: ms(80) };
+    let system = System::identical(Workers { count: 4, batch: 8, profile }, ms(80));
     (system, (0..64).map(stream).collect())
 }
 

@@ -1,25 +1,29 @@
-//! The admission test: whether identical workers on one queue keep every promise (Theorem A).
+//! The admission test: whether workers on one queue keep every promise (Theorem A).
 //!
 //! Let `α_m(Δ) = Σ ceil(ρ_s·α_s(Δ))` over the streams be the most *mandatory* requests in any half-open
-//! interval of length `Δ`. `n` workers running batches of `B` in at most `P` serve every mandatory request
-//! within `L` of its arrival, whatever the arrivals, if at every offset `δ ≥ 0` behind a batch start that
-//! left none waiting
+//! interval of length `Δ`, and `σ(u) = Σ_w B_w·floor(u/P_w)` the requests in the full batches that the workers
+//! have begun for certain a time `u` after each was taken. Every mandatory request is served within `L` of its
+//! arrival, whatever the arrivals, if at every offset `δ ≥ 0` behind a batch start that left none waiting
 //!
 //! ```text
-//! P · (1 + ceil(α_m(δ + 1 ns) / (n·B)))  ≤  δ + L .
+//! min{ u : σ(u) ≥ α_m(δ + 1 ns) } + P_max  ≤  δ + L .
 //! ```
 //!
-//! Times are integers: `α_m(δ + 1 ns)` counts the requests that came up to and including `δ`. The left
-//! side is constant between the rises of `α_m`, so only those are tested. The test is sufficient for both
-//! dispatch rules; where it says no, the load may still be servable (`docs/guarantee.md`).
+//! For `n` identical workers the left side is `P·(1 + ceil(α_m/(n·B)))`. Times are integers: `α_m(δ + 1 ns)`
+//! counts the requests that came up to and including `δ`. The left side is constant between the rises of
+//! `α_m`, so only those are tested. Where it fails, [`crate::refine`] asks whether the requests that would have
+//! to occupy the workers before the burst leave enough of the curve for the burst itself.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::arrival::ArrivalCurve;
-use crate::profile::LatencyProfile;
+use crate::growth::{Repetition, growth, repetition};
+use crate::refine::Refinement;
 use crate::stream::StreamSpec;
-use crate::time::Span;
+use crate::time::{MAX_SPAN, Span};
 use crate::word::Density;
+use crate::workers::Workers;
 
 /// The streams that a test counts: the density each must be served at, and how its requests come.
 pub(crate) type Load<'a> = [(Density, &'a ArrivalCurve)];
@@ -37,17 +41,18 @@ pub enum Dispatch {
     FullOrLatest,
 }
 
-/// The hardware side of a promise: identical workers on one queue.
+/// The hardware side of a promise: workers on one queue, and how they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
-    /// Bounds on batch times; a full batch is `batch` requests in `P = P(batch)`.
-    pub profile: LatencyProfile,
-    /// `B`, in `1..=profile.max_batch()`: the batch size that the promise is computed for.
-    pub batch: usize,
-    /// `n ≥ 1` workers.
-    pub workers: usize,
+    /// The workers, kind by kind; at least one.
+    pub workers: Vec<Workers>,
     /// `L`: from arrival to answer, the user's deadline less the guard.
     pub latency: Span,
+    /// When a free worker takes a batch.
+    pub dispatch: Dispatch,
+    /// Whether requests that no curve bounds (best effort, or beyond a declaration) may occupy a worker. Without
+    /// them more can be promised.
+    pub background: bool,
 }
 
 /// The tightest instant of an admission test.
@@ -55,9 +60,9 @@ pub struct System {
 pub struct Binding {
     /// Offset `δ` of the last arrival behind the start of the busy period.
     pub delta: Span,
-    /// Mandatory requests that may have come by then, `α_m(δ + 1 ns)`.
+    /// Mandatory requests that may have come by then and wait behind the requests that block the workers.
     pub backlog: u64,
-    /// When the last of them is answered at the latest, `P·(1 + ceil(backlog/(n·B)))`.
+    /// When the last of them is answered at the latest.
     pub lhs: Span,
     /// When it must be answered, `δ + L`.
     pub rhs: Span,
@@ -70,20 +75,26 @@ pub struct Admission {
     pub binding: Option<Binding>,
     /// The most mandatory requests that can wait at once; the queue must hold them.
     pub waiting: u64,
+    /// The longest busy period: later arrivals meet the workers as if nothing had been.
+    pub busy: Span,
+    /// Whether Theorem A alone says yes; else its refinement was needed, which holds only without background.
+    pub plain: bool,
 }
 
 /// Why a load is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    /// `batch` or `workers` outside its range.
-    #[error("batch {batch} is outside 1..={max_batch}, or {workers} workers are none")]
+    /// No workers, or a group whose count or batch is outside its range.
+    #[error("worker group {group}: batch {batch} is outside 1..={max_batch}, or {count} workers are none")]
     System {
+        /// Which group, from 0; 0 with a count of 0 if there is none.
+        group: usize,
         /// Batch size asked for.
         batch: usize,
         /// Largest batch of the profile.
         max_batch: usize,
         /// Workers asked for.
-        workers: usize,
+        count: usize,
     },
     /// In the long run more mandatory requests come than the workers can serve.
     #[error("{demand_per_s} mandatory requests/s are above the {capacity_per_s} requests/s of the workers")]
@@ -102,15 +113,20 @@ pub enum AdmissionError {
         /// The instant at which the inequality fails by most.
         Binding,
     ),
-    /// The load is so close to capacity, or its periods so unlike, that too many instants would need a look.
-    #[error(
-        "more than {MAX_RISES} instants to test: lower the load a little, or use periods that divide one another"
-    )]
+    /// The load is so close to capacity that its busy period goes on beyond what is looked at.
+    #[error("the busy period holds more than {MAX_RISES} instants to test: lower the load a little")]
     Horizon,
 }
 
 impl System {
-    /// Runs the test on `streams`; best-effort streams (no constraints) demand nothing.
+    /// Identical workers that start at once whatever waits, requests of no promise among it.
+    #[must_use]
+    pub fn identical(workers: Workers, latency: Span) -> Self {
+        Self { workers: vec![workers], latency, dispatch: Dispatch::Eager, background: true }
+    }
+
+    /// Runs the test on `streams`; best-effort streams (no constraints) demand nothing, but one that does not
+    /// declare its arrivals is background.
     ///
     /// # Errors
     /// If the promise cannot be given: [`AdmissionError`] says why. Theory: section 3, Theorem A.
@@ -118,31 +134,49 @@ impl System {
     where
         I: IntoIterator<Item = &'a StreamSpec>,
     {
-        let max_batch = self.profile.max_batch();
-        if self.batch == 0 || self.batch > max_batch || self.workers == 0 {
-            return Err(AdmissionError::System { batch: self.batch, max_batch, workers: self.workers });
+        self.check()?;
+        let streams: Vec<_> = streams.into_iter().collect();
+        let closed = !self.background && streams.iter().all(|s| s.arrivals().is_some());
+        let all: Vec<_> =
+            streams.iter().filter_map(|s| Some((s.constraints().density(), s.arrivals()?))).collect();
+        let mut demand: Vec<_> =
+            all.iter().filter(|(d, _)| d.numerator() > 0).map(|&(d, a)| Demand::new(d, a)).collect();
+        if demand.is_empty() {
+            return Ok(Admission { binding: None, waiting: 0, busy: Span::ZERO, plain: true });
         }
-        let load: Vec<_> = streams.into_iter().filter_map(StreamSpec::demand).collect();
-        if load.is_empty() {
-            return Ok(Admission { binding: None, waiting: 0 });
-        }
-        let horizon = self.horizon(&load)?;
+        self.check_rate(&all)?;
+        let refinement = if closed { Refinement::new(self, &all) } else { None };
+        let repetition = self.repetition(&all);
         let mut tightest: Option<Binding> = None;
-        let mut waiting = 0;
+        let (mut waiting, mut plain) = (0, true);
         let mut length = Span::from_nanos(1);
         for _ in 0..MAX_RISES {
-            if length > horizon {
-                return match tightest {
-                    Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
-                    binding => Ok(Admission { binding, waiting }),
-                };
-            }
-            let binding = self.at(&load, length);
+            let backlog = demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
+            let next = demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
+            let delta = length.saturating_sub(Span::from_nanos(1));
+            let begun = self.time_to_begin(backlog);
+            let mut binding =
+                Binding { delta, backlog, lhs: begun + self.longest_batch(), rhs: delta + self.latency };
             waiting = waiting.max(self.waiting(&binding));
+            if binding.lhs > binding.rhs
+                && let Some(refinement) = &refinement
+            {
+                binding = refinement.worst(binding, next);
+                plain = false;
+            }
             if tightest.is_none_or(|t| margin(&binding) < margin(&t)) {
                 tightest = Some(binding);
             }
-            length = load.iter().map(|(_, arrivals)| arrivals.next_rise(length)).min().unwrap_or(horizon);
+            // Either the workers have begun all that can come until the next rise before it, and the busy period
+            // is over, or both sides repeat.
+            if begun < next || length > repetition {
+                return match tightest {
+                    Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
+                    binding => Ok(Admission { binding, waiting, busy: begun, plain }),
+                };
+            }
+            length = next;
+            demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));
         }
         match tightest {
             Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
@@ -150,42 +184,116 @@ impl System {
         }
     }
 
-    /// `P`, the time of a full batch.
-    #[must_use]
-    pub fn batch_time(&self) -> Span {
-        self.profile.bound(self.batch)
-    }
-
-    /// `n·B`, the requests served in one round of full batches.
-    pub(crate) fn round(&self) -> u128 {
-        self.workers as u128 * self.batch as u128
-    }
-
-    /// The most mandatory requests waiting at the offset of `binding`: from the first batch time on, `n`
-    /// full batches have begun in each; up to `B - 1` may have waited for their batch to fill before.
-    fn waiting(&self, binding: &Binding) -> u64 {
-        let begun = u128::from(binding.delta.as_nanos() / self.batch_time().as_nanos()) * self.round();
-        let left = u128::from(binding.backlog).saturating_sub(begun);
-        u64::try_from(left).unwrap_or(u64::MAX).saturating_add(self.batch as u64 - 1)
-    }
-
-    fn at(&self, load: &Load, length: Span) -> Binding {
-        let backlog: u64 =
-            load.iter().map(|(density, a)| density.ceil_of(a.count(length))).fold(0, u64::saturating_add);
-        let rounds = 1 + u128::from(backlog).div_ceil(self.round());
-        let lhs = u128::from(self.batch_time().as_nanos()).saturating_mul(rounds);
-        let delta = length.saturating_sub(Span::from_nanos(1));
-        Binding {
-            delta,
-            backlog,
-            lhs: Span::from_nanos(u64::try_from(lhs).unwrap_or(u64::MAX)),
-            rhs: delta + self.latency,
+    fn check(&self) -> Result<(), AdmissionError> {
+        if self.workers.is_empty() {
+            return Err(AdmissionError::System { group: 0, batch: 0, max_batch: 0, count: 0 });
         }
+        match self.workers.iter().position(|w| !w.is_valid()) {
+            None => Ok(()),
+            Some(group) => {
+                let Workers { count, batch, ref profile } = self.workers[group];
+                Err(AdmissionError::System { group, batch, max_batch: profile.max_batch(), count })
+            }
+        }
+    }
+
+    /// Refuses at once what is clearly above capacity, so that no time is spent on it. Loads that are within a
+    /// rounding error of it go on to the test, which is exact.
+    fn check_rate(&self, load: &Load) -> Result<(), AdmissionError> {
+        let of = |w: &Workers| w.round() as f64 / w.batch_time().as_secs_f64();
+        let capacity: f64 = self.workers.iter().map(of).sum();
+        let demand: f64 = load.iter().map(|(density, a)| density.as_f64() * a.rate_per_s()).sum();
+        if demand <= capacity * (1.0 + 1e-9) {
+            return Ok(());
+        }
+        // Truncation rounds both down; the demand is above the capacity, so its next integer is a fair bound.
+        Err(AdmissionError::Rate { demand_per_s: demand as u64 + 1, capacity_per_s: capacity as u64 })
+    }
+
+    /// A length beyond which nothing new comes: once the load repeats, and the workers keep up with it. The
+    /// longest of all spans if there is none.
+    fn repetition(&self, load: &Load) -> Span {
+        let times = self.workers.iter().map(|w| w.batch_time().as_nanos());
+        let keeps_up = |r: &Repetition| {
+            let grown = load.iter().map(|(d, a)| d.ceil_of(growth(a, r.length))).fold(0, u64::saturating_add);
+            u128::from(grown) <= self.begun_by(Span::from_nanos(r.length))
+        };
+        let end = repetition(load, times).filter(keeps_up).and_then(|r| r.from.checked_add(r.length));
+        Span::from_nanos(end.unwrap_or(u64::MAX))
+    }
+
+    /// `P_max`, the time of the slowest full batch.
+    #[must_use]
+    pub fn longest_batch(&self) -> Span {
+        self.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO)
+    }
+
+    /// `min{ u : σ(u) ≥ requests }`: when the last of so many is in a batch at the latest, if every worker is
+    /// free after one batch time and all batches from then on are full.
+    #[must_use]
+    pub fn time_to_begin(&self, requests: u64) -> Span {
+        if let [w] = self.workers.as_slice() {
+            let rounds = u128::from(requests).div_ceil(u128::from(w.round()));
+            return times(w.batch_time(), rounds);
+        }
+        // Each worker alone would have begun them all by then.
+        let alone =
+            |w: &Workers| times(w.batch_time(), u128::from(requests.div_ceil(w.batch as u64))).as_nanos();
+        let mut high = self.workers.iter().map(alone).min().unwrap_or(0);
+        let mut low = 0;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.begun_by(Span::from_nanos(middle)) >= u128::from(requests) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Span::from_nanos(high)
+    }
+
+    /// `σ(u)`.
+    fn begun_by(&self, u: Span) -> u128 {
+        let one = |w: &Workers| u128::from(w.round()) * u128::from(u.as_nanos() / w.batch_time().as_nanos());
+        self.workers.iter().map(one).sum()
+    }
+
+    /// The most mandatory requests waiting at the offset of `binding`: those that came less those begun; up to
+    /// `B - 1` may have waited for their batch to fill before.
+    fn waiting(&self, binding: &Binding) -> u64 {
+        let left = u128::from(binding.backlog).saturating_sub(self.begun_by(binding.delta));
+        let filling = self.workers.iter().map(|w| w.batch as u64 - 1).max().unwrap_or(0);
+        u64::try_from(left).unwrap_or(u64::MAX).saturating_add(filling)
     }
 }
 
+/// What one stream demands up to the length under test.
+struct Demand<'a> {
+    density: Density,
+    arrivals: &'a ArrivalCurve,
+    mandatory: u64,
+    next_rise: Span,
+}
+
+impl<'a> Demand<'a> {
+    fn new(density: Density, arrivals: &'a ArrivalCurve) -> Self {
+        let mut demand = Self { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
+        demand.rise(Span::from_nanos(1));
+        demand
+    }
+
+    fn rise(&mut self, length: Span) {
+        self.mandatory = self.density.ceil_of(self.arrivals.count(length));
+        self.next_rise = self.arrivals.next_rise(length);
+    }
+}
+
+fn times(span: Span, count: u128) -> Span {
+    Span::from_nanos(u64::try_from(u128::from(span.as_nanos()).saturating_mul(count)).unwrap_or(u64::MAX))
+}
+
 /// How much later than it must the last answer may come; the smaller the tighter.
-fn margin(binding: &Binding) -> i128 {
+pub(crate) fn margin(binding: &Binding) -> i128 {
     i128::from(binding.rhs.as_nanos()) - i128::from(binding.lhs.as_nanos())
 }
 
@@ -194,6 +302,7 @@ mod tests {
     use super::*;
     use crate::arrival::ArrivalBound;
     use crate::constraint::{Constraint, ConstraintSet};
+    use crate::profile::LatencyProfile;
 
     fn stream(m: u32, k: u32, bound: ArrivalBound) -> StreamSpec {
         let set = ConstraintSet::new(&[Constraint::any_miss(m, k).expect("m < k")]).expect("one");
@@ -206,7 +315,7 @@ mod tests {
 
     fn system(time: u64, latency: u64) -> System {
         let profile = LatencyProfile::new(&[Span::from_nanos(time)]).expect("valid");
-        System { profile, batch: 1, workers: 1, latency: Span::from_nanos(latency) }
+        System::identical(Workers { count: 1, batch: 1, profile }, Span::from_nanos(latency))
     }
 
     /// The worked example of `docs/guarantee.md`, in microseconds.
@@ -216,7 +325,7 @@ mod tests {
         let span = Span::from_nanos;
         let binding = Binding { delta: Span::ZERO, backlog: 1, lhs: span(4_000), rhs: span(6_000) };
         assert_eq!(admission.binding, Some(binding));
-        assert_eq!(system(2_000, 6_000).at(&[], span(1)).backlog, 0);
+        assert!(admission.plain);
     }
 
     /// The example of a pessimistic no, from section 3 of the theory.
@@ -237,10 +346,11 @@ mod tests {
 
     #[test]
     fn best_effort_streams_ask_for_nothing_and_nonsense_is_refused() {
-        let nothing = Admission { binding: None, waiting: 0 };
+        let nothing = Admission { binding: None, waiting: 0, busy: Span::ZERO, plain: true };
         assert_eq!(system(5, 1).admit([&StreamSpec::best_effort()]), Ok(nothing));
-        let none = System { workers: 0, ..system(1, 9) };
-        assert!(matches!(none.admit([]), Err(AdmissionError::System { workers: 0, .. })));
+        let mut none = system(1, 9);
+        none.workers[0].count = 0;
+        assert!(matches!(none.admit([]), Err(AdmissionError::System { group: 0, count: 0, .. })));
     }
 
     #[test]

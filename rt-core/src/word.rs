@@ -32,6 +32,12 @@ impl Density {
         self.q
     }
 
+    /// `p/q`, for people and estimates.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.p) / f64::from(self.q)
+    }
+
     /// `ceil(count · p/q)`: the most mandatory requests among any `count` consecutive ones.
     #[must_use]
     pub const fn ceil_of(self, count: u64) -> u64 {

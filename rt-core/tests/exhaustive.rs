@@ -7,7 +7,7 @@ mod oracle;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::{Dice, Harness, config, earliest, violates_any};
+use harness::{Dice, Harness, config, earliest, system_of, violates_any};
 use oracle::{Bound, Instance, Mode, Step, Stream, Verdict, inequality_holds, judge};
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Span, StreamSpec, System};
 
@@ -101,10 +101,8 @@ fn spec(stream: &Stream) -> StreamSpec {
     StreamSpec::promised(constraints, ArrivalCurve::new(&bounds).expect("few"))
 }
 
-fn admitted(instance: &Instance) -> bool {
-    let config = scheduler_config(instance, Dispatch::Eager);
-    let (profile, batch, workers) = (config.profile, config.batch, config.workers);
-    let system = System { profile, batch, workers, latency: config.deadline };
+fn admitted(instance: &Instance, dispatch: Dispatch, background: bool) -> bool {
+    let system = System { background, ..system_of(&scheduler_config(instance, dispatch)) };
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     system.admit(&specs).is_ok()
 }
@@ -121,40 +119,37 @@ fn admission_never_says_yes_where_a_mandatory_request_can_miss() {
     let mut cases = systematic();
     let random = instances(300);
     cases.extend((0..random).map(|_| random_instance(&mut dice, 8)));
-    let (mut yes, mut no, mut pessimistic, mut too_large, mut states) = (0, 0, 0, 0, 0);
+    let (mut yes, mut refined, mut no, mut pessimistic, mut too_large, mut states) = (0, 0, 0, 0, 0, 0);
     for instance in &cases {
-        let promised = admitted(instance);
-        let mut safe = true;
-        for dispatch in [false, true] {
+        for dispatch in [Dispatch::Eager, Dispatch::FullOrLatest] {
+            let promised = admitted(instance, dispatch, false);
             // Batches that take any time include those that take all of it; look at these alone if the
             // whole is too large.
-            let full = Mode { full_or_latest: dispatch, exact: true };
+            let full = Mode { full_or_latest: dispatch == Dispatch::FullOrLatest, exact: true };
             let any = Mode { exact: false, ..full };
             let verdict = match judge(instance, any, 120_000) {
                 Verdict::TooLarge => judge(instance, full, 120_000),
                 verdict => verdict,
             };
+            yes += usize::from(promised);
+            no += usize::from(!promised);
+            refined += usize::from(promised && !admitted(instance, dispatch, true));
             match verdict {
-                Verdict::Safe(seen) => states += seen,
-                Verdict::TooLarge => {
-                    too_large += 1;
-                    safe = false;
+                Verdict::Safe(seen) => {
+                    states += seen;
+                    if !promised {
+                        pessimistic += 1;
+                        println!("pessimistic, {dispatch:?}: {instance:?}");
+                    }
                 }
+                Verdict::TooLarge => too_large += 1,
                 Verdict::Miss(trace) => {
                     assert!(!promised, "admitted, yet one misses: {instance:?}, {full:?}: {trace:?}");
-                    safe = false;
-                    break;
                 }
             }
         }
-        yes += usize::from(promised);
-        no += usize::from(!promised);
-        if safe && !promised {
-            pessimistic += 1;
-            println!("pessimistic: {instance:?}");
-        }
     }
-    println!("{yes} admitted, {no} refused; pessimistic: {pessimistic} of {}", cases.len());
+    println!("{yes} admitted, {refined} of them by the refinement, {no} refused; pessimistic: {pessimistic}");
     println!("{states} states seen in safe instances; {too_large} searches above the limit");
     assert!(yes * 5 > cases.len() && no * 5 > cases.len(), "one answer is too rare to say anything");
     assert!(too_large * 10 < cases.len(), "too many searches were cut short");
@@ -168,8 +163,11 @@ fn admission_is_the_inequality_of_the_theory() {
     for _ in 0..count {
         let instance = random_instance(&mut dice, u64::MAX);
         // Every curve here repeats within lcm(1..=9) = 2520 ticks times the denominators of two words.
-        let holds = inequality_holds(&instance, 4_000);
-        assert_eq!(admitted(&instance), holds, "{instance:?}");
+        let holds = inequality_holds(&instance, 4_000, true);
+        let promised = admitted(&instance, Dispatch::Eager, true);
+        // Where bounds contradict each other, the busy period may end before an instant that cannot come.
+        let explained = || promised && inequality_holds(&instance, 500, false);
+        assert!(promised == holds || explained(), "{promised}: {instance:?}");
         yes += usize::from(holds);
     }
     assert!(yes * 5 > count && yes * 5 < 4 * count, "{yes} of {count}");
@@ -257,9 +255,10 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
     let count = instances(300) / 5;
     for _ in 0..count {
         let instance = random_instance(&mut dice, 6);
-        let promised = admitted(&instance);
-        promises += u64::from(promised);
         for mode in MODES {
+            let dispatch = if mode.full_or_latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
+            let promised = admitted(&instance, dispatch, false);
+            promises += u64::from(promised);
             let mut budget: u64 = if promised { 30_000 } else { 1_000 };
             // Deeper and deeper, until the budget of runs is used up.
             for ticks in 2.. {
@@ -282,7 +281,7 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
         "{runs} runs, {promises} promises, ticks exhausted on average {:.1}",
         depths as f64 / searches as f64
     );
-    assert!(promises * 5 > count as u64, "too few promises to say anything");
+    assert!(promises * 5 > 4 * count as u64, "too few promises to say anything");
 }
 
 #[test]
@@ -298,7 +297,7 @@ fn the_judge_finds_the_known_misses() {
     };
     // The example of the theory page: refused, and yet always in time.
     let page = instance(2, 6, 7);
-    assert!(!admitted(&page));
+    assert!(!admitted(&page, Dispatch::Eager, true) && admitted(&page, Dispatch::Eager, false));
     for mode in MODES {
         assert!(matches!(judge(&page, mode, 100_000), Verdict::Safe(_)));
     }

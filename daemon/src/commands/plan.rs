@@ -39,15 +39,18 @@ pub(crate) fn print_plan(plan: &Plan) {
 }
 
 fn print_service(plan: &ServicePlan) {
-    let (config, system) = (&plan.config, &plan.system);
+    let (config, workers) = (&plan.config, plan.workers());
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
     println!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
-    println!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, system.latency);
+    println!(
+        "  deadline {} less guard δ {} leaves L = {}",
+        config.deadline, config.guard, plan.system.latency
+    );
     println!(
         "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
-        system.workers,
-        system.batch,
-        system.batch_time(),
+        workers.count,
+        workers.batch,
+        workers.batch_time(),
         plan.capacity()
     );
     match &plan.rate {
@@ -69,7 +72,7 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
         rate.density.numerator(),
         rate.density.denominator()
     );
-    let time = plan.system.batch_time();
+    let time = plan.workers().batch_time();
     println!(
         "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
         rate.count,
@@ -94,7 +97,7 @@ fn binding(b: &Binding) -> String {
 }
 
 fn service_json(plan: &ServicePlan) -> Value {
-    let system = &plan.system;
+    let workers = plan.workers();
     json!({
         "name": plan.config.name,
         "model": plan.spec.name,
@@ -102,10 +105,10 @@ fn service_json(plan: &ServicePlan) -> Value {
         "simulated": plan.is_simulated(),
         "deadline_ns": plan.config.deadline.as_nanos(),
         "guard_ns": plan.config.guard.as_nanos(),
-        "workers": system.workers,
-        "batch": system.batch,
-        "batch_time_ns": system.batch_time().as_nanos(),
-        "batch_times_ns": (1..=system.profile.max_batch()).map(|b| system.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
+        "workers": workers.count,
+        "batch": workers.batch,
+        "batch_time_ns": workers.batch_time().as_nanos(),
+        "batch_times_ns": (1..=workers.profile.max_batch()).map(|b| workers.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
         "capacity_per_s": plan.capacity(),
         "rate": plan.rate.as_ref().map(|rate| json!({
             "constraint": rate.binding.to_string(),

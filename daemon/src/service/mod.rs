@@ -70,40 +70,40 @@ impl Service {
         hub: Arc<Hub>,
         realtime: bool,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let (system, config) = (&plan.system, &plan.config);
+        let (workers, config) = (plan.workers(), &plan.config);
         let scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
-            profile: system.profile.clone(),
-            batch: system.batch,
-            workers: system.workers,
+            profile: workers.profile.clone(),
+            batch: workers.batch,
+            workers: workers.count,
             dispatch: config.dispatch,
             queue: config.queue,
             streams: config.streams,
             safe_mode,
         })?;
         let executors: Result<Vec<_>, EngineError> =
-            (0..system.workers).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
+            (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
         let executors = executors?;
         let service = Arc::new(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
-            slots: Slots::new(2 * (config.queue + system.workers * system.batch)),
+            slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
             registry: Mutex::default(),
             names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
-            mailboxes: (0..system.workers).map(|_| Mailbox::new(system.batch)).collect(),
+            mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
             executors,
             inline: plan.typical <= INLINE_LIMIT,
             timer: Timer::new(),
             hub,
             realtime,
             stopped: AtomicBool::new(false),
-            ready: Barrier::new(system.workers + 1),
+            ready: Barrier::new(workers.count + 1),
             plan,
         });
         Registry::reserve(&service)?;
         let mut threads = Vec::new();
-        for id in 0..service.plan.system.workers {
+        for id in 0..service.plan.workers().count {
             let name = format!("{}/{id}", service.name());
             let service = Arc::clone(&service);
             let run = move || worker::run(&service, id);

@@ -95,7 +95,7 @@ impl Executor {
     /// # Errors
     /// What the engine finds wrong with it.
     pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
-        let batch = plan.system.batch;
+        let batch = plan.workers().batch;
         Ok(Self {
             runner: load(plan)?,
             input: vec![0.0; batch * plan.spec.input.elements()],
@@ -107,7 +107,7 @@ impl Executor {
     /// Runs each batch size a few times on zeros, so that the first request finds pages and caches in place.
     fn warm_up(&mut self, plan: &ServicePlan) {
         let (input_len, output_len) = (plan.spec.input.elements(), plan.spec.output.elements());
-        for size in (1..=plan.system.batch).chain(1..=plan.system.batch) {
+        for size in (1..=plan.workers().batch).chain(1..=plan.workers().batch) {
             let (input, output) = (&self.input[..size * input_len], &mut self.output[..size * output_len]);
             // An engine that fails or panics now will do so on the first batch, where it is told and counted.
             let _ = catch_unwind(AssertUnwindSafe(|| self.runner.run(size, input, output)));
@@ -151,7 +151,7 @@ impl Executor {
 }
 
 fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
-    let max_batch = plan.system.profile.max_batch();
+    let max_batch = plan.workers().profile.max_batch();
     let times = plan.config.model.simulated_times();
     let engine = match &times {
         Some(times_ns) => Engine::Simulated { times_ns },

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Span, StreamId,
-    StreamSpec, System,
+    StreamSpec, System, Workers,
 };
 
-use super::{Dice, Harness, config, earliest};
+use super::{Dice, Harness, config, earliest, system_of};
 
 /// An admitted system, with everything that a run of it needs.
 #[derive(Clone, Debug)]
@@ -51,15 +51,16 @@ fn system() -> impl Strategy<Value = System> {
         let mut times = vec![first];
         steps.iter().for_each(|step| times.push(times[times.len() - 1] + step));
         let latency = ns(times[batch - 1] * (2 + more));
-        System { profile: config(&times, 1, 1, 1000, Dispatch::Eager).profile, batch, workers, latency }
+        let dispatch = Dispatch::Eager;
+        system_of(&config(&times, batch, workers, latency.as_nanos(), dispatch))
     })
 }
 
 /// Gives up streams and relaxes the deadline until the rest is admitted.
 fn admissible(mut system: System, mut streams: Vec<StreamSpec>) -> (System, Vec<StreamSpec>) {
     while system.admit(&streams).is_err() {
-        system.latency = system.latency + system.batch_time();
-        if system.latency > ns(system.batch_time().as_nanos() * 12) {
+        system.latency = system.latency + system.longest_batch();
+        if system.latency > ns(system.longest_batch().as_nanos() * 12) {
             streams.pop();
         }
     }
@@ -73,8 +74,8 @@ pub(crate) fn setup() -> impl Strategy<Value = Setup> {
         let (system, streams) = admissible(system, streams);
         let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
         let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
-        let System { profile, batch, workers, .. } = system;
-        let config = SchedulerConfig { profile, batch, workers, ..base };
+        let Workers { profile, batch, count } = system.workers[0].clone();
+        let config = SchedulerConfig { profile, batch, workers: count, ..base };
         Setup { config, streams, seed, greedy, slow }
     })
 }

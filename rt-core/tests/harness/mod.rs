@@ -6,7 +6,7 @@ pub(crate) mod load;
 use rt_core::{
     Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
     Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
-    StreamId, StreamSpec,
+    StreamId, StreamSpec, System, Workers,
 };
 
 /// Small deterministic randomness (splitmix64).
@@ -77,6 +77,12 @@ pub(crate) fn config(
         streams: 16,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
     }
+}
+
+/// The system that `config` runs, with all of its deadline.
+pub(crate) fn system_of(config: &SchedulerConfig) -> System {
+    let workers = Workers { count: config.workers, batch: config.batch, profile: config.profile.clone() };
+    System { dispatch: config.dispatch, ..System::identical(workers, config.deadline) }
 }
 
 /// Where a request is.

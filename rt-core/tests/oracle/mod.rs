@@ -90,17 +90,36 @@ pub(crate) fn arrivals_within(stream: &Stream, length: u64) -> u64 {
     stream.bounds.iter().map(within).min().expect("a bound")
 }
 
-/// Theorem A, read off the page: the inequality at every offset up to `horizon`.
-pub(crate) fn inequality_holds(instance: &Instance, horizon: u64) -> bool {
+/// The most requests that can come in `0, 1, …, horizon` ticks: the least of the bounds may allow more in a
+/// whole than it does in the parts of it.
+fn possible_within(stream: &Stream, horizon: usize) -> Vec<u64> {
+    let mut possible = vec![0];
+    for length in 1..=horizon {
+        let parts = (1..length).map(|part| possible[part] + possible[length - part]).min();
+        possible.push(arrivals_within(stream, length as u64).min(parts.unwrap_or(u64::MAX)));
+    }
+    possible
+}
+
+/// Theorem A, read off the page: the inequality at every offset up to `horizon`; with what is `declared`, or
+/// what is possible within it.
+pub(crate) fn inequality_holds(instance: &Instance, horizon: usize, declared: bool) -> bool {
     let p = u64::from(instance.times[instance.batch - 1]);
+    let arrivals: Vec<Vec<u64>> = match declared {
+        true => {
+            let all = |s| (0..=horizon).map(|length| arrivals_within(s, length as u64)).collect();
+            instance.streams.iter().map(all).collect()
+        }
+        false => instance.streams.iter().map(|s| possible_within(s, horizon)).collect(),
+    };
     (0..horizon).all(|offset| {
-        let mandatory = |s: &Stream| {
+        let mandatory = |(s, arrivals): (&Stream, &Vec<u64>)| {
             let (served, of) = density(&s.constraints);
-            (arrivals_within(s, offset + 1) * u64::from(served)).div_ceil(u64::from(of))
+            (arrivals[offset + 1] * u64::from(served)).div_ceil(u64::from(of))
         };
-        let demand: u64 = instance.streams.iter().map(mandatory).sum();
+        let demand: u64 = instance.streams.iter().zip(&arrivals).map(mandatory).sum();
         let rounds = demand.div_ceil(instance.batch as u64).div_ceil(instance.workers as u64);
-        demand == 0 || p * (1 + rounds) <= offset + u64::from(instance.latency)
+        demand == 0 || p * (1 + rounds) <= offset as u64 + u64::from(instance.latency)
     })
 }
 
