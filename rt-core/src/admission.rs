@@ -206,8 +206,9 @@ impl System {
         if demand <= capacity * (1.0 + 1e-9) {
             return Ok(());
         }
-        // Truncation rounds both down; the demand is above the capacity, so its next integer is a fair bound.
-        Err(AdmissionError::Rate { demand_per_s: demand as u64 + 1, capacity_per_s: capacity as u64 })
+        // For people: up and down, but for what is lost in rounding.
+        let (demand_per_s, capacity_per_s) = ((demand + 0.999_999) as u64, (capacity + 1e-6) as u64);
+        Err(AdmissionError::Rate { demand_per_s, capacity_per_s })
     }
 
     /// A length beyond which nothing new comes: once the load repeats, and the workers keep up with it. The

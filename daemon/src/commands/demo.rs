@@ -158,12 +158,12 @@ impl Stage {
     fn new(service: &ServicePlan, profile: &Profile, seconds: f64) -> Result<Self> {
         let rate = service.rate.as_ref().context("config/demo.toml: no constraints")?;
         let promised = rate.per_second().context("config/demo.toml: no room for a stream")?;
-        let density = f64::from(rate.density.numerator()) / f64::from(rate.density.denominator());
-        let (spec, system) = (&service.spec, &service.system);
+        let density = rate.density.as_f64();
+        let (spec, workers) = (&service.spec, service.workers());
         let entry = profile.entry(&spec.name, &spec.sha256, service.config.engine)?;
         let typical =
-            entry.batches.get(system.batch - 1).context("the profile lacks the batch of the plan")?.p50_ns;
-        let capacity = (system.workers * system.batch) as f64 * 1e9 / typical.max(1) as f64;
+            entry.batches.get(workers.batch - 1).context("the profile lacks the batch of the plan")?.p50_ns;
+        let capacity = workers.round() as f64 * 1e9 / typical.max(1) as f64;
         // Bounds are cautious: only where the workers cannot serve the demanded share is it truly too much.
         let above = (1.6 * promised).max(1.2 * capacity / density);
         Ok(Self {
