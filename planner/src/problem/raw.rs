@@ -1,0 +1,126 @@
+//! A problem as it is written: JSON fields, nothing checked but their names and types.
+
+use serde::{Deserialize, Serialize};
+
+/// The file. Times are numbers of `unit`, whole or decimal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub struct Problem {
+    /// Of all times.
+    pub unit: Unit,
+    /// From arrival to answer.
+    pub deadline: f64,
+    /// The part of the deadline kept back for late dispatch.
+    #[serde(default)]
+    pub guard: f64,
+    /// When a free worker takes a batch.
+    #[serde(default)]
+    pub dispatch: Dispatch,
+    /// Whether requests that no curve bounds may occupy workers: best effort, or beyond a declaration.
+    #[serde(default)]
+    pub background: bool,
+    /// Kind by kind.
+    pub workers: Vec<Workers>,
+    /// In the order in which they are named elsewhere.
+    pub streams: Vec<Stream>,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+}
+
+/// See [`rt_core::Dispatch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dispatch {
+    /// At once.
+    #[default]
+    Eager,
+    /// When a batch is full, or at the latest start.
+    FullOrLatest,
+}
+
+/// Identical workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workers {
+    /// How many.
+    pub count: usize,
+    /// The largest batch that they run.
+    pub batch: usize,
+    /// The time of every batch; either this or `times`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<f64>,
+    /// The times of batches of 1, 2, …, at least `batch` of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Vec<f64>>,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    /// Unique.
+    pub name: String,
+    /// Such as `any_miss(1,2)`; none for best effort.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+    /// How its requests come; needed with constraints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+}
+
+/// Bounds on arrivals; the least of all that are given counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arrivals {
+    /// `[count, length]`: at most `count` in any half-open interval of `length`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<(u64, f64)>,
+    /// One a period, each up to `jitter` late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Periodic>,
+    /// `burst` at once, and one more a period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_bucket: Option<TokenBucket>,
+    /// The least time from a request to the next, the one after that, and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distances: Option<Vec<f64>>,
+    /// A recorded trace of arrival instants, whose empirical curve is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Vec<f64>>,
+}
+
+/// Periodic arrivals.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Periodic {
+    /// From one to the next.
+    pub period: f64,
+    /// How late each may be.
+    #[serde(default)]
+    pub jitter: f64,
+    /// The least time between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenBucket {
+    /// Tokens at most.
+    pub burst: u64,
+    /// Until the next one.
+    pub period: f64,
+}
