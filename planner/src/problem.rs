@@ -49,6 +49,7 @@ impl Problem {
         System {
             workers: self.workers.clone(),
             latency: self.deadline.saturating_sub(self.guard),
+            guard: self.guard,
             dispatch: self.dispatch,
             background: self.background,
         }

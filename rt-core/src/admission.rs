@@ -48,6 +48,8 @@ pub struct System {
     pub workers: Vec<Workers>,
     /// `L`: from arrival to answer, the user's deadline less the guard.
     pub latency: Span,
+    /// By how much a dispatch may come late.
+    pub guard: Span,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
     /// Whether requests that no curve bounds (best effort, or beyond a declaration) may occupy a worker. Without
@@ -122,7 +124,8 @@ impl System {
     /// Identical workers that start at once whatever waits, requests of no promise among it.
     #[must_use]
     pub fn identical(workers: Workers, latency: Span) -> Self {
-        Self { workers: vec![workers], latency, dispatch: Dispatch::Eager, background: true }
+        let guard = Span::ZERO;
+        Self { workers: vec![workers], latency, guard, dispatch: Dispatch::Eager, background: true }
     }
 
     /// Runs the test on `streams`; best-effort streams (no constraints) demand nothing, but one that does not

@@ -13,7 +13,13 @@
 //!   other may still run a batch that began at least 1 ns before;
 //! - the mandatory requests that wait at `s + δ` came within `δ + 1`, and `x` further ones with them within
 //!   `δ + 1 + d + T`: stream by stream at most `min(ceil(ρ·α(δ+1)), ceil(ρ·(α(δ+1+d+T) - x_s)))`, `Σ x_s = x`;
-//! - the workers are free at 0 (not busy at `s`), or at `P(b)` after a batch of `b`, the first one `d` earlier.
+//! - the workers are free at 0 (not busy at `s`), or at `P(b)` after a batch of `b`, the first one `d` earlier;
+//! - all batches from `s` to the one that answers are full; that one holds what is left of all that has come.
+//!
+//! Full-or-latest lets fewer than `B` requests wait for as long as `L - P` while a worker is idle: `x` came within
+//! `L - P` more, and all but `B - 1` of them as above. A worker that is idle at `s`, with fewer than `B` mandatory
+//! requests waiting, is no worse than one blocked by a full batch of them. Late dispatch lengthens every wait by
+//! the guard.
 //!
 //! The worst case over `q`, the sizes `b`, `d`, `T` and the split of `x` replaces the left side of Theorem A. The
 //! answer is monotone: fewer arrivals, more workers or a longer deadline never turn a yes into a no.
@@ -35,6 +41,8 @@ const MAX_SHAPES: usize = 256;
 const MAX_WORKERS: usize = 64;
 /// Requests at most in the batches that keep one worker busy before `s`; longer chains count as free.
 const MAX_CHAIN: usize = 64;
+/// Rises of the curves looked at for one blocking at most.
+const MAX_RISES: usize = 4096;
 
 /// The batches that run at `s`.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +51,14 @@ struct Blocking {
     lengths: Vec<u64>,
     /// The requests in them.
     requests: u64,
-    /// How long they may have waited while a worker was idle.
-    waited: u64,
+}
+
+impl Blocking {
+    /// By how much a worker can be ahead: one alone is the one that starts at `s`, and one that is ahead by its
+    /// whole batch is not busy.
+    fn most_ahead(&self) -> u64 {
+        if self.lengths.len() < 2 { 0 } else { self.lengths[0] - 1 }
+    }
 }
 
 /// Looks closer at the instants where Theorem A says no. Times are in nanoseconds.
@@ -52,10 +66,14 @@ pub(crate) struct Refinement<'a> {
     load: &'a Load<'a>,
     workers: usize,
     batch: u64,
-    /// `P`.
+    /// `P(1), P(2), …, P`.
+    times: Vec<u64>,
     time: u64,
     /// `L`.
     latency: u64,
+    /// How long any number of requests may wait while a worker is idle, and fewer than `B` longer than that.
+    guard: u64,
+    patience: u64,
     blockings: Vec<Blocking>,
     chains: Chains,
     steps_left: Cell<u64>,
@@ -72,18 +90,26 @@ impl<'a> Refinement<'a> {
         let times: Vec<u64> = (1..=workers.batch).map(|b| workers.profile.bound(b).as_nanos()).collect();
         let time = times[workers.batch - 1];
         let latency = system.latency.as_nanos();
+        let guard = system.guard.as_nanos();
         let waits = system.dispatch == Dispatch::FullOrLatest && workers.batch > 1;
-        let mut blockings = shapes(&times, workers.count);
-        if waits {
-            // A full batch need not have waited; any other has, for its latest start.
-            let patient = |b: &Blocking| b.requests < b.lengths.len() as u64 * workers.batch as u64;
-            let waited = latency.saturating_sub(time);
-            blockings.iter_mut().filter(|b| patient(b)).for_each(|b| b.waited = waited);
-        }
+        let patience = if waits { latency.saturating_sub(time) } else { 0 };
+        let blockings = shapes(&times, workers.count);
         let chains = chains(load, &times, workers.count);
         let (workers, batch) = (workers.count, workers.batch as u64);
         let steps_left = Cell::new(MAX_STEPS);
-        Some(Self { load, workers, batch, time, latency, blockings, chains, steps_left })
+        Some(Self {
+            load,
+            workers,
+            batch,
+            times,
+            time,
+            latency,
+            guard,
+            patience,
+            blockings,
+            chains,
+            steps_left,
+        })
     }
 
     /// The worst instant from that of `plain`, where Theorem A fails, until before the length `next`, at which
@@ -93,24 +119,35 @@ impl<'a> Refinement<'a> {
         // From here on even Theorem A holds.
         let deficit = plain.lhs.as_nanos() - plain.rhs.as_nanos();
         let last = (next.as_nanos() - 2).min(first.saturating_add(deficit - 1));
-        let mut worst = self.behind(first, plain.backlog, vec![0; self.workers]);
+        let mut worst =
+            self.behind(first, plain.backlog, vec![0; self.workers], 0, self.guard + self.patience);
         for blocking in &self.blockings {
             let mut ended = self.chains.repeats;
             for &(busy, more) in &self.chains.list {
-                let window = busy + blocking.waited;
-                if self.arrived(window.max(1)) < more {
+                let spent = blocking.requests + more;
+                let (window, longer) = (busy + self.guard, busy + self.guard + self.patience);
+                if self.arrived(longer.max(1)) < more {
                     // The workers cannot be kept busy for so long.
                     ended = true;
                     break;
                 }
-                let spent = blocking.requests + more;
-                let steps = (spent + 1).saturating_mul(spent + 1).saturating_mul(self.load.len() as u64);
-                for (delta, shift) in self.instants(first, last, window, blocking) {
+                // All that was spent came within the longer window, all but `B - 1` within the shorter one.
+                let late = if self.patience > 0 { spent.saturating_sub(self.batch - 1) } else { spent };
+                let steps = (spent + 1).saturating_mul(spent + 1).saturating_mul(2 * self.load.len() as u64);
+                let Some(instants) = self.instants(first, last, [window, longer], blocking) else {
+                    return plain;
+                };
+                for (delta, shift) in instants {
                     let Some(left) = self.steps_left.get().checked_sub(steps) else { return plain };
                     self.steps_left.set(left);
-                    let Some(k @ 1..) = self.mandatory(delta, window + shift, spent) else { continue };
+                    let k = self.mandatory(delta, longer + shift, spent).min(self.mandatory(
+                        delta,
+                        window + shift,
+                        late,
+                    ));
+                    let Some(k @ 1..) = k else { continue };
                     for free in self.free_times(blocking, shift) {
-                        let found = self.behind(delta, k, free);
+                        let found = self.behind(delta, k, free, spent, longer + blocking.most_ahead());
                         if margin(&found) < margin(&worst) {
                             worst = found;
                         }
@@ -127,51 +164,66 @@ impl<'a> Refinement<'a> {
         worst
     }
 
-    /// When the last of `backlog` mandatory requests is answered, and when it must be, at offset `delta`. The
-    /// workers become free at `free`, none later than `P`.
-    fn behind(&self, delta: u64, backlog: u64, mut free: Vec<u64>) -> Binding {
+    /// When the last of `backlog` mandatory requests at offset `delta` is answered, and when it must be. The workers
+    /// become free at `free`, none later than `P`; `spent` requests are gone of those that came in at most `before` before `s` or later.
+    fn behind(&self, delta: u64, backlog: u64, mut free: Vec<u64>, spent: u64, before: u64) -> Binding {
         free.sort_unstable();
-        let before = (backlog.max(1) - 1) / self.batch;
-        // They take turns in the order in which they become free, since no batch takes longer than P.
-        let (round, turn) = (before / self.workers as u64, (before % self.workers as u64) as usize);
-        let lhs = self.time.saturating_mul(round + 1).saturating_add(free[turn]);
-        let rhs = delta.saturating_add(self.latency);
+        let (workers, last) = (self.workers as u64, (backlog.max(1) - 1) / self.batch);
+        // A batch that starts a whole P before the last one has ended before it does.
+        let ends = (last.saturating_sub(workers)..=last).map(|batch| {
+            // The workers take turns in the order in which they become free, since no batch takes longer than P.
+            let start = self.time.saturating_mul(batch / workers) + free[(batch % workers) as usize];
+            // All batches before this one are full; it holds at most what is left of all that has come.
+            let come = self.arrived(before.saturating_add(start).saturating_add(1));
+            let size = come.saturating_sub(spent).saturating_sub(batch * self.batch).clamp(1, self.batch);
+            start.saturating_add(self.times[size as usize - 1])
+        });
         let span = Span::from_nanos;
-        Binding { delta: span(delta), backlog, lhs: span(lhs), rhs: span(rhs) }
+        let lhs = span(ends.max().unwrap_or(u64::MAX));
+        Binding { delta: span(delta), backlog, lhs, rhs: span(delta.saturating_add(self.latency)) }
     }
 
-    /// The instants `δ` in `first..=last`, and by how much the first worker is ahead, that can be the worst: a
-    /// request comes at `δ`, or the window is as long as it gets, and no longer than it takes for another one.
-    fn instants(&self, first: u64, last: u64, window: u64, blocking: &Blocking) -> Vec<(u64, u64)> {
-        // A worker alone is the one that starts at s; one that is ahead by its whole batch is not busy.
-        let most = if blocking.lengths.len() < 2 { 0 } else { blocking.lengths[0] - 1 };
-        let mut found = vec![(first, 0), (first, most)];
-        // `α(δ + 1 + window + shift)` rises, at the first instant.
-        let rises = self.rises(first + 1 + window, first + 1 + window + most);
-        found.extend(rises.iter().map(|end| (first, end - first - 1 - window)));
-        // As many requests can have come before s.
-        let shifts = self.rises(window + 1, window + 1 + most).into_iter().map(|length| length - window - 1);
-        for shift in shifts.chain([0, most]) {
-            found.push((first, shift));
-            let rises = self.rises(first + 1 + window + shift, last + 1 + window + shift);
-            found.extend(rises.iter().map(|end| (end - 1 - window - shift, shift)));
+    /// The instants `δ` in `first..=last`, and by how much the first worker is ahead, that can be the worst.
+    ///
+    /// What can come rises with `δ`, with the shift, and with their sum; the answer is due later by `δ`, and comes
+    /// sooner by at most the shift. So the worst is at `first`, where something rises, or where the sum rises and
+    /// the shift is largest. `None` if these are too many.
+    fn instants(
+        &self,
+        first: u64,
+        last: u64,
+        windows: [u64; 2],
+        blocking: &Blocking,
+    ) -> Option<Vec<(u64, u64)>> {
+        let most = blocking.most_ahead();
+        let mut found = vec![(first, 0)];
+        for window in windows {
+            let before = window + 1;
+            found.extend(self.rises(before, before + most)?.iter().map(|length| (first, length - before)));
+            let all = first + 1 + window;
+            found.extend(self.rises(all, all + most)?.iter().map(|length| (first, length - all)));
+            let longest = self.rises(all + most, last + 1 + window + most)?;
+            found.extend(longest.iter().map(|length| (length - 1 - window - most, most)));
         }
         found.sort_unstable();
         found.dedup();
-        found
+        Some(found)
     }
 
-    /// The lengths in `after+1..=until` at which the curve of some stream rises.
-    fn rises(&self, after: u64, until: u64) -> Vec<u64> {
+    /// The lengths in `after+1..=until` at which the curve of some stream rises; `None` if they are too many.
+    fn rises(&self, after: u64, until: u64) -> Option<Vec<u64>> {
         let mut found = Vec::new();
         for (_, arrivals) in self.load {
             let mut at = arrivals.next_rise(Span::from_nanos(after));
-            while at.as_nanos() <= until && found.len() < MAX_CHAIN * MAX_CHAIN {
+            while at.as_nanos() <= until {
                 found.push(at.as_nanos());
                 at = arrivals.next_rise(at);
+                if found.len() > MAX_RISES {
+                    return None;
+                }
             }
         }
-        found
+        Some(found)
     }
 
     /// When the workers become free, for each one that may be ahead by `shift`.
@@ -253,13 +305,15 @@ fn chains(load: &Load, times: &[u64], workers: usize) -> Chains {
     let mut list: Vec<_> = (0..=MAX_CHAIN).flat_map(|i| [longest(i), longest(i) + time - 1]).collect();
     list.sort_unstable();
     list.dedup();
+    list.retain(|&t| t <= longest(MAX_CHAIN));
     let repetition = repetition(load, []).filter(|r| {
         let grown = load.iter().map(|(_, a)| growth(a, r.length)).fold(0, u64::saturating_add);
         u128::from(grown) <= workers as u128 * (u128::from(r.length) * requests / per)
     });
     let end = repetition.and_then(|r| r.length.checked_add(r.from.max(time)));
     let end = end.filter(|&end| end <= longest(MAX_CHAIN));
-    list.retain(|&t| t <= end.unwrap_or(longest(MAX_CHAIN)));
+    let last = list.partition_point(|&t| t < end.unwrap_or(u64::MAX));
+    list.truncate(last + 1);
     let others = |t: u64| (workers as u64 - 1) * least((t + 1).saturating_sub(time));
     let list = list.into_iter().map(|t| (t, least(t) + others(t))).collect();
     Chains { list, repeats: end.is_some() }
@@ -279,7 +333,6 @@ fn shapes(times: &[u64], workers: usize) -> Vec<Blocking> {
             let one = |count: usize| Blocking {
                 lengths: vec![times[times.len() - 1]; count],
                 requests: count as u64,
-                waited: 0,
             };
             return (1..=workers).map(one).collect();
         }
