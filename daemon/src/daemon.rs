@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::Config;
+use crate::hardware::Watch;
 use crate::plan::Plan;
+use crate::profile::sysfs;
 use crate::realtime;
 use crate::service::{Service, lock};
 use crate::socket::{Hub, Listener, describe};
@@ -55,9 +57,15 @@ impl Daemon {
             }
         }
         let daemon = Arc::new(Self { config, services, hub, draining: AtomicBool::new(false) });
+        let watch = {
+            let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
+            std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
+        };
         ready(&daemon);
         let served = listener.run(&daemon, stop);
         daemon.drain();
+        watch.thread().unpark();
+        threads.push(watch);
         for thread in threads {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod daemon;
 mod engine;
+mod hardware;
 mod idx;
 mod load;
 mod manifest;

@@ -13,11 +13,11 @@ use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
 use crate::manifest::{Manifest, ManifestError};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
-/// Every service's plan, and what about the machine differs from the one that was profiled.
+/// Every service's plan, and the machine that was profiled.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) services: Vec<ServicePlan>,
-    pub(crate) mismatches: Vec<String>,
+    pub(crate) profiled: Fingerprint,
 }
 
 /// What one service can promise, and why.
@@ -97,8 +97,12 @@ impl Plan {
             .zip(models)
             .map(|(service, spec)| ServicePlan::compute(service, spec, &profile))
             .collect();
-        let mismatches = profile.fingerprint_mismatch(&Fingerprint::current());
-        Ok(Self { services: services?, mismatches })
+        Ok(Self { services: services?, profiled: profile.fingerprint().clone() })
+    }
+
+    /// In what this machine differs from the one that was profiled, one line each; empty if in nothing.
+    pub(crate) fn mismatches(&self) -> Vec<String> {
+        self.profiled.differences(&Fingerprint::current())
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{EngineKind, MAX_BATCH, ModelSpec, RunMode};
 
-pub(crate) use fingerprint::Fingerprint;
+pub(crate) use fingerprint::{Fingerprint, folders, read_line, sysfs};
 pub(crate) use measure::{Measured, measure};
 
 /// The version of the file format, its field `weir_profile`.
@@ -131,10 +131,9 @@ impl Profile {
         Ok(entry)
     }
 
-    /// In what the machine the profile was measured on differs from `current`, one line each; empty if in
-    /// nothing.
-    pub(crate) fn fingerprint_mismatch(&self, current: &Fingerprint) -> Vec<String> {
-        self.fingerprint.differences(current)
+    /// The machine it was measured on.
+    pub(crate) fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
     }
 
     fn names(&self) -> String {

@@ -20,7 +20,8 @@ pub enum Cause {
     WorkerLost = 4,
     /// A stream's constraint was violated, whatever the reason. Evidence: `m`, `m + 1`, `K`.
     ConstraintViolated = 5,
-    /// The hardware is no longer as profiled.
+    /// The hardware is not as profiled. Evidence: in `window` what about it, a number of the caller's, and of that
+    /// the value profiled and seen.
     ProfileStale = 6,
     /// An operator asked for it.
     Operator = 7,

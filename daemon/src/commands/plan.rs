@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let plan = Plan::compute(&Config::load(&args.file)?)?;
     if args.json {
         let services: Vec<_> = plan.services.iter().map(service_json).collect();
-        println!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches }));
+        println!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches() }));
     } else {
         print_plan(&plan);
     }
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// Prints a plan for people.
 pub(crate) fn print_plan(plan: &Plan) {
-    for difference in &plan.mismatches {
+    for difference in plan.mismatches() {
         eprintln!("weir: the profile was taken on another machine: {difference}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);

@@ -64,7 +64,7 @@ pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profi
     let here = Fingerprint::current();
     let mut profile = Profile::load(&config.daemon.profile)
         .ok()
-        .filter(|old| old.fingerprint_mismatch(&here).is_empty())
+        .filter(|old| old.fingerprint().differences(&here).is_empty())
         .unwrap_or_else(|| Profile::new(here));
     let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos}/{len} runs, {eta} left")
         .context("progress template")?;

@@ -1,7 +1,9 @@
 //! The fingerprint ties a profile to the machine it was measured on: written with it, compared before it is
-//! served by.
+//! served by, and while it is.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +19,13 @@ pub(crate) struct Fingerprint {
     cores: usize,
     /// The kernel's release.
     kernel: String,
-    /// The frequency governor of core 0, "none" without frequency scaling.
+    /// The frequency governors, "none" without frequency scaling.
     governor: String,
-    /// The highest frequency core 0 may scale to in kHz, null without frequency scaling.
+    /// The highest frequency that the slowest core may scale to in kHz, null without frequency scaling.
     max_freq_khz: Option<u64>,
+    /// The power mode of the firmware or of the board, "none" without.
+    #[serde(default = "none")]
+    power_mode: String,
     /// The built-in engine and its version.
     engine: String,
     /// The version of weir.
@@ -31,38 +36,57 @@ impl Fingerprint {
     /// The fingerprint of this machine and this weir; what the machine does not tell is "unknown", "none" or
     /// null.
     pub(crate) fn current() -> Self {
+        Self::read(&sysfs())
+    }
+
+    /// The fingerprint with what a `sysfs` tells.
+    pub(crate) fn read(sysfs: &Path) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let scaling = |name| read_line(&format!("/sys/devices/system/cpu/cpu0/cpufreq/scaling_{name}"));
+        let policies = folders(&sysfs.join("devices/system/cpu/cpufreq"), "policy");
+        let scaling =
+            |name: &str| policies.iter().filter_map(|p| read_line(&p.join(name))).collect::<BTreeSet<_>>();
+        let governors: Vec<_> = scaling("scaling_governor").into_iter().collect();
+        // The firmware's profile on PCs; the index of nvpmodel on Jetson boards.
+        let modes = [sysfs.join("firmware/acpi/platform_profile"), PathBuf::from("/var/lib/nvpmodel/status")];
         Self {
             cpu: cpu_model(&cpuinfo),
             cores: values(&cpuinfo, "processor").count(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            governor: scaling("governor").unwrap_or_else(|| "none".to_owned()),
-            max_freq_khz: scaling("max_freq").and_then(|freq| freq.parse().ok()),
+            governor: if governors.is_empty() { none() } else { governors.join("+") },
+            max_freq_khz: scaling("scaling_max_freq").iter().filter_map(|freq| freq.parse().ok()).min(),
+            power_mode: modes.iter().find_map(|mode| read_line(mode)).unwrap_or_else(none),
             engine: format!("tract {TRACT_VERSION}"),
             weir: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 
+    /// Names and values, for certificates.
+    pub(crate) fn fields(&self) -> [(&'static str, String); 8] {
+        let freq = self.max_freq_khz.map_or_else(none, |khz| khz.to_string());
+        [
+            ("cpu", self.cpu.clone()),
+            ("cores", self.cores.to_string()),
+            ("kernel", self.kernel.clone()),
+            ("governor", self.governor.clone()),
+            ("max_freq_khz", freq),
+            ("power_mode", self.power_mode.clone()),
+            ("engine", self.engine.clone()),
+            ("weir", self.weir.clone()),
+        ]
+    }
+
     /// The fields in which `here` differs, such as "cores: profile 4, here 2".
-    pub(super) fn differences(&self, here: &Self) -> Vec<String> {
-        let freq = |khz: Option<u64>| khz.map_or_else(|| "none".to_owned(), |khz| khz.to_string());
-        let fields = |f: &Self| {
-            [
-                ("cpu", f.cpu.clone()),
-                ("cores", f.cores.to_string()),
-                ("kernel", f.kernel.clone()),
-                ("governor", f.governor.clone()),
-                ("max_freq_khz", freq(f.max_freq_khz)),
-                ("engine", f.engine.clone()),
-                ("weir", f.weir.clone()),
-            ]
-        };
-        let pairs = fields(self).into_iter().zip(fields(here));
+    pub(crate) fn differences(&self, here: &Self) -> Vec<String> {
+        let pairs = self.fields().into_iter().zip(here.fields());
         let differing = pairs.filter(|(profile, here)| profile != here);
         differing
             .map(|((name, profile), (_, here))| format!("{name}: profile {profile}, here {here}"))
             .collect()
+    }
+
+    /// The cores, and the highest frequency.
+    pub(crate) fn numbers(&self) -> (u64, Option<u64>) {
+        (self.cores as u64, self.max_freq_khz)
     }
 }
 
@@ -82,8 +106,24 @@ fn values<'a>(cpuinfo: &'a str, key: &str) -> impl Iterator<Item = &'a str> {
     lines.filter(move |(found, _)| found.trim() == key).map(|(_, value)| value.trim())
 }
 
-fn read_line(path: &str) -> Option<String> {
+/// Where the kernel shows its devices; elsewhere in tests, by `WEIR_SYSFS`.
+pub(crate) fn sysfs() -> PathBuf {
+    std::env::var_os("WEIR_SYSFS").map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+}
+
+/// The folders in `parent` whose name begins with `prefix`.
+pub(crate) fn folders(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_name().to_string_lossy().starts_with(prefix)).map(|e| e.path()).collect()
+}
+
+/// What is in a file, without white space around it.
+pub(crate) fn read_line(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn none() -> String {
+    "none".to_owned()
 }
 
 #[cfg(test)]
@@ -106,11 +146,12 @@ mod tests {
             kernel: "1.0".to_owned(),
             governor: "powersave".to_owned(),
             max_freq_khz: Some(1),
+            power_mode: "low-power".to_owned(),
             engine: "tract 0.1".to_owned(),
             weir: "0.0.1".to_owned(),
         };
         let told = profile.differences(&here);
-        assert_eq!(told.len(), 7, "{told:?}");
+        assert_eq!(told.len(), 8, "{told:?}");
         assert_eq!(told[0], format!("cpu: profile X, here {}", here.cpu));
         assert_eq!(told[1], format!("cores: profile {}, here {}", here.cores + 1, here.cores));
     }

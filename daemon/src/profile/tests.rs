@@ -65,7 +65,7 @@ fn what_is_saved_is_loaded_and_nothing_else_is_left() {
     }
     let loaded = Profile::load(&path).unwrap();
     assert_eq!(loaded.entries(), profile().entries());
-    assert_eq!(loaded.fingerprint_mismatch(&Fingerprint::current()), Vec::<String>::new());
+    assert_eq!(loaded.fingerprint().differences(&Fingerprint::current()), Vec::<String>::new());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 
     let nowhere = profile().save(&dir.path().join("no/box.profile.json")).unwrap_err();

@@ -12,6 +12,7 @@ use rt_core::{Cause, Constraint, SafeModeState, StreamId, Transition};
 use weir_client::wire::{DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState as WireState};
 
+use crate::hardware::Stale;
 use crate::service::lock;
 
 pub(crate) use connection::Connection;
@@ -128,7 +129,18 @@ pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream:
                 "{cause}: stream {stream} missed {seen} of {window} requests, {limit} were promised at most"
             )
         }
-        Cause::ProfileStale => format!("{cause}: the machine is no longer as it was profiled"),
+        Cause::ProfileStale => match Stale::from_number(window) {
+            Stale::Frequency => {
+                format!(
+                    "{cause}: at most {seen} kHz are allowed, it was profiled with {limit} kHz (0: not known)"
+                )
+            }
+            Stale::Throttled => format!("{cause}: heat throttles the processor"),
+            Stale::Cores => format!("{cause}: {seen} cores are online, it was profiled with {limit}"),
+            Stale::Other => {
+                format!("{cause}: the machine is not as profiled in {seen} respects; the journal names them")
+            }
+        },
         Cause::Operator => format!("{cause}: raised by an operator"),
     }
 }

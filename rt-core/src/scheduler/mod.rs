@@ -250,9 +250,9 @@ impl Scheduler {
         }
     }
 
-    /// Raises safe mode for a cause that is seen outside (a stale profile, an operator).
-    pub fn raise_safe_mode(&mut self, now: Instant, cause: Cause, evidence: Evidence) {
-        self.raise(now, cause, evidence, now);
+    /// Raises safe mode for a cause that is seen outside (a stale profile, an operator) and lasts until `until`.
+    pub fn raise_safe_mode(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        self.raise(now, cause, evidence, until);
     }
 
     /// Ends safe mode by order of an operator.
