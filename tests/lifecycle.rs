@@ -4,7 +4,7 @@ mod common;
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually};
+use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, repository};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 use weir_client::{Error, Event, EventMask, RefusalCode, SafeModeCause, SafeModeState};
@@ -130,6 +130,40 @@ fn a_batch_that_outlasts_its_profile_raises_service_overrun() {
     assert!(entered.limit >= 10_000_000 && entered.seen > entered.limit, "{entered:?}");
     let left = next();
     assert_eq!((left.state, left.sequence), (SafeModeState::Normal, 2));
+}
+
+#[test]
+fn a_machine_that_is_no_longer_as_profiled_is_announced_until_it_is_again() {
+    let manifest = repository("models/manifest.toml");
+    let place = Deployment::new(format!(
+        "{DAEMON}models = {manifest:?}\n[safe-mode]\nhold = \"100ms\"\nclean = \"100ms\"\n\
+         [[service]]\nname = \"digits\"\nmodel = \"digits-xs\"\ndeadline = \"20s\"\nmax-batch = 1\n"
+    ));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    // A kernel that shows a heat-limited processor, and nothing else that differs from the profile.
+    let sysfs = place.path("sys");
+    let device = sysfs.join("class/thermal/cooling_device0");
+    std::fs::create_dir_all(&device).expect("a folder");
+    let real = std::path::Path::new("/sys/devices");
+    std::os::unix::fs::symlink(real, sysfs.join("devices")).expect("a link");
+    std::os::unix::fs::symlink("/sys/firmware", sysfs.join("firmware")).expect("a link");
+    let set = |state: &str| std::fs::write(device.join("cur_state"), state).expect("written");
+    std::fs::write(device.join("type"), "cpufreq-cpu0\n").expect("written");
+    set("0");
+    let daemon = place.spawn(&[("WEIR_SYSFS", &sysfs)]);
+    let mut client = eventually("the daemon's socket", || Client::connect(place.socket()).ok());
+    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    let mut next = || match client.next_event_timeout(PATIENCE).expect("the connection stays") {
+        Some(Event::SafeMode(event)) => event,
+        other => panic!("{other:?}"),
+    };
+    set("3");
+    let entered = next();
+    assert_eq!((entered.state, entered.cause), (SafeModeState::SafeMode, SafeModeCause::ProfileStale));
+    assert!(entered.text.contains("heat"), "{entered:?}");
+    set("0");
+    assert_eq!(next().state, SafeModeState::Normal);
+    assert!(daemon.stderr().contains("not as profiled"), "{}", daemon.stderr());
 }
 
 #[test]
