@@ -8,82 +8,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use harness::{Dice, Harness, config, earliest, violates_any};
-use oracle::{Bound, Instance, Mode, Step, Stream, Verdict, inequality_holds, judge};
+use oracle::sample::{Scale, systematic};
+use oracle::theory::inequality_holds;
+use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Span, StreamSpec, System};
 
-const MODES: [Mode; 4] = [
-    Mode { full_or_latest: false, exact: true },
-    Mode { full_or_latest: true, exact: true },
-    Mode { full_or_latest: false, exact: false },
-    Mode { full_or_latest: true, exact: false },
-];
+const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: false, shrink: false };
+const LATEST: Mode = Mode { full_or_latest: true, ..EAGER };
+const MODES: [Mode; 4] = [Mode { exact: true, ..EAGER }, Mode { exact: true, ..LATEST }, EAGER, LATEST];
+const PAIR: Scale = Scale { streams: 2, groups: 1, crowd: 8 };
 
 fn instances(default: usize) -> usize {
     std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
-
-fn small(dice: &mut Dice, low: u64, high: u64) -> u8 {
-    dice.within(low, high) as u8
-}
-
-fn random_bound(dice: &mut Dice) -> Bound {
-    if dice.within(0, 2) > 0 {
-        Bound::Window { count: small(dice, 1, 4), length: small(dice, 1, 9) }
-    } else {
-        Bound::Periodic { period: small(dice, 1, 6), jitter: small(dice, 0, 8) }
-    }
-}
-
-fn random_stream(dice: &mut Dice) -> Stream {
-    let bounds = (0..1 + dice.within(0, 4) / 4).map(|_| random_bound(dice)).collect();
-    let constraint = |dice: &mut Dice| {
-        let k = small(dice, 1, 5);
-        (small(dice, 0, u64::from(k) - 1), k)
-    };
-    let constraints = (0..1 + dice.within(0, 3) / 3).map(|_| constraint(dice)).collect();
-    Stream { bounds, constraints }
-}
-
-/// An instance whose load is near what its workers can do, so that neither answer is a foregone conclusion,
-/// and of which at most `crowd` requests come within a deadline, so that it can be exhausted.
-fn random_instance(dice: &mut Dice, crowd: u64) -> Instance {
-    loop {
-        let batch = dice.within(1, 3) as usize;
-        let mut times = vec![small(dice, 1, 3)];
-        (1..batch).for_each(|b| times.push(times[b - 1] + small(dice, 0, 1)));
-        let workers = dice.within(1, 3) as usize;
-        let full = u64::from(times[batch - 1]);
-        let streams: Vec<_> = (0..dice.within(1, 2)).map(|_| random_stream(dice)).collect();
-        let latency = small(dice, 2 * full - 1, 4 * full + 2);
-        let instance = Instance { streams, times, batch, workers, latency };
-        let load = |s: &Stream| {
-            let (served, of) = oracle::density(&s.constraints);
-            oracle::arrivals_within(s, 120) * u64::from(served) / u64::from(of)
-        };
-        let share =
-            instance.streams.iter().map(load).sum::<u64>() * full * 100 / (120 * (workers * batch) as u64);
-        let within = |s: &Stream| oracle::arrivals_within(s, u64::from(latency));
-        if (40..=110).contains(&share) && instance.streams.iter().map(within).sum::<u64>() <= crowd {
-            return instance;
-        }
-    }
-}
-
-/// One stream of "`count` per `P`", deadline `2P`: around the largest count of Theorem B.
-fn systematic() -> Vec<Instance> {
-    let mut all = Vec::new();
-    for (workers, batch, time) in [(1, 1, 2), (1, 2, 2), (2, 1, 3), (2, 2, 2), (3, 1, 2)] {
-        for constraint in [(0, 1), (1, 2), (2, 3), (1, 3), (2, 5)] {
-            let (served, of) = oracle::density(&[constraint]);
-            let largest = (workers * batch) as u8 * of / served;
-            for count in (largest.max(2) - 1..=largest + 1).filter(|&count| count <= 5) {
-                let bounds = vec![Bound::Window { count, length: time }];
-                let streams = vec![Stream { bounds, constraints: vec![constraint] }];
-                all.push(Instance { streams, times: vec![time; batch], batch, workers, latency: 2 * time });
-            }
-        }
-    }
-    all
 }
 
 fn spec(stream: &Stream) -> StreamSpec {
@@ -110,54 +46,72 @@ fn admitted(instance: &Instance) -> bool {
 }
 
 fn scheduler_config(instance: &Instance, dispatch: Dispatch) -> rt_core::SchedulerConfig {
-    let times: Vec<u64> = instance.times.iter().map(|&t| u64::from(t)).collect();
-    let config = config(&times, instance.batch, instance.workers, u64::from(instance.latency), dispatch);
-    rt_core::SchedulerConfig { queue: 64, streams: 2, ..config }
+    let [group] = &instance.groups[..] else { panic!("identical workers") };
+    let times: Vec<u64> = group.times.iter().map(|&t| u64::from(t)).collect();
+    let config = config(&times, group.batch, group.count, u64::from(instance.latency), dispatch);
+    rt_core::SchedulerConfig { queue: 64, streams: 3, ..config }
+}
+
+/// What the judge says of both dispatch rules; `None` if it gives up on one. Batches that take any time
+/// include those that take all of it; these alone are looked at if the whole is too large.
+fn judged(instance: &Instance, background: bool) -> Option<Result<usize, (Mode, Vec<Step>)>> {
+    let mut states = 0;
+    let mut cut = false;
+    for mode in [EAGER, LATEST] {
+        let mode = Mode { background, ..mode };
+        let verdict = match Judge::new(mode, 120_000).run(instance) {
+            Verdict::TooLarge => Judge::new(Mode { exact: true, ..mode }, 120_000).run(instance),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Safe(seen) => states += seen,
+            Verdict::TooLarge => cut = true,
+            Verdict::Miss(trace) => return Some(Err((mode, trace))),
+        }
+    }
+    (!cut).then_some(Ok(states))
+}
+
+/// Never a yes where the judge finds a miss. Returns how many of the noes are pessimistic.
+fn never_a_wrong_yes(cases: &[Instance], background: bool) -> usize {
+    let (mut yes, mut pessimistic, mut too_large, mut states) = (0, 0, 0, 0);
+    for instance in cases {
+        let promised = admitted(instance);
+        yes += usize::from(promised);
+        match judged(instance, background) {
+            None => too_large += 1,
+            Some(Ok(seen)) => {
+                states += seen;
+                pessimistic += usize::from(!promised);
+            }
+            Some(Err((mode, trace))) => {
+                assert!(!promised, "admitted, yet one misses: {instance:?}, {mode:?}: {trace:?}");
+            }
+        }
+    }
+    let (all, no) = (cases.len(), cases.len() - yes);
+    println!("background {background}: {yes} admitted, {no} refused; pessimistic: {pessimistic} of {all}");
+    println!("{states} states seen in safe instances; {too_large} instances above the limit");
+    assert!(yes * 5 > all && no * 5 > all, "one answer is too rare to say anything");
+    assert!(too_large * 10 < all, "too many searches were cut short");
+    pessimistic
 }
 
 #[test]
 fn admission_never_says_yes_where_a_mandatory_request_can_miss() {
     let mut dice = Dice(1);
     let mut cases = systematic();
-    let random = instances(300);
-    cases.extend((0..random).map(|_| random_instance(&mut dice, 8)));
-    let (mut yes, mut no, mut pessimistic, mut too_large, mut states) = (0, 0, 0, 0, 0);
-    for instance in &cases {
-        let promised = admitted(instance);
-        let mut safe = true;
-        for dispatch in [false, true] {
-            // Batches that take any time include those that take all of it; look at these alone if the
-            // whole is too large.
-            let full = Mode { full_or_latest: dispatch, exact: true };
-            let any = Mode { exact: false, ..full };
-            let verdict = match judge(instance, any, 120_000) {
-                Verdict::TooLarge => judge(instance, full, 120_000),
-                verdict => verdict,
-            };
-            match verdict {
-                Verdict::Safe(seen) => states += seen,
-                Verdict::TooLarge => {
-                    too_large += 1;
-                    safe = false;
-                }
-                Verdict::Miss(trace) => {
-                    assert!(!promised, "admitted, yet one misses: {instance:?}, {full:?}: {trace:?}");
-                    safe = false;
-                    break;
-                }
-            }
-        }
-        yes += usize::from(promised);
-        no += usize::from(!promised);
-        if safe && !promised {
-            pessimistic += 1;
-            println!("pessimistic: {instance:?}");
-        }
-    }
-    println!("{yes} admitted, {no} refused; pessimistic: {pessimistic} of {}", cases.len());
-    println!("{states} states seen in safe instances; {too_large} searches above the limit");
-    assert!(yes * 5 > cases.len() && no * 5 > cases.len(), "one answer is too rare to say anything");
-    assert!(too_large * 10 < cases.len(), "too many searches were cut short");
+    cases.extend((0..instances(300)).map(|_| PAIR.draw(&mut dice)));
+    never_a_wrong_yes(&cases, false);
+}
+
+/// Requests that no curve bounds take nothing from a promise.
+#[test]
+fn admission_never_says_yes_where_background_can_make_one_miss() {
+    let mut dice = Dice(4);
+    let mut cases = systematic();
+    cases.extend((0..instances(300) * 2).map(|_| Scale { streams: 3, ..PAIR }.draw(&mut dice)));
+    never_a_wrong_yes(&cases, true);
 }
 
 #[test]
@@ -166,7 +120,7 @@ fn admission_is_the_inequality_of_the_theory() {
     let mut yes = 0;
     let count = instances(300) * 20;
     for _ in 0..count {
-        let instance = random_instance(&mut dice, u64::MAX);
+        let instance = Scale { crowd: u64::MAX, ..PAIR }.draw(&mut dice);
         // Every curve here repeats within lcm(1..=9) = 2520 ticks times the denominators of two words.
         let holds = inequality_holds(&instance, 4_000);
         assert_eq!(admitted(&instance), holds, "{instance:?}");
@@ -256,7 +210,7 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
     let (mut runs, mut depths, mut searches, mut promises) = (0u64, 0, 0, 0);
     let count = instances(300) / 5;
     for _ in 0..count {
-        let instance = random_instance(&mut dice, 6);
+        let instance = Scale { crowd: 6, ..PAIR }.draw(&mut dice);
         let promised = admitted(&instance);
         promises += u64::from(promised);
         for mode in MODES {
@@ -291,19 +245,21 @@ fn the_judge_finds_the_known_misses() {
         |count, length| Stream { bounds: vec![Bound::Window { count, length }], constraints: vec![(0, 1)] };
     let instance = |count, length, latency| Instance {
         streams: vec![stream(count, length)],
-        times: vec![3],
-        batch: 1,
-        workers: 1,
+        groups: vec![Group { count: 1, batch: 1, times: vec![3] }],
         latency,
     };
     // The example of the theory page: refused, and yet always in time.
     let page = instance(2, 6, 7);
     assert!(!admitted(&page));
     for mode in MODES {
-        assert!(matches!(judge(&page, mode, 100_000), Verdict::Safe(_)));
+        assert!(matches!(Judge::new(mode, 100_000).run(&page), Verdict::Safe(_)));
+        // Only because its own requests are what blocks: others in their place make one late.
+        let background = Judge::new(Mode { background: true, ..mode }, 100_000).run(&page);
+        assert!(matches!(background, Verdict::Miss(_)));
     }
     // Two at once, where only one fits into the deadline; and two of six, where a third is needed.
-    let Verdict::Miss(trace) = judge(&instance(2, 6, 5), MODES[0], 100_000) else { panic!("must miss") };
+    let judge = Judge::new(MODES[0], 100_000);
+    let Verdict::Miss(trace) = judge.run(&instance(2, 6, 5)) else { panic!("must miss") };
     assert!(trace.starts_with(&[Step::Arrive(0)]));
-    assert!(matches!(judge(&instance(3, 6, 9), MODES[0], 100_000), Verdict::Miss(_)));
+    assert!(matches!(judge.run(&instance(3, 6, 9)), Verdict::Miss(_)));
 }
