@@ -105,13 +105,15 @@ fn admission_never_says_yes_where_a_mandatory_request_can_miss() {
     never_a_wrong_yes(&cases, false);
 }
 
-/// Requests that no curve bounds take nothing from a promise.
+/// Requests that no curve bounds take nothing from a promise; and under them its noes are hardly ever
+/// pessimistic, for whatever a burst finds blocked, it need not have blocked itself.
 #[test]
 fn admission_never_says_yes_where_background_can_make_one_miss() {
     let mut dice = Dice(4);
     let mut cases = systematic();
-    cases.extend((0..instances(300) * 2).map(|_| Scale { streams: 3, ..PAIR }.draw(&mut dice)));
-    never_a_wrong_yes(&cases, true);
+    cases.extend((0..instances(300)).map(|_| Scale { streams: 3, ..PAIR }.draw(&mut dice)));
+    let pessimistic = never_a_wrong_yes(&cases, true);
+    assert!(pessimistic * 100 <= cases.len(), "{pessimistic} pessimistic noes");
 }
 
 #[test]
