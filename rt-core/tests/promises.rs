@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::load::{Bench, Setup, ns, setup, stream};
-use harness::{Harness, config, earliest, system_of, violates_any};
+use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig,
@@ -109,7 +109,7 @@ proptest! {
         };
         let times: Vec<_> = (1..=setup.config.profile.max_batch()).map(|b| setup.config.profile.bound(b).as_nanos() * scale).collect();
         let SchedulerConfig { batch, workers, deadline, .. } = setup.config;
-        let base = system_of(&config(&times, batch, workers, stretch(deadline, 0).as_nanos(), setup.config.dispatch));
+        let base = system(&config(&times, batch, workers, stretch(deadline, 0).as_nanos(), setup.config.dispatch));
         let system = System { background, ..base };
         let mut streams: Vec<_> = setup.streams.iter().map(|s| relaxed(s, 0)).collect();
         streams.push(relaxed(&extra, 0));
@@ -147,7 +147,7 @@ fn the_largest_count_is_admitted_and_kept_and_one_more_is_neither() {
             };
             for dispatch in [Dispatch::Eager, Dispatch::FullOrLatest] {
                 let config = config(&[10; 8], batch, workers, 20, dispatch);
-                let system = system_of(&config);
+                let system = system(&config);
                 assert!(system.admit(&[spec(largest)]).is_ok(), "{constraint} n={workers} B={batch}");
                 assert!(system.admit(&[spec(largest + 1)]).is_err(), "{constraint} n={workers} B={batch}");
                 // As many as fit into every window of P, all at once or evenly spread.
@@ -176,7 +176,7 @@ fn the_largest_count_is_admitted_and_kept_and_one_more_is_neither() {
 /// Two workers at exactly their capacity are admitted, and so they are at one part in billions less.
 #[test]
 fn a_load_at_capacity_or_just_below_is_admitted() {
-    let system = |scale: u64| system_of(&config(&[8 * scale], 1, 2, 24 * scale, Dispatch::Eager));
+    let system = |scale: u64| system(&config(&[8 * scale], 1, 2, 24 * scale, Dispatch::Eager));
     let spec = |m, k, bound: ArrivalBound| {
         let set = ConstraintSet::new(&[Constraint::any_miss(m, k).expect("valid")]).expect("one");
         StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"))

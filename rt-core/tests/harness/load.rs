@@ -6,7 +6,7 @@ use rt_core::{
     StreamSpec, System, Workers,
 };
 
-use super::{Dice, Harness, config, earliest, system_of};
+use super::{Dice, Harness, config, earliest, system};
 
 /// An admitted system, with everything that a run of it needs.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ fn system() -> impl Strategy<Value = System> {
         steps.iter().for_each(|step| times.push(times[times.len() - 1] + step));
         let latency = ns(times[batch - 1] * (2 + more));
         let dispatch = Dispatch::Eager;
-        system_of(&config(&times, batch, workers, latency.as_nanos(), dispatch))
+        system(&config(&times, batch, workers, latency.as_nanos(), dispatch))
     })
 }
 

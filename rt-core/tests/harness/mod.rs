@@ -80,7 +80,7 @@ pub(crate) fn config(
 }
 
 /// The system that `config` runs, with all of its deadline.
-pub(crate) fn system_of(config: &SchedulerConfig) -> System {
+pub(crate) fn system(config: &SchedulerConfig) -> System {
     let workers = Workers { count: config.workers, batch: config.batch, profile: config.profile.clone() };
     System { dispatch: config.dispatch, ..System::identical(workers, config.deadline) }
 }

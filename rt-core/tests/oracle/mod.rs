@@ -1,10 +1,33 @@
 //! A slow judge of small instances, written from the definitions alone: can a mandatory request ever miss?
 //!
 //! Time goes in ticks. Within a tick an adversary lets requests arrive, as many as the bounds allow, and
-//! lets free workers take due batches, in whatever order it likes; a tick ends only when no batch is due.
-//! Every state that it can reach is visited once. Nothing of the crate under test is used here.
+//! lets free workers take batches, in whatever order it likes; a tick ends only when no batch has to be
+//! taken. Every state that it can reach is visited once. Nothing of the crate under test is used here.
+//!
+//! # The rule
+//! A batch takes waiting mandatory requests first, in order, up to its worker's `B`, and is then filled with
+//! optional ones; an optional request that the batch could no longer serve is given up. Eager: while a
+//! request waits and a worker is free, time does not go on. Full-or-latest: a batch *may* be taken once as
+//! many requests wait as the smallest `B` of the free workers, or once the earliest deadline leaves just the
+//! largest `P(B)` of all workers; time does not go on while as many wait as the *largest* `B` of the free
+//! workers, or at that latest start. With identical workers the two are one. Which free worker takes the
+//! batch is the adversary's choice, so that a yes of the judge holds for every sensible choice of a worker.
+//!
+//! # Background
+//! With `Mode::background` there are also optional requests that no bound limits and that may be withdrawn
+//! at any time. They need no state: whatever such requests could do while they wait, ones that come at the
+//! instant of a start do too. So a free worker may be started at any instant, on the mandatory requests that
+//! the rule gives it and any number of others up to `B`. The optional requests of the streams are such ones.
 
-use std::collections::HashSet;
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub(crate) mod sample;
+mod search;
+mod state;
+pub(crate) mod theory;
+
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub(crate) use search::{Judge, Slow, View};
 
 /// At most so many requests in any half-open interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,33 +45,51 @@ pub(crate) struct Stream {
     pub(crate) constraints: Vec<(u8, u8)>,
 }
 
-/// How the rule dispatches, and how long batches take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode {
-    /// A batch is due when full or at the latest start of a waiting request; else whenever one waits.
-    pub(crate) full_or_latest: bool,
-    /// A batch of `b` takes exactly `P(b)`; else any time up to it.
-    pub(crate) exact: bool,
+/// `count` identical workers that take batches of up to `batch`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) count: usize,
+    pub(crate) batch: usize,
+    /// `P(1), P(2), …`, at least as far as `batch`.
+    pub(crate) times: Vec<u8>,
+}
+
+impl Group {
+    /// `P(B)`.
+    pub(crate) fn full(&self) -> u8 {
+        self.times[self.batch - 1]
+    }
 }
 
 /// A small system and its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) streams: Vec<Stream>,
-    /// `P(1), P(2), …`, at least as far as `batch`.
-    pub(crate) times: Vec<u8>,
-    pub(crate) batch: usize,
-    pub(crate) workers: usize,
+    pub(crate) groups: Vec<Group>,
     pub(crate) latency: u8,
 }
 
-/// One choice of the adversary.
+/// How the rule dispatches, how long batches take, and who else sends requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mode {
+    /// A batch is due when full or at the latest start of a waiting request; else whenever one waits.
+    pub(crate) full_or_latest: bool,
+    /// A batch of `b` takes exactly `P(b)`; else any time up to it.
+    pub(crate) exact: bool,
+    /// Optional requests come that no bound limits.
+    pub(crate) background: bool,
+    /// A batch is made smaller where that brings its first mandatory request in in time; else it misses.
+    pub(crate) shrink: bool,
+}
+
+/// One choice of the adversary. Streams of equal declarations, and workers of a group, are interchangeable:
+/// a step names one that is in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A request of this stream arrives.
     Arrive(usize),
-    /// A free worker takes what is due; the batch takes so long.
-    Start(u8),
+    /// A free worker of this group takes so many mandatory requests; the batch takes so long.
+    Start { group: usize, mandatory: usize, time: u8 },
     /// Time goes on by one.
     Tick,
 }
@@ -62,240 +103,4 @@ pub(crate) enum Verdict {
     Miss(Vec<Step>),
     /// More states than the limit.
     TooLarge,
-}
-
-/// The share `p/q` that the strictest constraint wants served; 0/1 if there is none.
-pub(crate) fn density(constraints: &[(u8, u8)]) -> (u8, u8) {
-    let mut best = (0, 1);
-    for &(m, k) in constraints {
-        let served = k - m;
-        if u32::from(served) * u32::from(best.1) > u32::from(best.0) * u32::from(k) {
-            best = (served, k);
-        }
-    }
-    best
-}
-
-/// Whether request `i` (from 1) of a word of density `p/q` is mandatory.
-pub(crate) fn is_mandatory(i: u64, (p, q): (u8, u8)) -> bool {
-    i * u64::from(p) / u64::from(q) > (i - 1) * u64::from(p) / u64::from(q)
-}
-
-/// `α(Δ)` of one stream, by the definitions.
-pub(crate) fn arrivals_within(stream: &Stream, length: u64) -> u64 {
-    let within = |bound: &Bound| match *bound {
-        Bound::Window { count, length: w } => u64::from(count) * length.div_ceil(u64::from(w)),
-        Bound::Periodic { period, jitter } => (length + u64::from(jitter)).div_ceil(u64::from(period)),
-    };
-    stream.bounds.iter().map(within).min().expect("a bound")
-}
-
-/// The most requests that can come in `0, 1, …, horizon` ticks: the least of the bounds may allow more in a
-/// whole than it does in the parts of it.
-fn possible_within(stream: &Stream, horizon: usize) -> Vec<u64> {
-    let mut possible = vec![0];
-    for length in 1..=horizon {
-        let parts = (1..length).map(|part| possible[part] + possible[length - part]).min();
-        possible.push(arrivals_within(stream, length as u64).min(parts.unwrap_or(u64::MAX)));
-    }
-    possible
-}
-
-/// Theorem A, read off the page: the inequality at every offset up to `horizon`; with what is `declared`, or
-/// what is possible within it.
-pub(crate) fn inequality_holds(instance: &Instance, horizon: usize, declared: bool) -> bool {
-    let p = u64::from(instance.times[instance.batch - 1]);
-    let arrivals: Vec<Vec<u64>> = match declared {
-        true => {
-            let all = |s| (0..=horizon).map(|length| arrivals_within(s, length as u64)).collect();
-            instance.streams.iter().map(all).collect()
-        }
-        false => instance.streams.iter().map(|s| possible_within(s, horizon)).collect(),
-    };
-    (0..horizon).all(|offset| {
-        let mandatory = |(s, arrivals): (&Stream, &Vec<u64>)| {
-            let (served, of) = density(&s.constraints);
-            (arrivals[offset + 1] * u64::from(served)).div_ceil(u64::from(of))
-        };
-        let demand: u64 = instance.streams.iter().zip(&arrivals).map(mandatory).sum();
-        let rounds = demand.div_ceil(instance.batch as u64).div_ceil(instance.workers as u64);
-        demand == 0 || p * (1 + rounds) <= offset as u64 + u64::from(instance.latency)
-    })
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct State {
-    /// Of each bound of each stream, what it still remembers.
-    memory: Vec<Vec<Memory>>,
-    /// Of each stream, how many requests came, modulo the period of its word.
-    phase: Vec<u8>,
-    /// Time left to the deadlines of waiting requests, first come first.
-    mandatory: Vec<u8>,
-    optional: Vec<u8>,
-    /// Time that each worker is still busy, sorted.
-    busy: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Memory {
-    /// Ages of the requests that came less than a window ago.
-    Ages(Vec<u8>),
-    /// `a_k ≥ a_j + (k-j)·period - jitter` must hold for all `j < k`; this is the largest
-    /// `a_j + (k-j)·period`, from now, or 0 if all of them are past and no longer bind.
-    Ahead(u8),
-}
-
-impl State {
-    fn new(instance: &Instance) -> Self {
-        let fresh = |bound: &Bound| match bound {
-            Bound::Window { .. } => Memory::Ages(Vec::new()),
-            Bound::Periodic { .. } => Memory::Ahead(0),
-        };
-        Self {
-            memory: instance.streams.iter().map(|s| s.bounds.iter().map(fresh).collect()).collect(),
-            phase: vec![0; instance.streams.len()],
-            mandatory: Vec::new(),
-            optional: Vec::new(),
-            busy: vec![0; instance.workers],
-        }
-    }
-
-    fn may_arrive(&self, instance: &Instance, stream: usize) -> bool {
-        let allows = |(bound, memory): (&Bound, &Memory)| match (bound, memory) {
-            (Bound::Window { count, .. }, Memory::Ages(ages)) => ages.len() < usize::from(*count),
-            (Bound::Periodic { jitter, .. }, Memory::Ahead(ahead)) => ahead <= jitter,
-            _ => unreachable!("memories are made from their bounds"),
-        };
-        instance.streams[stream].bounds.iter().zip(&self.memory[stream]).all(allows)
-    }
-
-    fn arrive(&mut self, instance: &Instance, stream: usize) {
-        let declared = &instance.streams[stream];
-        for (bound, memory) in declared.bounds.iter().zip(&mut self.memory[stream]) {
-            match (bound, memory) {
-                (Bound::Window { .. }, Memory::Ages(ages)) => ages.push(0),
-                (Bound::Periodic { period, .. }, Memory::Ahead(ahead)) => *ahead += period,
-                _ => unreachable!("memories are made from their bounds"),
-            }
-        }
-        let word = density(&declared.constraints);
-        let queue = match is_mandatory(u64::from(self.phase[stream]) + 1, word) {
-            true => &mut self.mandatory,
-            false => &mut self.optional,
-        };
-        queue.push(instance.latency);
-        self.phase[stream] = (self.phase[stream] + 1) % word.1;
-    }
-
-    fn batch_due(&self, instance: &Instance, mode: Mode) -> bool {
-        let waiting = self.mandatory.len() + self.optional.len();
-        let full_time = instance.times[instance.batch - 1];
-        let latest = self.mandatory.iter().chain(&self.optional).any(|&left| left <= full_time);
-        let due = if mode.full_or_latest { waiting >= instance.batch || latest } else { waiting > 0 };
-        due && self.busy[0] == 0
-    }
-
-    /// Mandatory requests first, then optional ones; returns the batch's bound (0 if it came out empty),
-    /// or `None` if a mandatory request cannot be served by it.
-    fn start(&mut self, instance: &Instance) -> Option<u8> {
-        let size = instance.batch.min(self.mandatory.len() + self.optional.len());
-        let bound = instance.times[size - 1];
-        let mut taken = 0;
-        while taken < size && !self.mandatory.is_empty() {
-            if self.mandatory.remove(0) < bound {
-                return None;
-            }
-            taken += 1;
-        }
-        while taken < size && !self.optional.is_empty() {
-            // One that this batch could no longer serve is given up.
-            taken += usize::from(self.optional.remove(0) >= bound);
-        }
-        Some(if taken == 0 { 0 } else { instance.times[taken - 1] })
-    }
-
-    fn occupy(&mut self, time: u8) {
-        self.busy[0] = time;
-        self.busy.sort_unstable();
-    }
-
-    /// `false` if a mandatory request is lost by waiting.
-    fn tick(&mut self, instance: &Instance) -> bool {
-        for (stream, memories) in instance.streams.iter().zip(&mut self.memory) {
-            for (bound, memory) in stream.bounds.iter().zip(memories) {
-                match (bound, memory) {
-                    (Bound::Window { length, .. }, Memory::Ages(ages)) => {
-                        ages.iter_mut().for_each(|age| *age += 1);
-                        ages.retain(|age| age < length);
-                    }
-                    (_, Memory::Ahead(ahead)) => *ahead = ahead.saturating_sub(1),
-                    _ => unreachable!("memories are made from their bounds"),
-                }
-            }
-        }
-        let least = instance.times[0];
-        let pass = |left: &mut u8| *left -= 1;
-        self.busy.iter_mut().for_each(|left| *left = left.saturating_sub(1));
-        self.mandatory.iter_mut().for_each(pass);
-        self.optional.iter_mut().for_each(pass);
-        self.optional.retain(|&left| left >= least);
-        self.mandatory.iter().all(|&left| left >= least)
-    }
-}
-
-/// Visits every reachable state, at most `limit` of them.
-pub(crate) fn judge(instance: &Instance, mode: Mode, limit: usize) -> Verdict {
-    let mut seen = HashSet::new();
-    // How each state on the stack was reached: the state before it, and the step.
-    let mut origin: Vec<(usize, Step)> = vec![(0, Step::Tick)];
-    let mut stack = vec![(State::new(instance), 0usize)];
-    let trace = |origin: &[(usize, Step)], mut at: usize, last: Step| {
-        let mut steps = vec![last];
-        while at != 0 {
-            steps.push(origin[at].1);
-            at = origin[at].0;
-        }
-        steps.reverse();
-        steps
-    };
-    if instance.latency < instance.times[0] {
-        return Verdict::Miss(Vec::new());
-    }
-    seen.insert(stack[0].0.clone());
-    while let Some((state, at)) = stack.pop() {
-        let mut visit = |next: State, step: Step| {
-            if !seen.contains(&next) {
-                seen.insert(next.clone());
-                origin.push((at, step));
-                stack.push((next, origin.len() - 1));
-            }
-        };
-        for stream in (0..instance.streams.len()).filter(|&s| state.may_arrive(instance, s)) {
-            let mut next = state.clone();
-            next.arrive(instance, stream);
-            visit(next, Step::Arrive(stream));
-        }
-        if state.batch_due(instance, mode) {
-            let mut next = state.clone();
-            let Some(bound) = next.start(instance) else {
-                return Verdict::Miss(trace(&origin, at, Step::Start(0)));
-            };
-            let least = if mode.exact { bound } else { bound.min(1) };
-            for time in least..=bound {
-                let mut next = next.clone();
-                next.occupy(time);
-                visit(next, Step::Start(time));
-            }
-        } else {
-            let mut next = state.clone();
-            if !next.tick(instance) {
-                return Verdict::Miss(trace(&origin, at, Step::Tick));
-            }
-            visit(next, Step::Tick);
-        }
-        if seen.len() > limit {
-            return Verdict::TooLarge;
-        }
-    }
-    Verdict::Safe(seen.len())
 }
