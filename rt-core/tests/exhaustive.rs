@@ -7,9 +7,9 @@ mod oracle;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::{Dice, Harness, config, earliest, violates_any};
+use harness::{Dice, Harness, config, earliest, system, violates_any};
 use oracle::{Bound, Instance, Mode, Step, Stream, Verdict, inequality_holds, judge};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Span, StreamSpec, System};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Span, StreamSpec};
 
 const MODES: [Mode; 4] = [
     Mode { full_or_latest: false, exact: true },
@@ -102,9 +102,7 @@ fn spec(stream: &Stream) -> StreamSpec {
 }
 
 fn admitted(instance: &Instance) -> bool {
-    let config = scheduler_config(instance, Dispatch::Eager);
-    let (profile, batch, workers) = (config.profile, config.batch, config.workers);
-    let system = System { profile, batch, workers, latency: config.deadline };
+    let system = system(&scheduler_config(instance, Dispatch::Eager));
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     system.admit(&specs).is_ok()
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     LatencyProfile, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span, StreamId,
-    StreamSpec,
+    StreamSpec, Workers,
 };
 
 /// Counts what this thread allocates.
@@ -78,13 +78,12 @@ struct Caller {
 impl Caller {
     fn new(dispatch: Dispatch, queue: usize) -> Self {
         let times: Vec<_> = (1..=4).map(|b| Span::from_nanos(P / 2 + b * P / 8)).collect();
+        let profile = LatencyProfile::new(&times).expect("a profile");
         let span = Span::from_nanos(20 * P);
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos(4 * P),
             guard: Span::from_nanos(P / 10),
-            profile: LatencyProfile::new(&times).expect("a profile"),
-            batch: 4,
-            workers: WORKERS,
+            workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
             queue,
             streams: STREAMS,
@@ -120,7 +119,8 @@ impl Caller {
         loop {
             match self.scheduler.poll(Instant::from_nanos(self.now)) {
                 Action::Start { worker } => {
-                    let bound = self.scheduler.config().profile.bound(self.scheduler.batch(worker).len());
+                    let bound =
+                        self.scheduler.config().workers[0].profile.bound(self.scheduler.batch(worker).len());
                     let time = bound.as_nanos() * self.pace / 100;
                     self.done[worker] = Some((self.now + time, time));
                     self.seen.starts += 1;

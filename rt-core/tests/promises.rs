@@ -3,11 +3,11 @@
 mod harness;
 
 use harness::load::{Bench, Setup, ns, setup, stream};
-use harness::{Harness, config, earliest, violates_any};
+use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig,
-    Span, StreamSpec, System, largest_count,
+    Span, StreamSpec, System, Workers, largest_count,
 };
 
 proptest! {
@@ -52,7 +52,7 @@ proptest! {
                 bench.harness.refuse(id);
             }
             let worker = bench.dice.within(0, 60) as usize;
-            match (worker < setup.config.workers, i % 3) {
+            match (worker < setup.config.worker_count(), i % 3) {
                 (true, 0) if bench.harness.is_busy(worker) => bench.harness.fail(worker),
                 (true, 1) => bench.harness.lose(worker),
                 (true, _) => bench.harness.ready(worker),
@@ -106,10 +106,10 @@ proptest! {
             let curve = ArrivalCurve::new(&bounds.collect::<Vec<_>>()).expect("few");
             StreamSpec::promised(spec.constraints().clone(), curve)
         };
-        let times: Vec<_> = (1..=setup.config.profile.max_batch()).map(|b| setup.config.profile.bound(b).as_nanos() * scale).collect();
-        let profile = config(&times, 1, 1, times[0], Dispatch::Eager).profile;
-        let SchedulerConfig { batch, workers, deadline, .. } = setup.config;
-        let system = System { profile, batch, workers, latency: stretch(deadline, 0) };
+        let Workers { count: workers, batch, profile } = &setup.config.workers[0];
+        let times: Vec<_> = (1..=profile.max_batch()).map(|b| profile.bound(b).as_nanos() * scale).collect();
+        let deadline = stretch(setup.config.deadline, 0).as_nanos();
+        let system = system(&config(&times, *batch, *workers, deadline, Dispatch::Eager));
         let mut streams: Vec<_> = setup.streams.iter().map(|s| relaxed(s, 0)).collect();
         streams.push(relaxed(&extra, 0));
         if system.admit(&streams).is_err() {
@@ -121,7 +121,7 @@ proptest! {
             Ok(_) | Err(AdmissionError::Horizon) => Ok(()),
             Err(e) => Err(TestCaseError::fail(format!("{what}: {e}"))),
         };
-        yes(&System { workers: workers + more as usize, ..system.clone() }, &streams, "more workers")?;
+        yes(&System { workers: system.workers + more as usize, ..system.clone() }, &streams, "more workers")?;
         yes(&System { latency: system.latency + ns(more), ..system.clone() }, &streams, "longer deadline")?;
         yes(&system, &streams[1..], "one stream less")?;
         let mut slower = streams.clone();
@@ -144,7 +144,7 @@ fn the_largest_count_is_admitted_and_kept_and_one_more_is_neither() {
             };
             for dispatch in [Dispatch::Eager, Dispatch::FullOrLatest] {
                 let config = config(&[10; 8], batch, workers, 20, dispatch);
-                let system = System { profile: config.profile.clone(), batch, workers, latency: ns(20) };
+                let system = system(&config);
                 assert!(system.admit(&[spec(largest)]).is_ok(), "{constraint} n={workers} B={batch}");
                 assert!(system.admit(&[spec(largest + 1)]).is_err(), "{constraint} n={workers} B={batch}");
                 // As many as fit into every window of P, all at once or evenly spread.
@@ -174,10 +174,7 @@ fn the_largest_count_is_admitted_and_kept_and_one_more_is_neither() {
 /// instants to test that it is refused for that: a known limit, on the safe side, and said so.
 #[test]
 fn a_load_too_close_to_capacity_to_be_tested_is_refused_for_that() {
-    let system = |scale: u64| {
-        let config = config(&[8 * scale], 1, 2, 24 * scale, Dispatch::Eager);
-        System { profile: config.profile, batch: 1, workers: 2, latency: ns(24 * scale) }
-    };
+    let scaled = |scale: u64| system(&config(&[8 * scale], 1, 2, 24 * scale, Dispatch::Eager));
     let spec = |m, k, bound: ArrivalBound| {
         let set = ConstraintSet::new(&[Constraint::any_miss(m, k).expect("valid")]).expect("one");
         StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"))
@@ -185,7 +182,7 @@ fn a_load_too_close_to_capacity_to_be_tested_is_refused_for_that() {
     let window = |length| spec(1, 3, ArrivalBound::window(1, ns(length)).expect("valid"));
     for scale in [1, 1_000, 1_000_003] {
         let periodic = spec(0, 1, ArrivalBound::periodic(ns(12 * scale), ns(0)).expect("valid"));
-        let admit = |length| system(scale).admit(&[window(length), periodic.clone()]).map(drop);
+        let admit = |length| scaled(scale).admit(&[window(length), periodic.clone()]).map(drop);
         assert_eq!(admit(4 * scale), Ok(()), "scale {scale}");
         let closer = admit(4 * scale + 1);
         let expected = if scale > 1_000 { Err(AdmissionError::Horizon) } else { Ok(()) };

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    Span, StreamId, WorkerId,
+    Span, StreamId, WorkerId, Workers,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -74,9 +74,11 @@ impl Service {
         let scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
-            profile: system.profile.clone(),
-            batch: system.batch,
-            workers: system.workers,
+            workers: vec![Workers {
+                count: system.workers,
+                batch: system.batch,
+                profile: system.profile.clone(),
+            }],
             dispatch: config.dispatch,
             queue: config.queue,
             streams: config.streams,

@@ -37,6 +37,8 @@ enum WorkerState {
 
 #[derive(Debug)]
 struct Worker {
+    /// Its kind, as an index into the configuration.
+    kind: usize,
     state: WorkerState,
     batch: Vec<Request>,
 }
@@ -82,14 +84,20 @@ impl Scheduler {
     /// If a number is outside its range, or no request could ever meet the deadline.
     pub fn new(config: SchedulerConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let worker = || Worker { state: WorkerState::Free, batch: Vec::with_capacity(config.batch) };
-        let running = config.workers * config.batch;
+        let worker = |kind: usize| {
+            let batch = Vec::with_capacity(config.workers[kind].batch);
+            Worker { kind, state: WorkerState::Free, batch }
+        };
+        let kinds = 0..config.workers.len();
+        let workers = kinds.flat_map(|kind| (0..config.workers[kind].count).map(move |_| kind)).map(worker);
+        let workers: Vec<_> = workers.collect();
+        let running: usize = config.kinds().map(|kind| kind.batch).sum();
         Ok(Self {
             streams: Vec::with_capacity(config.streams),
             next_generation: 1,
             mandatory: VecDeque::with_capacity(config.queue),
             optional: VecDeque::with_capacity(config.queue),
-            workers: (0..config.workers).map(|_| worker()).collect(),
+            workers,
             resolved: VecDeque::with_capacity(config.queue + running + 1),
             events: heapless::Deque::new(),
             safe_mode: SafeMode::new(config.safe_mode),
@@ -203,9 +211,9 @@ impl Scheduler {
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some(w) = self.workers.get_mut(worker) else { return };
-        let WorkerState::Busy { started, reported, .. } = w.state else { return };
+        let WorkerState::Busy { started, due, reported } = w.state else { return };
         w.state = WorkerState::Free;
-        let bound = self.config.profile.bound(w.batch.len());
+        let bound = due.since(started);
         let held = now.since(started);
         match ran {
             Ran::Failed => self.raise_worker_lost(now, 1),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Span, StreamId,
-    StreamSpec, System,
+    StreamSpec, System, Workers,
 };
 
 use super::{Dice, Harness, config, earliest};
@@ -51,7 +51,8 @@ fn system() -> impl Strategy<Value = System> {
         let mut times = vec![first];
         steps.iter().for_each(|step| times.push(times[times.len() - 1] + step));
         let latency = ns(times[batch - 1] * (2 + more));
-        System { profile: config(&times, 1, 1, 1000, Dispatch::Eager).profile, batch, workers, latency }
+        let config = config(&times, batch, workers, latency.as_nanos(), Dispatch::Eager);
+        super::system(&config)
     })
 }
 
@@ -73,8 +74,8 @@ pub(crate) fn setup() -> impl Strategy<Value = Setup> {
         let (system, streams) = admissible(system, streams);
         let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
         let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
-        let System { profile, batch, workers, .. } = system;
-        let config = SchedulerConfig { profile, batch, workers, ..base };
+        let System { profile, batch, workers: count, .. } = system;
+        let config = SchedulerConfig { workers: vec![Workers { count, batch, profile }], ..base };
         Setup { config, streams, seed, greedy, slow }
     })
 }

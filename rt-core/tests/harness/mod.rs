@@ -6,7 +6,7 @@ pub(crate) mod load;
 use rt_core::{
     Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
     Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
-    StreamId, StreamSpec,
+    StreamId, StreamSpec, System, Workers,
 };
 
 /// Small deterministic randomness (splitmix64).
@@ -65,18 +65,24 @@ pub(crate) fn config(
     dispatch: Dispatch,
 ) -> SchedulerConfig {
     let times: Vec<_> = times.iter().map(|&t| Span::from_nanos(t)).collect();
+    let profile = LatencyProfile::new(&times).expect("a profile");
     let span = Span::from_nanos(1_000);
     SchedulerConfig {
         deadline: Span::from_nanos(deadline),
         guard: Span::ZERO,
-        profile: LatencyProfile::new(&times).expect("a profile"),
-        batch,
-        workers,
+        workers: vec![Workers { count: workers, batch, profile }],
         dispatch,
         queue: 4096,
         streams: 16,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
     }
+}
+
+/// The admission test's view of the only workers of `config`.
+pub(crate) fn system(config: &SchedulerConfig) -> System {
+    let [Workers { count, batch, profile }] = &config.workers[..] else { panic!("workers of one kind") };
+    let latency = config.deadline.saturating_sub(config.guard);
+    System { profile: profile.clone(), batch: *batch, workers: *count, latency }
 }
 
 /// Where a request is.
@@ -121,7 +127,7 @@ pub(crate) struct Harness {
 impl Harness {
     /// `service` gives the engine time of a batch, from its size and bound.
     pub(crate) fn new(config: SchedulerConfig, service: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
-        let running = vec![None; config.workers];
+        let running = vec![None; config.worker_count()];
         Self {
             scheduler: Scheduler::new(config).expect("a configuration"),
             now: 0,
@@ -252,11 +258,11 @@ impl Harness {
 
     fn started(&mut self, worker: usize) {
         assert!(self.running[worker].is_none(), "a busy worker was given a batch");
-        let config = self.scheduler.config().clone();
+        let kind = self.scheduler.config().worker(worker).expect("a worker").clone();
         let batch: Vec<Request> = self.scheduler.batch(worker).to_vec();
-        assert!((1..=config.batch).contains(&batch.len()), "a batch of {}", batch.len());
+        assert!((1..=kind.batch).contains(&batch.len()), "a batch of {}", batch.len());
         assert!(batch.is_sorted_by_key(|r| !r.mandatory), "mandatory requests come first");
-        let bound = config.profile.bound(batch.len());
+        let bound = kind.profile.bound(batch.len());
         for request in &batch {
             let (stream, place) = &mut self.requests[request.token as usize];
             assert_eq!((*stream, *place), (request.stream, Place::Waiting), "{request:?}");
