@@ -125,6 +125,38 @@ impl Bench {
         }
     }
 
+    /// Lulls with a request here and there, then everything that the curves allow at once, again and again.
+    /// Requests of a stream that is promised nothing set off batches, before the storms and within them.
+    pub(crate) fn attack(&mut self, setup: &Setup, until: u64) {
+        let nothing = self.harness.add(StreamSpec::best_effort());
+        while self.harness.now < until {
+            let storm = self.harness.now + self.dice.within(0, 2 * setup.config.deadline.as_nanos());
+            for (s, next) in self.next.iter_mut().enumerate() {
+                let curve = setup.streams[s].arrivals().expect("declared");
+                let delay = self.dice.within(0, 5).saturating_sub(3);
+                *next = earliest(&self.history[s], curve.bounds(), storm + delay);
+            }
+            for _ in 0..self.dice.within(0, 3) {
+                let at = self.dice.within(self.harness.now, storm);
+                self.harness.advance(at, true);
+                for _ in 0..self.dice.within(1, 4) {
+                    self.harness.arrive(nothing);
+                }
+            }
+            self.harness.advance(storm, true);
+            for _ in 0..self.dice.within(0, 3) {
+                self.harness.arrive(nothing);
+            }
+            for _ in 0..self.dice.within(1, 30) {
+                self.step(setup);
+                if self.dice.within(0, 6) == 0 {
+                    self.harness.arrive(nothing);
+                }
+            }
+        }
+        self.finish();
+    }
+
     pub(crate) fn finish(&mut self) {
         self.harness.settle();
         self.harness.drain();
