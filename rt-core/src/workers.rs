@@ -28,7 +28,6 @@ impl Workers {
     }
 
     /// Whether `count` and `batch` are in their ranges.
-    #[allow(dead_code)]
     pub(crate) fn is_valid(&self) -> bool {
         self.count > 0 && (1..=self.profile.max_batch()).contains(&self.batch)
     }

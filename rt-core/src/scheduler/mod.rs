@@ -2,17 +2,20 @@
 
 mod account;
 mod dispatch;
+mod prolong;
 mod types;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::safe_mode::{Cause, Evidence, SafeMode};
+use crate::shield::Shield;
 use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 
 pub use types::{
-    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, StreamError, WorkerId,
+    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, ShieldRefusal,
+    StreamError, WorkerId,
 };
 
 /// The most workers of one scheduler.
@@ -54,7 +57,8 @@ struct Worker {
 /// completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back. After each
 /// call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it returns `WakeAt` and
 /// carry out what it returns. Each request ends in exactly one [`Resolution`], returned at once by
-/// `handle_arrival` or later by `poll`. None of these calls allocates.
+/// `handle_arrival` or later by `poll`. Between [`Action::Start`] and the next call [`Scheduler::prolong`] may grant
+/// the batch more time. None of these calls allocates.
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
@@ -75,6 +79,8 @@ pub struct Scheduler {
     worst_handover: Span,
     /// Requests taken into batches so far.
     turns: u64,
+    /// Which batches may take longer; it counts every promised stream.
+    shield: Option<Shield>,
 }
 
 impl Scheduler {
@@ -106,11 +112,13 @@ impl Scheduler {
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
             turns: 0,
+            shield: None,
             config,
         })
     }
 
-    /// Adds a stream whose admission the caller has tested. Allocates.
+    /// Adds a stream whose admission the caller has tested. A shield that does not count it is dropped.
+    /// Allocates.
     ///
     /// # Errors
     /// If the configured number of streams is reached.
@@ -126,6 +134,9 @@ impl Scheduler {
         match free {
             Some(slot) => self.streams[slot] = stream,
             None => self.streams.push(stream),
+        }
+        if self.shield.as_ref().is_some_and(|shield| !self.is_counted(shield, slot)) {
+            self.shield = None;
         }
         Ok(id)
     }

@@ -148,6 +148,31 @@ pub struct StreamError {
     pub limit: usize,
 }
 
+/// Why a batch may not take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShieldRefusal {
+    /// There is no shield, or it was dropped with a stream that it did not count.
+    #[error("there is no shield")]
+    NoShield,
+    /// The worker has not started a batch at this instant.
+    #[error("worker {worker} has not just started a batch")]
+    NotStarted {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Safe mode, a lost worker or one that is overdue: the promise does not stand as it was computed.
+    #[error("an assumption of the promise does not hold")]
+    Unsafe,
+    /// Another request might be answered too late.
+    #[error("{length} is longer than the {limit} that are safe")]
+    Length {
+        /// The length asked for.
+        length: Span,
+        /// The longest length allowed.
+        limit: Span,
+    },
+}
+
 impl SchedulerConfig {
     /// Workers of all kinds.
     #[must_use]

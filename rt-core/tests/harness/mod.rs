@@ -102,6 +102,8 @@ struct Run {
 }
 
 type Service = Box<dyn FnMut(usize, u64) -> u64>;
+/// From the instant, the worker just told to start and its bound: the bound that it is to have.
+type Longer = Box<dyn FnMut(&mut Scheduler, u64, usize, u64) -> u64>;
 
 /// A scheduler with its caller: a clock that jumps, workers that take as long as they are told to.
 pub(crate) struct Harness {
@@ -115,6 +117,9 @@ pub(crate) struct Harness {
     pub(crate) resolutions: Vec<(u64, Resolution)>,
     /// When each batch started, and its size.
     pub(crate) batches: Vec<(u64, usize)>,
+    /// Lets batches take longer, if set; and the bounds that they had.
+    pub(crate) longer: Option<Longer>,
+    bounds: Vec<u64>,
     wake: Option<u64>,
     /// Whether something was fed that calls for a poll before time goes on.
     unpolled: bool,
@@ -136,6 +141,8 @@ impl Harness {
             events: Vec::new(),
             resolutions: Vec::new(),
             batches: Vec::new(),
+            longer: None,
+            bounds: Vec::new(),
             wake: None,
             unpolled: false,
             running,
@@ -270,7 +277,13 @@ impl Harness {
             let end = Instant::from_nanos(self.now) + bound;
             assert!(end <= request.deadline, "started too late at {}: {request:?}", self.now);
         }
-        let time = (self.service)(batch.len(), bound.as_nanos());
+        let mut bound = bound.as_nanos();
+        if let Some(longer) = &mut self.longer {
+            bound = longer(&mut self.scheduler, self.now, worker, bound);
+            assert!(batch.iter().all(|r| self.now + bound <= r.deadline.as_nanos()), "itself too late");
+        }
+        self.bounds.push(bound);
+        let time = (self.service)(batch.len(), bound);
         let heard = self.now + time + self.completion_delay;
         self.running[worker] = Some(Run { started: self.now, time, heard });
         self.batches.push((self.now, batch.len()));
@@ -315,6 +328,11 @@ impl Harness {
             _ => None,
         };
         self.requests.iter().filter_map(ended).collect()
+    }
+
+    /// How many batches were allowed more than `time`.
+    pub(crate) fn longer_than(&self, time: u64) -> usize {
+        self.bounds.iter().filter(|&&bound| bound > time).count()
     }
 
     /// Mandatory requests that were missed.
