@@ -9,7 +9,9 @@ use std::rc::Rc;
 
 use harness::{Dice, Harness, config, earliest, system, violates_any};
 use oracle::{Bound, Instance, Mode, Step, Stream, Verdict, inequality_holds, judge};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Span, StreamSpec};
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, Span, StreamSpec,
+};
 
 const MODES: [Mode; 4] = [
     Mode { full_or_latest: false, exact: true },
@@ -206,14 +208,32 @@ impl Choices {
 }
 
 /// One run of the real scheduler: `choices` decides the arrivals of `ticks` ticks, the order within each,
-/// and (unless `exact`) how long batches take.
-fn run(instance: &Instance, mode: Mode, ticks: u64, choices: &Rc<RefCell<Choices>>, promised: bool) {
+/// and (unless `exact`) how long batches take. Returns how many were allowed more than a full one.
+fn run(
+    instance: &Instance,
+    mode: Mode,
+    ticks: u64,
+    choices: &Rc<RefCell<Choices>>,
+    promised: bool,
+    shield: Option<&Shield>,
+) -> usize {
     let dispatch = if mode.full_or_latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
     let times = Rc::clone(choices);
     let service = move |_, bound| if mode.exact { bound } else { 1 + times.borrow_mut().choose(bound) };
     let mut harness = Harness::new(scheduler_config(instance, dispatch), service);
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     let ids: Vec<_> = specs.iter().map(|s| harness.add(s.clone())).collect();
+    if let Some(shield) = shield {
+        harness.scheduler.set_shield(Some(shield.clone())).expect("made for it");
+        let lengths = Rc::clone(choices);
+        harness.longer = Some(Box::new(move |scheduler, now, worker, bound| {
+            let now = Instant::from_nanos(now);
+            let more = scheduler.longest(now, worker).as_nanos() - bound;
+            let length = bound + lengths.borrow_mut().choose(more + 1);
+            assert_eq!(scheduler.prolong(now, worker, Span::from_nanos(length)), Ok(()));
+            length
+        }));
+    }
     let mut history = vec![Vec::new(); ids.len()];
     let poll_each = choices.borrow_mut().choose(2) == 0;
     for now in 0..ticks {
@@ -246,6 +266,32 @@ fn run(instance: &Instance, mode: Mode, ticks: u64, choices: &Rc<RefCell<Choices
         assert!(missed.is_empty(), "{missed:?}: {instance:?} {mode:?} arrivals {history:?}");
         assert_eq!(harness.causes(), [], "{instance:?} {mode:?} arrivals {history:?}");
     }
+    harness.longer_than(u64::from(instance.times[instance.batch - 1]))
+}
+
+/// Runs deeper and deeper until `budget` is used up. Returns how often more than a full batch was allowed, and
+/// how many ticks were exhausted.
+fn search(
+    instance: &Instance,
+    mode: Mode,
+    mut budget: u64,
+    promised: bool,
+    shield: Option<&Shield>,
+) -> (usize, u64) {
+    let mut longer = 0;
+    for ticks in 2.. {
+        let choices = Rc::new(RefCell::new(Choices::default()));
+        let mut more = true;
+        while more && budget > 0 {
+            longer += run(instance, mode, ticks, &choices, promised, shield);
+            budget -= 1;
+            more = choices.borrow_mut().next_run();
+        }
+        if more {
+            return (longer, ticks - 1);
+        }
+    }
+    unreachable!("a budget is used up some time")
 }
 
 #[test]
@@ -258,22 +304,9 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
         let promised = admitted(&instance);
         promises += u64::from(promised);
         for mode in MODES {
-            let mut budget: u64 = if promised { 30_000 } else { 1_000 };
-            // Deeper and deeper, until the budget of runs is used up.
-            for ticks in 2.. {
-                let choices = Rc::new(RefCell::new(Choices::default()));
-                let mut more = true;
-                while more && budget > 0 {
-                    run(&instance, mode, ticks, &choices, promised);
-                    (runs, budget) = (runs + 1, budget - 1);
-                    more = choices.borrow_mut().next_run();
-                }
-                if more {
-                    depths += ticks - 1;
-                    break;
-                }
-            }
-            searches += 1;
+            let budget: u64 = if promised { 30_000 } else { 1_000 };
+            depths += search(&instance, mode, budget, promised, None).1;
+            (runs, searches) = (runs + budget, searches + 1);
         }
     }
     println!(
@@ -281,6 +314,29 @@ fn the_scheduler_keeps_its_promise_over_every_short_arrival_sequence() {
         depths as f64 / searches as f64
     );
     assert!(promises * 5 > count as u64, "too few promises to say anything");
+}
+
+#[test]
+fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_sequence() {
+    let mut dice = Dice(4);
+    let (mut longer, mut depths, mut searches) = (0, 0, 0);
+    while searches < instances(300) as u64 / 5 {
+        let instance = random_instance(&mut dice, 6);
+        if !admitted(&instance) {
+            continue;
+        }
+        let config = scheduler_config(&instance, Dispatch::Eager);
+        let specs: Vec<_> = instance.streams.iter().map(spec).collect();
+        let load = specs.iter().filter_map(StreamSpec::demand);
+        let shield = Shield::new(&config.workers[0], config.deadline, load).expect("an admitted load");
+        for mode in MODES.into_iter().filter(|mode| mode.exact) {
+            let (some, depth) = search(&instance, mode, 30_000, true, Some(&shield));
+            longer += usize::from(some > 0);
+            (depths, searches) = (depths + depth, searches + 1);
+        }
+    }
+    println!("{longer} of {searches}, ticks exhausted on average {:.1}", depths as f64 / searches as f64);
+    assert!(longer as u64 * 5 > searches, "too few long batches to say anything");
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 mod harness;
 
-use harness::Dice;
 use harness::load::{Bench, Setup, ns, setup};
+use harness::{Dice, Harness, system};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    Density, Dispatch, Instant, SchedulerConfig, Shield, ShieldError, ShieldRefusal, Span, StreamSpec,
-    Workers,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Dispatch, Instant, MissReason, Outcome,
+    SchedulerConfig, Shield, ShieldError, ShieldRefusal, Span, StreamSpec, Workers,
 };
 
 fn shield_of(setup: &Setup) -> Shield {
@@ -25,9 +25,7 @@ fn naive_longest(setup: &Setup, (others, due): (&[u64], &[u64]), horizon: u64) -
     let batch = batch as u64;
     let demand: Vec<_> = setup.streams.iter().filter_map(StreamSpec::demand).collect();
     let coming = |offset: u64| {
-        let of = |(density, curve): &(Density, &rt_core::ArrivalCurve)| {
-            density.ceil_of(curve.count(ns(offset + 1)))
-        };
+        let of = |(density, curve): &(Density, &ArrivalCurve)| density.ceil_of(curve.count(ns(offset + 1)));
         due.len() as u64 + demand.iter().map(of).sum::<u64>()
     };
     let coming: Vec<u64> = (0..horizon).map(coming).collect();
@@ -119,9 +117,9 @@ fn short() -> impl Strategy<Value = Setup> {
     setup().prop_filter("repeats soon", |setup| {
         let short = |spec: &StreamSpec| {
             let (density, curve) = spec.demand().expect("promised");
-            let period = |b: &rt_core::ArrivalBound| match *b {
-                rt_core::ArrivalBound::Window { length, .. } => length.as_nanos(),
-                rt_core::ArrivalBound::Periodic { period, .. } => period.as_nanos(),
+            let period = |b: &ArrivalBound| match *b {
+                ArrivalBound::Window { length, .. } => length.as_nanos(),
+                ArrivalBound::Periodic { period, .. } => period.as_nanos(),
             };
             12 % density.denominator() == 0 && curve.bounds().iter().all(|b| 240 % period(b) == 0)
         };
@@ -190,12 +188,43 @@ fn a_shield_is_only_used_where_it_was_made_for() {
     assert!(matches!(error, Err(ShieldError::Queue { limit: 1, .. })), "{error:?}");
 }
 
+/// One request every 2, answered in 2, within 20: at capacity. A batch of 18 is in time for all, but eight wait behind
+/// it, where admission alone asks for a queue of one.
+#[test]
+fn behind_a_long_batch_more_wait_than_admission_asks_for() {
+    let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(1, ns(2)).expect("valid");
+    let spec = StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"));
+    let config = harness::config(&[2], 1, 1, 20, Dispatch::Eager);
+    let asked = system(&config).admit([&spec]).expect("at capacity").waiting;
+    let shield = Shield::new(&config.workers[0], ns(20), spec.demand()).expect("at capacity");
+    let missed = |queue: usize| {
+        let config = SchedulerConfig { queue, ..config.clone() };
+        let mut harness = Harness::new(config, |_, bound| bound);
+        let id = harness.add(spec.clone());
+        let set = harness.scheduler.set_shield(Some(shield.clone()));
+        // Whatever the shield says, the first batch takes 18.
+        harness.longer = Some(Box::new(move |_, now, _, bound| if now == 0 { 18 } else { bound }));
+        for i in 0..40 {
+            harness.advance_to(2 * i);
+            harness.arrive(id);
+        }
+        harness.drain();
+        (set, harness.mandatory_misses().first().map(|r| r.outcome))
+    };
+    assert_eq!(asked, 1);
+    let full = Some(Outcome::Missed(MissReason::QueueFull));
+    assert_eq!(missed(1), (Err(ShieldError::Queue { waiting: 10, limit: 1 }), full));
+    assert_eq!((missed(7).1, missed(8).1), (full, None));
+    assert_eq!(missed(10), (Ok(()), None));
+}
+
 /// In safe mode, or without all workers, nothing may take longer.
 #[test]
 fn safe_mode_and_a_lost_worker_put_the_shield_down() {
     let base = harness::config(&[2], 1, 2, 40, Dispatch::Eager);
     let shield = Shield::new(&base.workers[0], ns(40), []).expect("in range");
-    let mut bench = harness::Harness::new(base, |_, bound| bound);
+    let mut bench = Harness::new(base, |_, bound| bound);
     bench.scheduler.set_shield(Some(shield)).expect("made for it");
     let id = bench.add(StreamSpec::best_effort());
     bench.arrive(id);
