@@ -8,7 +8,8 @@ use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, LatencyProfile, Span, StreamSpec, System, Workers,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, LatencyProfile, Shield, Span, StreamSpec,
+    System, Workers,
 };
 use steady::Steady;
 
@@ -103,6 +104,26 @@ fn mixed_streams() -> (System, Vec<StreamSpec>) {
     (system, (0..64).map(stream).collect())
 }
 
+/// What a longer batch costs: the plan-time table, and the question at run time beside three busy workers with
+/// so many requests waiting.
+fn shield(c: &mut Criterion) {
+    let (System { profile, batch, workers: count, latency }, streams) = mixed_streams();
+    let workers = Workers { count, batch, profile };
+    let make = || Shield::new(&workers, latency, streams.iter().filter_map(StreamSpec::demand));
+    let shield = make().expect("an admissible load");
+    c.bench_function("shield/new/64", |b| b.iter(|| black_box(make())));
+    let mut group = c.benchmark_group("shield/longest");
+    let others = [Span::ZERO, Span::from_millis(5), Span::from_millis(13)];
+    for waiting in [0, 8, 64] {
+        let now = Instant::from_nanos(1_000_000_000);
+        let due: Vec<_> = (0..waiting).map(|_| now + latency).collect();
+        group.bench_function(BenchmarkId::from_parameter(waiting), |b| {
+            b.iter(|| black_box(&shield).longest(now, black_box(&others), due.iter().copied()));
+        });
+    }
+    group.finish();
+}
+
 fn admission(c: &mut Criterion) {
     let (system, streams) = mixed_streams();
     let admission = system.admit(&streams).expect("an admissible load");
@@ -116,6 +137,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .sample_size(50);
-    targets = steps, admission
+    targets = steps, shield, admission
 }
 criterion_main!(benches);

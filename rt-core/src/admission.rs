@@ -142,25 +142,20 @@ impl System {
         let closed = !self.background && streams.iter().all(|s| s.arrivals().is_some());
         let all: Vec<_> =
             streams.iter().filter_map(|s| Some((s.constraints().density(), s.arrivals()?))).collect();
-        let mut demand: Vec<_> =
-            all.iter().filter(|(d, _)| d.numerator() > 0).map(|&(d, a)| Demand::new(d, a)).collect();
-        if demand.is_empty() {
+        if all.iter().all(|(density, _)| density.numerator() == 0) {
             return Ok(Admission { binding: None, waiting: 0, busy: Span::ZERO, plain: true });
         }
         self.check_rate(&all)?;
         let refinement = if closed { Refinement::new(self, &all) } else { None };
-        let repetition = self.repetition(&all);
         let mut tightest: Option<Binding> = None;
-        let (mut waiting, mut plain) = (0, true);
-        let mut length = Span::from_nanos(1);
-        for _ in 0..MAX_RISES {
-            let backlog = demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
-            let next = demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
+        let (mut waiting, mut busy, mut plain) = (0, Span::ZERO, true);
+        let mut rises = BusyPeriod::new(self, &all);
+        for Rise { length, next, backlog, begun } in &mut rises {
             let delta = length.saturating_sub(Span::from_nanos(1));
-            let begun = self.time_to_begin(backlog);
             let mut binding =
                 Binding { delta, backlog, lhs: begun + self.longest_batch(), rhs: delta + self.latency };
             waiting = waiting.max(self.waiting(&binding));
+            busy = begun;
             if binding.lhs > binding.rhs
                 && let Some(refinement) = &refinement
             {
@@ -170,20 +165,11 @@ impl System {
             if tightest.is_none_or(|t| margin(&binding) < margin(&t)) {
                 tightest = Some(binding);
             }
-            // Either the workers have begun all that can come until the next rise before it, and the busy period
-            // is over, or both sides repeat.
-            if begun < next || length > repetition {
-                return match tightest {
-                    Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
-                    binding => Ok(Admission { binding, waiting, busy: begun, plain }),
-                };
-            }
-            length = next;
-            demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));
         }
         match tightest {
             Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
-            _ => Err(AdmissionError::Horizon),
+            _ if !rises.ended => Err(AdmissionError::Horizon),
+            binding => Ok(Admission { binding, waiting, busy, plain }),
         }
     }
 
@@ -271,6 +257,56 @@ impl System {
     }
 }
 
+/// A length at which `α_m` rises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rise {
+    pub(crate) length: Span,
+    /// The length at which it rises next.
+    pub(crate) next: Span,
+    /// `α_m(length)`.
+    pub(crate) backlog: u64,
+    /// When the last of so many is in a batch at the latest.
+    pub(crate) begun: Span,
+}
+
+/// The rises of `α_m` until the longest busy period is over, or all repeats.
+pub(crate) struct BusyPeriod<'a> {
+    system: &'a System,
+    demand: Vec<Demand<'a>>,
+    repetition: Span,
+    length: Span,
+    left: u64,
+    /// Whether the last rise was the last that matters, and not just the last that is looked at.
+    pub(crate) ended: bool,
+}
+
+impl<'a> BusyPeriod<'a> {
+    /// Of a load that demands something of `system`.
+    pub(crate) fn new(system: &'a System, load: &Load<'a>) -> Self {
+        let length = Span::from_nanos(1);
+        let demand = load.iter().filter(|(density, _)| density.numerator() > 0);
+        let demand = demand.map(|&(density, arrivals)| Demand::new(density, arrivals, length)).collect();
+        Self { system, demand, repetition: system.repetition(load), length, left: MAX_RISES, ended: false }
+    }
+}
+
+impl Iterator for BusyPeriod<'_> {
+    type Item = Rise;
+
+    fn next(&mut self) -> Option<Rise> {
+        self.left = self.left.checked_sub(1).filter(|_| !self.ended)?;
+        let length = self.length;
+        let backlog = self.demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
+        let next = self.demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
+        let begun = self.system.time_to_begin(backlog);
+        // Before the next rise the workers have begun all that can have come; or what comes has come before.
+        self.ended = begun < next || length > self.repetition;
+        self.demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));
+        self.length = next;
+        Some(Rise { length, next, backlog, begun })
+    }
+}
+
 /// What one stream demands up to the length under test.
 struct Demand<'a> {
     density: Density,
@@ -280,9 +316,9 @@ struct Demand<'a> {
 }
 
 impl<'a> Demand<'a> {
-    fn new(density: Density, arrivals: &'a ArrivalCurve) -> Self {
+    fn new(density: Density, arrivals: &'a ArrivalCurve, length: Span) -> Self {
         let mut demand = Self { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
-        demand.rise(Span::from_nanos(1));
+        demand.rise(length);
         demand
     }
 

@@ -3,7 +3,8 @@
 //! A *stream* is one client's ordered requests; it declares how its requests arrive (an
 //! [`ArrivalCurve`]) and states *weakly-hard* [`Constraint`]s such as "at most 3 misses in any 10".
 //! [`admission`] decides ahead of time whether identical workers with a measured [`LatencyProfile`] keep
-//! every such promise; the [`Scheduler`] then keeps it, and watches each assumption the answer rests on.
+//! every such promise; the [`Scheduler`] then keeps it, and watches each assumption the answer rests on. A
+//! [`Shield`] tells which batches may take longer than measured, with a better model, and endanger none.
 //!
 //! Time is an argument and every output is a value, so the daemon, a simulator and the checks in `tests/`
 //! drive the same code. The crate is `no_std`; it allocates while something is built (a scheduler, a
@@ -24,6 +25,7 @@ mod rate;
 mod refine;
 mod safe_mode;
 mod scheduler;
+mod shield;
 mod stream;
 mod time;
 mod word;
@@ -39,8 +41,9 @@ pub use rate::{largest_count, seed_theorem_1, seed_theorem_2};
 pub use safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Transition};
 pub use scheduler::{
     Action, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig,
-    StreamError, WorkerId,
+    ShieldRefusal, StreamError, WorkerId,
 };
+pub use shield::{Shield, ShieldError};
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
 pub use time::{Instant, MAX_SPAN, Span};
 pub use word::{BalancedWord, Density};

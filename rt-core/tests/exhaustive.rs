@@ -12,7 +12,8 @@ use oracle::sample::{Scale, systematic};
 use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible};
 use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, Span, StreamSpec, System,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, Span, StreamSpec,
+    System,
 };
 
 const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: false, shrink: false };
@@ -97,7 +98,9 @@ fn never_a_wrong_yes(cases: &[Instance], background: bool) -> usize {
         }
     }
     println!("background {background}: {yes} of {all} admitted, {refined} only by the refinement");
-    println!("pessimistic noes: {pessimistic}; {states} states seen in safe instances; {too_large} too large");
+    println!(
+        "pessimistic noes: {pessimistic}; {states} states seen in safe instances; {too_large} too large"
+    );
     assert!(yes * 5 > all && (all - yes) * 5 > all, "one answer is too rare to say anything");
     assert!(too_large * 10 < all, "too many searches were cut short");
     pessimistic

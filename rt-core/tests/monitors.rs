@@ -7,7 +7,7 @@ use harness::{Harness, config, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, MissReason, Outcome,
-    SafeModeState, SchedulerConfig, StreamSpec, System,
+    SafeModeState, SchedulerConfig, StreamSpec,
 };
 
 /// At most `count` requests in any `length`, none to be missed.
@@ -197,7 +197,7 @@ fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
 fn no_promise_is_broken_by_delays_that_no_monitor_reports() {
     for dispatch in BOTH {
         let config = SchedulerConfig { guard: ns(5), ..config(&[10], 1, 1, 40 + 5, dispatch) };
-        let system = System { latency: ns(40), ..system(&config) };
+        let system = system(&config);
         let spec = strict(2, 20);
         assert!(system.admit(std::slice::from_ref(&spec)).is_ok());
         let mut harness = Harness::new(config, |_, bound| bound);

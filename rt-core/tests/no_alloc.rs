@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
-    LatencyProfile, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span, StreamId,
-    StreamSpec,
+    LatencyProfile, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Shield, Span,
+    StreamId, StreamSpec, Workers,
 };
 
 /// Counts what this thread allocates.
@@ -64,6 +64,7 @@ const P: u64 = 1_000;
 struct Caller {
     scheduler: Scheduler,
     ids: [Option<StreamId>; STREAMS],
+    specs: Vec<StreamSpec>,
     done: [Option<(u64, u64)>; WORKERS],
     wake: Option<u64>,
     now: u64,
@@ -73,24 +74,27 @@ struct Caller {
     pace: u64,
     /// The caller has no room for some of the requests.
     refuse: bool,
+    /// How often a batch was allowed all that it asked for, or less.
+    prolonged: u64,
+    cut_short: u64,
 }
 
 impl Caller {
     fn new(dispatch: Dispatch, queue: usize) -> Self {
         let times: Vec<_> = (1..=4).map(|b| Span::from_nanos(P / 2 + b * P / 8)).collect();
+        let profile = LatencyProfile::new(&times).expect("a profile");
         let span = Span::from_nanos(20 * P);
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos(4 * P),
             guard: Span::from_nanos(P / 10),
-            profile: LatencyProfile::new(&times).expect("a profile"),
-            batch: 4,
-            workers: WORKERS,
+            workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
             queue,
             streams: STREAMS,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
         })
         .expect("a configuration");
+        let mut specs = Vec::new();
         let ids = std::array::from_fn(|i| {
             let set = [Constraint::any_miss(1 + i as u32 % 3, 5), Constraint::row_miss(2)];
             let set = set.map(|c| c.expect("valid"));
@@ -103,10 +107,24 @@ impl Caller {
                 0 => StreamSpec::best_effort(),
                 _ => StreamSpec::promised(ConstraintSet::new(&set).expect("two"), curve),
             };
+            specs.push(spec.clone());
             Some(scheduler.add_stream(spec).expect("room"))
         });
         let (done, seen) = ([None; WORKERS], Seen::default());
-        Self { scheduler, ids, done, wake: None, now: 0, seen, token: 0, pace: 100, refuse: false }
+        Self {
+            scheduler,
+            ids,
+            specs,
+            done,
+            wake: None,
+            now: 0,
+            seen,
+            token: 0,
+            pace: 100,
+            refuse: false,
+            prolonged: 0,
+            cut_short: 0,
+        }
     }
 
     fn count(&mut self, outcome: Outcome) {
@@ -120,7 +138,7 @@ impl Caller {
         loop {
             match self.scheduler.poll(Instant::from_nanos(self.now)) {
                 Action::Start { worker } => {
-                    let bound = self.scheduler.config().profile.bound(self.scheduler.batch(worker).len());
+                    let bound = self.prolong(worker);
                     let time = bound.as_nanos() * self.pace / 100;
                     self.done[worker] = Some((self.now + time, time));
                     self.seen.starts += 1;
@@ -140,6 +158,20 @@ impl Caller {
                 }
             }
         }
+    }
+
+    /// Asks for two to four times that of a full batch, and if that is too much, for what is allowed.
+    fn prolong(&mut self, worker: usize) -> Span {
+        let (now, wish) = (Instant::from_nanos(self.now), Span::from_nanos((2 + self.token % 3) * P));
+        let profile = &self.scheduler.config().workers[0].profile;
+        let bound = profile.bound(self.scheduler.batch(worker).len());
+        if self.scheduler.prolong(now, worker, wish).is_ok() {
+            self.prolonged += 1;
+            return wish;
+        }
+        let longest = self.scheduler.longest(now, worker);
+        self.cut_short += u64::from(self.scheduler.prolong(now, worker, longest).is_ok());
+        longest.max(bound)
     }
 
     fn advance_to(&mut self, to: u64) {
@@ -208,6 +240,25 @@ fn normal_load_allocates_nothing() {
         let seen = caller.silently("normal load", |c| c.load(2 * P / 8, 20_000));
         assert!(seen.served == 20_000 || seen.served > 19_900 && seen.missed == 0, "{seen:?}");
         assert_eq!(seen.entered, 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn longer_batches_allocate_nothing() {
+    for dispatch in BOTH {
+        let mut caller = Caller::new(dispatch, 64);
+        let config = caller.scheduler.config();
+        let latency = config.deadline.saturating_sub(config.guard);
+        let load = caller.specs.iter().filter_map(StreamSpec::demand);
+        let shield = Shield::new(&config.workers[0], latency, load).expect("an admissible load");
+        caller.scheduler.set_shield(Some(shield)).expect("made for it");
+        let seen = caller.silently("longer batches", |c| {
+            c.load(2 * P / 8, 10_000);
+            c.load(P / 10, 10_000);
+        });
+        let (prolonged, cut_short) = (caller.prolonged, caller.cut_short);
+        assert!(prolonged > 500 && cut_short > 500, "{prolonged} {cut_short} {seen:?}");
+        assert!(seen.served > 10_000, "{seen:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig,
-    Span, StreamSpec, System, largest_count,
+    Span, StreamSpec, System, Workers, largest_count,
 };
 
 proptest! {
@@ -52,7 +52,7 @@ proptest! {
                 bench.harness.refuse(id);
             }
             let worker = bench.dice.within(0, 60) as usize;
-            match (worker < setup.config.workers, i % 3) {
+            match (worker < setup.config.worker_count(), i % 3) {
                 (true, 0) if bench.harness.is_busy(worker) => bench.harness.fail(worker),
                 (true, 1) => bench.harness.lose(worker),
                 (true, _) => bench.harness.ready(worker),
@@ -107,9 +107,10 @@ proptest! {
             let curve = ArrivalCurve::new(&bounds.collect::<Vec<_>>()).expect("few");
             StreamSpec::promised(spec.constraints().clone(), curve)
         };
-        let times: Vec<_> = (1..=setup.config.profile.max_batch()).map(|b| setup.config.profile.bound(b).as_nanos() * scale).collect();
-        let SchedulerConfig { batch, workers, deadline, .. } = setup.config;
-        let base = system(&config(&times, batch, workers, stretch(deadline, 0).as_nanos(), setup.config.dispatch));
+        let Workers { count, batch, profile } = &setup.config.workers[0];
+        let times: Vec<_> = (1..=profile.max_batch()).map(|b| profile.bound(b).as_nanos() * scale).collect();
+        let deadline = stretch(setup.config.deadline, 0).as_nanos();
+        let base = system(&config(&times, *batch, *count, deadline, setup.config.dispatch));
         let system = System { background, ..base };
         let mut streams: Vec<_> = setup.streams.iter().map(|s| relaxed(s, 0)).collect();
         streams.push(relaxed(&extra, 0));

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    Span, StreamId, WorkerId,
+    Span, StreamId, WorkerId, Workers,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -74,9 +74,7 @@ impl Service {
         let scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
-            profile: workers.profile.clone(),
-            batch: workers.batch,
-            workers: workers.count,
+            workers: vec![workers.clone()],
             dispatch: config.dispatch,
             queue: config.queue,
             streams: config.streams,

@@ -2,7 +2,7 @@
 
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, Ran,
-    SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId, StreamSpec,
+    SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId, StreamSpec, Workers,
 };
 
 /// Time of a batch, and between two requests.
@@ -22,13 +22,12 @@ pub(crate) struct Steady {
 impl Steady {
     /// Filled up to `length` waiting requests.
     pub(crate) fn new(length: usize) -> Self {
+        let profile = LatencyProfile::new(&[Span::from_nanos(P)]).expect("a profile");
         let span = Span::from_millis(1);
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos((length as u64 + 64) * P),
             guard: Span::ZERO,
-            profile: LatencyProfile::new(&[Span::from_nanos(P)]).expect("a profile"),
-            batch: 1,
-            workers: 1,
+            workers: vec![Workers { count: 1, batch: 1, profile }],
             dispatch: Dispatch::Eager,
             queue: 2 * length + 64,
             streams: STREAMS as usize,

@@ -1,9 +1,35 @@
 //! The way of a request inside the scheduler: due, taken into a batch or given up, resolved, counted.
+//!
+//! Workers of several kinds share the queues. Let worker `w` answer `B_w` requests in `P_w`, and let
+//! `σ(u) = Σ_w B_w·floor(u/P_w)`. Every mandatory request is answered in time if for every `Δ > 0`
+//!
+//! ```text
+//! min{u : σ(u) ≥ α_m(Δ)} + max P_w  ≤  Δ + L .
+//! ```
+//!
+//! *Why.* A request `k` starts at `τ` on some worker. Let `s ≤ τ` be the last instant at which no mandatory
+//! request was left waiting, or a worker was left idle. Every worker `w` then starts a batch at the latest at
+//! `s + P_w`, `s + 2·P_w`, and so on before `τ`, and each of these is full of mandatory requests that came from
+//! `s` on and before `k`, for otherwise none would be left waiting. Were `τ - s > u`, with `u` the least to give
+//! `σ(u) ≥ α_m`, they would hold `σ(u) ≥ α_m` of the at most `α_m` requests up to `k`, and `k` another one. So
+//! `τ ≤ s + u`, whoever starts it, and even the slowest worker answers by `s + u + max P_w`. Hence *any* free
+//! worker may take a batch, no batch within the guarantee needs to shrink, and no mandatory request that is
+//! taken is out of its worker's reach.
+//!
+//! What waited at `s` beside an idle worker (full-or-latest) must all be taken at `s`, and in time. It is, if
+//! one worker alone decides whether all others idle too: the one to go next, `next_worker`. Fewer
+//! than its `B_w` wait, and when it goes its batch takes them all (a worker that became free at `s` and goes
+//! before it only takes some of them sooner); it goes when the earliest deadline leaves its own `P_w` at the
+//! latest, and who goes before it is not slower. That is why the shortest full batch goes first.
+//!
+//! Beyond the guarantee a request may have time for the quick workers only. Slower ones leave it in its place
+//! (`out_of_reach`); it expires once not even the quickest could answer it.
 
 use super::{Action, Event, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::admission::Dispatch;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
+use crate::workers::Workers;
 
 /// How many of the newest optional requests are compared where they pile up.
 const NEWEST: usize = 8;
@@ -29,10 +55,10 @@ impl Scheduler {
         }
     }
 
-    /// Gives up requests that even a batch of one could no longer serve. Both queues are in deadline
-    /// order, so only their heads need a look.
+    /// Gives up requests that not even a batch of one on the quickest worker could still serve. Both queues
+    /// are in deadline order, so only their heads need a look.
     fn expire(&mut self, now: Instant) -> bool {
-        let reach = now + self.config.profile.bound(1);
+        let reach = now + self.quickest();
         let mut any = false;
         while let Some(request) =
             pop_before(&mut self.mandatory, reach).or_else(|| pop_before(&mut self.optional, reach))
@@ -76,53 +102,88 @@ impl Scheduler {
         }
     }
 
-    /// A free worker, if dispatch is due.
+    /// The worker that takes the next batch, if dispatch is due.
     fn due_worker(&self, now: Instant) -> Option<WorkerId> {
-        let worker = self.workers.iter().position(|w| matches!(w.state, WorkerState::Free))?;
+        let (worker, latest) = self.next_worker(now)?;
         let due = match self.config.dispatch {
-            Dispatch::Eager => self.waiting() > 0,
-            Dispatch::FullOrLatest => {
-                self.waiting() >= self.config.batch || self.latest_start().is_some_and(|latest| now >= latest)
-            }
+            Dispatch::Eager => true,
+            Dispatch::FullOrLatest => now >= latest || self.in_reach(now, worker) >= self.kind(worker).batch,
         };
         due.then_some(worker)
     }
 
-    /// The instant at which the earliest deadline less the guard leaves just the time of a full batch.
-    fn latest_start(&self) -> Option<Instant> {
-        let full = self.config.profile.bound(self.config.batch);
-        Some(self.earliest_deadline()? - self.config.guard - full)
+    /// The worker that takes the next batch, and when it must at the latest: of the free ones that something
+    /// waits for, the one with the shortest full batch, the first of equals. It must start where the
+    /// earliest deadline less the guard leaves just the time of its full batch.
+    fn next_worker(&self, now: Instant) -> Option<(WorkerId, Instant)> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        let free = |&id: &WorkerId| matches!(self.workers[id].state, WorkerState::Free);
+        let useful = |&id: &WorkerId| self.in_reach(now, id) > 0;
+        let candidates = (0..self.workers.len()).filter(free).filter(useful);
+        let worker = candidates.min_by_key(|&id| self.kind(id).batch_time())?;
+        let [mandatory, optional] = self.out_of_reach(now, worker);
+        let heads = [self.mandatory.get(mandatory), self.optional.get(optional)];
+        let earliest = heads.into_iter().flatten().map(|request| request.deadline).min()?;
+        Some((worker, earliest - self.config.guard - self.kind(worker).batch_time()))
+    }
+
+    /// How many requests wait that `worker` may take.
+    fn in_reach(&self, now: Instant, worker: WorkerId) -> usize {
+        self.waiting() - self.out_of_reach(now, worker).iter().sum::<usize>()
+    }
+
+    /// How many requests, mandatory and optional, `worker` leaves to others: those for which its full batch
+    /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
+    /// that a worker is to take is among them.
+    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> [usize; 2] {
+        let kind = self.kind(worker);
+        let alike = self.config.workers.len() == 1;
+        if alike || kind.profile.bound(1) <= self.quickest() {
+            return [0, 0];
+        }
+        let reach = now + kind.batch_time();
+        [&self.mandatory, &self.optional].map(|queue| queue.partition_point(|r| r.deadline < reach))
+    }
+
+    /// The least time in which a worker that is there answers one request.
+    fn quickest(&self) -> Span {
+        let alive = |w: &&super::Worker| !matches!(w.state, WorkerState::Lost);
+        let single = |w: &super::Worker| self.config.workers[w.kind].profile.bound(1);
+        self.workers.iter().filter(alive).map(single).min().unwrap_or(Span::ZERO)
+    }
+
+    pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
+        &self.config.workers[self.workers[worker].kind]
     }
 
     fn earliest_deadline(&self) -> Option<Instant> {
-        let head = |queue: &alloc::collections::VecDeque<Request>| queue.front().map(|r| r.deadline);
-        match (head(&self.mandatory), head(&self.optional)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [&self.mandatory, &self.optional].into_iter().filter_map(|q| q.front()).map(|r| r.deadline).min()
     }
 
     /// Takes a batch for `worker`: mandatory requests first, then optional ones. False if none is left
     /// that a batch of this size could serve; what is given up on the way is resolved.
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
-        let full = self.config.batch;
+        let full = self.kind(worker).batch;
+        let [skip, skip_optional] = self.out_of_reach(now, worker);
         self.armed = None;
         // Mandatory requests that miss their deadline if they are not taken now: should there be more
         // than a batch of them, the promise is already broken, and what counts is to spread the misses.
-        let next = self.next_free(now, worker) + self.config.profile.bound(full);
-        if self.mandatory.partition_point(|r| r.deadline < next) > full {
-            self.shed(now, worker, next);
+        let next = self.next_answer(now, worker);
+        if self.mandatory.partition_point(|r| r.deadline < next) > full + skip {
+            self.shed(now, worker, next, skip);
         }
         // Shrink the batch rather than lose the first mandatory request; never for optional ones.
-        let mut size = full.min(self.workers[worker].batch.len() + self.waiting());
-        if let Some(head) = self.mandatory.front() {
-            size = size.min(self.config.profile.largest_within(head.deadline.since(now), full)).max(1);
+        let mut size = full.min(self.workers[worker].batch.len() + self.in_reach(now, worker));
+        if let Some(head) = self.mandatory.get(skip) {
+            let left = head.deadline.since(now);
+            size = size.min(self.kind(worker).profile.largest_within(left, full)).max(1);
         }
-        let reach = now + self.config.profile.bound(size);
+        let reach = now + self.kind(worker).profile.bound(size);
         while self.workers[worker].batch.len() < size {
-            let Some(request) = self.mandatory.pop_front().or_else(|| self.pop_optional(now)) else {
-                break;
-            };
+            let next = self.mandatory.remove(skip);
+            let Some(request) = next.or_else(|| self.pop_optional(now, skip_optional)) else { break };
             if request.deadline < reach {
                 self.end(now, request, Outcome::Missed(MissReason::Expired));
             } else {
@@ -136,28 +197,30 @@ impl Scheduler {
         if taken == 0 {
             return false;
         }
-        let due = now + self.config.profile.bound(taken);
+        let due = now + self.kind(worker).profile.bound(taken);
         self.workers[worker].state = WorkerState::Busy { started: now, due, reported: false };
         true
     }
 
     /// Per-batch spread (spread-drop paper, section 3.3, as corrected in the theory): of the mandatory
     /// requests due before `next`, takes a full batch evenly and gives up the rest, each stream by a
-    /// balanced word of its own.
-    fn shed(&mut self, now: Instant, worker: WorkerId, next: Instant) {
-        let full = self.config.batch;
-        let reach = now + self.config.profile.bound(full);
-        while let Some(request) = pop_before(&mut self.mandatory, reach) {
+    /// balanced word of its own. The first `skip` are left to quicker workers.
+    fn shed(&mut self, now: Instant, worker: WorkerId, next: Instant, skip: usize) {
+        let full = self.kind(worker).batch;
+        let reach = now + self.kind(worker).batch_time();
+        while skip == 0
+            && let Some(request) = pop_before(&mut self.mandatory, reach)
+        {
             self.end(now, request, Outcome::Missed(MissReason::Shed));
         }
-        let candidates = self.mandatory.partition_point(|r| r.deadline < next);
+        let candidates = self.mandatory.partition_point(|r| r.deadline < next).saturating_sub(skip);
         if candidates <= full {
             return;
         }
         const WHOLE: u64 = 1 << 32;
         let step = (WHOLE * full as u64).div_ceil(candidates as u64);
         for _ in 0..candidates {
-            let Some(request) = self.mandatory.pop_front() else { break };
+            let Some(request) = self.mandatory.remove(skip) else { break };
             let room = self.workers[worker].batch.len() < full;
             let chosen = self.stream_mut(request.stream).is_some_and(|stream| {
                 stream.share += step;
@@ -185,12 +248,13 @@ impl Scheduler {
 
     /// The next optional request: the oldest, as long as it is young. Where optional requests pile up, a new
     /// one: as many are served, sooner; and of the newest the one whose stream has waited longest for its turn.
-    fn pop_optional(&mut self, now: Instant) -> Option<Request> {
-        let waited = now.since(self.optional.front()?.arrival).as_nanos();
+    /// The first `skip` are left to quicker workers.
+    fn pop_optional(&mut self, now: Instant, skip: usize) -> Option<Request> {
+        let waited = now.since(self.optional.get(skip)?.arrival).as_nanos();
         if waited <= self.config.deadline.as_nanos() / 2 {
-            return self.optional.pop_front();
+            return self.optional.remove(skip);
         }
-        let newest = self.optional.len().saturating_sub(NEWEST)..self.optional.len();
+        let newest = self.optional.len().saturating_sub(NEWEST).max(skip)..self.optional.len();
         let turn = |&index: &usize| self.stream(self.optional[index].stream).map_or(0, |s| s.turn);
         let index = newest.rev().min_by_key(turn)?;
         self.optional.remove(index)
@@ -199,28 +263,31 @@ impl Scheduler {
     /// Places in the ledger of a stream: for as many requests as it may send in the longest life of one,
     /// and for as many as the scheduler holds.
     pub(super) fn places(&self, spec: &StreamSpec) -> usize {
-        let life = self.config.deadline + self.config.profile.bound(self.config.batch) + self.config.guard;
+        let slowest = self.config.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO);
+        let life = self.config.deadline + slowest + self.config.guard;
         let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
-        sent + self.config.queue + self.config.workers * self.config.batch
+        sent + self.config.queue + self.config.kinds().map(|kind| kind.batch).sum::<usize>()
     }
 
-    /// The earliest instant at which some worker can start a batch after `acting` has started one now.
-    fn next_free(&self, now: Instant, acting: WorkerId) -> Instant {
-        let free_at = |(id, worker): (WorkerId, &super::Worker)| match worker.state {
-            WorkerState::Free if id == acting => Some(now + self.config.profile.bound(self.config.batch)),
-            WorkerState::Free => Some(now),
-            WorkerState::Busy { due, .. } => Some(due.max(now)),
-            WorkerState::Lost => None,
+    /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
+    fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
+        let done_at = |(id, worker): (WorkerId, &super::Worker)| {
+            let time = self.kind(id).batch_time();
+            match worker.state {
+                WorkerState::Free if id == acting => Some(now + time + time),
+                WorkerState::Free => Some(now + time),
+                WorkerState::Busy { due, .. } => Some(due.max(now) + time),
+                WorkerState::Lost => None,
+            }
         };
-        self.workers.iter().enumerate().filter_map(free_at).min().unwrap_or(now)
+        self.workers.iter().enumerate().filter_map(done_at).min().unwrap_or(now)
     }
 
     /// When `poll` has something to do again if nothing happens before.
     fn next_wake(&mut self, now: Instant) -> Option<Instant> {
-        let idle = self.workers.iter().any(|w| matches!(w.state, WorkerState::Free));
-        self.armed = self.latest_start().filter(|_| idle).map(|latest| latest.max(now));
+        self.armed = self.next_worker(now).map(|(_, latest)| latest.max(now));
         let just_past = |t: Instant| t + Span::from_nanos(1);
-        let expiry = self.earliest_deadline().map(|d| just_past(d - self.config.profile.bound(1)));
+        let expiry = self.earliest_deadline().map(|d| just_past(d - self.quickest()));
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
         let overrun = self.workers.iter().filter_map(|w| match w.state {
             WorkerState::Busy { due, reported: false, .. } => Some(just_past(due + self.config.guard)),

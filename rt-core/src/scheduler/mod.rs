@@ -2,17 +2,20 @@
 
 mod account;
 mod dispatch;
+mod prolong;
 mod types;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::safe_mode::{Cause, Evidence, SafeMode};
+use crate::shield::Shield;
 use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 
 pub use types::{
-    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, StreamError, WorkerId,
+    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, ShieldRefusal,
+    StreamError, WorkerId,
 };
 
 /// The most workers of one scheduler.
@@ -37,6 +40,8 @@ enum WorkerState {
 
 #[derive(Debug)]
 struct Worker {
+    /// Its kind, as an index into the configuration.
+    kind: usize,
     state: WorkerState,
     batch: Vec<Request>,
 }
@@ -52,7 +57,8 @@ struct Worker {
 /// completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back. After each
 /// call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it returns `WakeAt` and
 /// carry out what it returns. Each request ends in exactly one [`Resolution`], returned at once by
-/// `handle_arrival` or later by `poll`. None of these calls allocates.
+/// `handle_arrival` or later by `poll`. Between [`Action::Start`] and the next call [`Scheduler::prolong`] may grant
+/// the batch more time. None of these calls allocates.
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
@@ -73,6 +79,8 @@ pub struct Scheduler {
     worst_handover: Span,
     /// Requests taken into batches so far.
     turns: u64,
+    /// Which batches may take longer; it counts every promised stream.
+    shield: Option<Shield>,
 }
 
 impl Scheduler {
@@ -82,14 +90,20 @@ impl Scheduler {
     /// If a number is outside its range, or no request could ever meet the deadline.
     pub fn new(config: SchedulerConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let worker = || Worker { state: WorkerState::Free, batch: Vec::with_capacity(config.batch) };
-        let running = config.workers * config.batch;
+        let worker = |kind: usize| {
+            let batch = Vec::with_capacity(config.workers[kind].batch);
+            Worker { kind, state: WorkerState::Free, batch }
+        };
+        let kinds = 0..config.workers.len();
+        let workers = kinds.flat_map(|kind| (0..config.workers[kind].count).map(move |_| kind)).map(worker);
+        let workers: Vec<_> = workers.collect();
+        let running: usize = config.kinds().map(|kind| kind.batch).sum();
         Ok(Self {
             streams: Vec::with_capacity(config.streams),
             next_generation: 1,
             mandatory: VecDeque::with_capacity(config.queue),
             optional: VecDeque::with_capacity(config.queue),
-            workers: (0..config.workers).map(|_| worker()).collect(),
+            workers,
             resolved: VecDeque::with_capacity(config.queue + running + 1),
             events: heapless::Deque::new(),
             safe_mode: SafeMode::new(config.safe_mode),
@@ -98,11 +112,13 @@ impl Scheduler {
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
             turns: 0,
+            shield: None,
             config,
         })
     }
 
-    /// Adds a stream whose admission the caller has tested. Allocates.
+    /// Adds a stream whose admission the caller has tested. A shield that does not count it is dropped.
+    /// Allocates.
     ///
     /// # Errors
     /// If the configured number of streams is reached.
@@ -118,6 +134,9 @@ impl Scheduler {
         match free {
             Some(slot) => self.streams[slot] = stream,
             None => self.streams.push(stream),
+        }
+        if self.shield.as_ref().is_some_and(|shield| !self.is_counted(shield, slot)) {
+            self.shield = None;
         }
         Ok(id)
     }
@@ -203,9 +222,9 @@ impl Scheduler {
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some(w) = self.workers.get_mut(worker) else { return };
-        let WorkerState::Busy { started, reported, .. } = w.state else { return };
+        let WorkerState::Busy { started, due, reported } = w.state else { return };
         w.state = WorkerState::Free;
-        let bound = self.config.profile.bound(w.batch.len());
+        let bound = due.since(started);
         let held = now.since(started);
         match ran {
             Ran::Failed => self.raise_worker_lost(now, 1),

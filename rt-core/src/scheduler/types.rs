@@ -1,12 +1,14 @@
 //! What goes into the scheduler and what comes out of it, as values.
 
+use alloc::vec::Vec;
+
 use super::MAX_WORKERS;
 use crate::admission::Dispatch;
 use crate::constraint::Constraint;
-use crate::profile::LatencyProfile;
 use crate::safe_mode::{SafeModeConfig, Transition};
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, MAX_SPAN, Span};
+use crate::workers::Workers;
 
 /// Everything that is fixed for the life of a scheduler.
 #[derive(Clone, Debug)]
@@ -15,12 +17,9 @@ pub struct SchedulerConfig {
     pub deadline: Span,
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
-    /// Bounds on batch times, from [`Action::Start`] to [`crate::Scheduler::handle_completion`].
-    pub profile: LatencyProfile,
-    /// `B`, the largest batch ever formed, in `1..=profile.max_batch()`.
-    pub batch: usize,
-    /// Workers, in `1..=MAX_WORKERS`.
-    pub workers: usize,
+    /// Workers, kind by kind and numbered in this order; of all kinds together `1..=MAX_WORKERS`. Their
+    /// profiles bound the time from [`Action::Start`] to [`crate::Scheduler::handle_completion`].
+    pub workers: Vec<Workers>,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
     /// Requests waiting at most, in `1..=65536`.
@@ -46,7 +45,7 @@ pub enum ConfigError {
         /// The largest value allowed.
         max: u64,
     },
-    /// Not even a batch of one fits into the deadline beside the guard.
+    /// Not even a batch of one of some worker fits into the deadline beside the guard.
     #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
     Deadline {
         /// The deadline.
@@ -149,7 +148,49 @@ pub struct StreamError {
     pub limit: usize,
 }
 
+/// Why a batch may not take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShieldRefusal {
+    /// There is no shield, or it was dropped with a stream that it did not count.
+    #[error("there is no shield")]
+    NoShield,
+    /// The worker has not started a batch at this instant.
+    #[error("worker {worker} has not just started a batch")]
+    NotStarted {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Safe mode, a lost worker or one that is overdue: the promise does not stand as it was computed.
+    #[error("an assumption of the promise does not hold")]
+    Unsafe,
+    /// Another request might be answered too late.
+    #[error("{length} is longer than the {limit} that are safe")]
+    Length {
+        /// The length asked for.
+        length: Span,
+        /// The longest length allowed.
+        limit: Span,
+    },
+}
+
 impl SchedulerConfig {
+    /// Workers of all kinds.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        self.workers.iter().map(|kind| kind.count).fold(0, usize::saturating_add)
+    }
+
+    /// The kind of a worker; `None` if there is no such worker.
+    #[must_use]
+    pub fn worker(&self, id: WorkerId) -> Option<&Workers> {
+        self.kinds().nth(id)
+    }
+
+    /// The kind of each worker.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = &Workers> {
+        self.workers.iter().flat_map(|kind| core::iter::repeat_n(kind, kind.count))
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let range = |field, value: u64, min, max| {
             if (min..=max).contains(&value) {
@@ -158,14 +199,18 @@ impl SchedulerConfig {
                 Err(ConfigError::Range { field, value, min, max })
             }
         };
-        range("batch", self.batch as u64, 1, self.profile.max_batch() as u64)?;
-        range("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
+        for kind in &self.workers {
+            range("workers", kind.count as u64, 1, MAX_WORKERS as u64)?;
+            range("batch", kind.batch as u64, 1, kind.profile.max_batch() as u64)?;
+        }
+        range("workers", self.worker_count() as u64, 1, MAX_WORKERS as u64)?;
         range("queue", self.queue as u64, 1, 1 << 16)?;
         range("streams", self.streams as u64, 1, 4096)?;
         range("deadline", self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
-        let time = self.profile.bound(1);
-        if self.deadline < self.guard + time {
-            return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
+        for time in self.workers.iter().map(|kind| kind.profile.bound(1)) {
+            if self.deadline < self.guard + time {
+                return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
+            }
         }
         Ok(())
     }

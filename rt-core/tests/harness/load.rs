@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Span, StreamId,
-    StreamSpec, System, Workers,
+    StreamSpec, System,
 };
 
-use super::{Dice, Harness, config, earliest, system};
+use super::{Dice, Harness, config, earliest};
 
 /// An admitted system, with everything that a run of it needs.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ fn system() -> impl Strategy<Value = System> {
         let mut times = vec![first];
         steps.iter().for_each(|step| times.push(times[times.len() - 1] + step));
         let latency = ns(times[batch - 1] * (2 + more));
-        let dispatch = Dispatch::Eager;
-        system(&config(&times, batch, workers, latency.as_nanos(), dispatch))
+        let config = config(&times, batch, workers, latency.as_nanos(), Dispatch::Eager);
+        super::system(&config)
     })
 }
 
@@ -74,8 +74,7 @@ pub(crate) fn setup() -> impl Strategy<Value = Setup> {
         let (system, streams) = admissible(system, streams);
         let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
         let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
-        let Workers { profile, batch, count } = system.workers[0].clone();
-        let config = SchedulerConfig { profile, batch, workers: count, ..base };
+        let config = SchedulerConfig { workers: system.workers, ..base };
         Setup { config, streams, seed, greedy, slow }
     })
 }
@@ -123,6 +122,38 @@ impl Bench {
         for _ in 0..requests {
             self.step(setup);
         }
+    }
+
+    /// Lulls with a request here and there, then everything that the curves allow at once, again and again.
+    /// Requests of a stream that is promised nothing set off batches, before the storms and within them.
+    pub(crate) fn attack(&mut self, setup: &Setup, until: u64) {
+        let nothing = self.harness.add(StreamSpec::best_effort());
+        while self.harness.now < until {
+            let storm = self.harness.now + self.dice.within(0, 2 * setup.config.deadline.as_nanos());
+            for (s, next) in self.next.iter_mut().enumerate() {
+                let curve = setup.streams[s].arrivals().expect("declared");
+                let delay = self.dice.within(0, 5).saturating_sub(3);
+                *next = earliest(&self.history[s], curve.bounds(), storm + delay);
+            }
+            for _ in 0..self.dice.within(0, 3) {
+                let at = self.dice.within(self.harness.now, storm);
+                self.harness.advance(at, true);
+                for _ in 0..self.dice.within(1, 4) {
+                    self.harness.arrive(nothing);
+                }
+            }
+            self.harness.advance(storm, true);
+            for _ in 0..self.dice.within(0, 3) {
+                self.harness.arrive(nothing);
+            }
+            for _ in 0..self.dice.within(1, 30) {
+                self.step(setup);
+                if self.dice.within(0, 6) == 0 {
+                    self.harness.arrive(nothing);
+                }
+            }
+        }
+        self.finish();
     }
 
     pub(crate) fn finish(&mut self) {

@@ -65,13 +65,12 @@ pub(crate) fn config(
     dispatch: Dispatch,
 ) -> SchedulerConfig {
     let times: Vec<_> = times.iter().map(|&t| Span::from_nanos(t)).collect();
+    let profile = LatencyProfile::new(&times).expect("a profile");
     let span = Span::from_nanos(1_000);
     SchedulerConfig {
         deadline: Span::from_nanos(deadline),
         guard: Span::ZERO,
-        profile: LatencyProfile::new(&times).expect("a profile"),
-        batch,
-        workers,
+        workers: vec![Workers { count: workers, batch, profile }],
         dispatch,
         queue: 4096,
         streams: 16,
@@ -79,10 +78,15 @@ pub(crate) fn config(
     }
 }
 
-/// The system that `config` runs, with all of its deadline.
+/// The admission test's view of `config`.
 pub(crate) fn system(config: &SchedulerConfig) -> System {
-    let workers = Workers { count: config.workers, batch: config.batch, profile: config.profile.clone() };
-    System { dispatch: config.dispatch, ..System::identical(workers, config.deadline) }
+    System {
+        workers: config.workers.clone(),
+        latency: config.deadline.saturating_sub(config.guard),
+        guard: config.guard,
+        dispatch: config.dispatch,
+        background: true,
+    }
 }
 
 /// Where a request is.
@@ -102,6 +106,8 @@ struct Run {
 }
 
 type Service = Box<dyn FnMut(usize, u64) -> u64>;
+/// From the instant, the worker just told to start and its bound: the bound that it is to have.
+type Longer = Box<dyn FnMut(&mut Scheduler, u64, usize, u64) -> u64>;
 
 /// A scheduler with its caller: a clock that jumps, workers that take as long as they are told to.
 pub(crate) struct Harness {
@@ -115,6 +121,9 @@ pub(crate) struct Harness {
     pub(crate) resolutions: Vec<(u64, Resolution)>,
     /// When each batch started, and its size.
     pub(crate) batches: Vec<(u64, usize)>,
+    /// Lets batches take longer, if set; and the bounds that they had.
+    pub(crate) longer: Option<Longer>,
+    bounds: Vec<u64>,
     wake: Option<u64>,
     /// Whether something was fed that calls for a poll before time goes on.
     unpolled: bool,
@@ -127,7 +136,7 @@ pub(crate) struct Harness {
 impl Harness {
     /// `service` gives the engine time of a batch, from its size and bound.
     pub(crate) fn new(config: SchedulerConfig, service: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
-        let running = vec![None; config.workers];
+        let running = vec![None; config.worker_count()];
         Self {
             scheduler: Scheduler::new(config).expect("a configuration"),
             now: 0,
@@ -136,6 +145,8 @@ impl Harness {
             events: Vec::new(),
             resolutions: Vec::new(),
             batches: Vec::new(),
+            longer: None,
+            bounds: Vec::new(),
             wake: None,
             unpolled: false,
             running,
@@ -258,11 +269,11 @@ impl Harness {
 
     fn started(&mut self, worker: usize) {
         assert!(self.running[worker].is_none(), "a busy worker was given a batch");
-        let config = self.scheduler.config().clone();
+        let kind = self.scheduler.config().worker(worker).expect("a worker").clone();
         let batch: Vec<Request> = self.scheduler.batch(worker).to_vec();
-        assert!((1..=config.batch).contains(&batch.len()), "a batch of {}", batch.len());
+        assert!((1..=kind.batch).contains(&batch.len()), "a batch of {}", batch.len());
         assert!(batch.is_sorted_by_key(|r| !r.mandatory), "mandatory requests come first");
-        let bound = config.profile.bound(batch.len());
+        let bound = kind.profile.bound(batch.len());
         for request in &batch {
             let (stream, place) = &mut self.requests[request.token as usize];
             assert_eq!((*stream, *place), (request.stream, Place::Waiting), "{request:?}");
@@ -270,7 +281,13 @@ impl Harness {
             let end = Instant::from_nanos(self.now) + bound;
             assert!(end <= request.deadline, "started too late at {}: {request:?}", self.now);
         }
-        let time = (self.service)(batch.len(), bound.as_nanos());
+        let mut bound = bound.as_nanos();
+        if let Some(longer) = &mut self.longer {
+            bound = longer(&mut self.scheduler, self.now, worker, bound);
+            assert!(batch.iter().all(|r| self.now + bound <= r.deadline.as_nanos()), "itself too late");
+        }
+        self.bounds.push(bound);
+        let time = (self.service)(batch.len(), bound);
         let heard = self.now + time + self.completion_delay;
         self.running[worker] = Some(Run { started: self.now, time, heard });
         self.batches.push((self.now, batch.len()));
@@ -315,6 +332,11 @@ impl Harness {
             _ => None,
         };
         self.requests.iter().filter_map(ended).collect()
+    }
+
+    /// How many batches were allowed more than `time`.
+    pub(crate) fn longer_than(&self, time: u64) -> usize {
+        self.bounds.iter().filter(|&&bound| bound > time).count()
     }
 
     /// Mandatory requests that were missed.
