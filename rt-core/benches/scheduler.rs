@@ -107,9 +107,8 @@ fn mixed_streams() -> (System, Vec<StreamSpec>) {
 /// What a longer batch costs: the plan-time table, and the question at run time beside three busy workers with
 /// so many requests waiting.
 fn shield(c: &mut Criterion) {
-    let (System { profile, batch, workers: count, latency }, streams) = mixed_streams();
-    let workers = Workers { count, batch, profile };
-    let make = || Shield::new(&workers, latency, streams.iter().filter_map(StreamSpec::demand));
+    let (System { workers, latency, .. }, streams) = mixed_streams();
+    let make = || Shield::new(&workers[0], latency, streams.iter().filter_map(StreamSpec::demand));
     let shield = make().expect("an admissible load");
     c.bench_function("shield/new/64", |b| b.iter(|| black_box(make())));
     let mut group = c.benchmark_group("shield/longest");

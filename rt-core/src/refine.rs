@@ -34,7 +34,7 @@ use crate::time::Span;
 use crate::word::Density;
 
 /// Steps spent at most in one admission; beyond, Theorem A decides alone.
-const MAX_STEPS: u64 = 1 << 26;
+const MAX_STEPS: u64 = 1 << 22;
 /// Sets of batch sizes looked at one by one at most; beyond, one request is taken to block a worker for `P`.
 const MAX_SHAPES: usize = 256;
 /// Workers at most.

@@ -64,7 +64,8 @@ impl StreamSpec {
 pub enum MissReason {
     /// It waited until no batch could meet its deadline any more; never executed.
     Expired = 2,
-    /// In overload, it was given up to keep the misses apart; never executed.
+    /// In overload, it was given up to keep the misses apart, or it was beyond its stream's declaration where no
+    /// background is served; never executed.
     Shed = 3,
     /// The queue was full when it came.
     QueueFull = 4,

@@ -13,7 +13,6 @@ use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible};
 use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, Span, StreamSpec,
-    System,
 };
 
 const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: false, shrink: false };
@@ -42,7 +41,7 @@ fn spec(stream: &Stream) -> StreamSpec {
 
 /// Whether admission says yes, for a rule of dispatch, to a load with or without background.
 fn admitted(instance: &Instance, dispatch: Dispatch, background: bool) -> bool {
-    let system = System { background, ..system(&scheduler_config(instance, dispatch)) };
+    let system = system(&scheduler_config(instance, dispatch, background));
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     system.admit(&specs).is_ok()
 }
@@ -51,11 +50,11 @@ fn dispatch(mode: Mode) -> Dispatch {
     if mode.full_or_latest { Dispatch::FullOrLatest } else { Dispatch::Eager }
 }
 
-fn scheduler_config(instance: &Instance, dispatch: Dispatch) -> rt_core::SchedulerConfig {
+fn scheduler_config(instance: &Instance, dispatch: Dispatch, background: bool) -> rt_core::SchedulerConfig {
     let [group] = &instance.groups[..] else { panic!("identical workers") };
     let times: Vec<u64> = group.times.iter().map(|&t| u64::from(t)).collect();
     let config = config(&times, group.batch, group.count, u64::from(instance.latency), dispatch);
-    rt_core::SchedulerConfig { queue: 64, streams: 3, ..config }
+    rt_core::SchedulerConfig { queue: 64, streams: 3, background, ..config }
 }
 
 /// What the judge says; `None` if it gives up. Batches that take any time include those that take all of it;
@@ -188,7 +187,7 @@ fn run(
 ) -> usize {
     let times = Rc::clone(choices);
     let service = move |_, bound| if mode.exact { bound } else { 1 + times.borrow_mut().choose(bound) };
-    let mut harness = Harness::new(scheduler_config(instance, dispatch(mode)), service);
+    let mut harness = Harness::new(scheduler_config(instance, dispatch(mode), shield.is_some()), service);
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     let ids: Vec<_> = specs.iter().map(|s| harness.add(s.clone())).collect();
     if let Some(shield) = shield {
@@ -293,7 +292,7 @@ fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_s
         if !admitted(&instance, Dispatch::Eager, true) {
             continue;
         }
-        let config = scheduler_config(&instance, Dispatch::Eager);
+        let config = scheduler_config(&instance, Dispatch::Eager, true);
         let specs: Vec<_> = instance.streams.iter().map(spec).collect();
         let load = specs.iter().filter_map(StreamSpec::demand);
         let shield = Shield::new(&config.workers[0], config.deadline, load).expect("an admitted load");

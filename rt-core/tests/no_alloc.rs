@@ -89,6 +89,7 @@ impl Caller {
             guard: Span::from_nanos(P / 10),
             workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
+            background: true,
             queue,
             streams: STREAMS,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup, stream};
+use harness::load::{Bench, Setup, ns, open_or_closed, setup, stream};
 use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
@@ -14,7 +14,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_constraint_of_an_admitted_system_is_kept(setup in setup()) {
+    fn every_constraint_of_an_admitted_system_is_kept(setup in open_or_closed()) {
         let mut bench = Bench::new(&setup);
         bench.load(&setup, 400);
         bench.finish();
@@ -25,7 +25,7 @@ proptest! {
     }
 
     #[test]
-    fn safe_mode_is_never_raised_while_every_assumption_holds(setup in setup()) {
+    fn safe_mode_is_never_raised_while_every_assumption_holds(setup in open_or_closed()) {
         let mut bench = Bench::new(&setup);
         bench.load(&setup, 300);
         bench.finish();
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn every_request_is_served_missed_waiting_or_running(setup in setup(), queue in 1usize..12) {
+    fn every_request_is_served_missed_waiting_or_running(setup in open_or_closed(), queue in 1usize..12) {
         let config = SchedulerConfig { queue, ..setup.config.clone() };
         let setup = Setup { config, ..setup };
         let mut bench = Bench::new(&setup);
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flood_of_one_stream_breaks_no_promise_of_another(setup in setup(), burst in 1u64..20) {
+    fn a_flood_of_one_stream_breaks_no_promise_of_another(setup in open_or_closed(), burst in 1u64..20) {
         prop_assume!(!setup.streams.is_empty());
         let flooder = setup.seed as usize % setup.streams.len();
         let curve = setup.streams[flooder].arrivals().expect("declared").bounds();

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    Span, StreamId, WorkerId, Workers,
+    Span, StreamId, WorkerId,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -76,6 +76,7 @@ impl Service {
             guard: config.guard,
             workers: vec![workers.clone()],
             dispatch: config.dispatch,
+            background: true,
             queue: config.queue,
             streams: config.streams,
             safe_mode,

@@ -29,6 +29,7 @@ impl Steady {
             guard: Span::ZERO,
             workers: vec![Workers { count: 1, batch: 1, profile }],
             dispatch: Dispatch::Eager,
+            background: true,
             queue: 2 * length + 64,
             streams: STREAMS as usize,
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },

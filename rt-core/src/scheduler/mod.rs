@@ -121,11 +121,14 @@ impl Scheduler {
     /// Allocates.
     ///
     /// # Errors
-    /// If the configured number of streams is reached.
+    /// If the configured number of streams is reached, or it is background and none is served.
     pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
         let free = self.streams.iter().position(Option::is_none);
         if free.is_none() && self.streams.len() == self.config.streams {
-            return Err(StreamError { limit: self.config.streams });
+            return Err(StreamError::Limit { limit: self.config.streams });
+        }
+        if !self.config.background && spec.arrivals().is_none() {
+            return Err(StreamError::Undeclared);
         }
         let slot = free.unwrap_or(self.streams.len());
         let id = StreamId { slot: slot as u16, generation: self.generation() };
@@ -201,6 +204,9 @@ impl Scheduler {
         }
         if !alive {
             return Some(self.refuse(now, request, MissReason::WorkerLost));
+        }
+        if !conforms && !self.config.background {
+            return Some(self.refuse(now, request, MissReason::Shed));
         }
         // In a full queue the oldest optional request gives way: it is the one that would be served last.
         let room = self.waiting() < self.config.queue;

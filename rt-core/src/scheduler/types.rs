@@ -22,6 +22,9 @@ pub struct SchedulerConfig {
     pub workers: Vec<Workers>,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
+    /// Whether requests that no curve bounds are served when there is time: of streams that declare nothing, or
+    /// beyond what is declared. A load that only the refinement admits allows none.
+    pub background: bool,
     /// Requests waiting at most, in `1..=65536`.
     pub queue: usize,
     /// Streams at most, in `1..=4096`.
@@ -140,12 +143,18 @@ pub enum Ran {
     Failed,
 }
 
-/// A stream cannot be added.
+/// Why a stream cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{limit} streams are the limit")]
-pub struct StreamError {
-    /// The configured limit.
-    pub limit: usize,
+pub enum StreamError {
+    /// There are as many as there may be.
+    #[error("{limit} streams are the limit")]
+    Limit {
+        /// The configured limit.
+        limit: usize,
+    },
+    /// It declares no arrivals, and no background is served.
+    #[error("a stream must declare its arrivals where no background is served")]
+    Undeclared,
 }
 
 /// Why a batch may not take longer.

@@ -67,16 +67,28 @@ fn admissible(mut system: System, mut streams: Vec<StreamSpec>) -> (System, Vec<
     (system, streams)
 }
 
+/// Systems that serve background, as those of the daemon do.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
+    setup_with(Just(true))
+}
+
+/// Systems that do, and systems that do not and may be admitted for that.
+pub(crate) fn open_or_closed() -> impl Strategy<Value = Setup> {
+    setup_with(any::<bool>())
+}
+
+fn setup_with(background: impl Strategy<Value = bool>) -> impl Strategy<Value = Setup> {
     let streams = proptest::collection::vec(stream(), 1..5);
     let run = (any::<u64>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (system(), streams, run).prop_map(|(system, streams, (seed, latest, greedy, slow))| {
-        let (system, streams) = admissible(system, streams);
-        let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
-        let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
-        let config = SchedulerConfig { workers: system.workers, ..base };
-        Setup { config, streams, seed, greedy, slow }
-    })
+    (system(), streams, run, background).prop_map(
+        |(system, streams, (seed, latest, greedy, slow), background)| {
+            let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
+            let (system, streams) = admissible(System { dispatch, background, ..system }, streams);
+            let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
+            let config = SchedulerConfig { workers: system.workers, background, ..base };
+            Setup { config, streams, seed, greedy, slow }
+        },
+    )
 }
 
 /// A scheduler under conforming load.

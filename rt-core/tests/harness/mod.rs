@@ -72,6 +72,7 @@ pub(crate) fn config(
         guard: Span::ZERO,
         workers: vec![Workers { count: workers, batch, profile }],
         dispatch,
+        background: true,
         queue: 4096,
         streams: 16,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
@@ -85,7 +86,7 @@ pub(crate) fn system(config: &SchedulerConfig) -> System {
         latency: config.deadline.saturating_sub(config.guard),
         guard: config.guard,
         dispatch: config.dispatch,
-        background: true,
+        background: config.background,
     }
 }
 
