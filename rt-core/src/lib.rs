@@ -29,7 +29,9 @@ mod word;
 
 pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
 pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
-pub use constraint::{Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW};
+pub use constraint::{
+    Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW, ParseConstraintError,
+};
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
 pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
