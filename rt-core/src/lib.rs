@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod admission;
+mod algebra;
 mod arrival;
 mod constraint;
 mod horizon;
@@ -28,6 +29,7 @@ mod time;
 mod word;
 
 pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
+pub use algebra::Standing;
 pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
 pub use constraint::{
     Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW, ParseConstraintError,
