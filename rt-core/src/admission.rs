@@ -15,7 +15,7 @@
 
 use alloc::vec::Vec;
 
-use crate::arrival::ArrivalCurve;
+use crate::curve::ArrivalCurve;
 use crate::profile::LatencyProfile;
 use crate::stream::StreamSpec;
 use crate::time::Span;

@@ -59,7 +59,7 @@ impl System {
             let q = u128::from(density.denominator());
             common = lcm(common, u128::from(per.as_nanos()).checked_mul(q)?)?;
             for bound in arrivals.bounds() {
-                match overtaken_at(bound.rate(), slowest)? {
+                match overtaken_at(bound, slowest)? {
                     // Of the same rate: the least of both repeats only when both do.
                     0 => common = lcm(common, u128::from(bound.rate().1.as_nanos()).checked_mul(q)?)?,
                     length => settled = settled.max(length),
@@ -81,19 +81,18 @@ impl System {
     }
 }
 
-/// A length, above 0, beyond which a bound of rate `other` stays above `slowest` for good; 0 if it has the
-/// same rate and never does.
-fn overtaken_at(other: (u64, Span), slowest: ArrivalBound) -> Option<u128> {
-    let (n, w) = (u128::from(other.0), u128::from(other.1.as_nanos()));
-    let (rate, per) = slowest.rate();
-    let (k, v) = (u128::from(rate), u128::from(per.as_nanos()));
-    // other(Δ) ≥ n·Δ/w and slowest(Δ) ≤ x + k·Δ/v: overtaken once Δ·(n·v - k·w) ≥ x·w·v.
+/// A length, above 0, beyond which `other` stays above `slowest` for good; 0 if it has the same rate and
+/// never does.
+fn overtaken_at(other: &ArrivalBound, slowest: &ArrivalBound) -> Option<u128> {
+    let rate = |(count, per): (u64, Span)| (u128::from(count), u128::from(per.as_nanos()));
+    let ((n, w), (k, v)) = (rate(other.rate()), rate(slowest.rate()));
+    // other(Δ) ≥ n·Δ/w - y and slowest(Δ) ≤ x + k·Δ/v: overtaken once Δ·(n·v - k·w) ≥ (x + y)·w·v.
     let difference = n.checked_mul(v)?.checked_sub(k.checked_mul(w)?)?;
     if difference == 0 {
         return Some(0);
     }
-    let x = u128::from(slowest.excess_over_rate());
-    Some(x.checked_mul(w)?.checked_mul(v)?.div_ceil(difference))
+    let apart = u128::from(slowest.excess_over_rate()) + u128::from(other.shortfall_under_rate());
+    Some(apart.checked_mul(w)?.checked_mul(v)?.div_ceil(difference))
 }
 
 /// A non-negative rate in requests a nanosecond, in lowest terms.
@@ -149,4 +148,25 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
 
 fn lcm(a: u128, b: u128) -> Option<u128> {
     (a / gcd(a, b).max(1)).checked_mul(b)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::arrival::tests::bound;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn a_faster_bound_that_is_overtaken_stays_above(one in bound(), other in bound()) {
+            let Some(settled) = overtaken_at(&other, &one).filter(|&settled| settled > 0) else { return Ok(()) };
+            let settled = u64::try_from(settled).expect("small");
+            for length in (settled + 1..settled + 100).map(Span::from_nanos) {
+                prop_assert!(other.count(length) >= one.count(length), "{} and {}", other, one);
+            }
+        }
+    }
 }

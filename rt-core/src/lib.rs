@@ -17,6 +17,8 @@ pub mod admission;
 mod algebra;
 mod arrival;
 mod constraint;
+mod curve;
+mod distances;
 mod horizon;
 mod outcome;
 mod police;
@@ -30,10 +32,12 @@ mod word;
 
 pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
 pub use algebra::Standing;
-pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
+pub use arrival::{ArrivalBound, ArrivalError, MAX_BOUNDS, MAX_COUNT};
 pub use constraint::{
     Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW, ParseConstraintError,
 };
+pub use curve::ArrivalCurve;
+pub use distances::{Distances, MAX_DISTANCES};
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
 pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};

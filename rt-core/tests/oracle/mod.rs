@@ -13,6 +13,8 @@ pub(crate) enum Bound {
     Window { count: u8, length: u8 },
     /// `ceil((Δ + jitter) / period)` in any interval of any length `Δ`.
     Periodic { period: u8, jitter: u8 },
+    /// At least so long from a request to the next, the one after that, and so on; never decreasing.
+    Distances(Vec<u8>),
 }
 
 /// Requests that keep to all of `bounds`; of any `K` in a row at most `m` may be missed, for each `(m, K)`.
@@ -83,9 +85,14 @@ pub(crate) fn is_mandatory(i: u64, (p, q): (u8, u8)) -> bool {
 
 /// `α(Δ)` of one stream, by the definitions.
 pub(crate) fn arrivals_within(stream: &Stream, length: u64) -> u64 {
-    let within = |bound: &Bound| match *bound {
-        Bound::Window { count, length: w } => u64::from(count) * length.div_ceil(u64::from(w)),
-        Bound::Periodic { period, jitter } => (length + u64::from(jitter)).div_ceil(u64::from(period)),
+    let within = |bound: &Bound| match bound {
+        Bound::Window { count, length: w } => u64::from(*count) * length.div_ceil(u64::from(*w)),
+        Bound::Periodic { period, jitter } => (length + u64::from(*jitter)).div_ceil(u64::from(*period)),
+        Bound::Distances(list) => {
+            let (n, d) = (list.len(), |i: usize| i.checked_sub(1).map_or(0, |i| u64::from(list[i])));
+            let fits = |i: &usize| (i / n) as u64 * d(n) + d(i % n) < length;
+            (0..).take_while(fits).count() as u64
+        }
     };
     stream.bounds.iter().map(within).min().expect("a bound")
 }
@@ -119,7 +126,7 @@ struct State {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Memory {
-    /// Ages of the requests that came less than a window ago.
+    /// Ages of the requests that came less than a window, or the last distance, ago.
     Ages(Vec<u8>),
     /// `a_k ≥ a_j + (k-j)·period - jitter` must hold for all `j < k`; this is the largest
     /// `a_j + (k-j)·period`, from now, or 0 if all of them are past and no longer bind.
@@ -129,7 +136,7 @@ enum Memory {
 impl State {
     fn new(instance: &Instance) -> Self {
         let fresh = |bound: &Bound| match bound {
-            Bound::Window { .. } => Memory::Ages(Vec::new()),
+            Bound::Window { .. } | Bound::Distances(_) => Memory::Ages(Vec::new()),
             Bound::Periodic { .. } => Memory::Ahead(0),
         };
         Self {
@@ -145,6 +152,9 @@ impl State {
         let allows = |(bound, memory): (&Bound, &Memory)| match (bound, memory) {
             (Bound::Window { count, .. }, Memory::Ages(ages)) => ages.len() < usize::from(*count),
             (Bound::Periodic { jitter, .. }, Memory::Ahead(ahead)) => ahead <= jitter,
+            (Bound::Distances(list), Memory::Ages(ages)) => {
+                ages.iter().rev().zip(list).all(|(age, distance)| age >= distance)
+            }
             _ => unreachable!("memories are made from their bounds"),
         };
         instance.streams[stream].bounds.iter().zip(&self.memory[stream]).all(allows)
@@ -154,7 +164,7 @@ impl State {
         let declared = &instance.streams[stream];
         for (bound, memory) in declared.bounds.iter().zip(&mut self.memory[stream]) {
             match (bound, memory) {
-                (Bound::Window { .. }, Memory::Ages(ages)) => ages.push(0),
+                (_, Memory::Ages(ages)) => ages.push(0),
                 (Bound::Periodic { period, .. }, Memory::Ahead(ahead)) => *ahead += period,
                 _ => unreachable!("memories are made from their bounds"),
             }
@@ -208,6 +218,10 @@ impl State {
                     (Bound::Window { length, .. }, Memory::Ages(ages)) => {
                         ages.iter_mut().for_each(|age| *age += 1);
                         ages.retain(|age| age < length);
+                    }
+                    (Bound::Distances(list), Memory::Ages(ages)) => {
+                        ages.iter_mut().for_each(|age| *age += 1);
+                        ages.retain(|age| age < &list[list.len() - 1]);
                     }
                     (_, Memory::Ahead(ahead)) => *ahead = ahead.saturating_sub(1),
                     _ => unreachable!("memories are made from their bounds"),
