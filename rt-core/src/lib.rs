@@ -19,6 +19,7 @@ mod arrival;
 mod constraint;
 mod curve;
 mod distances;
+mod greedy;
 mod horizon;
 mod outcome;
 mod police;
@@ -38,6 +39,7 @@ pub use constraint::{
 };
 pub use curve::ArrivalCurve;
 pub use distances::{Distances, MAX_DISTANCES};
+pub use greedy::Greedy;
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
 pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
