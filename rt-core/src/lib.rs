@@ -24,6 +24,8 @@ mod horizon;
 mod outcome;
 mod police;
 mod profile;
+#[cfg(any(kani, test))]
+mod proofs;
 mod rate;
 mod safe_mode;
 mod scheduler;
