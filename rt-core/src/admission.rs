@@ -17,7 +17,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::arrival::ArrivalCurve;
+use crate::curve::ArrivalCurve;
 use crate::growth::{Repetition, growth, repetition};
 use crate::refine::Refinement;
 use crate::stream::StreamSpec;

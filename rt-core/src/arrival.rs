@@ -1,8 +1,9 @@
-//! Arrival curves: what a stream declares about when its requests come.
+//! Arrival bounds: what a stream declares about when its requests come.
 
 use core::fmt;
 
-use crate::time::{MAX_SPAN, Span};
+use crate::distances::{Distances, MAX_DISTANCES};
+use crate::time::{Instant, MAX_SPAN, Span};
 
 /// The most requests that a window or bucket may hold.
 pub const MAX_COUNT: u64 = 1 << 16;
@@ -10,7 +11,7 @@ pub const MAX_COUNT: u64 = 1 << 16;
 pub const MAX_BOUNDS: usize = 4;
 
 /// One bound on a stream's arrivals. Intervals are half-open, `[t, t+Δ)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrivalBound {
     /// At most `count` requests in any interval of length `length`: `α(Δ) = count · ceil(Δ/length)`.
     Window {
@@ -26,6 +27,8 @@ pub enum ArrivalBound {
         /// Jitter, in `0..=MAX_SPAN`, at most `MAX_COUNT` periods.
         jitter: Span,
     },
+    /// At least `d(i)` from a request to the `i`-th after it: `α(Δ) = 1 + max { i : d(i) < Δ }`.
+    Distances(Distances),
 }
 
 /// Why something is no arrival curve.
@@ -50,6 +53,63 @@ pub enum ArrivalError {
         jitter: Span,
         /// The period it belongs to.
         period: Span,
+    },
+    /// No distance, or more than [`MAX_DISTANCES`].
+    #[error("{count} distances, must be 1..={MAX_DISTANCES}")]
+    Distances {
+        /// How many were given.
+        count: usize,
+    },
+    /// A distance above [`MAX_SPAN`].
+    #[error("distance {index} is {distance}, above {MAX_SPAN}")]
+    Distance {
+        /// Which one, from 1.
+        index: usize,
+        /// The distance.
+        distance: Span,
+    },
+    /// A request that is nearer than one before it.
+    #[error("distance {index} is {distance}, below the {before} before it: distances must not decrease")]
+    Decreasing {
+        /// Which one, from 1.
+        index: usize,
+        /// The distance.
+        distance: Span,
+        /// The one before it.
+        before: Span,
+    },
+    /// Nothing but zeros, which any number of requests at once would keep.
+    #[error("all of {count} distances are zero, so any number of requests may come at once")]
+    Unbounded {
+        /// How many distances there are.
+        count: usize,
+    },
+    /// A least distance of zero, or above the period.
+    #[error("least distance {distance} is outside 1 ns..={period}, the period")]
+    LeastDistance {
+        /// The least distance.
+        distance: Span,
+        /// The period it belongs to.
+        period: Span,
+    },
+    /// Fewer than two requests in a trace.
+    #[error("a trace of {len} requests has no distances, it needs at least 2")]
+    TraceLength {
+        /// How many there are.
+        len: usize,
+    },
+    /// A request of a trace that is earlier than the one before it.
+    #[error(
+        "request {position} of the trace, counted from 0, came at {} ns, before the last one at {} ns",
+        .instant.as_nanos(), .before.as_nanos()
+    )]
+    TraceOrder {
+        /// Which one, from 0.
+        position: usize,
+        /// When it came.
+        instant: Instant,
+        /// When the one before it came.
+        before: Instant,
     },
     /// No bound, or more than [`MAX_BOUNDS`].
     #[error("{count} arrival bounds on one stream, must be 1..={MAX_BOUNDS}")]
@@ -89,7 +149,17 @@ impl ArrivalBound {
     /// As [`ArrivalBound::window`] and [`ArrivalBound::periodic`].
     pub fn token_bucket(burst: u64, period: Span) -> Result<Self, ArrivalError> {
         check_count(burst)?;
-        Self::periodic(period, Span::from_nanos(period.as_nanos().saturating_mul(burst - 1)))
+        check_length(period)?;
+        // At most MAX_SPAN · MAX_COUNT, far inside 64 bits.
+        Self::periodic(period, Span::from_nanos(period.as_nanos() * (burst - 1)))
+    }
+
+    /// At least `distances[i - 1]` from a request to the `i`-th after it, for every list of [`Distances`].
+    ///
+    /// # Errors
+    /// As [`Distances::new`].
+    pub fn distances(distances: &[Span]) -> Result<Self, ArrivalError> {
+        Distances::new(distances).map(Self::Distances)
     }
 
     /// `α(length)`: the most requests in any half-open interval of that length; none in an empty one.
@@ -99,20 +169,22 @@ impl ArrivalBound {
         if delta == 0 {
             return 0;
         }
-        match *self {
+        match self {
             Self::Window { count, length } => count.saturating_mul(delta.div_ceil(length.as_nanos())),
             Self::Periodic { period, jitter } => {
                 delta.saturating_add(jitter.as_nanos()).div_ceil(period.as_nanos())
             }
+            Self::Distances(distances) => distances.count(length),
         }
     }
 
     /// The first length above `length` at which the curve rises.
     pub(crate) fn next_rise(&self, length: Span) -> Span {
         let delta = length.as_nanos();
-        let (step, offset) = match *self {
+        let (step, offset) = match self {
             Self::Window { length, .. } => (length.as_nanos(), 0),
             Self::Periodic { period, jitter } => (period.as_nanos(), jitter.as_nanos()),
+            Self::Distances(distances) => return distances.next_rise(length),
         };
         // The curve rises just above the multiples of `step`, shifted by `offset`.
         let multiple = delta.saturating_add(offset).div_ceil(step).saturating_mul(step);
@@ -121,17 +193,27 @@ impl ArrivalBound {
 
     /// The long-run rate as requests per span.
     pub(crate) fn rate(&self) -> (u64, Span) {
-        match *self {
-            Self::Window { count, length } => (count, length),
-            Self::Periodic { period, .. } => (1, period),
+        match self {
+            Self::Window { count, length } => (*count, *length),
+            Self::Periodic { period, .. } => (1, *period),
+            Self::Distances(distances) => distances.rate(),
         }
     }
 
-    /// How far `α(Δ)` is from `rate·Δ` at most, in requests.
+    /// An upper bound on `α(Δ) - rate·Δ` for all `Δ`, in requests.
     pub(crate) fn excess_over_rate(&self) -> u64 {
-        match *self {
-            Self::Window { count, .. } => count,
+        match self {
+            Self::Window { count, .. } => *count,
             Self::Periodic { period, jitter } => jitter.as_nanos() / period.as_nanos() + 2,
+            Self::Distances(distances) => distances.excess_over_rate(),
+        }
+    }
+
+    /// An upper bound on `rate·Δ - α(Δ)` for all `Δ`, in requests.
+    pub(crate) fn shortfall_under_rate(&self) -> u64 {
+        match self {
+            Self::Window { .. } | Self::Periodic { .. } => 0,
+            Self::Distances(distances) => distances.shortfall_under_rate(),
         }
     }
 }
@@ -141,6 +223,7 @@ impl fmt::Display for ArrivalBound {
         match self {
             Self::Window { count, length } => write!(f, "{count} per {length}"),
             Self::Periodic { period, jitter } => write!(f, "every {period}, jitter {jitter}"),
+            Self::Distances(distances) => distances.fmt(f),
         }
     }
 }
@@ -153,69 +236,28 @@ fn check_length(length: Span) -> Result<(), ArrivalError> {
     if length == Span::ZERO || length > MAX_SPAN { Err(ArrivalError::Length { length }) } else { Ok(()) }
 }
 
-/// All that a stream declares: `α(Δ)` is the least of one to [`MAX_BOUNDS`] bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArrivalCurve(heapless::Vec<ArrivalBound, MAX_BOUNDS>);
-
-impl ArrivalCurve {
-    /// The least of `bounds`.
-    ///
-    /// # Errors
-    /// If there is none or more than [`MAX_BOUNDS`].
-    pub fn new(bounds: &[ArrivalBound]) -> Result<Self, ArrivalError> {
-        let error = ArrivalError::Bounds { count: bounds.len() };
-        if bounds.is_empty() {
-            return Err(error);
-        }
-        heapless::Vec::from_slice(bounds).map(Self).map_err(|_| error)
-    }
-
-    /// `α(length)`: the most requests in any half-open interval of that length.
-    #[must_use]
-    pub fn count(&self, length: Span) -> u64 {
-        self.0.iter().map(|b| b.count(length)).min().unwrap_or(0)
-    }
-
-    /// The bounds, in the order given; at least one.
-    #[must_use]
-    pub fn bounds(&self) -> &[ArrivalBound] {
-        &self.0
-    }
-
-    /// The first length above `length` at which the curve may rise.
-    pub(crate) fn next_rise(&self, length: Span) -> Span {
-        self.0.iter().map(|b| b.next_rise(length)).min().unwrap_or(MAX_SPAN)
-    }
-
-    /// The long-run rate in requests a second: that of the slowest bound.
-    #[must_use]
-    pub fn rate_per_s(&self) -> f64 {
-        let (count, per) = self.slowest().rate();
-        count as f64 / per.as_secs_f64()
-    }
-
-    /// A bound of the smallest long-run rate.
-    pub(crate) fn slowest(&self) -> &ArrivalBound {
-        let slower = |a: &&ArrivalBound, b: &&ArrivalBound| {
-            let ((n, w), (k, v)) = (a.rate(), b.rate());
-            (u128::from(n) * u128::from(v.as_nanos())).cmp(&(u128::from(k) * u128::from(w.as_nanos())))
-        };
-        self.0.iter().min_by(slower).unwrap_or(&self.0[0])
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     extern crate std;
     use super::*;
     use proptest::prelude::*;
+    use std::vec::Vec;
 
-    fn bound() -> impl Strategy<Value = ArrivalBound> {
+    /// Small bounds of every kind.
+    pub(crate) fn bound() -> impl Strategy<Value = ArrivalBound> {
         prop_oneof![
             (1u64..6, 1u64..12)
                 .prop_map(|(n, w)| ArrivalBound::window(n, Span::from_nanos(w)).expect("valid")),
             (1u64..9, 0u64..20).prop_map(|(t, j)| {
                 ArrivalBound::periodic(Span::from_nanos(t), Span::from_nanos(j)).expect("valid")
+            }),
+            (proptest::collection::vec(0u64..9, 0..5), 1u64..9).prop_map(|(mut gaps, last)| {
+                gaps.push(last);
+                let sums = gaps.iter().scan(0, |sum, gap| {
+                    *sum += gap;
+                    Some(Span::from_nanos(*sum))
+                });
+                ArrivalBound::distances(&sums.collect::<Vec<_>>()).expect("valid")
             }),
         ]
     }
@@ -250,6 +292,7 @@ mod tests {
         assert_eq!(ArrivalBound::window(0, ns(1)), Err(ArrivalError::Count { count: 0 }));
         assert_eq!(ArrivalBound::periodic(ns(0), ns(1)), Err(ArrivalError::Length { length: ns(0) }));
         assert!(matches!(ArrivalBound::periodic(ns(1), ns(1 << 17)), Err(ArrivalError::Jitter { .. })));
-        assert_eq!(ArrivalCurve::new(&[]), Err(ArrivalError::Bounds { count: 0 }));
+        let eternity = ns(u64::MAX);
+        assert_eq!(ArrivalBound::token_bucket(3, eternity), Err(ArrivalError::Length { length: eternity }));
     }
 }

@@ -1,6 +1,8 @@
 //! Weakly-hard constraints (Bernat, Burns and Llamosí, 2001): what a stream is promised.
 
+use alloc::string::{String, ToString};
 use core::fmt;
+use core::str::FromStr;
 
 use crate::word::Density;
 
@@ -129,6 +131,63 @@ impl Constraint {
     }
 }
 
+/// Why a text is no constraint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseConstraintError {
+    /// None of the four names with as many numbers as it needs.
+    #[error(
+        "constraint {text:?} is none of any-miss(m,K), any-hit(h,K), row-miss(M), row-hit(h,K), e.g. any-miss(3,10)"
+    )]
+    Form {
+        /// The text.
+        text: String,
+    },
+    /// What stands for a number is none, or far above [`MAX_WINDOW`].
+    #[error("constraint {text:?}: {number:?} is no whole number in 0..={MAX_WINDOW}, e.g. any-miss(3,10)")]
+    Number {
+        /// The text.
+        text: String,
+        /// The part of it that should be a number.
+        number: String,
+    },
+    /// The numbers promise nothing.
+    #[error("constraint {text:?}: {reason}")]
+    Value {
+        /// The text.
+        text: String,
+        /// What is wrong with them.
+        reason: ConstraintError,
+    },
+}
+
+/// Reads what [`Display`](fmt::Display) writes, and the other names: `any_miss(m,K)`, `any_hit(h,K)`,
+/// `row_miss(M)`, `row_hit(h,K)`, each with `-` or `_`. Spaces around names and numbers do not matter.
+impl FromStr for Constraint {
+    type Err = ParseConstraintError;
+
+    fn from_str(text: &str) -> Result<Self, ParseConstraintError> {
+        let form = || ParseConstraintError::Form { text: text.to_string() };
+        let (name, inside) =
+            text.trim_end().strip_suffix(')').and_then(|rest| rest.split_once('(')).ok_or_else(form)?;
+        let mut numbers = heapless::Vec::<u32, 2>::new();
+        for number in inside.split(',').map(str::trim) {
+            let value = number.parse().map_err(|_| match number {
+                "" => form(),
+                _ => ParseConstraintError::Number { text: text.to_string(), number: number.to_string() },
+            })?;
+            numbers.push(value).map_err(|_| form())?;
+        }
+        match (name.trim().replace('-', "_").as_str(), numbers.as_slice()) {
+            ("any_miss", &[m, k]) => Self::any_miss(m, k),
+            ("any_hit", &[h, k]) => Self::any_hit(h, k),
+            ("row_miss", &[m]) => Self::row_miss(m),
+            ("row_hit", &[h, k]) => Self::row_hit(h, k),
+            _ => return Err(form()),
+        }
+        .map_err(|reason| ParseConstraintError::Value { text: text.to_string(), reason })
+    }
+}
+
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.k == self.m + 1 {
@@ -231,6 +290,45 @@ mod tests {
                 assert!(w.iter().filter(|&&hit| !hit).count() as u32 <= c.misses(), "{c}");
             }
         }
+    }
+
+    #[test]
+    fn constraints_are_read_as_they_are_written_and_in_every_spelling() {
+        for k in 1..=40 {
+            for m in 0..k {
+                let c = Constraint::any_miss(m, k).expect("m < k");
+                assert_eq!(c.to_string().parse(), Ok(c));
+            }
+        }
+        let read = |text: &str| text.parse::<Constraint>();
+        let valid = |c: Result<Constraint, ConstraintError>| Ok(c.expect("valid"));
+        assert_eq!(read("any-miss(3,10)"), valid(Constraint::any_miss(3, 10)));
+        assert_eq!(read(" any_hit ( 3 , 5 ) "), valid(Constraint::any_hit(3, 5)));
+        assert_eq!(read("row-miss(0)"), valid(Constraint::row_miss(0)));
+        assert_eq!(read("row_hit(2,6)"), valid(Constraint::row_hit(2, 6)));
+    }
+
+    #[test]
+    fn what_is_no_constraint_is_refused_with_text_value_and_limit() {
+        let told = |text: &str| text.parse::<Constraint>().expect_err("none").to_string();
+        let forms =
+            ["", "any-miss", "any-miss()", "any-miss(1)", "row-miss(1,2)", "any-miss(1,2", "miss(1,2)"];
+        for text in forms.into_iter().chain(["any-miss(1,2,3)", "any-miss(1,2))", "any-miss(3,10"]) {
+            assert!(
+                told(text).contains(&std::format!("{text:?}")) && told(text).contains("e.g. any-miss(3,10)")
+            );
+        }
+        for (text, number) in
+            [("any-miss(-1,2)", "-1"), ("any-miss(3,1 0)", "1 0"), ("row-miss(4294967296)", "4294967296")]
+        {
+            let error = told(text);
+            assert!(error.contains(&std::format!("{number:?}")) && error.contains("4096"), "{error}");
+        }
+        assert_eq!(
+            told("any-miss(5,5)"),
+            "constraint \"any-miss(5,5)\": m = 5 misses in a window of K = 5 promise nothing: m must be below K"
+        );
+        assert!(told("row-miss(5000)").contains("5001") && told("row-miss(5000)").contains("4096"));
     }
 
     #[test]

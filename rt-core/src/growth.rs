@@ -1,7 +1,8 @@
 //! Growth: after which length a load repeats itself, and by how much it has grown then.
 
 use crate::admission::Load;
-use crate::arrival::{ArrivalBound, ArrivalCurve};
+use crate::arrival::ArrivalBound;
+use crate::curve::ArrivalCurve;
 
 /// From lengths of `from` on, every curve is governed by its slowest bound, and rises by the same number of
 /// requests, [`growth`], in any `length` more. In nanoseconds.
@@ -33,13 +34,13 @@ fn settled(arrivals: &ArrivalCurve) -> Option<u64> {
     let overtaken = |bound: &ArrivalBound| {
         let ((n, w), (k, v)) = (bound.rate(), slowest.rate());
         let (w, v) = (u128::from(w.as_nanos()), u128::from(v.as_nanos()));
-        // n·Δ/w - e ≥ k·Δ/v + f, with e and f their excesses, once Δ·(n·v - k·w) ≥ (e + f)·w·v.
+        // bound(Δ) ≥ n·Δ/w - e and slowest(Δ) ≤ k·Δ/v + f: overtaken once Δ·(n·v - k·w) ≥ (e + f)·w·v.
         let difference = (u128::from(n) * v).checked_sub(u128::from(k) * w)?;
         if difference == 0 {
             return Some(0);
         }
-        let excess = u128::from(bound.excess_over_rate()) + u128::from(slowest.excess_over_rate());
-        u64::try_from(excess.checked_mul(w)?.checked_mul(v)?.div_ceil(difference)).ok()
+        let apart = u128::from(bound.shortfall_under_rate()) + u128::from(slowest.excess_over_rate());
+        u64::try_from(apart.checked_mul(w)?.checked_mul(v)?.div_ceil(difference)).ok()
     };
     arrivals.bounds().iter().try_fold(0, |from: u64, bound| Some(from.max(overtaken(bound)?)))
 }
@@ -50,4 +51,27 @@ fn lcm(a: u64, b: u64) -> Option<u64> {
         (x, y) = (y, x % y);
     }
     (a / x).checked_mul(b)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::arrival::tests::bound;
+    use crate::time::Span;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn from_where_it_repeats_a_curve_grows_by_the_same(one in bound(), other in bound(), more in 0u64..50) {
+            let curve = ArrivalCurve::new(&[one, other]).expect("two");
+            let load = [(crate::word::Density::ZERO, &curve)];
+            let Some(Repetition { from, length }) = repetition(&load, []) else { return Ok(()) };
+            let at = |length: u64| curve.count(Span::from_nanos(length));
+            let from = from.max(1) + more;
+            prop_assert_eq!(at(from + length), at(from) + growth(&curve, length));
+        }
+    }
 }

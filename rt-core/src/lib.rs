@@ -15,12 +15,18 @@
 extern crate alloc;
 
 pub mod admission;
+mod algebra;
 mod arrival;
 mod constraint;
+mod curve;
+mod distances;
+mod greedy;
 mod growth;
 mod outcome;
 mod police;
 mod profile;
+#[cfg(any(kani, test))]
+mod proofs;
 mod rate;
 mod refine;
 mod safe_mode;
@@ -32,8 +38,14 @@ mod word;
 mod workers;
 
 pub use admission::{Admission, AdmissionError, Binding, Dispatch, System};
-pub use arrival::{ArrivalBound, ArrivalCurve, ArrivalError, MAX_BOUNDS, MAX_COUNT};
-pub use constraint::{Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW};
+pub use algebra::Standing;
+pub use arrival::{ArrivalBound, ArrivalError, MAX_BOUNDS, MAX_COUNT};
+pub use constraint::{
+    Constraint, ConstraintError, ConstraintSet, MAX_CONSTRAINTS, MAX_WINDOW, ParseConstraintError,
+};
+pub use curve::ArrivalCurve;
+pub use distances::{Distances, MAX_DISTANCES};
+pub use greedy::Greedy;
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
 pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};

@@ -1,10 +1,12 @@
-//! The arrival monitor: exact, per stream, O(1) a request; what exceeds the declared curve never becomes
-//! mandatory, so one stream's flood cannot void another's promise.
+//! The arrival monitor: exact, per stream, O(1) a request (O(N) for a list of N distances); what exceeds the
+//! declared curve never becomes mandatory, so one stream's flood cannot void another's promise.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::arrival::{ArrivalBound, ArrivalCurve};
+use crate::arrival::ArrivalBound;
+use crate::curve::ArrivalCurve;
+use crate::distances::Distances;
 use crate::time::{Instant, Span};
 
 /// A breach of a declared bound: more requests than it allows in an interval that ends now.
@@ -46,29 +48,37 @@ enum BoundState {
     /// The generic cell rate algorithm; `run` is when the present run of back-to-back periods began and
     /// how many requests it holds, so that `run.0 + run.1·period` is the next theoretical arrival.
     Periodic { period: Span, jitter: Span, run: (Instant, u64) },
+    /// The instants of as many conforming requests as there are distances; keeping the list to them keeps
+    /// all of its sums.
+    Distances { distances: Distances, recent: VecDeque<Instant> },
 }
 
 impl Policer {
     /// A monitor for `curve`, before the first request. Allocates for the largest window.
     #[must_use]
     pub fn new(curve: &ArrivalCurve) -> Self {
-        let state = |bound: &ArrivalBound| match *bound {
+        let state = |bound: &ArrivalBound| match bound {
             ArrivalBound::Window { count, length } => BoundState::Window {
-                count: count as usize,
-                length,
-                recent: VecDeque::with_capacity(count as usize),
+                count: *count as usize,
+                length: *length,
+                recent: VecDeque::with_capacity(*count as usize),
             },
             ArrivalBound::Periodic { period, jitter } => {
-                BoundState::Periodic { period, jitter, run: (Instant::ZERO, 0) }
+                BoundState::Periodic { period: *period, jitter: *jitter, run: (Instant::ZERO, 0) }
             }
+            ArrivalBound::Distances(distances) => BoundState::Distances {
+                distances: distances.clone(),
+                recent: VecDeque::with_capacity(distances.as_slice().len()),
+            },
         };
         let spacing = |bound: &ArrivalBound| {
             let (count, per) = bound.rate();
             per.as_nanos().div_ceil(count)
         };
-        let reach = |bound: &ArrivalBound| match *bound {
-            ArrivalBound::Window { length, .. } => length,
-            ArrivalBound::Periodic { period, jitter } => period + jitter,
+        let reach = |bound: &ArrivalBound| match bound {
+            ArrivalBound::Window { length, .. } => *length,
+            ArrivalBound::Periodic { period, jitter } => *period + *jitter,
+            ArrivalBound::Distances(distances) => distances.rate().1,
         };
         // Long enough for a rate a quarter above the declared one to stand out from the jitter.
         let longest = curve.bounds().iter().map(reach).max().unwrap_or(Span::ZERO);
@@ -142,6 +152,13 @@ impl BoundState {
                     seen: held + 1,
                 })
             }
+            Self::Distances { distances, recent } => {
+                let mut latest_first = (1..).zip(recent.iter().rev().zip(distances.as_slice()));
+                latest_first.find_map(|(allowed, (&earlier, &least))| {
+                    let window = now.since(earlier) + Span::from_nanos(1);
+                    (window <= least).then_some(Excess { window, allowed, seen: allowed + 1 })
+                })
+            }
         }
     }
 
@@ -159,6 +176,12 @@ impl BoundState {
                 }
                 *held += 1;
             }
+            Self::Distances { distances, recent } => {
+                if recent.len() == distances.as_slice().len() {
+                    recent.pop_front();
+                }
+                recent.push_back(now);
+            }
         }
     }
 }
@@ -168,9 +191,10 @@ fn times(period: Span, count: u64) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     extern crate std;
     use super::*;
+    use crate::arrival::tests::bound;
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -179,20 +203,15 @@ mod tests {
     }
 
     /// Whether `arrivals` satisfy `curve`: every half-open interval is counted.
-    fn satisfies(arrivals: &[u64], curve: &ArrivalCurve) -> bool {
+    pub(crate) fn satisfies(arrivals: &[u64], curve: &ArrivalCurve) -> bool {
         (0..arrivals.len()).all(|i| {
             (i..arrivals.len())
                 .all(|j| (j - i + 1) as u64 <= curve.count(Span::from_nanos(arrivals[j] - arrivals[i] + 1)))
         })
     }
 
-    fn curve() -> impl Strategy<Value = ArrivalCurve> {
-        let ns = Span::from_nanos;
-        let bound = prop_oneof![
-            (1u64..5, 1u64..12).prop_map(move |(n, w)| ArrivalBound::window(n, ns(w)).expect("valid")),
-            (1u64..6, 0u64..15).prop_map(move |(t, j)| ArrivalBound::periodic(ns(t), ns(j)).expect("valid")),
-        ];
-        proptest::collection::vec(bound, 1..=3).prop_map(|b| ArrivalCurve::new(&b).expect("1..=3"))
+    pub(crate) fn curve() -> impl Strategy<Value = ArrivalCurve> {
+        proptest::collection::vec(bound(), 1..=3).prop_map(|b| ArrivalCurve::new(&b).expect("1..=3"))
     }
 
     proptest! {

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt;
 
-use crate::arrival::ArrivalCurve;
 use crate::constraint::{Constraint, ConstraintSet};
+use crate::curve::ArrivalCurve;
 use crate::outcome::OutcomeMonitor;
 use crate::police::Policer;
 use crate::time::Instant;

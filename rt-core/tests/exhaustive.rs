@@ -31,6 +31,9 @@ fn spec(stream: &Stream) -> StreamSpec {
             ArrivalBound::window(u64::from(*count), ns(length)).expect("valid")
         }
         Bound::Periodic { period, jitter } => ArrivalBound::periodic(ns(period), ns(jitter)).expect("valid"),
+        Bound::Distances(list) => {
+            ArrivalBound::distances(&list.iter().map(ns).collect::<Vec<_>>()).expect("valid")
+        }
     };
     let bounds: Vec<_> = stream.bounds.iter().map(bound).collect();
     let constraint = |&(m, k): &(u8, u8)| Constraint::any_miss(m.into(), k.into()).expect("valid");

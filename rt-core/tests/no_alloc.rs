@@ -102,8 +102,9 @@ impl Caller {
             let bounds = [
                 ArrivalBound::window(4, Span::from_nanos(2 * P)),
                 ArrivalBound::token_bucket(3, Span::from_nanos(P / 2)),
+                ArrivalBound::distances(&[0, 0, P / 2, 2 * P].map(Span::from_nanos)),
             ];
-            let curve = ArrivalCurve::new(&bounds.map(|b| b.expect("valid"))).expect("two");
+            let curve = ArrivalCurve::new(&bounds.map(|b| b.expect("valid"))).expect("three");
             let spec = match i {
                 0 => StreamSpec::best_effort(),
                 _ => StreamSpec::promised(ConstraintSet::new(&set).expect("two"), curve),

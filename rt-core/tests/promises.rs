@@ -99,9 +99,10 @@ proptest! {
     ) {
         let stretch = |t: Span, by: u64| ns(t.as_nanos() * scale + by);
         let relaxed = |spec: &StreamSpec, by: u64| {
-            let slower = |b: &ArrivalBound| match *b {
-                ArrivalBound::Window { count, length } => ArrivalBound::window(count, stretch(length, by)),
-                ArrivalBound::Periodic { period, jitter } => ArrivalBound::periodic(stretch(period, by), stretch(jitter, 0)),
+            let slower = |b: &ArrivalBound| match b {
+                ArrivalBound::Window { count, length } => ArrivalBound::window(*count, stretch(*length, by)),
+                ArrivalBound::Periodic { period, jitter } => ArrivalBound::periodic(stretch(*period, by), stretch(*jitter, 0)),
+                ArrivalBound::Distances(d) => ArrivalBound::distances(&d.as_slice().iter().map(|&d| stretch(d, by)).collect::<Vec<_>>()),
             };
             let bounds = spec.arrivals().expect("declared").bounds().iter().map(|b| slower(b).expect("valid"));
             let curve = ArrivalCurve::new(&bounds.collect::<Vec<_>>()).expect("few");

@@ -117,9 +117,10 @@ fn short() -> impl Strategy<Value = Setup> {
     setup().prop_filter("repeats soon", |setup| {
         let short = |spec: &StreamSpec| {
             let (density, curve) = spec.demand().expect("promised");
-            let period = |b: &ArrivalBound| match *b {
+            let period = |b: &ArrivalBound| match b {
                 ArrivalBound::Window { length, .. } => length.as_nanos(),
                 ArrivalBound::Periodic { period, .. } => period.as_nanos(),
+                ArrivalBound::Distances(list) => list.as_slice()[list.as_slice().len() - 1].as_nanos(),
             };
             12 % density.denominator() == 0 && curve.bounds().iter().all(|b| 240 % period(b) == 0)
         };

@@ -31,7 +31,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::admission::AdmissionError;
-use crate::arrival::ArrivalCurve;
+use crate::curve::ArrivalCurve;
 use crate::scheduler::MAX_WORKERS;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};

@@ -18,7 +18,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::admission::{AdmissionError, BusyPeriod, Rise, System};
-use crate::arrival::ArrivalCurve;
+use crate::curve::ArrivalCurve;
 use crate::time::Span;
 use crate::word::Density;
 use crate::workers::Workers;

@@ -29,6 +29,11 @@ fn bound() -> impl Strategy<Value = ArrivalBound> {
         (1u64..7, 1u64..60).prop_map(|(n, w)| ArrivalBound::window(n, ns(w)).expect("valid")),
         (1u64..30, 0u64..60).prop_map(|(t, j)| ArrivalBound::periodic(ns(t), ns(j)).expect("valid")),
         (1u64..6, 1u64..30).prop_map(|(b, t)| ArrivalBound::token_bucket(b, ns(t)).expect("valid")),
+        (proptest::collection::vec(0u64..60, 0..6), 30u64..90).prop_map(|(mut list, last)| {
+            list.push(last);
+            list.sort_unstable();
+            ArrivalBound::distances(&list.into_iter().map(ns).collect::<Vec<_>>()).expect("valid")
+        }),
     ]
 }
 

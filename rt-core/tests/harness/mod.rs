@@ -31,13 +31,17 @@ impl Dice {
 /// earlier request, the interval from it to the new one must hold no more than its length allows.
 pub(crate) fn earliest(history: &[u64], bounds: &[ArrivalBound], now: u64) -> u64 {
     let k = history.len();
-    let allows = |bound: &ArrivalBound| match *bound {
+    let allows = |bound: &ArrivalBound| match bound {
         ArrivalBound::Window { count, length } => {
-            k.checked_sub(count as usize).map_or(0, |j| history[j] + length.as_nanos())
+            k.checked_sub(*count as usize).map_or(0, |j| history[j] + length.as_nanos())
         }
         ArrivalBound::Periodic { period, jitter } => {
             let after = |(j, a): (usize, &u64)| a + (k - j) as u64 * period.as_nanos();
             history.iter().enumerate().map(after).max().unwrap_or(0).saturating_sub(jitter.as_nanos())
+        }
+        ArrivalBound::Distances(distances) => {
+            let latest_first = history.iter().rev().zip(distances.as_slice());
+            latest_first.map(|(a, least)| a + least.as_nanos()).max().unwrap_or(0)
         }
     };
     bounds.iter().map(allows).max().unwrap_or(0).max(now)

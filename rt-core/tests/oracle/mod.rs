@@ -36,6 +36,8 @@ pub(crate) enum Bound {
     Window { count: u8, length: u8 },
     /// `ceil((Δ + jitter) / period)` in any interval of any length `Δ`.
     Periodic { period: u8, jitter: u8 },
+    /// At least so long from a request to the next, the one after that, and so on; never decreasing.
+    Distances(Vec<u8>),
 }
 
 /// Requests that keep to all of `bounds`; of any `K` in a row at most `m` may be missed, for each `(m, K)`.

@@ -9,10 +9,15 @@ fn small(dice: &mut Dice, low: u64, high: u64) -> u8 {
 }
 
 fn random_bound(dice: &mut Dice) -> Bound {
-    if dice.within(0, 2) > 0 {
-        Bound::Window { count: small(dice, 1, 4), length: small(dice, 1, 9) }
-    } else {
-        Bound::Periodic { period: small(dice, 1, 6), jitter: small(dice, 0, 8) }
+    match dice.within(0, 5) {
+        0 | 1 => Bound::Periodic { period: small(dice, 1, 6), jitter: small(dice, 0, 8) },
+        2 => {
+            let mut list: Vec<u8> = (0..dice.within(0, 2)).map(|_| small(dice, 0, 9)).collect();
+            list.push(small(dice, 4, 9));
+            list.sort_unstable();
+            Bound::Distances(list)
+        }
+        _ => Bound::Window { count: small(dice, 1, 4), length: small(dice, 1, 9) },
     }
 }
 

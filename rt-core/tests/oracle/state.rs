@@ -42,7 +42,8 @@ where
     }
 }
 
-/// What a bound remembers: a window the ages of the requests that came less than its length ago, oldest first.
+/// What a bound remembers: a window the ages of the requests that came less than its length ago, oldest first, and
+/// distances those less than the last distance ago.
 /// Periodic, `a_k ≥ a_j + (k-j)·period - jitter` must hold for all `j < k`; one item, the largest
 /// `a_j + (k-j)·period` from now, or none if all of them are past and no longer bind.
 type Memory = List<6>;
@@ -71,6 +72,9 @@ impl State {
         let allows = |(bound, memory): (&Bound, &Memory)| match bound {
             Bound::Window { count, .. } => memory.len() < usize::from(*count),
             Bound::Periodic { jitter, .. } => memory.as_slice().first().is_none_or(|ahead| ahead <= jitter),
+            Bound::Distances(list) => {
+                memory.as_slice().iter().rev().zip(list).all(|(age, distance)| age >= distance)
+            }
         };
         instance.streams[stream].bounds.iter().zip(&self.streams[stream].memory).all(allows)
     }
@@ -81,7 +85,7 @@ impl State {
         let record = &mut self.streams[stream];
         for (bound, memory) in declared.bounds.iter().zip(&mut record.memory) {
             match bound {
-                Bound::Window { .. } => memory.push(0),
+                Bound::Window { .. } | Bound::Distances(_) => memory.push(0),
                 Bound::Periodic { period, .. } if memory.len() == 0 => memory.push(*period),
                 Bound::Periodic { period, .. } => memory.each(|ahead| ahead + period),
             }
@@ -149,18 +153,19 @@ impl State {
     pub(super) fn tick(&mut self, instance: &Instance) -> bool {
         for (stream, record) in instance.streams.iter().zip(&mut self.streams) {
             for (bound, memory) in stream.bounds.iter().zip(&mut record.memory) {
-                match bound {
-                    Bound::Window { length, .. } => {
-                        memory.each(|age| age + 1);
-                        let past = memory.as_slice().iter().filter(|&age| age >= length).count();
-                        memory.drop_front(past);
-                    }
+                let reach = match bound {
+                    Bound::Window { length, .. } => *length,
+                    Bound::Distances(list) => list[list.len() - 1],
                     Bound::Periodic { .. } => {
                         memory.each(|ahead| ahead - 1);
                         let past = memory.as_slice().iter().filter(|&&ahead| ahead == 0).count();
                         memory.drop_front(past);
+                        continue;
                     }
-                }
+                };
+                memory.each(|age| age + 1);
+                let past = memory.as_slice().iter().filter(|&&age| age >= reach).count();
+                memory.drop_front(past);
             }
         }
         self.fold(instance);

@@ -21,9 +21,14 @@ pub(crate) fn is_mandatory(i: u64, (p, q): (u8, u8)) -> bool {
 
 /// `α(Δ)` of one stream, by the definitions.
 pub(crate) fn arrivals_within(stream: &Stream, length: u64) -> u64 {
-    let within = |bound: &Bound| match *bound {
-        Bound::Window { count, length: w } => u64::from(count) * length.div_ceil(u64::from(w)),
-        Bound::Periodic { period, jitter } => (length + u64::from(jitter)).div_ceil(u64::from(period)),
+    let within = |bound: &Bound| match bound {
+        Bound::Window { count, length: w } => u64::from(*count) * length.div_ceil(u64::from(*w)),
+        Bound::Periodic { period, jitter } => (length + u64::from(*jitter)).div_ceil(u64::from(*period)),
+        Bound::Distances(list) => {
+            let (n, d) = (list.len(), |i: usize| i.checked_sub(1).map_or(0, |i| u64::from(list[i])));
+            let fits = |i: &usize| (i / n) as u64 * d(n) + d(i % n) < length;
+            (0..).take_while(fits).count() as u64
+        }
     };
     stream.bounds.iter().map(within).min().expect("a bound")
 }
