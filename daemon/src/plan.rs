@@ -160,7 +160,11 @@ impl ServicePlan {
             None => 1..=profiled,
         }
         .map(|batch| Workers { count: config.workers, batch, profile: profile.clone() })
-        .map(|workers| System { dispatch: config.dispatch, ..System::identical(workers, latency) });
+        .map(|workers| System {
+            guard: config.guard,
+            dispatch: config.dispatch,
+            ..System::identical(workers, latency)
+        });
         // The batch size with the largest rate for which everything holds; of equals, the smallest.
         let mut best: Option<Self> = None;
         let mut first_error = None;

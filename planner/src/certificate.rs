@@ -1,173 +1,236 @@
 //! Certificates: what was promised or refused, from what, and why, as a file that anyone can check.
 
-use std::collections::BTreeMap;
+mod claim;
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::problem::raw;
+use crate::unique::Unique;
+
+pub use claim::{
+    Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer,
+};
 
 /// The version of the format, its field `weir_certificate`.
 pub const VERSION: u32 = 1;
+/// The largest file that is read, in bytes.
+pub const MAX_BYTES: u64 = 64 << 20;
 
-/// The file: an envelope around the answer to one abstract problem, or to each service of a configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The answer to one abstract problem, or to each service of a configuration, under a digest.
+///
+/// In the file the fields of a single claim that is about no service stand beside these; other claims are the
+/// list `services`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// [`VERSION`].
-    pub weir_certificate: u32,
     /// The program that made it, and its version.
     pub made_by: String,
     /// What the machine it was made for tells of itself; empty for an abstract problem.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub machine: BTreeMap<String, String>,
-    /// One for an abstract problem, else one a service.
+    /// One about no service for an abstract problem, else one about each service.
     pub claims: Vec<Claim>,
-    /// SHA-256 over all of the above, see [`Certificate::digest`].
+    /// SHA-256 over all of the above, see [`Certificate::compute_digest`].
     pub digest: String,
 }
 
-/// One problem, its answer and its reasons.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// What it is about, if it is about a service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service: Option<Service>,
-    /// The question. For a service in nanoseconds.
-    pub problem: raw::Problem,
-    /// The answer.
-    #[serde(flatten)]
-    pub answer: Answer,
-}
-
-/// The service of a claim, and the files that its times come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Service {
-    /// Its name in the configuration.
-    pub name: String,
-    /// The model's name, the SHA-256 of its file, and the engine.
-    pub model: String,
-    /// SHA-256 of the model file, in hexadecimal.
-    pub model_sha256: String,
-    /// The engine.
-    pub engine: String,
-    /// SHA-256 of the profile entry that the batch times come from.
-    pub profile_sha256: String,
-}
-
-/// Whether everything that the streams want can be promised, and why. Times are in the problem's unit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Whether the load is promised.
-    pub admissible: bool,
-    /// Which argument decided: `theorem-a`, `refined` or `nothing-promised`; for a refusal also `rate` or `horizon`.
-    pub rule: String,
-    /// The tightest instant; absent if nothing is promised or the long-run rate alone refuses.
-    pub binding: Option<Binding>,
-    /// The longest busy period: no later instant needs a look.
-    pub busy: Option<f64>,
-    /// The most mandatory requests that can wait at once.
-    pub waiting: Option<u64>,
-    /// How many times as fast all streams may send, to within a thousandth; absent if nothing limits them, 0 if
-    /// not even the slowest load is promised.
-    pub max_load_scale: Option<f64>,
-    /// By how much single inputs could change, each alone.
-    pub limits: Limits,
-    /// Stream by stream.
-    pub streams: Vec<StreamAnswer>,
-    /// For a refusal: why, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// For a refusal: arrivals that show it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refutation: Option<Refutation>,
-}
-
-/// The tightest instant of the inequality `lhs ≤ rhs`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Binding {
-    /// Offset of the last arrival behind the start of the busy period.
-    pub delta: f64,
-    /// Mandatory requests that may have come by then.
-    pub backlog: u64,
-    /// When the last of them is answered at the latest.
-    pub lhs: f64,
-    /// When it must be.
-    pub rhs: f64,
-}
-
-/// By how much single inputs could change with everything else as it is; absent where no value will do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// The smallest deadline.
-    pub min_deadline: Option<Limit<f64>>,
-    /// The smallest number of workers, all of the one kind that there is.
-    pub min_workers: Option<Limit<u64>>,
-    /// How many times as many requests every burst may hold at the same long-run rate.
-    pub max_burst_scale: Option<Limit<f64>>,
-}
-
-/// A limit, and the instant that binds there.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limit<T> {
-    /// The last value that is admissible.
-    pub value: T,
-    /// The tightest instant there.
-    pub binding: Option<Binding>,
-}
-
-/// What the plan says about one stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StreamAnswer {
-    /// Its name.
-    pub name: String,
-    /// `[p, q]`: the share `p/q` of its requests is mandatory.
-    pub density: (u32, u32),
-    /// Each constraint, and whether it `binds`, is `implied by …` another, or is `kept` by the binding density.
-    pub constraints: Vec<(String, String)>,
-    /// How many times as fast this stream alone may send.
-    pub max_rate_scale: Option<Limit<f64>>,
-    /// Theorem B for this stream alone, if there is one kind of workers: the largest `N` per batch time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub largest_count: Option<LargestCount>,
-}
-
-/// Theorem B beside the seed paper's theorems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LargestCount {
-    /// `N*`: at most so many in any window of one batch time are promised, with a deadline of two.
-    pub n_star: u64,
-    /// What the spread-drop paper promises: Theorem 1 for misses in a row, else Theorem 2; one worker.
-    pub spread_drop: u64,
-}
-
-/// Arrivals that a refused load allows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Refutation {
-    /// `violation`: a constraint is violated; `mandatory-miss`: a request that the promise counts on is missed,
-    /// though others may make up for it.
-    pub shows: String,
-    /// The constraint and stream that is violated, or the stream that misses.
-    pub stream: String,
-    /// Instant and stream of each request, in order. A name that is no stream's is background.
-    pub arrivals: Vec<(f64, String)>,
+/// Why a file is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Larger than [`MAX_BYTES`].
+    #[error("no certificate: {bytes} bytes, at most {MAX_BYTES} are read")]
+    Size {
+        /// How large it is.
+        bytes: u64,
+    },
+    /// Not JSON, or not the fields of a certificate.
+    #[error("no certificate: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A field of the file itself is missing.
+    #[error("no certificate: the field {field} is missing")]
+    Missing {
+        /// Which one.
+        field: &'static str,
+    },
+    /// Another version than [`VERSION`].
+    #[error("weir_certificate is {found}, this program reads {VERSION}: make the certificate anew")]
+    Version {
+        /// Which one.
+        found: u32,
+    },
+    /// The contents are not those that the digest was made of.
+    #[error(
+        "the digest is {written}, the contents have {computed}: the certificate was changed after it was made"
+    )]
+    Digest {
+        /// The digest in the file.
+        written: String,
+        /// That of its contents.
+        computed: String,
+    },
 }
 
 impl Certificate {
-    /// The digest of everything but the digest itself: SHA-256, in hexadecimal, of the compact JSON with the
-    /// fields in the order of the types.
+    /// A certificate of `claims`, with its digest: a single claim about no service, or one about each service.
+    #[must_use]
+    pub fn new(made_by: impl Into<String>, machine: BTreeMap<String, String>, claims: Vec<Claim>) -> Self {
+        let mut made = Self { made_by: made_by.into(), machine, claims, digest: String::new() };
+        made.digest = made.compute_digest();
+        made
+    }
+
+    /// The digest of everything but the digest itself: SHA-256, in hexadecimal, of the file as compact JSON
+    /// without the field `digest`, fields in the order in which they are written.
     #[must_use]
     pub fn compute_digest(&self) -> String {
         let bare = Self { digest: String::new(), ..self.clone() };
+        // Nothing in it can fail: all keys are strings.
         let text = serde_json::to_vec(&bare).unwrap_or_default();
         Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
     }
+
+    /// The file's contents, for people to read.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
+    }
+
+    /// Reads a certificate and checks its version and digest, not what it claims.
+    ///
+    /// # Errors
+    /// [`CertificateError`]: no JSON, fields that are unknown, missing or there twice, another version, or
+    /// contents that do not match the digest.
+    pub fn parse(text: &str) -> Result<Self, CertificateError> {
+        if text.len() as u64 > MAX_BYTES {
+            return Err(CertificateError::Size { bytes: text.len() as u64 });
+        }
+        let Unique(mut fields) = serde_json::from_str::<Unique<Box<RawValue>>>(text)?;
+        let mut take = |field: &'static str| fields.remove(field);
+        let missing = |field| CertificateError::Missing { field };
+        let version = take("weir_certificate").ok_or(missing("weir_certificate"))?;
+        match serde_json::from_str(version.get())? {
+            VERSION => {}
+            found => return Err(CertificateError::Version { found }),
+        }
+        let made_by = serde_json::from_str(take("made_by").ok_or(missing("made_by"))?.get())?;
+        let digest = serde_json::from_str(take("digest").ok_or(missing("digest"))?.get())?;
+        let machine = match take("machine") {
+            Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
+            None => BTreeMap::new(),
+        };
+        let claims = match take("services") {
+            Some(services) => {
+                // Whatever is left is unknown.
+                let Nothing {} = serde_json::from_str(&serde_json::to_string(&fields)?)?;
+                let services: Vec<Claim> = serde_json::from_str(services.get())?;
+                if services.iter().any(|claim| claim.service.is_none()) {
+                    return Err(missing("service"));
+                }
+                services
+            }
+            None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
+        };
+        let read = Self { made_by, machine, claims, digest };
+        let computed = read.compute_digest();
+        if read.digest != computed {
+            return Err(CertificateError::Digest { written: read.digest, computed });
+        }
+        Ok(read)
+    }
+
+    /// Reads the file at `path`, as [`Certificate::parse`].
+    ///
+    /// # Errors
+    /// As [`Certificate::parse`], or if it cannot be read.
+    pub fn load(path: &Path) -> Result<Self, CertificateError> {
+        let failed = |source| CertificateError::Read { path: path.to_owned(), source };
+        let bytes = fs::metadata(path).map_err(failed)?.len();
+        if bytes > MAX_BYTES {
+            return Err(CertificateError::Size { bytes });
+        }
+        Self::parse(&fs::read_to_string(path).map_err(failed)?)
+    }
+
+    /// Writes the file as a whole: after a failure or a crash `path` holds what it held before.
+    ///
+    /// # Errors
+    /// Whatever creating, writing or renaming reports.
+    pub fn save(&self, path: &Path) -> Result<(), CertificateError> {
+        write_atomically(path, self.to_json().as_bytes())
+            .map_err(|source| CertificateError::Write { path: path.to_owned(), source })
+    }
 }
+
+impl Serialize for Certificate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// The fields in the order in which they are written.
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            weir_certificate: u32,
+            made_by: &'a str,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            machine: &'a BTreeMap<String, String>,
+            #[serde(flatten)]
+            body: Body<'a>,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            digest: &'a str,
+        }
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Body<'a> {
+            Problem(&'a Claim),
+            Services { services: &'a [Claim] },
+        }
+        let Self { made_by, machine, claims, digest } = self;
+        let body = match claims.as_slice() {
+            [claim] if claim.service.is_none() => Body::Problem(claim),
+            services => Body::Services { services },
+        };
+        Fields { weir_certificate: VERSION, made_by, machine, body, digest }.serialize(serializer)
+    }
+}
+
+/// What is left of a certificate of services when all known fields are taken.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = (|| {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        // The first error is the one to tell; what is left over is only a temporary file.
+        drop(fs::remove_file(&temporary));
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,13 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+pub mod certify;
+pub mod number;
 pub mod problem;
+mod unique;
+pub mod verify;
 
-pub use certificate::{Certificate, Claim};
+pub use certificate::{Certificate, CertificateError, Claim};
+pub use certify::certify;
+pub use number::Number;
 pub use problem::{Problem, ProblemError};

@@ -1,9 +1,19 @@
 //! Abstract problems: a system and its load, for people who have no daemon. The schema is stable and documented
 //! in `docs/problems.md`.
 
+mod check;
 pub mod raw;
 
 use rt_core::{Dispatch, Span, StreamSpec, System, Workers};
+
+use crate::number::Number;
+
+/// The longest text that is read as a problem, in bytes.
+pub const MAX_BYTES: usize = 16 << 20;
+/// The most streams of a problem.
+pub const MAX_STREAMS: usize = 4096;
+/// The most instants of a recorded trace.
+pub const MAX_TRACE: usize = 1 << 16;
 
 /// A problem in which every value is in its range.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,15 +28,21 @@ pub struct Problem {
     pub dispatch: Dispatch,
     /// See [`raw::Problem::background`].
     pub background: bool,
-    /// Kind by kind, at least one, at most 16 workers in all.
+    /// Kind by kind, at least one, at most [`rt_core::MAX_WORKERS`] workers in all.
     pub workers: Vec<Workers>,
-    /// Names are unique.
+    /// At most [`MAX_STREAMS`], names are unique.
     pub streams: Vec<(String, StreamSpec)>,
 }
 
 /// Why something is no problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ProblemError {
+    /// Longer than [`MAX_BYTES`].
+    #[error("no problem: {bytes} bytes, at most {MAX_BYTES} are read")]
+    Size {
+        /// How long it is.
+        bytes: usize,
+    },
     /// Not JSON, or not the fields of a problem.
     #[error("no problem: {0}")]
     Json(#[from] serde_json::Error),
@@ -35,7 +51,7 @@ pub enum ProblemError {
     Value {
         /// Which field, such as `streams[0].constraints[1]`.
         field: String,
-        /// Its value as written.
+        /// Its value as written, cut if it is long.
         value: String,
         /// What it must be.
         reason: String,
@@ -43,6 +59,26 @@ pub enum ProblemError {
 }
 
 impl Problem {
+    /// Reads a problem from JSON.
+    ///
+    /// # Errors
+    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, or as
+    /// [`Problem::from_raw`].
+    pub fn parse(text: &str) -> Result<Self, ProblemError> {
+        if text.len() > MAX_BYTES {
+            return Err(ProblemError::Size { bytes: text.len() });
+        }
+        Self::from_raw(serde_json::from_str(text)?)
+    }
+
+    /// Checks every value of `raw`.
+    ///
+    /// # Errors
+    /// [`ProblemError::Value`] for the first one that is outside its range.
+    pub fn from_raw(raw: raw::Problem) -> Result<Self, ProblemError> {
+        check::problem(raw)
+    }
+
     /// The system of the problem, for [`System::admit`].
     #[must_use]
     pub fn system(&self) -> System {
@@ -54,4 +90,18 @@ impl Problem {
             background: self.background,
         }
     }
+
+    /// What the streams declare and are promised, in order, for [`System::admit`].
+    pub fn specs(&self) -> impl Iterator<Item = &StreamSpec> + Clone {
+        self.streams.iter().map(|(_, spec)| spec)
+    }
+
+    /// `span` in the unit of the problem.
+    #[must_use]
+    pub fn number(&self, span: Span) -> Number {
+        Number::of_span(span, self.raw.unit)
+    }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

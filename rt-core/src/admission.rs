@@ -248,10 +248,11 @@ impl System {
         self.workers.iter().map(one).sum()
     }
 
-    /// The most mandatory requests waiting at the offset of `binding`: those that came less those begun; up to
-    /// `B - 1` may have waited for their batch to fill before.
+    /// The most mandatory requests waiting at the offset of `binding`: those that came, less those in batches that
+    /// were due before, dispatched as late as may be; up to `B - 1` may have waited for their batch to fill.
     fn waiting(&self, binding: &Binding) -> u64 {
-        let left = u128::from(binding.backlog).saturating_sub(self.begun_by(binding.delta));
+        let before = binding.delta.saturating_sub(self.guard).saturating_sub(Span::from_nanos(1));
+        let left = u128::from(binding.backlog).saturating_sub(self.begun_by(before));
         let filling = self.workers.iter().map(|w| w.batch as u64 - 1).max().unwrap_or(0);
         u64::try_from(left).unwrap_or(u64::MAX).saturating_add(filling)
     }

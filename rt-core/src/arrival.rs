@@ -178,17 +178,16 @@ impl ArrivalBound {
         }
     }
 
-    /// The first length above `length` at which the curve rises.
-    pub(crate) fn next_rise(&self, length: Span) -> Span {
-        let delta = length.as_nanos();
-        let (step, offset) = match self {
-            Self::Window { length, .. } => (length.as_nanos(), 0),
-            Self::Periodic { period, jitter } => (period.as_nanos(), jitter.as_nanos()),
-            Self::Distances(distances) => return distances.next_rise(length),
+    /// The least length that can hold more than `count` requests, at least 1 ns.
+    pub(crate) fn length_above(&self, count: u64) -> Span {
+        let nanos = match self {
+            Self::Window { count: n, length } => (count / n).saturating_mul(length.as_nanos()),
+            Self::Periodic { period, jitter } => {
+                count.saturating_mul(period.as_nanos()).saturating_sub(jitter.as_nanos())
+            }
+            Self::Distances(distances) => distances.distance(count),
         };
-        // The curve rises just above the multiples of `step`, shifted by `offset`.
-        let multiple = delta.saturating_add(offset).div_ceil(step).saturating_mul(step);
-        Span::from_nanos(multiple.saturating_sub(offset).saturating_add(1))
+        Span::from_nanos(nanos.saturating_add(1))
     }
 
     /// The long-run rate as requests per span.
@@ -264,10 +263,10 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn rises_are_found_exactly(b in bound(), delta in 1u64..60) {
+        fn the_least_length_that_holds_more_is_found_exactly(b in bound(), count in 0u64..60) {
             let at = |d: u64| b.count(Span::from_nanos(d));
-            let next = (delta + 1..).find(|&d| at(d) > at(d - 1)).expect("every bound rises");
-            prop_assert_eq!(b.next_rise(Span::from_nanos(delta)).as_nanos(), next);
+            let least = (1..).find(|&d| at(d) > count).expect("every bound rises");
+            prop_assert_eq!(b.length_above(count).as_nanos(), least);
         }
     }
 

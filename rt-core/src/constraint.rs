@@ -136,14 +136,14 @@ impl Constraint {
 pub enum ParseConstraintError {
     /// None of the four names with as many numbers as it needs.
     #[error(
-        "constraint {text:?} is none of any-miss(m,K), any-hit(h,K), row-miss(M), row-hit(h,K), e.g. any-miss(3,10)"
+        "constraint {text:?} is none of any_miss(m,K), any_hit(h,K), row_miss(M), row_hit(h,K), e.g. any_miss(3,10)"
     )]
     Form {
         /// The text.
         text: String,
     },
     /// What stands for a number is none, or far above [`MAX_WINDOW`].
-    #[error("constraint {text:?}: {number:?} is no whole number in 0..={MAX_WINDOW}, e.g. any-miss(3,10)")]
+    #[error("constraint {text:?}: {number:?} is no whole number in 0..={MAX_WINDOW}, e.g. any_miss(3,10)")]
     Number {
         /// The text.
         text: String,

@@ -87,9 +87,10 @@ impl ArrivalCurve {
         &self.0
     }
 
-    /// The first length above `length` at which the curve may rise.
+    /// The first length above `length` at which the curve rises: where every bound allows more.
     pub(crate) fn next_rise(&self, length: Span) -> Span {
-        self.0.iter().map(|b| b.next_rise(length)).min().unwrap_or(MAX_SPAN)
+        let count = self.count(length);
+        self.0.iter().map(|b| b.length_above(count)).max().unwrap_or(MAX_SPAN)
     }
 
     /// The long-run rate in requests a second: that of the slowest bound.
@@ -126,6 +127,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn rises_are_found_exactly_whatever_the_bounds(
+            bounds in proptest::collection::vec(crate::arrival::tests::bound(), 1..=4), length in 0u64..60,
+        ) {
+            let curve = ArrivalCurve::new(&bounds).expect("few");
+            let at = |length: u64| curve.count(ns(length));
+            let next = (length + 1..).find(|&l| at(l) > at(length)).expect("every curve rises");
+            prop_assert_eq!(curve.next_rise(ns(length)).as_nanos(), next);
+        }
+
         #[test]
         fn a_trace_satisfies_its_curve_and_reaches_it(gaps in proptest::collection::vec(0u64..9, 1..200), last in 1u64..9) {
             let trace = trace([0].into_iter().chain(gaps).chain([last]).scan(0, |now, gap| { *now += gap; Some(*now) }));

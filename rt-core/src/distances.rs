@@ -67,13 +67,11 @@ impl Distances {
         (reach / whole).saturating_mul(n).saturating_add(within as u64 + 1)
     }
 
-    /// The first length above `length` at which the curve rises: just above the first `d(i) ≥ length`.
-    pub(crate) fn next_rise(&self, length: Span) -> Span {
-        let (_, whole) = self.period();
-        let (periods, rest) = (length.as_nanos() / whole, length.as_nanos() % whole);
-        let within = self.0.partition_point(|d| d.as_nanos() < rest);
-        let rise = if rest == 0 { 0 } else { self.0[within].as_nanos() };
-        Span::from_nanos((periods * whole).saturating_add(rise).saturating_add(1))
+    /// `d(i)` in nanoseconds, for any `i`.
+    pub(crate) fn distance(&self, i: u64) -> u64 {
+        let (n, whole) = self.period();
+        let rest = (i % n).checked_sub(1).map_or(0, |rest| self.0[rest as usize].as_nanos());
+        (i / n).saturating_mul(whole).saturating_add(rest)
     }
 
     /// The long-run rate: `N` requests in `d(N)`.

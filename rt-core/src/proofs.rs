@@ -187,7 +187,7 @@ fn distances_never_fall(values: &mut impl Values) {
 /// The next rise is one, and nothing rises before it. Up to 64 of the longest spans no count reaches 2⁶⁴.
 fn rises_where_it_says(bound: &ArrivalBound, values: &mut impl Values) {
     let length = values.span(1, Span::from_nanos(64 * MAX_SPAN.as_nanos()));
-    let rise = bound.next_rise(length);
+    let rise = bound.length_above(bound.count(length));
     let before = rise.saturating_sub(Span::from_nanos(1));
     assert!(rise > length && bound.count(before) == bound.count(length));
     assert!(bound.count(rise) > bound.count(before));

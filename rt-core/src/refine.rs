@@ -41,8 +41,6 @@ const MAX_SHAPES: usize = 256;
 const MAX_WORKERS: usize = 64;
 /// Requests at most in the batches that keep one worker busy before `s`; longer chains count as free.
 const MAX_CHAIN: usize = 64;
-/// Rises of the curves looked at for one blocking at most.
-const MAX_RISES: usize = 4096;
 
 /// The batches that run at `s`.
 #[derive(Clone, Debug, Default)]
@@ -138,8 +136,9 @@ impl<'a> Refinement<'a> {
                     return plain;
                 };
                 for (delta, shift) in instants {
-                    let Some(left) = self.steps_left.get().checked_sub(steps) else { return plain };
-                    self.steps_left.set(left);
+                    if self.spend(steps).is_none() {
+                        return plain;
+                    }
                     let k = self.mandatory(delta, longer + shift, spent).min(self.mandatory(
                         delta,
                         window + shift,
@@ -162,6 +161,12 @@ impl<'a> Refinement<'a> {
             }
         }
         worst
+    }
+
+    /// Counts work; `None` once it is too much.
+    fn spend(&self, steps: u64) -> Option<()> {
+        self.steps_left.set(self.steps_left.get().checked_sub(steps)?);
+        Some(())
     }
 
     /// When the last of `backlog` mandatory requests at offset `delta` is answered, and when it must be. The workers
@@ -216,11 +221,9 @@ impl<'a> Refinement<'a> {
         for (_, arrivals) in self.load {
             let mut at = arrivals.next_rise(Span::from_nanos(after));
             while at.as_nanos() <= until {
+                self.spend(self.load.len() as u64)?;
                 found.push(at.as_nanos());
                 at = arrivals.next_rise(at);
-                if found.len() > MAX_RISES {
-                    return None;
-                }
             }
         }
         Some(found)

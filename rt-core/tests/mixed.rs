@@ -63,7 +63,7 @@ proptest! {
     fn what_the_sum_of_the_workers_can_do_is_done_in_time(setup in mixed()) {
         let mut bench = Bench::new(&setup);
         bench.harness.timer_delay = setup.config.guard.as_nanos();
-        bench.attack(&setup, HORIZON / 2);
+        bench.attack(&setup, HORIZON / 4);
         prop_assert!(bench.harness.now < HORIZON);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         prop_assert_eq!(bench.harness.causes(), []);
@@ -102,7 +102,7 @@ fn with_too_little_time_requests_are_missed() {
     for _ in 0..count {
         let setup = hurried(mixed().new_tree(&mut runner).expect("a setup").current(), 50);
         let mut bench = Bench::new(&setup);
-        bench.attack(&setup, HORIZON / 2);
+        bench.attack(&setup, HORIZON / 4);
         missed += usize::from(!bench.harness.mandatory_misses().is_empty());
     }
     println!("{missed} of {count}");

@@ -66,6 +66,16 @@ proptest! {
     }
 
     #[test]
+    fn a_queue_as_long_as_admission_says_never_refuses_a_mandatory_request(setup in setup()) {
+        let admission = system(&setup.config).admit(&setup.streams).expect("admitted");
+        let queue = admission.waiting.max(1) as usize;
+        let setup = Setup { config: SchedulerConfig { queue, ..setup.config.clone() }, ..setup };
+        let mut bench = Bench::new(&setup);
+        bench.attack(&setup, 400);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+    }
+
+    #[test]
     fn a_flood_of_one_stream_breaks_no_promise_of_another(setup in open_or_closed(), burst in 1u64..20) {
         prop_assume!(!setup.streams.is_empty());
         let flooder = setup.seed as usize % setup.streams.len();

@@ -2,17 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The file. Times are numbers of `unit`, whole or decimal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+use crate::number::Number;
+
+/// The file. Times are numbers of `unit`, whole or decimal, and whole nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Problem {
     /// Of all times.
     pub unit: Unit,
     /// From arrival to answer.
-    pub deadline: f64,
+    pub deadline: Number,
     /// The part of the deadline kept back for late dispatch.
     #[serde(default)]
-    pub guard: f64,
+    pub guard: Number,
     /// When a free worker takes a batch.
     #[serde(default)]
     pub dispatch: Dispatch,
@@ -39,6 +41,18 @@ pub enum Unit {
     S,
 }
 
+impl Unit {
+    /// `e` where the unit is 10^e nanoseconds.
+    pub(crate) fn exponent(self) -> i32 {
+        match self {
+            Self::Ns => 0,
+            Self::Us => 3,
+            Self::Ms => 6,
+            Self::S => 9,
+        }
+    }
+}
+
 /// See [`rt_core::Dispatch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,7 +65,7 @@ pub enum Dispatch {
 }
 
 /// Identical workers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workers {
     /// How many.
@@ -60,14 +74,14 @@ pub struct Workers {
     pub batch: usize,
     /// The time of every batch; either this or `times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time: Option<f64>,
+    pub time: Option<Number>,
     /// The times of batches of 1, 2, …, at least `batch` of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub times: Option<Vec<f64>>,
+    pub times: Option<Vec<Number>>,
 }
 
 /// A stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     /// Unique.
@@ -81,12 +95,12 @@ pub struct Stream {
 }
 
 /// Bounds on arrivals; the least of all that are given counts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
     /// `[count, length]`: at most `count` in any half-open interval of `length`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub windows: Vec<(u64, f64)>,
+    pub windows: Vec<(u64, Number)>,
     /// One a period, each up to `jitter` late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub periodic: Option<Periodic>,
@@ -95,32 +109,32 @@ pub struct Arrivals {
     pub token_bucket: Option<TokenBucket>,
     /// The least time from a request to the next, the one after that, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distances: Option<Vec<f64>>,
+    pub distances: Option<Vec<Number>>,
     /// A recorded trace of arrival instants, whose empirical curve is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Vec<f64>>,
+    pub trace: Option<Vec<Number>>,
 }
 
 /// Periodic arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Periodic {
     /// From one to the next.
-    pub period: f64,
+    pub period: Number,
     /// How late each may be.
     #[serde(default)]
-    pub jitter: f64,
+    pub jitter: Number,
     /// The least time between two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<f64>,
+    pub distance: Option<Number>,
 }
 
 /// A token bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenBucket {
     /// Tokens at most.
     pub burst: u64,
     /// Until the next one.
-    pub period: f64,
+    pub period: Number,
 }

@@ -1,0 +1,121 @@
+use super::*;
+use crate::certify;
+use crate::problem::Problem;
+
+const PROBLEM: &str = r#"{
+    "unit": "ms", "deadline": 6, "workers": [{"count": 1, "batch": 1, "time": 2}],
+    "streams": [
+        {"name": "cam0", "constraints": ["any_miss(1,2)", "row_miss(3)"], "arrivals": {"windows": [[2, 4.5]]}},
+        {"name": "log", "arrivals": {"periodic": {"period": 10, "jitter": 0.25}}}
+    ]
+}"#;
+
+fn claim() -> Claim {
+    certify(&Problem::parse(PROBLEM).expect("a problem"))
+}
+
+fn of_problem() -> Certificate {
+    Certificate::new("weir 0.1.0", BTreeMap::new(), vec![claim()])
+}
+
+fn of_services() -> Certificate {
+    let service = |name: &str| Service {
+        name: name.to_owned(),
+        model: "tiny".to_owned(),
+        model_sha256: "ab12".to_owned(),
+        engine: "tract".to_owned(),
+        profile_sha256: "cd34".to_owned(),
+    };
+    let machine = BTreeMap::from([("cpu".to_owned(), "4 cores".to_owned())]);
+    let claims = ["detect", "track"].map(|name| Claim { service: Some(service(name)), ..claim() });
+    Certificate::new("weir 0.1.0", machine, claims.into())
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for certificate in [of_problem(), of_services()] {
+        assert_eq!(Certificate::parse(&certificate.to_json()).expect("its own text"), certificate);
+        let compact = serde_json::to_string(&certificate).expect("JSON");
+        assert_eq!(Certificate::parse(&compact).expect("spaces do not count"), certificate);
+        let path = std::env::temp_dir().join(format!("weir-certificate-{}", std::process::id()));
+        certificate.save(&path).expect("written");
+        assert_eq!(Certificate::load(&path).expect("read"), certificate);
+        fs::remove_file(&path).expect("removed");
+    }
+    let missing = Certificate::load(Path::new("/nowhere/x.json")).expect_err("missing").to_string();
+    assert!(missing.contains("/nowhere/x.json"), "{missing}");
+}
+
+#[test]
+fn the_fields_of_a_problem_stand_at_the_top_and_those_of_services_in_a_list() {
+    let json: serde_json::Value = serde_json::from_str(&of_problem().to_json()).expect("JSON");
+    assert_eq!(json["weir_certificate"], 1);
+    assert_eq!(json["admissible"], true);
+    assert_eq!(json["problem"]["deadline"].to_string(), "6", "not 6.0");
+    assert_eq!(json["problem"]["streams"][0]["arrivals"]["windows"][0][1].to_string(), "4.5");
+    assert_eq!(json["binding"]["lhs"].to_string(), "4");
+    assert_eq!(json["streams"][0]["density"].to_string(), "[1,2]");
+    assert_eq!(json["digest"].as_str().map(str::len), Some(64));
+    let json: serde_json::Value = serde_json::from_str(&of_services().to_json()).expect("JSON");
+    assert_eq!(json["machine"]["cpu"], "4 cores");
+    assert_eq!(json["services"][1]["service"]["name"], "track");
+    assert_eq!(json["services"][1]["admissible"], true);
+}
+
+#[test]
+fn one_changed_digit_anywhere_is_refused() {
+    for certificate in [of_problem(), of_services()] {
+        let text = certificate.to_json();
+        let digits = text.bytes().enumerate().filter(|(_, b)| b.is_ascii_digit());
+        for (at, digit) in digits {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if digit == b'9' { b'8' } else { digit + 1 };
+            let changed = String::from_utf8(changed).expect("ASCII");
+            let error = Certificate::parse(&changed).expect_err("changed").to_string();
+            let about = ["was changed after it was made", "this program reads 1", "unknown field"];
+            assert!(about.iter().any(|a| error.contains(a)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_the_format_is_refused() {
+    let text = of_problem().to_json();
+    let services = of_services().to_json();
+    let text = &text;
+    for (bad, expected) in [
+        (
+            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 2", 1),
+            "is 2, this program reads 1",
+        ),
+        (text.replacen("\"weir_certificate\": 1,", "", 1), "the field weir_certificate is missing"),
+        (text.replacen("\"made_by\"", "\"maid_by\"", 1), "the field made_by is missing"),
+        (text.replacen("\"admissible\": true", "\"admissible\": false", 1), "was changed after it was made"),
+        (
+            text.replacen("\"admissible\": true", "\"admissible\": true, \"extra\": 1", 1),
+            "unknown field `extra`",
+        ),
+        (
+            text.replacen("\"admissible\": true", "\"admissible\": true, \"admissible\": true", 1),
+            "duplicate field",
+        ),
+        (text.replacen("theorem-a", "theorem-z", 1), "unknown variant `theorem-z`"),
+        (text.replacen("cam0", "cam_", 2), "was changed after it was made"),
+        (services.replacen("\"cpu\"", "\"cpu\": \"x\", \"cpu\"", 1), "duplicate field `cpu`"),
+        (services.replacen("\"services\"", "\"x\": 1, \"services\"", 1), "unknown field `x`"),
+        (services.replacen("\"service\"", "\"servant\"", 1), "unknown field `servant`"),
+        ("[]".to_owned(), "expected an object"),
+        (String::new(), "EOF"),
+    ] {
+        let error = Certificate::parse(&bad).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error:?} instead of {expected:?}");
+    }
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing() {
+    let folder = std::env::temp_dir().join(format!("weir-no-such-folder-{}", std::process::id()));
+    let error = of_problem().save(&folder.join("c.json")).expect_err("no folder").to_string();
+    assert!(error.contains("cannot be written"), "{error}");
+    assert!(!folder.exists());
+}

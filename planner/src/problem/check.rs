@@ -1,0 +1,228 @@
+//! From a problem as written to values that can only be right, or an error that says which field is not.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, MAX_BATCH,
+    MAX_SPAN, MAX_WINDOW, MAX_WORKERS, ParseConstraintError, Span, StreamSpec, Workers,
+};
+
+use super::{MAX_STREAMS, MAX_TRACE, Problem, ProblemError, raw};
+use crate::number::Number;
+
+/// The longest part of a value that an error shows, in characters.
+const MAX_SHOWN: usize = 60;
+
+pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
+    let check = Check { unit: raw.unit };
+    let deadline = check.span("deadline", raw.deadline, Span::from_nanos(1))?;
+    let guard = check.span("guard", raw.guard, Span::ZERO)?;
+    if guard >= deadline {
+        return Err(refuse("guard", raw.guard, format_args!("must be below the deadline, {}", raw.deadline)));
+    }
+    number("length of workers", raw.workers.len(), 1, MAX_WORKERS)?;
+    let mut workers = Vec::new();
+    let mut count = 0;
+    for (i, kind) in raw.workers.iter().enumerate() {
+        let field = format!("workers[{i}]");
+        let kind = check.workers(&field, kind)?;
+        count += kind.count;
+        number(&format!("{field}.count, added to those before,"), count, 1, MAX_WORKERS)?;
+        let one = kind.profile.bound(1);
+        if guard + one > deadline {
+            let one = Number::of_span(one, raw.unit);
+            let reason = format!(
+                "leaves no time for one request on {field}: must be at least guard + P(1) = {} + {one}",
+                raw.guard
+            );
+            return Err(refuse("deadline", raw.deadline, reason));
+        }
+        workers.push(kind);
+    }
+    number("length of streams", raw.streams.len(), 0, MAX_STREAMS)?;
+    let mut names = HashSet::new();
+    let mut streams = Vec::new();
+    for (i, stream) in raw.streams.iter().enumerate() {
+        let field = format!("streams[{i}]");
+        name(&format!("{field}.name"), &stream.name)?;
+        if !names.insert(&stream.name) {
+            return Err(refuse(&format!("{field}.name"), &stream.name, "is taken already"));
+        }
+        streams.push((stream.name.clone(), check.stream(&field, stream)?));
+    }
+    let dispatch = match raw.dispatch {
+        raw::Dispatch::Eager => Dispatch::Eager,
+        raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
+    };
+    Ok(Problem { deadline, guard, dispatch, background: raw.background, workers, streams, raw })
+}
+
+/// Knows the unit of all times.
+struct Check {
+    unit: raw::Unit,
+}
+
+impl Check {
+    fn workers(&self, field: &str, raw: &raw::Workers) -> Result<Workers, ProblemError> {
+        number(&format!("{field}.count"), raw.count, 1, MAX_WORKERS)?;
+        let batch = number(&format!("{field}.batch"), raw.batch, 1, MAX_BATCH)?;
+        let times = match (raw.time, &raw.times) {
+            (Some(time), None) => {
+                vec![self.span(&format!("{field}.time"), time, Span::from_nanos(1))?; batch]
+            }
+            (None, Some(times)) => {
+                let field = format!("{field}.times");
+                number(&format!("length of {field}"), times.len(), batch, MAX_BATCH)?;
+                self.rising(&field, times, Span::from_nanos(1), MAX_SPAN)?
+            }
+            (None, None) => return Err(refuse(&format!("{field}.time"), "(absent)", "needs time, or times")),
+            (Some(time), Some(_)) => {
+                return Err(refuse(&format!("{field}.time"), time, "times are there too: remove one"));
+            }
+        };
+        let profile = LatencyProfile::new(&times).map_err(|e| refuse(field, "its times", e))?;
+        Ok(Workers { count: raw.count, batch, profile })
+    }
+
+    fn stream(&self, field: &str, raw: &raw::Stream) -> Result<StreamSpec, ProblemError> {
+        let constraints = constraints(&format!("{field}.constraints"), &raw.constraints)?;
+        let field = format!("{field}.arrivals");
+        match &raw.arrivals {
+            Some(arrivals) => Ok(StreamSpec::promised(constraints, self.curve(&field, arrivals)?)),
+            None if constraints.as_slice().is_empty() => Ok(StreamSpec::best_effort()),
+            None => Err(refuse(&field, "(absent)", "a stream with constraints must declare its arrivals")),
+        }
+    }
+
+    fn curve(&self, field: &str, raw: &raw::Arrivals) -> Result<ArrivalCurve, ProblemError> {
+        let mut bounds = Vec::new();
+        for (i, &(count, length)) in raw.windows.iter().enumerate() {
+            let field = format!("{field}.windows[{i}]");
+            let length = self.span(&format!("{field}[1]"), length, Span::from_nanos(1))?;
+            bounds.push(ArrivalBound::window(count, length).map_err(|e| refuse(&field, count, e))?);
+        }
+        if let Some(raw) = &raw.periodic {
+            self.periodic(&format!("{field}.periodic"), raw, &mut bounds)?;
+        }
+        if let Some(raw) = &raw.token_bucket {
+            let field = format!("{field}.token_bucket");
+            let period = self.span(&format!("{field}.period"), raw.period, Span::from_nanos(1))?;
+            let made = ArrivalBound::token_bucket(raw.burst, period);
+            bounds.push(made.map_err(|e| refuse(&format!("{field}.burst"), raw.burst, e))?);
+        }
+        if let Some(raw) = &raw.distances {
+            let field = format!("{field}.distances");
+            let distances = self.rising(&field, raw, Span::ZERO, MAX_SPAN)?;
+            let made = ArrivalBound::distances(&distances);
+            bounds.push(made.map_err(|e| refuse(&field, format_args!("({} distances)", raw.len()), e))?);
+        }
+        if let Some(raw) = &raw.trace {
+            let field = format!("{field}.trace");
+            number(&format!("length of {field}"), raw.len(), 2, MAX_TRACE)?;
+            let instants = self.rising(&field, raw, Span::ZERO, Span::from_nanos(u64::MAX))?;
+            let instants: Vec<_> = instants.iter().map(|t| Instant::from_nanos(t.as_nanos())).collect();
+            let made = ArrivalCurve::of_trace(&instants);
+            let curve = made.map_err(|e| refuse(&field, format_args!("({} instants)", raw.len()), e))?;
+            bounds.extend(curve.bounds().iter().cloned());
+        }
+        ArrivalCurve::new(&bounds).map_err(|e| refuse(field, format_args!("({} bounds)", bounds.len()), e))
+    }
+
+    fn periodic(
+        &self,
+        field: &str,
+        raw: &raw::Periodic,
+        bounds: &mut Vec<ArrivalBound>,
+    ) -> Result<(), ProblemError> {
+        let period = self.span(&format!("{field}.period"), raw.period, Span::from_nanos(1))?;
+        let jitter = self.span(&format!("{field}.jitter"), raw.jitter, Span::ZERO)?;
+        let made = ArrivalBound::periodic(period, jitter);
+        bounds.push(made.map_err(|e| refuse(&format!("{field}.jitter"), raw.jitter, e))?);
+        if let Some(least) = raw.distance {
+            let field = format!("{field}.distance");
+            let distance = self.span(&field, least, Span::from_nanos(1))?;
+            if distance > period {
+                return Err(refuse(
+                    &field,
+                    least,
+                    format_args!("must be at most the period, {}", raw.period),
+                ));
+            }
+            bounds.push(ArrivalBound::window(1, distance).map_err(|e| refuse(&field, least, e))?);
+        }
+        Ok(())
+    }
+
+    /// Times that never decrease, each in `min..=max`.
+    fn rising(&self, field: &str, raw: &[Number], min: Span, max: Span) -> Result<Vec<Span>, ProblemError> {
+        let mut all: Vec<Span> = Vec::with_capacity(raw.len());
+        for (i, &value) in raw.iter().enumerate() {
+            let field = format!("{field}[{i}]");
+            let span = self.span_within(&field, value, min, max)?;
+            if all.last().is_some_and(|&before| span < before) {
+                let reason = format!("must not be below the one before it, {}", raw[i - 1]);
+                return Err(refuse(&field, value, reason));
+            }
+            all.push(span);
+        }
+        Ok(all)
+    }
+
+    fn span(&self, field: &str, value: Number, min: Span) -> Result<Span, ProblemError> {
+        self.span_within(field, value, min, MAX_SPAN)
+    }
+
+    fn span_within(&self, field: &str, value: Number, min: Span, max: Span) -> Result<Span, ProblemError> {
+        let written = |span| Number::of_span(span, self.unit);
+        let limits = format!("{}..={} {:?}", written(min), written(max), self.unit).to_lowercase();
+        match value.to_span(self.unit) {
+            Ok(span) if (min..=max).contains(&span) => Ok(span),
+            Ok(_) => Err(refuse(field, value, format_args!("must be in {limits}"))),
+            Err(e) => Err(refuse(field, value, format_args!("{e}, in {limits}"))),
+        }
+    }
+}
+
+fn constraints(field: &str, raw: &[String]) -> Result<ConstraintSet, ProblemError> {
+    let mut list = Vec::new();
+    for (i, text) in raw.iter().enumerate() {
+        let made = text.parse::<Constraint>().map_err(|e| match e {
+            // The text is told with the field.
+            ParseConstraintError::Form { .. } => {
+                "must be any_miss(m,K), any_hit(h,K), row_miss(M) or row_hit(h,K)".to_owned()
+            }
+            ParseConstraintError::Number { number, .. } => {
+                format!("{number:?} is no whole number in 0..={MAX_WINDOW}")
+            }
+            ParseConstraintError::Value { reason, .. } => reason.to_string(),
+        });
+        list.push(made.map_err(|e| refuse(&format!("{field}[{i}]"), text, e))?);
+    }
+    ConstraintSet::new(&list).map_err(|e| refuse(field, format_args!("({} constraints)", raw.len()), e))
+}
+
+fn number(field: &str, value: usize, min: usize, max: usize) -> Result<usize, ProblemError> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(refuse(field, value, format_args!("must be in {min}..={max}")))
+}
+
+fn name(field: &str, name: &str) -> Result<(), ProblemError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
+        let reason = "must be 1..=64 letters, digits or any of - _ . /";
+        return Err(refuse(field, format_args!("\"{name}\""), reason));
+    }
+    Ok(())
+}
+
+fn refuse(field: &str, value: impl Display, reason: impl Display) -> ProblemError {
+    let whole = value.to_string();
+    let mut value: String = whole.chars().take(MAX_SHOWN).collect();
+    if value.len() < whole.len() {
+        value.push('…');
+    }
+    ProblemError::Value { field: field.to_owned(), value, reason: reason.to_string() }
+}

@@ -1,0 +1,177 @@
+//! The checker: reads a certificate as if its maker were a liar, and derives every promise again from its problem.
+//!
+//! It shares nothing but types with the program that writes certificates: it reads decimals, constraints and curves
+//! itself, into integers of 128 bits. Of a claim that says yes it checks the densities, Theorem A or its refinement at
+//! every instant that matters, `binding`, `busy` and `waiting`, and that `min_deadline`, `min_workers` and
+//! `max_load_scale` pass. A claim that says no promises nothing: its refutation must keep to the curves.
+//!
+//! Not checked: whether a refutation replays to a miss, which is for `replay` to see; that a limit is the last value
+//! that passes, what binds there, limits that need the refinement or too many steps, those of bursts and of single
+//! streams; the standing of constraints, Theorem B; `service`, `machine`. Where the refinement decides, the tightest
+//! instant is checked by its margin, to within a tick; where a load repeats at capacity, `busy` may be any time.
+//! `waiting` is the producer's count: a batch that is due is taken before what comes at the same instant.
+
+mod problem;
+mod refined;
+mod theorem;
+
+use std::fmt::{Debug, Display};
+
+use crate::certificate::{Certificate, Claim, Refutation, Rule};
+use crate::problem::raw::Unit;
+use problem::{System, time};
+
+/// The most rises of a curve, or pairs of arrivals, that are looked at; beyond, nothing is confirmed.
+const MAX_STEPS: i128 = 1 << 22;
+/// How the reason begins where nothing is known to be wrong.
+const UNCONFIRMED: &str = "not confirmed";
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Claims that promise something, all of which holds.
+    pub promised: usize,
+    /// Claims that promise nothing.
+    pub refused: usize,
+    /// Limits of claims that were derived again.
+    pub limits: usize,
+}
+
+/// A field that does not say what follows from the problem, or that cannot be confirmed with so little work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{claim}: {field} is {claimed}, derived: {derived}")]
+pub struct VerifyError {
+    /// Which claim, if it is about one.
+    pub claim: String,
+    /// Which field.
+    pub field: String,
+    /// What it says.
+    pub claimed: String,
+    /// What follows.
+    pub derived: String,
+}
+
+/// Checks everything that `certificate` promises. Its version is checked where it is read.
+///
+/// # Errors
+/// [`VerifyError`] for the first thing that does not follow, or is not confirmed.
+pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
+    let mut verified = Verified::default();
+    same("digest", &certificate.digest, &certificate.compute_digest())?;
+    for (i, claim) in certificate.claims.iter().enumerate() {
+        let service = claim.service.as_ref().map(|s| format!(", service {}", s.name)).unwrap_or_default();
+        let name = |error| VerifyError { claim: format!("claim {i}{service}"), ..error };
+        check(claim, &mut verified).map_err(name)?;
+    }
+    Ok(verified)
+}
+
+fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
+    let (system, unit) = (System::read(&claim.problem)?, claim.problem.unit);
+    same("streams", &claim.streams.len(), &system.streams.len())?;
+    for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
+        same(format!("streams[{i}].name"), &answer.name, &stream.name)?;
+        let ((p, q), of) = (answer.density, format!("{}/{}", stream.p, stream.q));
+        let equal = q > 0 && i128::from(p) * stream.q == i128::from(q) * stream.p;
+        same(
+            format!("streams[{i}].density"),
+            &format!("{p}/{q}"),
+            &if equal { format!("{p}/{q}") } else { of },
+        )?;
+    }
+    if !claim.admissible {
+        verified.refused += 1;
+        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
+        return claim.refutation.as_ref().map_or(Ok(()), |r| keeps_to_curves(r, &system, unit));
+    }
+    verified.promised += 1;
+    let rule = match claim.rule {
+        _ if system.streams.iter().all(|s| s.p == 0) => Rule::NothingPromised,
+        Rule::Refined if system.closed() => Rule::Refined,
+        _ => Rule::TheoremA,
+    };
+    same("rule", &claim.rule, &rule)?;
+    same("binding", &claim.binding.is_some(), &(rule != Rule::NothingPromised))?;
+    let Some(claimed) = claim.binding else { return Ok(()) };
+    let derived = system.test(rule == Rule::Refined).map_err(|no| wrong("admissible", true, no))?;
+    let mut at = derived.tightest;
+    let [delta, lhs, rhs] = [claimed.delta, claimed.lhs, claimed.rhs].map(|number| time(number, unit));
+    if derived.refined {
+        // There may be several such instants, and they need not be whole ticks.
+        let there = delta.unwrap_or(0) + system.latency;
+        let near = lhs.filter(|lhs| (there - lhs).abs_diff(at.rhs - at.lhs) < system.tick().unsigned_abs());
+        let (lhs, backlog) = (near.unwrap_or(there - at.rhs + at.lhs), i128::from(claimed.backlog));
+        at = theorem::Instant { delta: there - system.latency, backlog, lhs, rhs: there };
+    }
+    same("binding.delta", &delta, &Some(at.delta))?;
+    same("binding.backlog", &i128::from(claimed.backlog), &at.backlog)?;
+    same("binding.lhs", &lhs, &Some(at.lhs))?;
+    same("binding.rhs", &rhs, &Some(at.rhs))?;
+    same("waiting", &claim.waiting.map(i128::from), &Some(derived.waiting))?;
+    let busy = claim.busy.and_then(|busy| time(busy, unit));
+    same("busy", &busy, &derived.busy.or(Some(busy.unwrap_or(0))))?;
+    if system.closed() { Ok(()) } else { limits(claim, &system, verified) }
+}
+
+/// The system with one input at its limit passes Theorem A.
+fn limits(claim: &Claim, system: &System, verified: &mut Verified) -> Result<(), VerifyError> {
+    let mut test = |field, value: &dyn Display, change: &dyn Fn(&mut System) -> Option<()>| {
+        let mut system = system.clone();
+        match change(&mut system).map_or(Err("no value".to_owned()), |()| system.test(false)) {
+            Err(no) if !no.starts_with(UNCONFIRMED) => return Err(wrong(field, value, no)),
+            tested => verified.limits += usize::from(tested.is_ok()),
+        }
+        Ok(())
+    };
+    if let Some(limit) = claim.limits.min_deadline {
+        let latency = time(limit.value, claim.problem.unit).map(|deadline| deadline - system.guard);
+        test("limits.min_deadline", &limit.value, &|s| latency.map(|latency| s.latency = latency))?;
+    }
+    if let Some(limit) = claim.limits.min_workers {
+        let one_kind = |s: &System| s.kinds.len() == 1 && (1..1 << 16).contains(&limit.value);
+        test("limits.min_workers", &limit.value, &|s| {
+            one_kind(s).then(|| s.kinds[0].count = limit.value.into())
+        })?;
+    }
+    // Its thousandths are the nanoseconds of as many microseconds.
+    claim
+        .max_load_scale
+        .map_or(Ok(()), |scale| test("max_load_scale", &scale, &|s| s.hasten(time(scale, Unit::Us)?)))
+}
+
+/// No half-open interval holds more arrivals of a stream than it may send.
+fn keeps_to_curves(refutation: &Refutation, system: &System, unit: Unit) -> Result<(), VerifyError> {
+    let mut history = vec![Vec::new(); system.streams.len()];
+    let (mut last, mut steps) = (0, 0);
+    for (j, (instant, name)) in refutation.arrivals.iter().enumerate() {
+        let field = format!("refutation.arrivals[{j}]");
+        let now = time(*instant, unit).filter(|&now| now >= last);
+        last = now.ok_or_else(|| wrong(&field, instant, format!("an instant from {last} ns on")))?;
+        let Some(i) = system.streams.iter().position(|s| s.name == *name) else {
+            same(field, &"background", &if system.background { "background" } else { "a stream" })?;
+            continue;
+        };
+        history[i].push(last);
+        steps += history[i].len() as i128;
+        same("length of refutation.arrivals", &(steps <= MAX_STEPS), &true)?;
+        for (count, first) in (1..).zip(history[i].iter().rev()) {
+            if let Some(most) = system.streams[i].most(last - first + 1).filter(|&most| count > most) {
+                return Err(wrong(field, format!("number {count} of {name} from {first} ns on"), most));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + Debug>(field: impl Display, claimed: &T, derived: &T) -> Result<(), VerifyError> {
+    if claimed == derived {
+        Ok(())
+    } else {
+        Err(wrong(field, format!("{claimed:?}"), format!("{derived:?}")))
+    }
+}
+
+fn wrong(field: impl Display, claimed: impl Display, derived: impl Display) -> VerifyError {
+    let [field, claimed, derived] = [field.to_string(), claimed.to_string(), derived.to_string()];
+    VerifyError { claim: String::from("certificate"), field, claimed, derived }
+}

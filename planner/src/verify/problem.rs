@@ -1,0 +1,182 @@
+//! A problem as the checker reads it: times in nanoseconds, curves as patterns that repeat.
+
+use super::{VerifyError, same, wrong};
+use crate::number::Number;
+use crate::problem::raw::{Arrivals, Dispatch, Problem, Unit};
+
+const HOUR: i128 = 3_600_000_000_000;
+/// The most requests or workers that one number may stand for: all products fit 128 bits.
+const MANY: i128 = 1 << 16;
+
+#[derive(Clone)]
+pub(super) struct System {
+    pub(super) latency: i128,
+    pub(super) guard: i128,
+    pub(super) full_or_latest: bool,
+    pub(super) background: bool,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) streams: Vec<Stream>,
+}
+
+#[derive(Clone)]
+pub(super) struct Kind {
+    pub(super) count: i128,
+    /// `P(1) ≤ … ≤ P(B)`.
+    pub(super) times: Vec<i128>,
+}
+
+/// With density `p/q`, 0/1 for best effort; without bounds if it declares nothing.
+#[derive(Clone)]
+pub(super) struct Stream {
+    pub(super) name: String,
+    pub(super) p: i128,
+    pub(super) q: i128,
+    pub(super) bounds: Vec<Bound>,
+}
+
+/// In every `step`, requests at these offsets (the first is 0), so many at each; seen from `shift` on.
+#[derive(Clone)]
+pub(super) struct Bound {
+    pub(super) step: i128,
+    pub(super) shift: i128,
+    pub(super) starts: Vec<(i128, i128)>,
+}
+
+impl Bound {
+    /// `α(length)`, for lengths from 1, and the next length with a larger one.
+    pub(super) fn most(&self, length: i128) -> (i128, i128) {
+        let last = length - 1 + self.shift;
+        let (whole, rest) = (last / self.step, last % self.step);
+        let rise = self.starts.iter().map(|start| start.0).find(|&at| at > rest).unwrap_or(self.step);
+        let most = self.starts.iter().map(|&(at, count)| count * (whole + i128::from(at <= rest))).sum();
+        (most, length + rise - rest)
+    }
+
+    /// By how much `α` grows in each `step`, from any length on.
+    pub(super) fn count(&self) -> i128 {
+        self.starts.iter().map(|start| start.1).sum()
+    }
+}
+
+impl Stream {
+    /// `α(length)`, the least of all bounds.
+    pub(super) fn most(&self, length: i128) -> Option<i128> {
+        self.bounds.iter().map(|b| b.most(length).0).min()
+    }
+
+    /// `ceil(ρ·α(length))`.
+    pub(super) fn mandatory(&self, length: i128) -> i128 {
+        up(self.p * self.most(length).unwrap_or(0), self.q)
+    }
+}
+
+impl System {
+    pub(super) fn read(problem: &Problem) -> Result<Self, VerifyError> {
+        let span = |field: &str, number: Number, least: i128| {
+            let inside = time(number, problem.unit).filter(|t| (least..=HOUR).contains(t));
+            inside.ok_or_else(|| {
+                wrong(format!("problem.{field}"), number, format!("{least} ns to an hour, whole"))
+            })
+        };
+        let (mut kinds, mut streams) = (Vec::new(), Vec::new());
+        for w in &problem.workers {
+            let all = w
+                .times
+                .clone()
+                .or_else(|| Some(vec![w.time?; w.batch.min(MANY as usize)]))
+                .unwrap_or_default();
+            let times: Result<Vec<_>, _> = all.iter().map(|&t| span("workers.time", t, 1)).collect();
+            let times: Vec<i128> = times?.into_iter().take(w.batch).collect();
+            let sizes = (1..=MANY).contains(&(w.count as i128)) && times.len() == w.batch && w.batch > 0;
+            same("problem.workers", &(sizes && times.is_sorted()), &true)?;
+            kinds.push(Kind { count: w.count as i128, times });
+        }
+        same("problem.workers", &kinds.is_empty(), &false)?;
+        for stream in &problem.streams {
+            let (mut p, mut q) = (0, 1);
+            for text in &stream.constraints {
+                let share =
+                    share(text).ok_or_else(|| wrong("problem.streams.constraints", text, "no constraint"))?;
+                (p, q) = if share.0 * q > p * share.1 { share } else { (p, q) };
+            }
+            let bounds =
+                stream.arrivals.as_ref().map_or(Ok(Vec::new()), |a| bounds(a, problem.unit, &span))?;
+            same("problem.streams.arrivals", &bounds.is_empty(), &(stream.arrivals.is_none() && p == 0))?;
+            streams.push(Stream { name: stream.name.clone(), p, q, bounds });
+        }
+        let (deadline, guard) = (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
+        let (background, full_or_latest) = (problem.background, problem.dispatch == Dispatch::FullOrLatest);
+        Ok(Self { latency: deadline - guard, guard, full_or_latest, background, kinds, streams })
+    }
+}
+
+type Span<'a> = dyn Fn(&str, Number, i128) -> Result<i128, VerifyError> + 'a;
+
+fn bounds(arrivals: &Arrivals, unit: Unit, span: &Span<'_>) -> Result<Vec<Bound>, VerifyError> {
+    let window = |&(count, length): &(u64, Number)| Ok((i128::from(count), span("windows", length, 1)?, 0));
+    let mut steps = arrivals.windows.iter().map(window).collect::<Result<Vec<_>, _>>()?;
+    if let Some(periodic) = arrivals.periodic {
+        steps.push((1, span("period", periodic.period, 1)?, span("jitter", periodic.jitter, 0)?));
+        periodic
+            .distance
+            .map_or(Ok(()), |least| span("distance", least, 1).map(|d| steps.push((1, d, 0))))?;
+    }
+    if let Some(bucket) = arrivals.token_bucket {
+        let (burst, period) = (i128::from(bucket.burst), span("token_bucket.period", bucket.period, 1)?);
+        same("problem.token_bucket.burst", &(1..=MANY).contains(&burst), &true)?;
+        steps.push((1, period, (burst - 1) * period));
+    }
+    let stated = arrivals.distances.iter().flatten().map(|&d| span("distances", d, 0));
+    let mut lists = vec![stated.collect::<Result<Vec<_>, _>>()?];
+    let trace: Option<Vec<_>> = arrivals.trace.iter().flatten().map(|&t| time(t, unit)).collect();
+    let trace =
+        trace.filter(|t| t.is_sorted()).ok_or_else(|| wrong("problem.trace", "a list", "times in order"))?;
+    // The least time from a request to the i-th after it; up to 64, or the first that is an hour.
+    let apart =
+        |i: usize| trace.iter().zip(&trace[i..]).map(|(a, b)| (b - a).min(HOUR)).min().unwrap_or(HOUR);
+    let mut least: Vec<_> = (1..trace.len().min(65)).map(apart).collect();
+    least.truncate(least.iter().position(|&d| d == HOUR).map_or(64, |last| last + 1));
+    // Where a part of the list has a lower rate than all of it, it counts as a window too.
+    let slowest = (1..).zip(&least).reduce(|a, b| if b.1 * a.0 >= a.1 * b.0 { b } else { a });
+    steps.extend(slowest.filter(|s| s.0 < least.len() as i128).map(|(count, &length)| (count, length, 0)));
+    lists.push(least);
+    let mut all = Vec::new();
+    for (count, step, shift) in steps {
+        same("problem.streams.arrivals", &(step > 0 && (1..=MANY).contains(&count)), &true)?;
+        all.push(Bound { step, shift, starts: vec![(0, count)] });
+    }
+    for list in lists {
+        let Some((&step, before)) = list.split_last() else { continue };
+        same("problem.streams.arrivals", &(step > 0 && list.is_sorted()), &true)?;
+        all.push(Bound { step, shift: 0, starts: [0].iter().chain(before).map(|&d| (d, 1)).collect() });
+    }
+    Ok(all)
+}
+
+/// Whole nanoseconds, read from the decimal itself.
+pub(super) fn time(number: Number, unit: Unit) -> Option<i128> {
+    let digits = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].iter().position(|&u| u == unit)? * 3;
+    let text = number.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let plain = (whole.to_owned() + part).bytes().all(|b| b.is_ascii_digit()) && part.len() <= digits;
+    format!("{whole}{part:0<digits$}").parse().ok().filter(|t| plain && *t < 1 << 64)
+}
+
+/// `(K - m, K)` of a constraint.
+fn share(text: &str) -> Option<(i128, i128)> {
+    let (name, list) = text.trim().strip_suffix(')')?.split_once('(')?;
+    let numbers = list.split(',').map(|n| n.trim().parse::<u16>().ok().map(i128::from));
+    let (m, k) = match (name.trim(), numbers.collect::<Option<Vec<_>>>()?.as_slice()) {
+        ("any_miss", &[m, k]) => (m, k),
+        ("any_hit", &[h, k]) => (k - h, k),
+        ("row_miss", &[m]) => (m, m + 1),
+        ("row_hit", &[h, k]) if h > 0 => (k / h - 1, k),
+        _ => return None,
+    };
+    (0..k).contains(&m).then_some((k - m, k))
+}
+
+/// `ceil(a / b)` for `a` from 0, `b` from 1.
+pub(super) fn up(a: i128, b: i128) -> i128 {
+    (a + b - 1) / b
+}

@@ -1,0 +1,130 @@
+//! Theorem A, rise by rise of the mandatory curve.
+
+use super::problem::{Bound, Kind, Stream, System, up};
+use super::{MAX_STEPS, UNCONFIRMED};
+
+/// An instant of the inequality `lhs ≤ rhs`.
+#[derive(Clone, Copy)]
+pub(super) struct Instant {
+    pub(super) delta: i128,
+    pub(super) backlog: i128,
+    pub(super) lhs: i128,
+    pub(super) rhs: i128,
+}
+
+/// What follows where the inequality holds.
+pub(super) struct Derived {
+    pub(super) tightest: Instant,
+    /// Whether the refinement decided at the tightest instant.
+    pub(super) refined: bool,
+    pub(super) waiting: i128,
+    /// `None` if only a repetition ended the walk.
+    pub(super) busy: Option<i128>,
+}
+
+impl System {
+    /// `min{ u : σ(u) ≥ α_m(δ + 1) } + P_max ≤ δ + L` wherever `α_m` rises, until a busy period must have ended.
+    ///
+    /// Let a mandatory request come at `s + δ`, where `s` is the last batch start before its own that left none
+    /// waiting that had come before. No more than `α_m` of any length below `next` come before `s + next - 1`, and if
+    /// `begun < next`, all these are begun by then. Were `δ ≥ next - 1`, the batch that begins the last of them would
+    /// be a later such start. So no length from `next` on needs a look. This counts only what comes from `s` on, so
+    /// it does not matter whether the bounds of a stream agree with one another.
+    ///
+    /// At capacity that need not happen. But beyond `from`, `α_m` gains in every `period` the same number, which the
+    /// workers begin in a `period` too: the inequality there follows from the one a `period` earlier.
+    pub(super) fn test(&self, refine: bool) -> Result<Derived, String> {
+        let sum = |of: &dyn Fn(&Kind) -> i128| self.kinds.iter().map(of).sum::<i128>();
+        let begun_by = |u: i128| sum(&|k| k.round() * (u / k.time()));
+        let slowest = self.kinds.iter().map(Kind::time).max().unwrap_or(0);
+        let filling = self.kinds.iter().map(|k| k.times.len() as i128 - 1).max().unwrap_or(0);
+        let gain = |period| self.streams.iter().map(|s| s.p * s.growth(period) / s.q).sum::<i128>();
+        let repetition = self.repetition(1).filter(|&(_, period)| gain(period) <= begun_by(period));
+        let mut demand: Vec<_> = self.streams.iter().filter(|s| s.p > 0).map(|s| (s, 0, 1)).collect();
+        let (mut length, mut begun, mut waiting) = (1, 0, 0);
+        let (mut tightest, mut least, mut refined) = (None, i128::MAX, false);
+        for _ in 0..MAX_STEPS {
+            for (stream, mandatory, next) in demand.iter_mut().filter(|d| d.2 == length) {
+                *mandatory = stream.mandatory(length);
+                *next = stream.bounds.iter().map(|b| b.most(length).1).min().unwrap_or(i128::MAX);
+            }
+            let backlog = demand.iter().map(|d| d.1).sum();
+            let next = demand.iter().map(|d| d.2).min().unwrap_or(i128::MAX);
+            // One kind alone has begun them all by `high`.
+            let mut high = self.kinds.iter().map(|k| up(backlog, k.round()) * k.time()).min().unwrap_or(0);
+            while begun < high {
+                let middle = (begun + high) / 2;
+                (begun, high) = if begun_by(middle) < backlog { (middle + 1, high) } else { (begun, middle) };
+            }
+            let (delta, mut lhs, rhs) = (length - 1, begun + slowest, length - 1 + self.latency);
+            // What is due at `delta` itself, or less than the guard before, may still wait.
+            waiting = waiting.max((backlog - begun_by((delta - self.guard - 1).max(0))).max(0) + filling);
+            let refine = refine && lhs > rhs;
+            if refine {
+                // From `delta + lhs - rhs` on it holds as it is.
+                lhs = rhs - self.least_margin(delta, (next - 1).min(delta + lhs - rhs))?;
+            }
+            if lhs > rhs {
+                return Err(format!("{backlog} by {delta} ns need {lhs} ns, there are {rhs} ns"));
+            }
+            if rhs - lhs < least {
+                (tightest, least, refined) = (Some(Instant { delta, backlog, lhs, rhs }), rhs - lhs, refine);
+            }
+            let repeats = repetition.is_some_and(|(from, period)| length > from + period);
+            if let Some(tightest) = tightest.filter(|_| begun < next || repeats) {
+                // From a period on, another walk may take the repetition for the end.
+                let ends = begun < next && repetition.is_none_or(|(_, period)| length <= period);
+                return Ok(Derived { tightest, refined, waiting, busy: ends.then_some(begun) });
+            }
+            length = next;
+        }
+        Err(format!("{UNCONFIRMED}: the busy period has more than {MAX_STEPS} rises"))
+    }
+
+    /// `(from, period)`: from lengths above `from` on each curve grows by the same number of requests, and so do the
+    /// mandatory ones, in any `period` more, which is whole batches of each kind, and `times` of its time.
+    pub(super) fn repetition(&self, times: i128) -> Option<(i128, i128)> {
+        let whole = self.kinds.iter().try_fold(times, |whole, kind| lcm(whole, kind.time()))?;
+        let (mut from, mut whole, mut words) = (0, whole, 1);
+        for (stream, b) in self.streams.iter().flat_map(|s| s.bounds.iter().map(move |b| (s, b))) {
+            (whole, words) = (lcm(whole, b.step)?, lcm(words, stream.q)?);
+            let slow = stream.slowest()?;
+            // α_b(Δ) ≥ Δ·count/step - count, and for the slowest α(Δ) ≤ Δ·count/step + α(step).
+            let gain = b.count() * slow.step - slow.count() * b.step;
+            let behind = (b.count() + slow.most(slow.step).0).checked_mul(b.step * slow.step)?;
+            from = from.max(if gain > 0 { up(behind, gain) } else { 0 });
+        }
+        Some((from, whole.checked_mul(words).filter(|&period| period < 1 << 64)?))
+    }
+}
+
+impl Kind {
+    /// `P`, the time of a full batch.
+    pub(super) fn time(&self) -> i128 {
+        self.times[self.times.len() - 1]
+    }
+
+    /// The requests in one full batch of each.
+    fn round(&self) -> i128 {
+        self.count * self.times.len() as i128
+    }
+}
+
+impl Stream {
+    fn slowest(&self) -> Option<&Bound> {
+        self.bounds.iter().min_by(|a, b| (a.count() * b.step).cmp(&(b.count() * a.step)))
+    }
+
+    /// By how many requests the curve grows in a `period` of [`System::repetition`].
+    pub(super) fn growth(&self, period: i128) -> i128 {
+        self.slowest().map_or(0, |b| b.count() * (period / b.step))
+    }
+}
+
+pub(super) fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn lcm(a: i128, b: i128) -> Option<i128> {
+    (a / gcd(a, b)).checked_mul(b).filter(|&l| l < 1 << 64)
+}

@@ -1,0 +1,345 @@
+//! The checker of certificates: it confirms what follows, and names the field that does not.
+
+use std::collections::BTreeMap;
+
+use planner::certificate::{Binding, Limit, Limits, Refutation, Rule, Shows, StreamAnswer};
+use planner::problem::raw;
+use planner::verify::{Verified, VerifyError, verify};
+use planner::{Certificate, Claim, Number, Problem, certify};
+use proptest::prelude::*;
+
+fn problem(text: &str) -> raw::Problem {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn n(text: &str) -> Number {
+    text.parse().unwrap_or_else(|e| panic!("{text} {e}"))
+}
+
+fn binding(delta: &str, backlog: u64, lhs: &str, rhs: &str) -> Binding {
+    Binding { delta: n(delta), backlog, lhs: n(lhs), rhs: n(rhs) }
+}
+
+/// The digest is always right: what is tested is what it protects.
+fn check(claim: &Claim) -> Result<Verified, VerifyError> {
+    verify(&Certificate::new("by hand", BTreeMap::new(), vec![claim.clone()]))
+}
+
+/// The field that a claim is refused for.
+fn field(claim: &Claim) -> String {
+    check(claim).map_or_else(|e| e.field, |_| panic!("verified: {claim:?}"))
+}
+
+fn yes(
+    problem: raw::Problem,
+    rule: Rule,
+    binding: Binding,
+    busy: &str,
+    waiting: u64,
+    density: (u32, u32),
+) -> Claim {
+    let answer = |s: &raw::Stream| StreamAnswer {
+        name: s.name.clone(),
+        density,
+        constraints: vec![],
+        max_rate_scale: None,
+        largest_count: None,
+    };
+    Claim {
+        service: None,
+        streams: problem.streams.iter().map(answer).collect(),
+        problem,
+        admissible: true,
+        rule,
+        binding: Some(binding),
+        busy: Some(n(busy)),
+        waiting: Some(waiting),
+        max_load_scale: None,
+        limits: Limits::default(),
+        reason: None,
+        refutation: None,
+    }
+}
+
+/// The worked example of `docs/guarantee.md`.
+fn page() -> Claim {
+    let text = r#"{"unit": "ms", "deadline": 6, "background": true, "workers": [{"count": 1, "batch": 1, "time": 2}],
+        "streams": [{"name": "a", "constraints": ["any_miss(1,2)"], "arrivals": {"windows": [[2, 4]]}}]}"#;
+    yes(problem(text), Rule::TheoremA, binding("0", 1, "4", "6"), "2", 1, (1, 2))
+}
+
+#[test]
+fn the_worked_example_of_the_guarantee_page_holds() {
+    let mut claim = page();
+    assert_eq!(check(&claim), Ok(Verified { promised: 1, refused: 0, limits: 0 }));
+    claim.limits.min_deadline = Some(Limit { value: n("4"), binding: None });
+    claim.limits.min_workers = Some(Limit { value: 1, binding: None });
+    claim.max_load_scale = Some(n("2"));
+    assert_eq!(check(&claim), Ok(Verified { promised: 1, refused: 0, limits: 3 }));
+}
+
+#[test]
+fn every_field_that_is_tampered_with_is_named() {
+    type Tamper = fn(&mut Claim);
+    let cases: &[(&str, Tamper)] = &[
+        ("streams[0].density", |c| c.streams[0].density = (1, 3)),
+        ("streams[0].density", |c| c.streams[0].density = (0, 0)),
+        ("streams[0].name", |c| c.streams[0].name = "b".into()),
+        ("streams", |c| c.streams.clear()),
+        ("rule", |c| c.rule = Rule::Refined),
+        ("rule", |c| c.rule = Rule::NothingPromised),
+        ("rule", |c| c.rule = Rule::Horizon),
+        ("binding", |c| c.binding = None),
+        ("binding.delta", |c| c.binding = Some(binding("4", 2, "6", "10"))),
+        ("binding.backlog", |c| c.binding = Some(binding("0", 2, "4", "6"))),
+        ("binding.lhs", |c| c.binding = Some(binding("0", 1, "3.999999", "6"))),
+        ("binding.rhs", |c| c.binding = Some(binding("0", 1, "4", "6.000001"))),
+        ("waiting", |c| c.waiting = Some(0)),
+        ("waiting", |c| c.waiting = None),
+        ("busy", |c| c.busy = Some(n("2.1"))),
+        ("busy", |c| c.busy = None),
+        ("limits.min_deadline", |c| {
+            c.limits.min_deadline = Some(Limit { value: n("3.999999"), binding: None });
+        }),
+        ("limits.min_workers", |c| c.limits.min_workers = Some(Limit { value: 0, binding: None })),
+        ("max_load_scale", |c| c.max_load_scale = Some(n("2.001"))),
+        ("max_load_scale", |c| c.max_load_scale = Some(n("0"))),
+        ("admissible", |c| c.problem.deadline = n("3")),
+        ("binding.rhs", |c| c.problem.deadline = n("5")),
+        ("binding.rhs", |c| c.problem.guard = n("0.000001")),
+        ("binding.backlog", |c| c.problem.streams[0].arrivals.as_mut().expect("declared").windows[0].0 = 3),
+        ("streams[0].density", |c| c.problem.streams[0].constraints.push("row_hit(2,3)".into())),
+        ("admissible", |c| c.problem.workers[0].time = Some(n("4"))),
+        ("reason", |c| c.admissible = false),
+    ];
+    for (i, (named, tamper)) in cases.iter().enumerate() {
+        let mut claim = page();
+        tamper(&mut claim);
+        let error = check(&claim).map_or_else(|e| e, |_| panic!("case {i}, {named}: verified"));
+        assert_eq!((&*error.field, &*error.claim), (*named, "claim 0"), "case {i}: {error}");
+    }
+    let mut certificate = Certificate::new("by hand", BTreeMap::new(), vec![page()]);
+    certificate.made_by.push('!');
+    assert_eq!(verify(&certificate).expect_err("changed").field, "digest");
+}
+
+#[test]
+fn a_problem_that_is_none_is_refused() {
+    type Tamper = fn(&mut raw::Problem);
+    let cases: &[(&str, Tamper)] = &[
+        ("problem.deadline", |p| p.deadline = n("0.0000001")),
+        ("problem.deadline", |p| p.deadline = n("-6")),
+        ("problem.workers.time", |p| p.workers[0].time = Some(n("0"))),
+        ("problem.workers", |p| p.workers[0].count = 0),
+        ("problem.workers", |p| p.workers[0].batch = 0),
+        ("problem.workers", |p| p.workers.clear()),
+        ("problem.streams.constraints", |p| p.streams[0].constraints.push("any_miss(2,2)".into())),
+        ("problem.streams.constraints", |p| p.streams[0].constraints.push("row_hit(0,2)".into())),
+        ("problem.streams.constraints", |p| p.streams[0].constraints.push("any_hit(3,2)".into())),
+        ("problem.streams.arrivals", |p| p.streams[0].arrivals = None),
+        ("problem.streams.arrivals", |p| p.streams[0].arrivals = Some(raw::Arrivals::default())),
+    ];
+    for (i, (named, tamper)) in cases.iter().enumerate() {
+        let mut claim = page();
+        tamper(&mut claim.problem);
+        assert_eq!(field(&claim), *named, "case {i}");
+    }
+}
+
+#[test]
+fn all_four_names_and_all_bounds_are_read() {
+    let text = |constraint: &str, arrivals: &str| {
+        problem(&format!(
+            r#"{{"unit": "us", "deadline": 1000, "background": true, "workers": [{{"count": 1, "batch": 1, "time": 1}}],
+            "streams": [{{"name": "a", "constraints": ["{constraint}"], "arrivals": {{{arrivals}}}}}]}}"#
+        ))
+    };
+    // Request k comes at such an offset, and finds no one waiting but those at the same instant.
+    for (constraint, density, arrivals, backlog) in [
+        ("any_miss(1,4)", (3, 4), r#""windows": [[8, 90]]"#, 6),
+        ("any_hit(3,4)", (3, 4), r#""windows": [[8, 90]]"#, 6),
+        ("row_miss(3)", (1, 4), r#""windows": [[8, 90]]"#, 2),
+        ("row_hit(2,7)", (5, 7), r#""windows": [[7, 90]]"#, 5),
+        ("row_miss(0)", (1, 1), r#""periodic": {"period": 30, "jitter": 60}"#, 3),
+        ("row_miss(0)", (1, 1), r#""periodic": {"period": 30, "jitter": 60, "distance": 9}"#, 1),
+        ("row_miss(0)", (1, 1), r#""token_bucket": {"burst": 4, "period": 30}"#, 4),
+        ("row_miss(0)", (1, 1), r#""token_bucket": {"burst": 4, "period": 30}, "windows": [[3, 40]]"#, 3),
+        ("row_miss(0)", (1, 1), r#""distances": [0, 0, 50]"#, 3),
+        ("row_miss(0)", (1, 1), r#""trace": [7, 7, 60, 60, 60, 200]"#, 3),
+    ] {
+        let (lhs, busy) = ((backlog + 1).to_string(), backlog.to_string());
+        let binding = binding("0", backlog, &lhs, "1000");
+        let claim = yes(text(constraint, arrivals), Rule::TheoremA, binding, &busy, backlog, density);
+        check(&claim).unwrap_or_else(|e| panic!("{constraint} {arrivals}: {e}"));
+    }
+}
+
+#[test]
+fn at_capacity_with_jitter_the_busy_period_never_ends_and_the_load_repeats() {
+    let text = r#"{"unit": "us", "deadline": 30, "background": true, "workers": [{"count": 2, "batch": 1, "time": 4}],
+        "streams": [{"name": "a", "constraints": ["any_hit(2,3)"], "arrivals": {"periodic": {"period": 3, "jitter": 2}}},
+                    {"name": "b", "constraints": ["row_miss(0)"], "arrivals": {"periodic": {"period": 6, "jitter": 1}}},
+                    {"name": "c", "constraints": ["row_miss(0)"], "arrivals": {"periodic": {"period": 9, "jitter": 7}}}]}"#;
+    let parsed = Problem::from_raw(problem(text)).expect("a problem");
+    let claim = certify(&parsed);
+    assert!(claim.admissible, "{claim:?}");
+    check(&claim).unwrap_or_else(|e| panic!("{e}"));
+    // A little more is above capacity, whatever the deadline.
+    let mut more = claim;
+    more.problem.deadline = n("3600000000");
+    more.problem.streams[2]
+        .arrivals
+        .as_mut()
+        .expect("declared")
+        .periodic
+        .as_mut()
+        .expect("periodic")
+        .period = n("8.999");
+    let error = check(&more).expect_err("above capacity");
+    assert_eq!(error.field, "admissible", "{error}");
+}
+
+#[test]
+fn workers_of_two_kinds_begin_batches_each_at_their_own_pace() {
+    let text = r#"{"unit": "ms", "deadline": 12, "background": true,
+        "workers": [{"count": 1, "batch": 2, "time": 5}, {"count": 2, "batch": 1, "times": [2]}],
+        "streams": [{"name": "a", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[7, 20]]}}]}"#;
+    // By 4 ms four are begun, by 5 ms six, by 6 ms eight; the slow one answers 5 ms later.
+    let claim = yes(problem(text), Rule::TheoremA, binding("0", 7, "11", "12"), "6", 8, (1, 1));
+    check(&claim).unwrap_or_else(|e| panic!("{e}"));
+    let mut late = claim;
+    late.problem.deadline = n("10.999999");
+    assert_eq!(field(&late), "admissible");
+}
+
+#[test]
+fn a_refusal_needs_a_reason_and_its_arrivals_keep_to_the_curves() {
+    let arrivals = |list: &[(&str, &str)]| list.iter().map(|(t, name)| (n(t), (*name).to_owned())).collect();
+    let refused = |list: &[(&str, &str)]| {
+        let refutation = Refutation { shows: Shows::Violation, stream: "a".into(), arrivals: arrivals(list) };
+        let reason = Some("too much".to_owned());
+        Claim {
+            admissible: false,
+            binding: None,
+            busy: None,
+            waiting: None,
+            reason,
+            refutation: Some(refutation),
+            ..page()
+        }
+    };
+    let fine = refused(&[("0", "a"), ("1", "a"), ("1", "nobody"), ("4", "a"), ("5", "a")]);
+    assert_eq!(check(&fine), Ok(Verified { promised: 0, refused: 1, limits: 0 }));
+    assert_eq!(field(&refused(&[("0", "a"), ("1", "a"), ("3.999999", "a")])), "refutation.arrivals[2]");
+    assert_eq!(field(&refused(&[("3", "a"), ("2", "a")])), "refutation.arrivals[1]");
+    let mut closed = fine.clone();
+    closed.problem.background = false;
+    assert_eq!(field(&closed), "refutation.arrivals[2]");
+    assert_eq!(field(&Claim { reason: None, ..fine }), "reason");
+}
+
+/// The example of section 3 of the theory: Theorem A needs 9, the refinement shows that 7 are enough.
+#[test]
+fn the_refinement_is_confirmed_by_brute_force() {
+    let text = |deadline: &str| {
+        problem(&format!(
+            r#"{{"unit": "ms", "deadline": {deadline}, "workers": [{{"count": 1, "batch": 1, "time": 3}}],
+            "streams": [{{"name": "a", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 6]]}}}}]}}"#
+        ))
+    };
+    let claim = certify(&Problem::from_raw(text("7")).expect("a problem"));
+    assert_eq!((claim.admissible, claim.rule), (true, Rule::Refined));
+    check(&claim).unwrap_or_else(|e| panic!("{e}"));
+    let mut open = claim.clone();
+    open.problem.background = true;
+    assert_eq!(field(&open), "rule");
+    let mut slack = claim.clone();
+    slack.binding = slack.binding.map(|b| Binding { lhs: n("1"), ..b });
+    assert_eq!(field(&slack), "binding.lhs");
+    // Times that have next to nothing in common are not looked at.
+    let mut fine = claim;
+    fine.problem.deadline = n("7.000001");
+    let error = check(&fine).expect_err("too fine");
+    assert!(error.derived.starts_with("not confirmed"), "{error}");
+}
+
+fn arrivals() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => (1u64..6, 2u64..10).prop_map(|(n, w)| format!(r#""windows": [[{n}, {w}]]"#)),
+        2 => (1u64..6, 0u64..12).prop_map(|(t, j)| format!(r#""periodic": {{"period": {t}, "jitter": {j}}}"#)),
+        1 => (2u64..7, 0u64..20)
+            .prop_map(|(t, j)| format!(r#""periodic": {{"period": {t}, "jitter": {j}, "distance": 2}}"#)),
+        1 => (1u64..5, 1u64..7, 1u64..4, 1u64..7).prop_map(|(b, t, n, w)| {
+            format!(r#""token_bucket": {{"burst": {b}, "period": {t}}}, "windows": [[{n}, {w}]]"#)
+        }),
+    ]
+}
+
+/// Deadlines of one and a half to four batches, and loads near what the workers can do.
+fn random_problem(closed: bool) -> impl Strategy<Value = String> {
+    let constraint = prop_oneof![
+        4 => (0u64..3, 1u64..4).prop_map(|(m, more)| format!("\"any_miss({m},{})\"", m + more)),
+        1 => Just(String::new())
+    ];
+    let stream = (constraint, arrivals());
+    let kind = (1usize..3, prop::collection::vec(0u64..2, 1..4), 1u64..4);
+    let kinds = prop::collection::vec(kind, 1..=if closed { 1 } else { 2 });
+    let rest = (15u64..40, 0u64..8, any::<bool>());
+    (rest, kinds, prop::collection::vec(stream, 1..3)).prop_map(
+        move |((tenths, guard, patient), kinds, streams)| {
+            let (guard, mut longest, mut workers) = (guard.saturating_sub(5), 0, Vec::new());
+            for (count, steps, first) in &kinds {
+                let times: Vec<_> =
+                    (0..steps.len()).map(|b| first + steps[1..=b].iter().sum::<u64>()).collect();
+                longest = longest.max(times[times.len() - 1]);
+                workers
+                    .push(format!(r#"{{"count": {count}, "batch": {}, "times": {times:?}}}"#, times.len()));
+            }
+            let dispatch = if patient { "full-or-latest" } else { "eager" };
+            let stream = |(i, (constraint, arrivals)): (usize, &(String, String))| {
+                format!(r#"{{"name": "s{i}", "constraints": [{constraint}], "arrivals": {{{arrivals}}}}}"#)
+            };
+            let streams: Vec<_> = streams.iter().enumerate().map(stream).collect();
+            format!(
+                r#"{{"unit": "us", "deadline": {}, "guard": {guard}, "dispatch": "{dispatch}",
+            "background": {}, "workers": [{}], "streams": [{}]}}"#,
+                (longest * tenths).div_ceil(10) + guard,
+                !closed,
+                workers.join(","),
+                streams.join(",")
+            )
+        },
+    )
+}
+
+fn agrees(text: &str) -> Result<(), TestCaseError> {
+    let Ok(parsed) = Problem::from_raw(problem(text)) else { return Ok(()) };
+    let claim = certify(&parsed);
+    let said = check(&claim);
+    // The checker may find a refinement too much work, but never wrong.
+    let unconfirmed = said.as_ref().is_err_and(|e| e.derived.starts_with("not confirmed"));
+    let fine = said.is_ok() || unconfirmed && claim.rule == Rule::Refined;
+    prop_assert!(fine, "{:?}: {} for {:?}", said, text, claim);
+    if !claim.admissible && claim.rule != Rule::Horizon {
+        for rule in [Rule::TheoremA, Rule::Refined, Rule::NothingPromised] {
+            let forced =
+                Claim { admissible: true, rule, binding: Some(binding("0", 1, "1", "2")), ..claim.clone() };
+            prop_assert!(check(&forced).is_err(), "{}", text);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(std::env::var("CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)))]
+
+    #[test]
+    fn what_is_certified_is_verified(text in random_problem(false)) {
+        agrees(&text)?;
+    }
+
+    #[test]
+    fn what_the_refinement_certifies_is_verified(text in random_problem(true)) {
+        agrees(&text)?;
+    }
+}

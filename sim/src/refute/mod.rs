@@ -1,0 +1,123 @@
+//! Refutations: for a load that is refused, arrivals that it allows and that break the promise.
+//!
+//! Every candidate is verified by running it in the scheduler. First all streams send as early as they may, which
+//! must break a load above capacity in the end. Then bursts come just as all workers have become busy, with every
+//! word in the phase in which it asks for most. Then such bursts with random changes, within a budget.
+
+mod shorten;
+mod traces;
+
+use planner::Problem;
+use planner::certificate::{Refutation, Shows};
+use rt_core::{AdmissionError, Instant};
+
+use crate::curves::check_curves;
+use crate::dice::Dice;
+use crate::drive::{Order, run};
+use crate::replay::{Found, examine, find, name_of};
+use shorten::shorten;
+
+/// Requests that may be simulated in the search, and to shorten what it finds.
+const BUDGET: u64 = 500_000;
+/// The most requests of a trace of a load above capacity.
+const MAX_TRACE: u64 = 2_000_000;
+
+/// Arrivals that keep to every declaration of `problem`, have background only where it is allowed, and break a
+/// promise that admission refuses: they violate a constraint, or else make the scheduler miss a mandatory request.
+/// `None` if the load is admitted, or none were found: the refusal may be pessimistic.
+///
+/// Deterministic. What it shows is shown again by [`crate::replay`].
+#[must_use]
+pub fn refute(problem: &Problem) -> Option<Refutation> {
+    let refused = problem.system().admit(problem.streams.iter().map(|(_, spec)| spec)).err()?;
+    // Nothing can be shown where nothing can be run.
+    run(problem, &[], Order::Together).ok()?;
+    let mut search = Search { problem, budget: BUDGET, best: None };
+    search.run(&refused);
+    let (arrivals, order, shows) = search.best?;
+    let budget = BUDGET.max(4 * arrivals.len() as u64);
+    let arrivals = shorten(arrivals, budget, |fewer| {
+        let run = run(problem, fewer, order).ok();
+        run.and_then(|run| examine(problem, &run)).is_some_and(|found| found.shows == shows)
+    });
+    check_curves(problem, &arrivals).ok()?;
+    // Orders are tried as the replay will try them.
+    let (_, _, found) = find(problem, &arrivals, shows, None).ok()??;
+    let unit = problem.raw.unit;
+    let named = |&(instant, stream): &(Instant, usize)| {
+        (crate::Time { instant, unit }.number(), name_of(problem, stream))
+    };
+    Some(Refutation {
+        shows,
+        stream: problem.streams[found.stream].0.clone(),
+        arrivals: arrivals.iter().map(named).collect(),
+    })
+}
+
+/// The search for a refutation: what it may still spend, and the best so far.
+struct Search<'a> {
+    problem: &'a Problem,
+    budget: u64,
+    best: Option<Best>,
+}
+
+/// Arrivals, the order in which they show it, and what they show.
+type Best = (Vec<(Instant, usize)>, Order, Shows);
+
+impl Search<'_> {
+    fn run(&mut self, refused: &AdmissionError) {
+        let (problem, hint) = (self.problem, binding_instant(refused));
+        // Above capacity, a longer trace is certain to show more.
+        let needed = traces::overload(problem).unwrap_or(0);
+        for length in [64, 1_000, 8_000, 60_000].into_iter().filter(|&length| length <= needed.max(1_000)) {
+            if self.sustained(length) {
+                return;
+            }
+        }
+        if traces::floods(problem, hint).iter().any(|trace| self.shown(trace, &Order::ALL)) {
+            return;
+        }
+        let mut dice = Dice(1);
+        while self.budget > 0 {
+            if self.shown(&traces::adversary(problem, &mut dice, hint), &Order::ALL) {
+                return;
+            }
+        }
+        if needed > 60_000 {
+            self.sustained(needed.min(MAX_TRACE));
+        }
+    }
+
+    /// Whether so many requests, as early as they may come, violate a constraint.
+    fn sustained(&mut self, requests: u64) -> bool {
+        [true, false].into_iter().any(|phased| {
+            // Not at the expense of the rest of the search.
+            self.budget += requests;
+            self.shown(&traces::sustained(self.problem, requests as usize, phased), &[Order::Together])
+        })
+    }
+
+    /// Whether a constraint is violated by `arrivals` under one of `orders`. Remembers what they show.
+    fn shown(&mut self, arrivals: &[(Instant, usize)], orders: &[Order]) -> bool {
+        for &order in orders {
+            self.budget = self.budget.saturating_sub(arrivals.len().max(16) as u64);
+            let found = run(self.problem, arrivals, order).ok().and_then(|run| examine(self.problem, &run));
+            let Some(Found { shows, .. }) = found else { continue };
+            if shows == Shows::Violation || self.best.is_none() {
+                self.best = Some((arrivals.to_vec(), order, shows));
+            }
+            if shows == Shows::Violation {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// How long after the start of its burst the load asks for too much; zero if the burst is not to blame.
+fn binding_instant(refused: &AdmissionError) -> u64 {
+    match refused {
+        AdmissionError::Burst(binding) => binding.delta.as_nanos(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,223 @@
+//! Replays a refutation: runs its arrivals once more, and says what they show.
+
+use planner::Problem;
+use planner::certificate::{Refutation, Shows};
+use rt_core::{Cause, Constraint, Instant, Outcome};
+use serde::Serialize;
+
+use crate::curves::{Breach, check_curves};
+use crate::drive::{Order, Run, RunError, run};
+use crate::report::{Report, causes};
+use crate::time::Time;
+use crate::windows::{broken, by_stream, hits};
+
+/// What a refutation shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Replay {
+    /// What is broken, and where.
+    pub broken: Broken,
+    /// What came first of all that happened at one instant.
+    pub order: Order,
+    /// The run, request by request.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// A violated constraint, or a missed request that the promise counts on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Broken {
+    /// Which of the two.
+    pub shows: Shows,
+    /// The stream.
+    pub stream: String,
+    /// The constraint that is violated.
+    pub constraint: Option<String>,
+    /// The numbers of the first and the last request of the window, or twice that of the one missed.
+    pub window: (u64, u64),
+    /// When these two came.
+    pub instants: (Time, Time),
+    /// Misses in the window.
+    pub misses: u32,
+    /// When all of them were known.
+    pub known: Time,
+}
+
+/// Why a refutation does not show what it claims.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// An instant that is none.
+    #[error("arrival {index} at {value}: {reason}")]
+    Instant {
+        /// Which arrival, from 0.
+        index: usize,
+        /// Its instant as written.
+        value: String,
+        /// What it must be.
+        reason: String,
+    },
+    /// A stream that is none of the problem's, which has no background.
+    #[error("arrival {index}: stream {name:?} is none of the problem's, which has no background")]
+    Unknown {
+        /// Which arrival, from 0.
+        index: usize,
+        /// The name.
+        name: String,
+    },
+    /// A stream sends sooner than it declared.
+    #[error(transparent)]
+    Curve(#[from] Breach),
+    /// It cannot be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// It runs, and nothing of what it claims happens.
+    #[error("no {what} of stream {stream:?} in {requests} requests")]
+    Nothing {
+        /// What should happen.
+        what: &'static str,
+        /// The stream that it should happen to.
+        stream: String,
+        /// How many requests were run.
+        requests: usize,
+    },
+}
+
+/// Runs the arrivals of `refutation` in `problem`: what they show, if it is what is claimed. The orders of
+/// [`Order`] are tried one after the other, since the promise holds in any.
+///
+/// # Errors
+/// [`ReplayError`]: if the arrivals do not keep to the declared curves or cannot be run, or show something else.
+pub fn replay(problem: &Problem, refutation: &Refutation) -> Result<Replay, ReplayError> {
+    let mut arrivals = Vec::with_capacity(refutation.arrivals.len());
+    for (index, (time, name)) in refutation.arrivals.iter().enumerate() {
+        let wrong = |reason: String| ReplayError::Instant { index, value: time.to_string(), reason };
+        let span = time.to_span(problem.raw.unit).map_err(|e| wrong(e.to_string()))?;
+        let named = problem.streams.iter().position(|(known, _)| known == name);
+        let stream = match named {
+            Some(stream) => stream,
+            None if problem.background => problem.streams.len(),
+            None => return Err(ReplayError::Unknown { index, name: name.clone() }),
+        };
+        arrivals.push((Instant::ZERO + span, stream));
+    }
+    check_curves(problem, &arrivals)?;
+    let claimed = Some(refutation.stream.as_str());
+    let Some((order, run, found)) = find(problem, &arrivals, refutation.shows, claimed)? else {
+        let what = match refutation.shows {
+            Shows::Violation => "violation",
+            Shows::MandatoryMiss => "miss of a mandatory request",
+        };
+        let (stream, requests) = (refutation.stream.clone(), arrivals.len());
+        return Err(ReplayError::Nothing { what, stream, requests });
+    };
+    let names: Vec<_> = (0..run.streams.len()).map(|stream| name_of(problem, stream)).collect();
+    let report = Report::new(problem, &names, &run);
+    Ok(Replay { broken: found.told(problem, &run), order, report })
+}
+
+/// The name of a stream, or of background.
+pub(crate) fn name_of(problem: &Problem, stream: usize) -> String {
+    let taken = |name: &str| problem.streams.iter().any(|(known, _)| known == name);
+    match problem.streams.get(stream) {
+        Some((name, _)) => name.clone(),
+        None => {
+            let mut name = "background".to_owned();
+            while taken(&name) {
+                name.push('_');
+            }
+            name
+        }
+    }
+}
+
+/// The first order in which `arrivals` show something (to `stream`, if given), with the run.
+pub(crate) fn find(
+    problem: &Problem,
+    arrivals: &[(Instant, usize)],
+    shows: Shows,
+    stream: Option<&str>,
+) -> Result<Option<(Order, Run, Found)>, RunError> {
+    for order in Order::ALL {
+        let run = run(problem, arrivals, order)?;
+        let all = match shows {
+            Shows::Violation => violations(problem, &run),
+            Shows::MandatoryMiss => mandatory_misses(problem, &run),
+        };
+        let claimed = |found: &Found| stream.is_none_or(|name| problem.streams[found.stream].0 == name);
+        if let Some(found) = all.into_iter().find(claimed) {
+            return Ok(Some((order, run, found)));
+        }
+    }
+    Ok(None)
+}
+
+/// The first violation of `run`, else the first miss of a mandatory request; `None` too if anything but the promise
+/// was broken.
+pub(crate) fn examine(problem: &Problem, run: &Run) -> Option<Found> {
+    if causes(run).any(|(_, cause)| cause != Cause::ConstraintViolated) {
+        return None;
+    }
+    violations(problem, run).into_iter().next().or_else(|| mandatory_misses(problem, run).into_iter().next())
+}
+
+/// What breaks the promise in a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) shows: Shows,
+    pub(crate) stream: usize,
+    constraint: Option<Constraint>,
+    /// Indices of the requests of the window.
+    requests: Vec<usize>,
+}
+
+impl Found {
+    fn told(&self, problem: &Problem, run: &Run) -> Broken {
+        let time = |instant| Time { instant, unit: problem.raw.unit };
+        let requests = || self.requests.iter().map(|&index| &run.requests[index]);
+        let missed = || requests().filter(|request| request.outcome != Outcome::Served);
+        let (first, last) = (&run.requests[self.requests[0]], &run.requests[self.last()]);
+        Broken {
+            shows: self.shows,
+            stream: problem.streams[self.stream].0.clone(),
+            constraint: self.constraint.map(|constraint| constraint.to_string()),
+            window: (first.seq, last.seq),
+            instants: (time(first.arrival), time(last.arrival)),
+            misses: missed().count() as u32,
+            known: time(missed().map(|request| request.ended).max().unwrap_or(last.ended)),
+        }
+    }
+
+    fn last(&self) -> usize {
+        self.requests[self.requests.len() - 1]
+    }
+}
+
+/// The first violation of each constraint, in the order in which their last requests came.
+fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (stream, ((_, spec), requests)) in problem.streams.iter().zip(by_stream(run)).enumerate() {
+        let hits = hits(run, &requests);
+        for &constraint in spec.constraints().as_slice() {
+            if let Some(window) = broken(&hits, constraint) {
+                let requests = requests[window].to_vec();
+                found.push(Found { shows: Shows::Violation, stream, constraint: Some(constraint), requests });
+            }
+        }
+    }
+    found.sort_by_key(Found::last);
+    found
+}
+
+/// The misses of mandatory requests, as they came.
+fn mandatory_misses(problem: &Problem, run: &Run) -> Vec<Found> {
+    let miss = |(index, request): (usize, &crate::Request)| {
+        let counts = request.mandatory && request.outcome != Outcome::Served;
+        let (stream, requests) = (request.stream, vec![index]);
+        (counts && stream < problem.streams.len()).then_some(Found {
+            shows: Shows::MandatoryMiss,
+            stream,
+            constraint: None,
+            requests,
+        })
+    };
+    run.requests.iter().enumerate().filter_map(miss).collect()
+}

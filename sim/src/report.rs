@@ -1,0 +1,192 @@
+//! The report of a run, request by request and stream by stream, with times in the problem's unit.
+
+use std::sync::Arc;
+
+use planner::Problem;
+use planner::problem::raw::Unit;
+use rt_core::{Instant, MissReason, SafeModeState, StreamSpec};
+use serde::{Serialize, Serializer};
+
+use crate::drive::{Request, Run};
+use crate::time::Time;
+use crate::windows;
+
+/// What became of given arrivals.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Every request, in the order in which they came.
+    pub requests: Vec<RequestReport>,
+    /// Every stream: those of the problem, then those of no promise.
+    pub streams: Vec<StreamReport>,
+    /// The causes for which safe mode was raised, as they were announced.
+    pub safe_mode: Vec<SafeModeReport>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RequestReport {
+    /// The name of its stream.
+    #[serde(serialize_with = "text")]
+    pub stream: Arc<str>,
+    /// Its number within the stream, from 0.
+    pub seq: u64,
+    /// When it came.
+    pub arrival: Time,
+    /// Whether the promise counts on it.
+    pub mandatory: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it was missed, if it was.
+    #[serde(serialize_with = "reason")]
+    pub reason: Option<MissReason>,
+    /// When its batch started; absent if it ran in none.
+    pub start: Option<Time>,
+    /// When its batch ended.
+    pub finish: Option<Time>,
+    /// With how many requests that batch ran.
+    pub batch: Option<usize>,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Answered by its deadline.
+    Served,
+    /// Never run.
+    Dropped,
+    /// Run, and answered after its deadline.
+    Late,
+}
+
+/// How a stream fared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamReport {
+    /// Its name.
+    pub name: String,
+    /// Requests that came.
+    pub arrived: u64,
+    /// Requests answered by their deadline.
+    pub served: u64,
+    /// All others.
+    pub missed: u64,
+    /// The most misses in a row.
+    pub longest_miss_run: u64,
+    /// Its constraints, in the problem's order.
+    pub constraints: Vec<ConstraintReport>,
+}
+
+/// How a constraint fared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConstraintReport {
+    /// The constraint.
+    pub constraint: String,
+    /// The first window that holds the most misses.
+    pub worst_window: WorstWindow,
+    /// The misses that it may hold.
+    pub allowed: u32,
+    /// Whether no window held more.
+    pub held: bool,
+}
+
+/// A window of as many requests as the constraint counts, or of all while fewer had come: before the first
+/// request, hits are imagined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WorstWindow {
+    /// The number of its first request within the stream.
+    pub from: u64,
+    /// Misses in it.
+    pub misses: u32,
+}
+
+/// A cause for safe mode.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SafeModeReport {
+    /// When it was announced.
+    pub at: Time,
+    /// The cause.
+    #[serde(serialize_with = "text")]
+    pub cause: rt_core::Cause,
+}
+
+impl Report {
+    /// The report of `run`; `names` are the problem's streams and then those of no promise.
+    pub(crate) fn new(problem: &Problem, names: &[String], run: &Run) -> Self {
+        let time = |instant| Time { instant, unit: problem.raw.unit };
+        let shared: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
+        let best_effort = StreamSpec::best_effort();
+        let stream = |(index, requests): (usize, Vec<usize>)| {
+            let spec = problem.streams.get(index).map_or(&best_effort, |(_, spec)| spec);
+            stream_report(names[index].clone(), spec, &windows::hits(run, &requests))
+        };
+        Self {
+            requests: run
+                .requests
+                .iter()
+                .map(|r| request_report(r, run, &shared, problem.raw.unit))
+                .collect(),
+            streams: windows::by_stream(run).into_iter().enumerate().map(stream).collect(),
+            safe_mode: causes(run)
+                .map(|(instant, cause)| SafeModeReport { at: time(instant), cause })
+                .collect(),
+        }
+    }
+}
+
+fn request_report(request: &Request, run: &Run, names: &[Arc<str>], unit: Unit) -> RequestReport {
+    let time = |instant| Time { instant, unit };
+    let batch = request.batch.map(|batch| run.batches[batch]);
+    let (outcome, reason) = match request.outcome {
+        rt_core::Outcome::Served => (Outcome::Served, None),
+        rt_core::Outcome::Missed(reason) if batch.is_some() => (Outcome::Late, Some(reason)),
+        rt_core::Outcome::Missed(reason) => (Outcome::Dropped, Some(reason)),
+    };
+    RequestReport {
+        stream: Arc::clone(&names[request.stream]),
+        seq: request.seq,
+        arrival: time(request.arrival),
+        mandatory: request.mandatory,
+        outcome,
+        reason,
+        start: batch.map(|batch| time(batch.start)),
+        finish: batch.map(|batch| time(batch.finish)),
+        batch: batch.map(|batch| batch.size),
+    }
+}
+
+fn stream_report(name: String, spec: &StreamSpec, hits: &[bool]) -> StreamReport {
+    let served = hits.iter().filter(|&&hit| hit).count() as u64;
+    let constraint = |&constraint: &rt_core::Constraint| {
+        let (window, misses) = windows::worst(hits, constraint);
+        ConstraintReport {
+            constraint: constraint.to_string(),
+            worst_window: WorstWindow { from: window.start as u64, misses },
+            allowed: constraint.misses(),
+            held: misses <= constraint.misses(),
+        }
+    };
+    StreamReport {
+        name,
+        arrived: hits.len() as u64,
+        served,
+        missed: hits.len() as u64 - served,
+        longest_miss_run: windows::longest_miss_run(hits),
+        constraints: spec.constraints().as_slice().iter().map(constraint).collect(),
+    }
+}
+
+/// The causes announced, and when.
+pub(crate) fn causes(run: &Run) -> impl Iterator<Item = (Instant, rt_core::Cause)> {
+    run.safe_mode.iter().filter_map(|&(instant, transition)| match transition.state {
+        SafeModeState::Safe { cause, .. } => Some((instant, cause)),
+        SafeModeState::Normal => None,
+    })
+}
+
+fn text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&value.to_string())
+}
+
+fn reason<S: Serializer>(reason: &Option<MissReason>, serializer: S) -> Result<S::Ok, S::Error> {
+    reason.map(|reason| reason.to_string()).serialize(serializer)
+}
