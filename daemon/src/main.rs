@@ -1,5 +1,6 @@
 //! `weir`: one binary for the operator's whole day: check, profile, plan, serve, look, load, demonstrate.
 
+mod certificate;
 mod clock;
 mod commands;
 mod config;

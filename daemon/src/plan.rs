@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use rt_core::{
-    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density,
-    LatencyProfile, Span, StreamSpec, System, Workers, largest_count, seed_theorem_1, seed_theorem_2,
+    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Instant,
+    LatencyProfile, Shield, Span, StreamSpec, System, Workers, largest_count, seed_theorem_1, seed_theorem_2,
 };
 use sha2::{Digest, Sha256};
 
-use crate::config::{Config, ModelChoice, ReservedStream, ServiceConfig};
+use crate::config::{Config, ModelChoice, Optimise, ReservedStream, ServiceConfig};
 use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
 use crate::manifest::{Manifest, ManifestError};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
@@ -138,47 +138,46 @@ fn simulated(times: &[Span], input: usize, output: usize) -> ModelSpec {
 }
 
 impl ServicePlan {
-    fn compute(config: &ServiceConfig, spec: ModelSpec, profile: &Profile) -> Result<Self, PlanError> {
+    /// What `config` can promise with the best of its batch sizes.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub(crate) fn compute(
+        config: &ServiceConfig,
+        spec: ModelSpec,
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
         let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
-        let whole = |bound| Span::from_nanos(bound) + config.handover;
-        let mut times: Vec<Span> = entry.bounds().into_iter().map(whole).collect();
-        times.truncate(config.max_batch);
-        let profiled = times.len();
-        let wanted = config.batch.unwrap_or(1);
-        let service = || config.name.clone();
-        let profile = match LatencyProfile::new(&times) {
-            Ok(profile) if wanted <= profiled => profile,
-            _ => return Err(PlanError::Batch { service: service(), batch: wanted, profiled }),
-        };
+        let all = workers_of(config, entry)?;
         let latency = config.deadline.saturating_sub(config.guard);
-        if profile.bound(1) > latency {
-            let (deadline, guard) = (config.deadline, config.guard);
-            return Err(PlanError::Deadline { service: service(), time: profile.bound(1), deadline, guard });
+        if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time > latency) {
+            let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard);
+            return Err(PlanError::Deadline { service, time, deadline, guard });
         }
-        let systems = match config.batch {
-            Some(batch) => batch..=batch,
-            None => 1..=profiled,
-        }
-        .map(|batch| Workers { count: config.workers, batch, profile: profile.clone() })
-        .map(|workers| System {
+        let systems = all.into_iter().map(|workers| System {
             guard: config.guard,
             dispatch: config.dispatch,
             ..System::identical(workers, latency)
         });
-        // The batch size with the largest rate for which everything holds; of equals, the smallest.
-        let mut best: Option<Self> = None;
+        // The batch size that is best for what is wanted, of those with which everything holds; of equals, the
+        // smallest.
+        let mut best: Option<(f64, Self)> = None;
         let mut first_error = None;
         for system in systems {
             match Self::with_system(config, &spec, entry, system) {
-                Ok(plan) if best.as_ref().is_none_or(|b| plan.capacity() > b.capacity()) => best = Some(plan),
-                Ok(_) => {}
+                Ok(plan) => {
+                    let merit = plan.merit();
+                    if best.as_ref().is_none_or(|(most, _)| merit > *most) {
+                        best = Some((merit, plan));
+                    }
+                }
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         match (best, first_error) {
-            (Some(plan), _) => Ok(plan),
+            (Some((_, plan)), _) => Ok(plan),
             (None, Some(error)) => Err(error),
-            (None, None) => Err(PlanError::Batch { service: service(), batch: wanted, profiled }),
+            (None, None) => unreachable!("there is a batch size"),
         }
     }
 
@@ -230,10 +229,83 @@ impl ServicePlan {
         self.workers().round() as f64 / self.workers().batch_time().as_secs_f64()
     }
 
+    /// One more stream of the service's own constraints at the promised rate, and a name for it that is free.
+    pub(crate) fn promised_stream(&self) -> Option<(String, StreamSpec)> {
+        let (period, _) = self.rate.as_ref()?.spare?;
+        self.config.stream_every(period)
+    }
+
+    /// How good this batch size is for what the service wants of it; the larger the better.
+    fn merit(&self) -> f64 {
+        let promised = self.promised_stream();
+        let rate =
+            promised.as_ref().and_then(|(_, spec)| spec.arrivals()).map_or(0.0, ArrivalCurve::rate_per_s);
+        match self.config.optimise {
+            Optimise::Rate if self.rate.is_some() => rate,
+            Optimise::Rate => self.spare_capacity(),
+            Optimise::Burst => self.largest_burst() as f64,
+            Optimise::Headroom => self.headroom().as_secs_f64(),
+        }
+    }
+
+    /// The share of the workers that the reserved streams leave.
+    fn spare_capacity(&self) -> f64 {
+        let demand = |s: &ReservedStream| s.spec.demand().map_or(0.0, |(d, a)| d.as_f64() * a.rate_per_s());
+        1.0 - self.config.reserved.iter().map(demand).sum::<f64>() / self.capacity()
+    }
+
+    /// The most requests at once that are promised beside the reserved streams, to one that must not miss and
+    /// then is silent for a second.
+    fn largest_burst(&self) -> u64 {
+        let admits = |count: u64| {
+            let window = ArrivalBound::window(count, Span::from_millis(1_000)).ok()?;
+            let strict = ConstraintSet::new(&[Constraint::any_miss(0, 1).ok()?]).ok()?;
+            let one = StreamSpec::promised(strict, ArrivalCurve::new(&[window]).ok()?);
+            let all = self.config.reserved.iter().map(|s| &s.spec).chain([&one]);
+            self.system.admit(all).ok().filter(|a| a.waiting <= self.config.queue as u64)
+        };
+        let (mut yes, mut no) = (0, self.config.queue as u64 + 1);
+        while no - yes > 1 {
+            let middle = yes + (no - yes) / 2;
+            if admits(middle).is_some() { yes = middle } else { no = middle }
+        }
+        yes
+    }
+
+    /// The longest batch that the shield allows while nothing waits: the time that a slower, more accurate model
+    /// may take in a lull.
+    pub(crate) fn headroom(&self) -> Span {
+        let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
+        let shield = Shield::new(self.workers(), self.system.latency, load);
+        let idle = vec![Span::ZERO; self.workers().count - 1];
+        shield.map_or(Span::ZERO, |s| s.longest(Instant::ZERO, &idle, std::iter::empty::<Instant>()))
+    }
+
     /// Whether this is no real engine.
     pub(crate) fn is_simulated(&self) -> bool {
         self.config.engine == EngineKind::Simulated
     }
+}
+
+/// The workers of a service, for each batch size that it may choose.
+///
+/// # Errors
+/// If the profile does not go as far as the batch size that is configured.
+pub(crate) fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>, PlanError> {
+    let whole = |bound| Span::from_nanos(bound) + config.handover;
+    let mut times: Vec<Span> = entry.bounds().into_iter().map(whole).collect();
+    times.truncate(config.max_batch);
+    let profiled = times.len();
+    let wanted = config.batch.unwrap_or(1);
+    let profile = match LatencyProfile::new(&times) {
+        Ok(profile) if wanted <= profiled => profile,
+        _ => return Err(PlanError::Batch { service: config.name.clone(), batch: wanted, profiled }),
+    };
+    let sizes = match config.batch {
+        Some(batch) => batch..=batch,
+        None => 1..=profiled,
+    };
+    Ok(sizes.map(|batch| Workers { count: config.workers, batch, profile: profile.clone() }).collect())
 }
 
 impl RatePlan {

@@ -187,14 +187,7 @@ fn at_capacity_with_jitter_the_busy_period_never_ends_and_the_load_repeats() {
     // A little more is above capacity, whatever the deadline.
     let mut more = claim;
     more.problem.deadline = n("3600000000");
-    more.problem.streams[2]
-        .arrivals
-        .as_mut()
-        .expect("declared")
-        .periodic
-        .as_mut()
-        .expect("periodic")
-        .period = n("8.999");
+    more.problem.streams[2].arrivals.as_mut().expect("declared").periodic[0].period = n("8.999");
     let error = check(&more).expect_err("above capacity");
     assert_eq!(error.field, "admissible", "{error}");
 }

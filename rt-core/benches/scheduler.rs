@@ -1,19 +1,21 @@
 //! What a scheduling decision costs: the calls of a steady state at several queue lengths, and admission.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+mod load;
 mod steady;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, LatencyProfile, Shield, Span, StreamSpec,
-    System, Workers,
-};
+use rt_core::{Instant, Shield, Span, StreamSpec, System};
 use steady::Steady;
 
 const LENGTHS: [usize; 3] = [8, 64, 512];
+/// How many streams are admitted.
+const STREAMS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Thousandths of the capacity that they ask for.
+const LOADS: [u64; 8] = [500, 600, 700, 800, 900, 950, 990, 999];
 /// Calls timed together where one alone would be lost in the cost of reading the clock.
 const CHUNK: u64 = 16;
 
@@ -83,31 +85,12 @@ fn steps(c: &mut Criterion) {
     group.finish();
 }
 
-/// Sixty-four cameras, sensors and bursts, no two alike, on four workers at about 70 % of capacity.
-fn mixed_streams() -> (System, Vec<StreamSpec>) {
-    let ms = Span::from_millis;
-    let stream = |i: u64| {
-        let k = 2 + (i % 9) as u32;
-        let set = [Constraint::any_miss(i as u32 % k, k), Constraint::row_miss(i as u32 % 4)];
-        let period = [20, 25, 40, 50, 100][i as usize % 5];
-        let bound = match i % 3 {
-            0 => ArrivalBound::periodic(ms(period), ms(i % 7)),
-            1 => ArrivalBound::window(1 + i % 4, ms(period * (1 + i % 4))),
-            _ => ArrivalBound::token_bucket(1 + i % 3, ms(period)),
-        };
-        let set = ConstraintSet::new(&set.map(|c| c.expect("valid"))).expect("two");
-        StreamSpec::promised(set, ArrivalCurve::new(&[bound.expect("valid")]).expect("one"))
-    };
-    let times: Vec<_> = (1..=8).map(|b| Span::from_micros(2_000 + 900 * b)).collect();
-    let profile = LatencyProfile::new(&times).expect("a profile");
-    let system = System::identical(Workers { count: 4, batch: 8, profile }, ms(80));
-    (system, (0..64).map(stream).collect())
-}
-
 /// What a longer batch costs: the plan-time table, and the question at run time beside three busy workers with
 /// so many requests waiting.
 fn shield(c: &mut Criterion) {
-    let (System { workers, latency, .. }, streams) = mixed_streams();
+    let streams = load::mixed(64);
+    let System { workers, .. } = load::busy(&streams, 700, 1);
+    let latency = Span::from_millis(80);
     let make = || Shield::new(&workers[0], latency, streams.iter().filter_map(StreamSpec::demand));
     let shield = make().expect("an admissible load");
     c.bench_function("shield/new/64", |b| b.iter(|| black_box(make())));
@@ -123,11 +106,22 @@ fn shield(c: &mut Criterion) {
     group.finish();
 }
 
+/// Over the number of streams at 70 % of capacity, and over the load of 64 streams.
 fn admission(c: &mut Criterion) {
-    let (system, streams) = mixed_streams();
-    let admission = system.admit(&streams).expect("an admissible load");
-    assert!(admission.binding.is_some());
-    c.bench_function("admit/64", |b| b.iter(|| black_box(&system).admit(black_box(&streams))));
+    let mut group = c.benchmark_group("admit");
+    group.sample_size(10).measurement_time(Duration::from_secs(1));
+    let points = STREAMS.map(|count| ("streams", count, count, 700));
+    for (over, at, count, permille) in points.into_iter().chain(LOADS.map(|load| ("load", load, 64, load))) {
+        let streams = load::mixed(count);
+        let one_kind = load::busy(&streams, permille, 1);
+        let two_kinds = load::busy(&streams, permille, 2);
+        let refined = load::refined(one_kind.clone(), &streams);
+        for (name, system) in [("one kind", one_kind), ("two kinds", two_kinds), ("refined", refined)] {
+            let id = BenchmarkId::new(format!("{over}/{name}"), at);
+            group.bench_function(id, |b| b.iter(|| black_box(&system).admit(black_box(&streams))));
+        }
+    }
+    group.finish();
 }
 
 criterion_group! {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use planner::problem::raw::Unit;
-use rt_core::{Instant, MissReason, SafeModeState, StreamSpec};
+use rt_core::{Constraint, Instant, MissReason, SafeModeState};
 use serde::{Serialize, Serializer};
 
 use crate::drive::{Request, Run};
@@ -79,7 +79,7 @@ pub struct StreamReport {
 /// How a constraint fared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConstraintReport {
-    /// The constraint.
+    /// The constraint, as it was written.
     pub constraint: String,
     /// The first window that holds the most misses.
     pub worst_window: WorstWindow,
@@ -114,10 +114,11 @@ impl Report {
     pub(crate) fn new(problem: &Problem, names: &[String], run: &Run) -> Self {
         let time = |instant| Time { instant, unit: problem.raw.unit };
         let shared: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
-        let best_effort = StreamSpec::best_effort();
         let stream = |(index, requests): (usize, Vec<usize>)| {
-            let spec = problem.streams.get(index).map_or(&best_effort, |(_, spec)| spec);
-            stream_report(names[index].clone(), spec, &windows::hits(run, &requests))
+            let spec = problem.streams.get(index).map(|(_, spec)| spec.constraints().as_slice());
+            let written = problem.raw.streams.get(index).map(|stream| stream.constraints.as_slice());
+            let constraints = spec.unwrap_or_default().iter().copied().zip(written.unwrap_or_default());
+            stream_report(names[index].clone(), constraints, &windows::hits(run, &requests))
         };
         Self {
             requests: run
@@ -154,12 +155,16 @@ fn request_report(request: &Request, run: &Run, names: &[Arc<str>], unit: Unit) 
     }
 }
 
-fn stream_report(name: String, spec: &StreamSpec, hits: &[bool]) -> StreamReport {
+fn stream_report<'a>(
+    name: String,
+    constraints: impl Iterator<Item = (Constraint, &'a String)>,
+    hits: &[bool],
+) -> StreamReport {
     let served = hits.iter().filter(|&&hit| hit).count() as u64;
-    let constraint = |&constraint: &rt_core::Constraint| {
+    let constraint = |(constraint, written): (Constraint, &String)| {
         let (window, misses) = windows::worst(hits, constraint);
         ConstraintReport {
-            constraint: constraint.to_string(),
+            constraint: written.clone(),
             worst_window: WorstWindow { from: window.start as u64, misses },
             allowed: constraint.misses(),
             held: misses <= constraint.misses(),
@@ -171,7 +176,7 @@ fn stream_report(name: String, spec: &StreamSpec, hits: &[bool]) -> StreamReport
         served,
         missed: hits.len() as u64 - served,
         longest_miss_run: windows::longest_miss_run(hits),
-        constraints: spec.constraints().as_slice().iter().map(constraint).collect(),
+        constraints: constraints.map(constraint).collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand, each a thin layer over the room that does the work.
 
+mod certify;
 mod check;
 mod demo;
 mod infer;
@@ -7,8 +8,11 @@ mod load;
 mod models;
 mod plan;
 mod profile;
+mod replay;
 mod serve;
+mod simulate;
 mod status;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +36,14 @@ enum Command {
     Profile(profile::Args),
     /// Compute what can be promised, and why; refuse what cannot
     Plan(plan::Args),
+    /// Write down what can be promised, or what breaks it, as a certificate that anyone can check
+    Certify(certify::Args),
+    /// Check a certificate with a program of its own
+    Verify(verify::Args),
+    /// Run the arrivals that a refusal shows through the scheduler
+    Replay(replay::Args),
+    /// Run given arrivals through the scheduler, in virtual time
+    Simulate(simulate::Args),
     /// Serve requests on the Unix socket
     Serve(serve::Args),
     /// Send one request and print its answer
@@ -61,6 +73,10 @@ impl Cli {
             Command::Check(args) => check::run(&args),
             Command::Profile(args) => profile::run(&args),
             Command::Plan(args) => plan::run(&args),
+            Command::Certify(args) => certify::run(&args),
+            Command::Verify(args) => verify::run(&args),
+            Command::Replay(args) => replay::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
             Command::Serve(args) => serve::run(&args),
             Command::Infer(args) => infer::run(&args),
             Command::Status(args) => status::run(&args),

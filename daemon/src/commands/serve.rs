@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use planner::Certificate;
+use planner::verify::verify;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::plan::print_plan;
+use crate::certificate::{certificate, check};
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::plan::Plan;
@@ -26,6 +29,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let plan = Plan::compute(&config)?;
     if !args.quiet {
         print_plan(&plan);
+    }
+    let here = certificate(&config)?;
+    match &config.daemon.certificate {
+        Some(path) => check(&Certificate::load(path)?, &here).with_context(|| path.display().to_string())?,
+        // What was planned just now is checked no less.
+        None => drop(verify(&here).context("the plan is not what the checker derives")?),
     }
     let (stop, stopper) = UnixStream::pair().context("signal pipe")?;
     for signal in [SIGTERM, SIGINT] {

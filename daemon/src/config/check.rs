@@ -57,6 +57,7 @@ impl<'a> Check<'a> {
             socket_mode,
             models: raw.models.map(|path| self.resolve(&path)),
             profile: self.resolve(&raw.profile),
+            certificate: raw.certificate.map(|path| self.resolve(&path)),
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
             max_frame: self.number("daemon.max-frame", raw.max_frame, 4096, 64 << 20)? as u32,
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
@@ -102,6 +103,7 @@ impl<'a> Check<'a> {
             cores: cores?.into_iter().map(|core| core as usize).collect(),
             max_batch,
             batch,
+            optimise: raw.optimise,
             dispatch: match raw.dispatch {
                 raw::Dispatch::Eager => Dispatch::Eager,
                 raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,

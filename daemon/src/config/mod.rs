@@ -5,7 +5,9 @@ mod raw;
 
 use std::path::{Path, PathBuf};
 
-use rt_core::{Constraint, Dispatch, SafeModeConfig, Span, StreamSpec};
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, StreamSpec,
+};
 
 use crate::engine::EngineKind;
 
@@ -26,6 +28,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) models: Option<PathBuf>,
     /// Where `weir profile` writes, and `weir plan` and `weir serve` read.
     pub(crate) profile: PathBuf,
+    /// The certificate that `weir serve` insists on, and where `weir certify` writes it.
+    pub(crate) certificate: Option<PathBuf>,
     pub(crate) max_clients: usize,
     /// Largest frame accepted from a client, in bytes without header.
     pub(crate) max_frame: u32,
@@ -37,6 +41,19 @@ pub(crate) struct DaemonConfig {
     pub(crate) allowed: Option<Allowed>,
     /// Mode bits of the socket.
     pub(crate) socket_mode: u32,
+}
+
+/// What a batch size is good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Optimise {
+    /// The largest promised rate; without constraints of the service's own, the most capacity to spare.
+    #[default]
+    Rate,
+    /// The largest burst of a stream that must not miss, beside the reserved ones.
+    Burst,
+    /// The longest batch of a slower model that the reserved streams allow in a lull.
+    Headroom,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +75,8 @@ pub(crate) struct ServiceConfig {
     /// The core of each worker, cyclically; empty leaves them to the kernel.
     pub(crate) cores: Vec<usize>,
     pub(crate) max_batch: usize,
+    /// What the batch size is chosen for.
+    pub(crate) optimise: Optimise,
     /// `B` of the promise; chosen by the plan if absent.
     pub(crate) batch: Option<usize>,
     pub(crate) dispatch: Dispatch,
@@ -122,6 +141,25 @@ impl Config {
         let raw: raw::File = toml::from_str(text)
             .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })?;
         check::Check::new(path).file(raw)
+    }
+}
+
+impl ServiceConfig {
+    /// A stream of the service's own constraints, one request a `period` and up to the service's jitter late, and a
+    /// name for it that is free; `None` without constraints.
+    pub(crate) fn stream_every(&self, period: Span) -> Option<(String, StreamSpec)> {
+        let set = ConstraintSet::new(&self.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
+        let curve = ArrivalCurve::new(&[ArrivalBound::periodic(period, self.jitter).ok()?]).ok()?;
+        let mut name = "promised".to_owned();
+        while self.reserved.iter().any(|s| s.name == name) {
+            name.push('_');
+        }
+        Some((name, StreamSpec::promised(set, curve)))
+    }
+
+    /// Such a stream that sends once a deadline: what is asked for where nothing can be promised.
+    pub(crate) fn example_stream(&self) -> Option<(String, StreamSpec)> {
+        if self.reserved.is_empty() { self.stream_every(self.deadline) } else { None }
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::Optimise;
 use crate::engine::EngineKind;
 
 #[derive(Debug, Deserialize)]
@@ -24,6 +25,7 @@ pub(super) struct Daemon {
     pub(super) socket_mode: String,
     pub(super) models: Option<PathBuf>,
     pub(super) profile: PathBuf,
+    pub(super) certificate: Option<PathBuf>,
     pub(super) max_clients: u64,
     pub(super) max_frame: u64,
     pub(super) max_pending: u64,
@@ -39,6 +41,7 @@ impl Default for Daemon {
             socket_mode: "0660".into(),
             models: None,
             profile: "/var/lib/weir/profile.json".into(),
+            certificate: None,
             max_clients: 64,
             max_frame: 4 << 20,
             max_pending: 1 << 20,
@@ -83,6 +86,8 @@ pub(super) struct Service {
     #[serde(default = "default_max_batch")]
     pub(super) max_batch: u64,
     pub(super) batch: Option<u64>,
+    #[serde(default)]
+    pub(super) optimise: Optimise,
     #[serde(default)]
     pub(super) dispatch: Dispatch,
     #[serde(default = "default_queue")]

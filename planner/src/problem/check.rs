@@ -102,8 +102,10 @@ impl Check {
             let length = self.span(&format!("{field}[1]"), length, Span::from_nanos(1))?;
             bounds.push(ArrivalBound::window(count, length).map_err(|e| refuse(&field, count, e))?);
         }
-        if let Some(raw) = &raw.periodic {
-            self.periodic(&format!("{field}.periodic"), raw, &mut bounds)?;
+        for (i, one) in raw.periodic.iter().enumerate() {
+            let field = format!("{field}.periodic");
+            let field = if raw.periodic.len() == 1 { field } else { format!("{field}[{i}]") };
+            self.periodic(&field, one, &mut bounds)?;
         }
         if let Some(raw) = &raw.token_bucket {
             let field = format!("{field}.token_bucket");

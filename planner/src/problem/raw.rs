@@ -1,5 +1,9 @@
 //! A problem as it is written: JSON fields, nothing checked but their names and types.
 
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::number::Number;
@@ -101,9 +105,9 @@ pub struct Arrivals {
     /// `[count, length]`: at most `count` in any half-open interval of `length`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<(u64, Number)>,
-    /// One a period, each up to `jitter` late.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub periodic: Option<Periodic>,
+    /// One a period, each up to `jitter` late; one object, or a list of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_several")]
+    pub periodic: Vec<Periodic>,
     /// `burst` at once, and one more a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_bucket: Option<TokenBucket>,
@@ -137,4 +141,39 @@ pub struct TokenBucket {
     pub burst: u64,
     /// Until the next one.
     pub period: Number,
+}
+
+/// A single bound is written as itself.
+mod one_or_several {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(all: &[Periodic], to: S) -> Result<S::Ok, S::Error> {
+        match all {
+            [one] => one.serialize(to),
+            all => all.serialize(to),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Periodic>, D::Error> {
+        struct OneOrSeveral;
+
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = Vec<Periodic>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a periodic bound, or a list of several")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Ok(vec![Periodic::deserialize(MapAccessDeserializer::new(map))?])
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq))
+            }
+        }
+
+        from.deserialize_any(OneOrSeveral)
+    }
 }

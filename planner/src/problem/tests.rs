@@ -196,10 +196,13 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
         .prop_map(|(windows, periodic, burst, period)| Arrivals {
             windows,
             token_bucket: periodic.is_none().then_some(raw::TokenBucket { burst, period }),
-            periodic: periodic.map(|(period, jitter, distance)| {
-                let period = Number::whole(period);
-                raw::Periodic { period, jitter, distance }
-            }),
+            periodic: periodic
+                .into_iter()
+                .map(|(period, jitter, distance)| {
+                    let period = Number::whole(period);
+                    raw::Periodic { period, jitter, distance }
+                })
+                .collect(),
             ..Arrivals::default()
         })
 }

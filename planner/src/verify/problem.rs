@@ -115,7 +115,7 @@ type Span<'a> = dyn Fn(&str, Number, i128) -> Result<i128, VerifyError> + 'a;
 fn bounds(arrivals: &Arrivals, unit: Unit, span: &Span<'_>) -> Result<Vec<Bound>, VerifyError> {
     let window = |&(count, length): &(u64, Number)| Ok((i128::from(count), span("windows", length, 1)?, 0));
     let mut steps = arrivals.windows.iter().map(window).collect::<Result<Vec<_>, _>>()?;
-    if let Some(periodic) = arrivals.periodic {
+    for periodic in &arrivals.periodic {
         steps.push((1, span("period", periodic.period, 1)?, span("jitter", periodic.jitter, 0)?));
         periodic
             .distance
@@ -145,9 +145,14 @@ fn bounds(arrivals: &Arrivals, unit: Unit, span: &Span<'_>) -> Result<Vec<Bound>
         same("problem.streams.arrivals", &(step > 0 && (1..=MANY).contains(&count)), &true)?;
         all.push(Bound { step, shift, starts: vec![(0, count)] });
     }
-    for list in lists {
+    for mut list in lists {
+        same("problem.streams.arrivals", &list.is_sorted(), &true)?;
+        // Who keeps two distances keeps their sum.
+        for last in 1..list.len() {
+            list[last] = (0..last).map(|i| list[i] + list[last - 1 - i]).fold(list[last], i128::max);
+        }
         let Some((&step, before)) = list.split_last() else { continue };
-        same("problem.streams.arrivals", &(step > 0 && list.is_sorted()), &true)?;
+        same("problem.streams.arrivals", &(step > 0), &true)?;
         all.push(Bound { step, shift: 0, starts: [0].iter().chain(before).map(|&d| (d, 1)).collect() });
     }
     Ok(all)

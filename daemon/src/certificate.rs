@@ -1,0 +1,183 @@
+//! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
+//! served.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use planner::certificate::{Claim, Service};
+use planner::problem::raw;
+use planner::verify::{VerifyError, verify};
+use planner::{Certificate, Number, Problem, ProblemError, certify};
+use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+use sha2::{Digest, Sha256};
+
+use crate::config::{Config, ServiceConfig};
+use crate::engine::ModelSpec;
+use crate::plan::{PlanError, ServicePlan, resolve_models, workers_of};
+use crate::profile::{Entry, Fingerprint, Profile};
+
+/// Why a certificate is not served by.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mismatch {
+    #[error("{field} is {certified}, here it is {here}: run `weir certify` again")]
+    Field { field: String, certified: String, here: String },
+    #[error("service {service} is refused by its own certificate: {reason}")]
+    Refused { service: String, reason: String },
+    #[error("the checker: {0}")]
+    Unverified(#[from] VerifyError),
+}
+
+/// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
+/// that has constraints of its own. A service that cannot be promised is refused in it, with arrivals that show it.
+///
+/// # Errors
+/// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
+pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
+    let profile = Profile::load(&config.daemon.profile)?;
+    let models = resolve_models(config)?;
+    let claims: anyhow::Result<Vec<_>> = config
+        .services
+        .iter()
+        .zip(models)
+        .map(|(service, spec)| {
+            let entry = profile.entry(&spec.name, &spec.sha256, service.engine).map_err(PlanError::from)?;
+            claim(service, &spec, entry, &profile)
+        })
+        .collect();
+    let machine = profile.fingerprint().fields();
+    let machine: BTreeMap<_, _> = machine.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Certificate::new(made_by(), machine, claims?))
+}
+
+/// What certificates say of their maker.
+pub(crate) fn made_by() -> String {
+    format!("weir {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Checks `certificate` by the independent checker, and that it is about this machine and the same as `here`, which
+/// was made from the configuration, the manifest and the profile as they are now.
+///
+/// # Errors
+/// The first difference, a refused service, or what the checker finds.
+pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<(), Mismatch> {
+    for (name, value) in Fingerprint::current().fields() {
+        same(format!("machine.{name}"), certificate.machine.get(name).map_or("", String::as_str), &value)?;
+    }
+    same("number of services", certificate.claims.len(), here.claims.len())?;
+    for (one, other) in certificate.claims.iter().zip(&here.claims) {
+        let name = |claim: &Claim| claim.service.as_ref().map_or("", |s| s.name.as_str()).to_owned();
+        same("service", name(one), name(other))?;
+        let service = name(one);
+        if let (Some(a), Some(b)) = (&one.service, &other.service) {
+            same(format!("service {service}: model"), &a.model, &b.model)?;
+            same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
+            same(format!("service {service}: engine"), &a.engine, &b.engine)?;
+            same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
+        }
+        let text = |claim: &Claim| serde_json::to_string(&claim.problem).unwrap_or_default();
+        same(format!("service {service}: problem"), text(one), text(other))?;
+        if !one.admissible {
+            let reason = one.reason.clone().unwrap_or_default();
+            return Err(Mismatch::Refused { service, reason });
+        }
+    }
+    verify(certificate)?;
+    Ok(())
+}
+
+fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T) -> Result<(), Mismatch> {
+    if certified == here {
+        return Ok(());
+    }
+    let (certified, here) = (certified.to_string(), here.to_string());
+    Err(Mismatch::Field { field: field.into(), certified, here })
+}
+
+fn claim(
+    config: &ServiceConfig,
+    spec: &ModelSpec,
+    entry: &Entry,
+    profile: &Profile,
+) -> anyhow::Result<Claim> {
+    let mut streams: Vec<_> = config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone())).collect();
+    let workers = match ServicePlan::compute(config, spec.clone(), profile) {
+        Ok(plan) => {
+            streams.extend(plan.promised_stream());
+            plan.workers().clone()
+        }
+        // What cannot be planned is refused for the batch size that serves most, unless one is configured.
+        Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
+            streams.extend(config.example_stream());
+            let all = workers_of(config, entry)?;
+            let rate = |w: &Workers| w.round() as f64 / w.batch_time().as_secs_f64();
+            let best = all.into_iter().reduce(|best, w| if rate(&w) > rate(&best) { w } else { best });
+            best.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let problem = problem(config, &workers, &streams)?;
+    let mut claim = certify(&problem);
+    if !claim.admissible {
+        claim.refutation = sim::refute(&problem);
+    }
+    let measured = serde_json::to_vec(entry)?;
+    claim.service = Some(Service {
+        name: config.name.clone(),
+        model: spec.name.clone(),
+        model_sha256: spec.sha256.clone(),
+        engine: config.engine.to_string(),
+        profile_sha256: Sha256::digest(&measured).iter().map(|byte| format!("{byte:02x}")).collect(),
+    });
+    Ok(claim)
+}
+
+/// A service as an abstract problem, in nanoseconds.
+fn problem(
+    config: &ServiceConfig,
+    workers: &Workers,
+    streams: &[(String, StreamSpec)],
+) -> Result<Problem, ProblemError> {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
+    let stream = |(name, spec): &(String, StreamSpec)| raw::Stream {
+        name: name.clone(),
+        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
+    };
+    Problem::from_raw(raw::Problem {
+        unit: raw::Unit::Ns,
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        dispatch: match config.dispatch {
+            Dispatch::Eager => raw::Dispatch::Eager,
+            Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
+        },
+        background: true,
+        workers: vec![raw::Workers {
+            count: workers.count,
+            batch: workers.batch,
+            time: None,
+            times: Some(times.collect()),
+        }],
+        streams: streams.iter().map(stream).collect(),
+    })
+}
+
+fn arrivals(bounds: &[ArrivalBound]) -> raw::Arrivals {
+    let number = |span: &Span| Number::whole(span.as_nanos());
+    let mut arrivals = raw::Arrivals::default();
+    for bound in bounds {
+        match bound {
+            ArrivalBound::Window { count, length } => arrivals.windows.push((*count, number(length))),
+            ArrivalBound::Periodic { period, jitter } => arrivals.periodic.push(raw::Periodic {
+                period: number(period),
+                jitter: number(jitter),
+                distance: None,
+            }),
+            ArrivalBound::Distances(list) => {
+                arrivals.distances = Some(list.as_slice().iter().map(number).collect());
+            }
+        }
+    }
+    arrivals
+}

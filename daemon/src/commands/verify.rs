@@ -1,0 +1,55 @@
+//! `weir verify CERT`: a certificate is derived again by a program of its own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use planner::Certificate;
+use planner::verify::verify;
+use serde_json::json;
+
+use crate::certificate::{certificate, check};
+use crate::config::Config;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Certificate
+    file: PathBuf,
+    /// Check as well that it is about this configuration, its profile and this machine, as `weir serve` does
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let name = || args.file.display().to_string();
+    let read = Certificate::load(&args.file)?;
+    let verdict = match &args.config {
+        Some(config) => check(&read, &certificate(&Config::load(config)?)?).map_err(anyhow::Error::from),
+        None => Ok(()),
+    };
+    let verified = verdict.and_then(|()| Ok(verify(&read)?));
+    if args.json {
+        let error = verified.as_ref().err().map(super::whole);
+        let count = |what: fn(&planner::verify::Verified) -> usize| verified.as_ref().map_or(0, what);
+        println!(
+            "{:#}",
+            json!({
+                "verified": verified.is_ok(), "error": error, "promised": count(|v| v.promised),
+                "refused": count(|v| v.refused), "limits": count(|v| v.limits),
+            })
+        );
+        return Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let verified = verified.with_context(name)?;
+    println!(
+        "{}: verified: {} claim(s) hold, {} promise nothing, {} limit(s) derived again",
+        name(),
+        verified.promised,
+        verified.refused,
+        verified.limits
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,110 @@
+//! Every target on its seeds, on seeds with a few bytes changed, and on noise: all of them on any machine.
+
+use std::path::Path;
+
+use planner::{Certificate, Problem};
+use proptest::prelude::*;
+use weir_fuzz::{answer, certificate, problem, small_problem};
+
+fn seeds(of: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(of);
+    let entries = folder.read_dir().unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a file").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} is empty", folder.display());
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .collect()
+}
+
+fn text(seed: &[u8]) -> &str {
+    std::str::from_utf8(seed).expect("text")
+}
+
+#[test]
+fn seeds_of_problems_are_problems_and_are_answered() {
+    for seed in seeds("problem") {
+        Problem::parse(text(&seed)).unwrap_or_else(|e| panic!("{e}: {}", text(&seed)));
+        problem(&seed);
+        answer(&seed);
+    }
+}
+
+#[test]
+fn seeds_of_certificates_are_certificates() {
+    for seed in seeds("certificate") {
+        Certificate::parse(text(&seed)).unwrap_or_else(|e| panic!("{e}: {}", text(&seed)));
+        certificate(&seed);
+    }
+}
+
+#[test]
+fn what_was_found_once_stays_fixed() {
+    for seed in seeds("answer") {
+        answer(&seed);
+    }
+}
+
+/// Of one of the seeds, with some bytes replaced, dropped or doubled.
+fn changed(of: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
+    let edit = (
+        any::<prop::sample::Index>(),
+        0usize..4,
+        prop::sample::select(b"0123456789.-e\"[]{},:nul\0\xff".to_vec()),
+    );
+    (prop::sample::select(seeds(of)), prop::collection::vec(edit, 1..4)).prop_map(|(mut seed, edits)| {
+        for (at, kind, byte) in edits {
+            let at = at.index(seed.len());
+            match kind {
+                0 => seed[at] = byte,
+                1 => seed.insert(at, byte),
+                2 => drop(seed.remove(at)),
+                _ => seed.insert(at, seed[at]),
+            }
+            if seed.is_empty() {
+                break;
+            }
+        }
+        seed
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn changed_problems(data in changed("problem")) {
+        problem(&data);
+    }
+
+    #[test]
+    fn changed_certificates(data in changed("certificate")) {
+        certificate(&data);
+    }
+
+    #[test]
+    fn noise(data in prop::collection::vec(any::<u8>(), 0..80)) {
+        problem(&data);
+        certificate(&data);
+        answer(&data);
+    }
+}
+
+/// Else the target that makes its own problems tests next to nothing.
+#[test]
+fn most_small_problems_are_problems_some_promised_some_refused() {
+    let (mut read, mut promised) = (0, 0);
+    for seed in 0..1000u64 {
+        let mut state = seed;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let data: Vec<u8> = (0..80).map(|_| byte()).collect();
+        let Ok(problem) = Problem::parse(&small_problem(&data)) else { continue };
+        read += 1;
+        promised += u32::from(problem.system().admit(problem.specs()).is_ok());
+    }
+    assert!(read > 500 && promised > 100 && read - promised > 100, "{read} read, {promised} promised");
+}

@@ -1,0 +1,155 @@
+//! Around the promise: certificates are written, checked, replayed and insisted on; arrivals are simulated.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{DAEMON, Deployment, stderr, weir};
+use serde_json::{Value, json};
+
+/// The problem of the documentation, with a count of requests in its window and of workers.
+fn problem(count: u64, workers: u64) -> Value {
+    json!({
+        "unit": "us", "deadline": 6000, "guard": 0, "dispatch": "full-or-latest",
+        "workers": [{ "count": workers, "batch": 1, "time": 2000 }],
+        "streams": [
+            { "name": "cam0", "constraints": ["any_miss(1,2)"], "arrivals": { "windows": [[count, 4000]] } },
+            { "name": "imu", "constraints": ["row_miss(1)"],
+              "arrivals": { "periodic": { "period": 5000, "jitter": 500 } } },
+        ],
+    })
+}
+
+/// A folder with files, in which `weir` is run.
+struct Desk(tempfile::TempDir);
+
+impl Desk {
+    fn new(files: &[(&str, String)]) -> Self {
+        let desk = Self(tempfile::tempdir().expect("a folder"));
+        for (name, text) in files {
+            std::fs::write(desk.0.path().join(name), text).expect("written");
+        }
+        desk
+    }
+
+    fn weir(&self, arguments: &[&str]) -> Output {
+        Command::new(weir()).args(arguments).current_dir(self.0.path()).output().expect("weir can be run")
+    }
+
+    fn json(&self, arguments: &[&str]) -> (bool, Value) {
+        let output = self.weir(arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let value = serde_json::from_str(&text);
+        (output.status.success(), value.unwrap_or_else(|e| panic!("{e}: {text}{}", stderr(&output))))
+    }
+}
+
+#[test]
+fn a_promise_is_certified_and_the_certificate_verified_but_for_one_digit() {
+    let desk = Desk::new(&[("p.json", problem(2, 2).to_string())]);
+    let (promised, answer) = desk.json(&["certify", "--problem", "p.json", "--json", "-o", "c.json"]);
+    assert!(promised && answer["admissible"] == true, "{answer}");
+    assert_eq!(answer["binding"], json!({ "delta": 0, "backlog": 2, "lhs": 4000, "rhs": 6000 }));
+    assert_eq!(answer["streams"][0]["density"], json!([1, 2]));
+    assert!(answer["max_load_scale"].as_f64().is_some_and(|scale| scale > 1.0), "{answer}");
+    let (verified, verdict) = desk.json(&["verify", "c.json", "--json"]);
+    assert!(verified && verdict["promised"] == 1, "{verdict}");
+    let path = desk.0.path().join("c.json");
+    let text = std::fs::read_to_string(&path).expect("written");
+    std::fs::write(&path, text.replacen("\"lhs\": 4000", "\"lhs\": 4001", 1)).expect("written");
+    let refused = desk.weir(&["verify", "c.json"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("digest"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_refusal_comes_with_arrivals_that_replay_to_a_violation() {
+    let desk = Desk::new(&[("p.json", problem(9, 1).to_string())]);
+    let (promised, answer) = desk.json(&["certify", "--problem", "p.json", "--json", "-o", "c.json"]);
+    assert!(!promised && answer["admissible"] == false, "{answer}");
+    assert_eq!(answer["refutation"]["shows"], "violation");
+    let (replayed, shown) = desk.json(&["replay", "c.json", "--json"]);
+    assert!(replayed, "{shown}");
+    assert_eq!(shown[0]["replay"]["broken"]["shows"], "violation");
+    assert!(desk.weir(&["verify", "c.json"]).status.success(), "it promises nothing, and that is right");
+}
+
+#[test]
+fn arrivals_are_simulated_request_by_request() {
+    let csv = "time,stream\n0,cam0\n0,cam0\n100,imu\n4000,cam0\n";
+    let desk = Desk::new(&[("p.json", problem(2, 1).to_string()), ("a.csv", csv.to_owned())]);
+    let arguments = ["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--policy", "weir", "--json"];
+    let (held, report) = desk.json(&arguments);
+    assert!(held, "{report}");
+    let requests = report["requests"].as_array().expect("requests");
+    let told: Vec<_> =
+        requests.iter().map(|r| (r["stream"].as_str(), r["start"].as_u64(), r["finish"].as_u64())).collect();
+    // Batches of one are full at once: the mandatory second request of cam0 goes first, the others in turn.
+    assert_eq!(
+        told,
+        [
+            (Some("cam0"), Some(2000), Some(4000)),
+            (Some("cam0"), Some(0), Some(2000)),
+            (Some("imu"), Some(4000), Some(6000)),
+            (Some("cam0"), Some(6000), Some(8000)),
+        ]
+    );
+    assert_eq!(report["streams"][0]["constraints"][0]["constraint"], "any_miss(1,2)");
+    let refused = desk.weir(&["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--policy", "luck"]);
+    assert!(stderr(&refused).contains("weir"), "the policies are listed: {}", stderr(&refused));
+}
+
+#[test]
+fn nonsense_is_refused_with_field_value_and_limit() {
+    let mut bad = problem(2, 2);
+    bad["streams"][0]["constraints"] = json!(["any_miss(2,2)"]);
+    let desk = Desk::new(&[("p.json", bad.to_string())]);
+    let message = stderr(&desk.weir(&["certify", "--problem", "p.json"]));
+    assert!(message.contains("p.json") && message.contains("streams[0].constraints[0]"), "{message}");
+    assert!(message.contains("m = 2") && message.contains("below K"), "{message}");
+}
+
+fn service(deadline: &str) -> String {
+    format!(
+        "{DAEMON}certificate = \"promise.json\"\n[[service]]\nname = \"lanes\"\nengine = \"simulated\"\n\
+         simulated = {{ times = [\"5ms\"], input = 4, output = 2 }}\ndeadline = \"{deadline}\"\n\
+         guard = \"100ms\"\nhandover = \"0ms\"\nconstraints = [{{ row-miss = 1 }}]\n\
+         [[service.stream]]\nname = \"left\"\narrivals = [{{ periodic = {{ period = \"50ms\", jitter = \"10ms\" }} }}]\n"
+    )
+}
+
+#[test]
+fn the_daemon_serves_by_the_certificate_of_its_configuration_and_no_other() {
+    let place = Deployment::new(service("400ms")).profiled(&[20]);
+    assert!(place.fail(&["serve"]).contains("promise.json"), "there is none yet");
+    let told = place.succeed(&["certify"]);
+    assert!(told.contains("lanes: admissible") && told.contains("promise.json"), "{told}");
+    let path = place.path("promise.json");
+    let certificate = std::fs::read_to_string(&path).expect("written");
+    let claim: Value = serde_json::from_str(&certificate).expect("JSON");
+    let streams = claim["services"][0]["streams"].as_array().expect("streams").len();
+    assert_eq!(streams, 2, "the reserved one, and one at the promised rate");
+    let daemon = place.serve();
+    assert_eq!(daemon.status()["services"][0]["name"], "lanes");
+    drop(daemon);
+    // Another configuration, another profile, another machine, another digit.
+    place.configure(service("401ms"));
+    assert!(place.fail(&["serve"]).contains("problem"), "another deadline");
+    place.configure(service("400ms"));
+    place.set_bounds(&[21]);
+    assert!(place.fail(&["serve"]).contains("profile"), "another profile");
+    place.set_bounds(&[20]);
+    let elsewhere = certificate.replacen("\"cores\": \"", "\"cores\": \"1", 1);
+    std::fs::write(&path, elsewhere).expect("written");
+    assert!(place.fail(&["serve"]).contains("digest"), "another digit");
+    std::fs::write(&path, certificate).expect("written");
+    drop(place.serve());
+}
+
+#[test]
+fn a_service_that_cannot_be_promised_is_certified_as_refused() {
+    let place = Deployment::new(service("130ms")).profiled(&[20]);
+    let output = place.weir(&["certify"]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && told.contains("lanes: refused"), "{told}{}", stderr(&output));
+    assert!(place.fail(&["serve"]).contains("cannot be"), "and not served");
+}
