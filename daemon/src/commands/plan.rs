@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use rt_core::{Admission, Binding};
+use rt_core::{Admission, Binding, ConstraintSet};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -53,6 +53,7 @@ fn print_service(plan: &ServicePlan) {
         workers.batch_time(),
         plan.capacity()
     );
+    println!("  in a lull a slower model may take a batch for up to {}", plan.headroom());
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
         None => println!("  no constraints of its own: streams bring theirs, or get best effort"),
@@ -72,6 +73,10 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
         rate.density.numerator(),
         rate.density.denominator()
     );
+    let set = ConstraintSet::new(&plan.config.constraints).unwrap_or_default();
+    for (constraint, standing) in set.standings().filter(|(c, _)| *c != rate.binding) {
+        println!("    {constraint} {standing}");
+    }
     let time = plan.workers().batch_time();
     println!(
         "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
@@ -110,6 +115,7 @@ fn service_json(plan: &ServicePlan) -> Value {
         "batch_time_ns": workers.batch_time().as_nanos(),
         "batch_times_ns": (1..=workers.profile.max_batch()).map(|b| workers.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
         "capacity_per_s": plan.capacity(),
+        "headroom_ns": plan.headroom().as_nanos(),
         "rate": plan.rate.as_ref().map(|rate| json!({
             "constraint": rate.binding.to_string(),
             "density": [rate.density.numerator(), rate.density.denominator()],
