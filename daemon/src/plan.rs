@@ -1,10 +1,12 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
+mod rate;
+
 use std::path::PathBuf;
 
 use rt_core::{
-    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Instant,
-    LatencyProfile, Shield, Span, StreamSpec, System, Workers, largest_count, seed_theorem_1, seed_theorem_2,
+    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
+    LatencyProfile, Shield, Span, StreamSpec, System, Workers,
 };
 use sha2::{Digest, Sha256};
 
@@ -12,6 +14,9 @@ use crate::config::{Config, ModelChoice, Optimise, ReservedStream, ServiceConfig
 use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
 use crate::manifest::{Manifest, ManifestError};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
+
+pub(crate) use rate::RatePlan;
+use rate::densest;
 
 /// Every service's plan, and the machine that was profiled.
 #[derive(Debug)]
@@ -35,23 +40,6 @@ pub(crate) struct ServicePlan {
     pub(crate) admission: Admission,
     /// The largest rate under the service's own constraints; absent if it has none.
     pub(crate) rate: Option<RatePlan>,
-}
-
-/// The largest rate of one stream, under the densest of a service's constraints: counts for it alone, the
-/// rate beside the reserved streams.
-#[derive(Clone, Debug)]
-pub(crate) struct RatePlan {
-    pub(crate) binding: Constraint,
-    pub(crate) density: Density,
-    /// The largest `N` such that at most `N` requests in any window of `P` are admitted.
-    pub(crate) count: u64,
-    /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P`.
-    pub(crate) upper: u64,
-    /// The seed paper's theorem for that constraint on one worker.
-    pub(crate) seed: u64,
-    /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
-    /// its tightest instant; `None` if they leave no room.
-    pub(crate) spare: Option<(Span, Admission)>,
 }
 
 /// Why there is no plan.
@@ -306,90 +294,4 @@ pub(crate) fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Wo
         None => 1..=profiled,
     };
     Ok(sizes.map(|batch| Workers { count: config.workers, batch, profile: profile.clone() }).collect())
-}
-
-impl RatePlan {
-    fn compute(config: &ServiceConfig, system: &System, list: &[Constraint]) -> Result<Self, PlanError> {
-        let workers = &system.workers[0];
-        let set = ConstraintSet::new(list).unwrap_or_default();
-        let (binding, density) = (densest(&set), set.density());
-        let never = || PlanError::Never {
-            service: config.name.clone(),
-            constraint: binding,
-            twice: workers.batch_time() + workers.batch_time(),
-            latency: system.latency,
-        };
-        let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
-        let admits = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
-            let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
-            let one = StreamSpec::promised(set.clone(), curve);
-            let admitted = system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()?;
-            (admitted.waiting <= config.queue as u64).then_some(admitted)
-        };
-        let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
-        // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
-        let (mut count, mut above) = (0, upper + 1);
-        while above - count > 1 {
-            let middle = count + (above - count) / 2;
-            if window(middle).is_some() { count = middle } else { above = middle }
-        }
-        if count == 0 {
-            return Err(never());
-        }
-        let spare = shortest_period(workers, density, config.jitter, |t| {
-            admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
-        });
-        if spare.is_none() && config.reserved.is_empty() {
-            return Err(never());
-        }
-        let seed = match binding.misses() + 1 == binding.window() {
-            true => seed_theorem_1(workers.batch, binding.misses()),
-            false => seed_theorem_2(workers.batch, binding.misses(), binding.window()),
-        };
-        Ok(Self { binding, density, count, upper, seed, spare })
-    }
-
-    /// Requests a second of that stream: the rate that the plan promises.
-    pub(crate) fn per_second(&self) -> Option<f64> {
-        self.spare.map(|(period, _)| 1.0 / period.as_secs_f64())
-    }
-}
-
-/// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
-/// just busy, the excess is doubled until it is admitted, then bisected.
-fn shortest_period(
-    workers: &Workers,
-    density: Density,
-    jitter: Span,
-    admits: impl Fn(Span) -> Option<Admission>,
-) -> Option<(Span, Admission)> {
-    let round = u128::from(workers.round()) * u128::from(density.denominator());
-    let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
-    let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
-    let step = (least / 1024).max(1);
-    let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
-    let (mut refused, mut excess) = (0, step);
-    let mut found = loop {
-        let period = Span::from_nanos(least.saturating_add(excess));
-        match admits(period) {
-            Some(admission) => break (period, admission),
-            None if period.as_nanos() > longest => return None,
-            None => (refused, excess) = (excess, excess.saturating_mul(2)),
-        }
-    };
-    while excess - refused > step {
-        let middle = refused + (excess - refused) / 2;
-        let period = Span::from_nanos(least + middle);
-        match admits(period) {
-            Some(admission) => (excess, found) = (middle, (period, admission)),
-            None => refused = middle,
-        }
-    }
-    Some(found)
-}
-
-/// The constraint that demands the largest share.
-pub(crate) fn densest(set: &ConstraintSet) -> Constraint {
-    let most = set.as_slice().iter().copied().max_by_key(|c| c.density());
-    most.unwrap_or_else(|| unreachable!("asked only of streams with constraints"))
 }

@@ -17,19 +17,16 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::busy::{BusyPeriod, MAX_RISES, Rise};
 use crate::curve::ArrivalCurve;
-use crate::growth::{Repetition, growth, repetition};
 use crate::refine::Refinement;
 use crate::stream::StreamSpec;
-use crate::time::{MAX_SPAN, Span};
+use crate::time::Span;
 use crate::word::Density;
 use crate::workers::Workers;
 
 /// The streams that a test counts: the density each must be served at, and how its requests come.
 pub(crate) type Load<'a> = [(Density, &'a ArrivalCurve)];
-
-/// The most rises of `α_m` that a test looks at; a load that needs more is refused, never waved through.
-const MAX_RISES: u64 = 1 << 20;
 
 /// When a free worker takes a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,52 +197,10 @@ impl System {
         Err(AdmissionError::Rate { demand_per_s, capacity_per_s })
     }
 
-    /// A length beyond which nothing new comes: once the load repeats, and the workers keep up with it. The
-    /// longest of all spans if there is none.
-    fn repetition(&self, load: &Load) -> Span {
-        let times = self.workers.iter().map(|w| w.batch_time().as_nanos());
-        let keeps_up = |r: &Repetition| {
-            let grown = load.iter().map(|(d, a)| d.ceil_of(growth(a, r.length))).fold(0, u64::saturating_add);
-            u128::from(grown) <= self.begun_by(Span::from_nanos(r.length))
-        };
-        let end = repetition(load, times).filter(keeps_up).and_then(|r| r.from.checked_add(r.length));
-        Span::from_nanos(end.unwrap_or(u64::MAX))
-    }
-
     /// `P_max`, the time of the slowest full batch.
     #[must_use]
     pub fn longest_batch(&self) -> Span {
         self.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO)
-    }
-
-    /// `min{ u : σ(u) ≥ requests }`: when the last of so many is in a batch at the latest, if every worker is
-    /// free after one batch time and all batches from then on are full.
-    #[must_use]
-    pub fn time_to_begin(&self, requests: u64) -> Span {
-        if let [w] = self.workers.as_slice() {
-            let rounds = u128::from(requests).div_ceil(u128::from(w.round()));
-            return times(w.batch_time(), rounds);
-        }
-        // Each worker alone would have begun them all by then.
-        let alone =
-            |w: &Workers| times(w.batch_time(), u128::from(requests.div_ceil(w.batch as u64))).as_nanos();
-        let mut high = self.workers.iter().map(alone).min().unwrap_or(0);
-        let mut low = 0;
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.begun_by(Span::from_nanos(middle)) >= u128::from(requests) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Span::from_nanos(high)
-    }
-
-    /// `σ(u)`.
-    fn begun_by(&self, u: Span) -> u128 {
-        let one = |w: &Workers| u128::from(w.round()) * u128::from(u.as_nanos() / w.batch_time().as_nanos());
-        self.workers.iter().map(one).sum()
     }
 
     /// The most mandatory requests waiting at the offset of `binding`: those that came, less those in batches that
@@ -256,81 +211,6 @@ impl System {
         let filling = self.workers.iter().map(|w| w.batch as u64 - 1).max().unwrap_or(0);
         u64::try_from(left).unwrap_or(u64::MAX).saturating_add(filling)
     }
-}
-
-/// A length at which `α_m` rises.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rise {
-    pub(crate) length: Span,
-    /// The length at which it rises next.
-    pub(crate) next: Span,
-    /// `α_m(length)`.
-    pub(crate) backlog: u64,
-    /// When the last of so many is in a batch at the latest.
-    pub(crate) begun: Span,
-}
-
-/// The rises of `α_m` until the longest busy period is over, or all repeats.
-pub(crate) struct BusyPeriod<'a> {
-    system: &'a System,
-    demand: Vec<Demand<'a>>,
-    repetition: Span,
-    length: Span,
-    left: u64,
-    /// Whether the last rise was the last that matters, and not just the last that is looked at.
-    pub(crate) ended: bool,
-}
-
-impl<'a> BusyPeriod<'a> {
-    /// Of a load that demands something of `system`.
-    pub(crate) fn new(system: &'a System, load: &Load<'a>) -> Self {
-        let length = Span::from_nanos(1);
-        let demand = load.iter().filter(|(density, _)| density.numerator() > 0);
-        let demand = demand.map(|&(density, arrivals)| Demand::new(density, arrivals, length)).collect();
-        Self { system, demand, repetition: system.repetition(load), length, left: MAX_RISES, ended: false }
-    }
-}
-
-impl Iterator for BusyPeriod<'_> {
-    type Item = Rise;
-
-    fn next(&mut self) -> Option<Rise> {
-        self.left = self.left.checked_sub(1).filter(|_| !self.ended)?;
-        let length = self.length;
-        let backlog = self.demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
-        let next = self.demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
-        let begun = self.system.time_to_begin(backlog);
-        // Before the next rise the workers have begun all that can have come; or what comes has come before.
-        self.ended = begun < next || length > self.repetition;
-        self.demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));
-        self.length = next;
-        Some(Rise { length, next, backlog, begun })
-    }
-}
-
-/// What one stream demands up to the length under test.
-struct Demand<'a> {
-    density: Density,
-    arrivals: &'a ArrivalCurve,
-    mandatory: u64,
-    next_rise: Span,
-}
-
-impl<'a> Demand<'a> {
-    fn new(density: Density, arrivals: &'a ArrivalCurve, length: Span) -> Self {
-        let mut demand = Self { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
-        demand.rise(length);
-        demand
-    }
-
-    fn rise(&mut self, length: Span) {
-        self.mandatory = self.density.ceil_of(self.arrivals.count(length));
-        self.next_rise = self.arrivals.next_rise(length);
-    }
-}
-
-fn times(span: Span, count: u128) -> Span {
-    Span::from_nanos(u64::try_from(u128::from(span.as_nanos()).saturating_mul(count)).unwrap_or(u64::MAX))
 }
 
 /// How much later than it must the last answer may come; the smaller the tighter.

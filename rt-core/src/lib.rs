@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod admission;
 mod algebra;
 mod arrival;
+mod busy;
 mod constraint;
 mod curve;
 mod distances;

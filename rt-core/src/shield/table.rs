@@ -17,7 +17,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::admission::{AdmissionError, BusyPeriod, Rise, System};
+use crate::admission::{AdmissionError, System};
+use crate::busy::{BusyPeriod, Rise};
 use crate::curve::ArrivalCurve;
 use crate::time::Span;
 use crate::word::Density;

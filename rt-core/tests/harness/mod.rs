@@ -1,31 +1,16 @@
 //! Drives a real scheduler in virtual time, and checks on the way what must hold whatever happens.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod dice;
 pub(crate) mod load;
+
+pub(crate) use dice::Dice;
 
 use rt_core::{
     Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
     Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
     StreamId, StreamSpec, System, Workers,
 };
-
-/// Small deterministic randomness (splitmix64).
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `low..=high`.
-    pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
-    }
-}
 
 /// The first instant, from `now` on, at which `bounds` allow one more request after `history`: for every
 /// earlier request, the interval from it to the new one must hold no more than its length allows.
