@@ -4,10 +4,10 @@
 mod fingerprint;
 mod measure;
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{EngineKind, MAX_BATCH, ModelSpec, RunMode};
@@ -263,23 +263,6 @@ pub(crate) enum ProfileError {
 fn unix_now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
-}
-
-fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = (|| {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        // The first error is the one to tell; what is left over is only a temporary file.
-        drop(fs::remove_file(&temporary));
-    }
-    written
 }
 
 #[cfg(test)]

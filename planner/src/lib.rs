@@ -3,6 +3,7 @@
 
 pub mod certificate;
 pub mod certify;
+mod files;
 pub mod number;
 pub mod problem;
 mod unique;
@@ -10,5 +11,6 @@ pub mod verify;
 
 pub use certificate::{Certificate, CertificateError, Claim};
 pub use certify::certify;
+pub use files::write_atomically;
 pub use number::Number;
 pub use problem::{Problem, ProblemError};

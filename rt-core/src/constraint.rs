@@ -315,7 +315,7 @@ mod tests {
             ["", "any-miss", "any-miss()", "any-miss(1)", "row-miss(1,2)", "any-miss(1,2", "miss(1,2)"];
         for text in forms.into_iter().chain(["any-miss(1,2,3)", "any-miss(1,2))", "any-miss(3,10"]) {
             assert!(
-                told(text).contains(&std::format!("{text:?}")) && told(text).contains("e.g. any-miss(3,10)")
+                told(text).contains(&std::format!("{text:?}")) && told(text).contains("e.g. any_miss(3,10)")
             );
         }
         for (text, number) in

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     stream: Option<String>,
     /// Must hold, e.g. "any-miss(1,2)", "row-miss(2)"; may be repeated [default: the service's]
-    #[arg(long, value_name = "C", value_parser = load::parse_constraint)]
+    #[arg(long, value_name = "C", value_parser = str::parse::<Constraint>)]
     constraint: Vec<Constraint>,
     /// Ask for no promise; constraints given are only judged
     #[arg(long)]

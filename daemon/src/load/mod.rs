@@ -21,7 +21,7 @@ pub(crate) use input::Inputs;
 pub(crate) use report::{Judgement, Measures, PhaseReport, Quantiles, Report, SafeModeChange};
 pub(crate) use run::run;
 pub(crate) use schedule::Schedule;
-pub(crate) use target::{Target, parse_constraint};
+pub(crate) use target::Target;
 
 /// What one stream sends, and how it is judged.
 #[derive(Clone, Debug)]

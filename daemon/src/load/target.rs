@@ -77,30 +77,8 @@ impl Target {
     }
 }
 
-/// Reads a constraint as people and the daemon write it: `any-miss(1,2)`, `any_hit(3,5)`, `row-miss(2)`,
-/// `row-hit(2,6)`.
-///
-/// # Errors
-/// If it is none, or its numbers promise nothing.
-pub(crate) fn parse_constraint(text: &str) -> Result<Constraint> {
-    let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let parts = compact.strip_suffix(')').and_then(|rest| rest.split_once('('));
-    let (name, inside) = parts.unwrap_or((compact.as_str(), ""));
-    let numbers: Result<Vec<u32>, _> = inside.split(',').map(str::parse).collect();
-    let constraint = match (name.replace('_', "-").as_str(), numbers.unwrap_or_default().as_slice()) {
-        ("any-miss", &[m, k]) => Constraint::any_miss(m, k),
-        ("any-hit", &[h, k]) => Constraint::any_hit(h, k),
-        ("row-miss", &[m]) => Constraint::row_miss(m),
-        ("row-hit", &[h, k]) => Constraint::row_hit(h, k),
-        _ => bail!(
-            "constraint {text:?} is none of any-miss(M,K), any-hit(H,K), row-miss(M), row-hit(H,K), e.g. any-miss(3,10)"
-        ),
-    };
-    constraint.with_context(|| format!("constraint {text:?}"))
-}
-
 fn parse_all(texts: &[String]) -> Result<Vec<Constraint>> {
-    texts.iter().map(|text| parse_constraint(text)).collect()
+    texts.iter().map(|text| Ok(text.parse()?)).collect()
 }
 
 /// The part of the status that matters here.
@@ -163,29 +141,5 @@ mod tests {
         assert!(
             Target::find(STATUS, "x").unwrap_err().to_string().contains("no service x; there are: digits")
         );
-    }
-
-    #[test]
-    fn constraints_are_read_in_every_spelling() {
-        let read = |text: &str| parse_constraint(text).unwrap();
-        assert_eq!(read("any-miss(1,2)"), Constraint::any_miss(1, 2).unwrap());
-        assert_eq!(read(" any_hit( 3 , 5 ) "), Constraint::any_hit(3, 5).unwrap());
-        assert_eq!(read("row_miss(2)"), Constraint::row_miss(2).unwrap());
-        assert_eq!(read("row-hit(2,6)"), Constraint::row_hit(2, 6).unwrap());
-        // As the daemon writes them.
-        for constraint in [Constraint::any_miss(3, 10).unwrap(), Constraint::row_miss(0).unwrap()] {
-            assert_eq!(read(&constraint.to_string()), constraint);
-        }
-    }
-
-    #[test]
-    fn what_is_no_constraint_is_refused_with_an_example() {
-        let told = |text: &str| format!("{:#}", parse_constraint(text).unwrap_err());
-        for text in
-            ["", "any-miss", "any-miss(1)", "row-miss(1,2)", "any-miss(1,2", "miss(1,2)", "any-miss(-1,2)"]
-        {
-            assert!(told(text).contains("e.g. any-miss(3,10)"), "{text}");
-        }
-        assert!(told("any-miss(5,5)").contains("m must be below K"));
     }
 }
