@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test deps format lint unit bare configs foreign bench doc clean
+.PHONY: all demo test deps format lint unit bare configs foreign bench fuzz doc clean
 
 all: $(WEIR)
 
@@ -56,8 +56,15 @@ bench: deps
 	$(CARGO) build --release --bin weir
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p rt-core --bench scheduler
+	./tests/bench/growth.py --last
+	$(CARGO) test --release -p planner --bench certify -- --nocapture
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
+
+## fuzz: made-up problems and certificates: the seeds on any machine, then each target for FUZZ_SECONDS (60)
+fuzz: deps
+	$(CARGO) test --manifest-path fuzz/Cargo.toml
+	./fuzz/run.sh
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
