@@ -1,6 +1,7 @@
 //! Drives a real scheduler in virtual time, and checks on the way what must hold whatever happens.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod choices;
 mod dice;
 pub(crate) mod load;
 
