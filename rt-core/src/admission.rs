@@ -145,14 +145,14 @@ impl System {
         self.check_rate(&all)?;
         let refinement = if closed { Refinement::new(self, &all) } else { None };
         let mut tightest: Option<Binding> = None;
-        let (mut waiting, mut busy, mut plain) = (0, Span::ZERO, true);
+        let (mut waiting, mut busy, mut after, mut plain) = (0, Span::ZERO, Span::ZERO, true);
         let mut rises = BusyPeriod::new(self, &all);
         for Rise { length, next, backlog, begun } in &mut rises {
             let delta = length.saturating_sub(Span::from_nanos(1));
             let mut binding =
                 Binding { delta, backlog, lhs: begun + self.longest_batch(), rhs: delta + self.latency };
-            waiting = waiting.max(self.waiting(&binding));
-            busy = begun;
+            waiting = waiting.max(self.waiting(backlog, delta));
+            (busy, after) = (begun, next);
             if binding.lhs > binding.rhs
                 && let Some(refinement) = &refinement
             {
@@ -162,6 +162,12 @@ impl System {
             if tightest.is_none_or(|t| margin(&binding) < margin(&t)) {
                 tightest = Some(binding);
             }
+        }
+        // What comes at the end of the busy period may still find the last of it waiting.
+        let end = busy + self.guard + Span::from_nanos(1);
+        if end >= after {
+            waiting =
+                waiting.max(self.waiting(mandatory(&all, end), after.saturating_sub(Span::from_nanos(1))));
         }
         match tightest {
             Some(b) if b.lhs > b.rhs => Err(AdmissionError::Burst(b)),
@@ -203,14 +209,19 @@ impl System {
         self.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO)
     }
 
-    /// The most mandatory requests waiting at the offset of `binding`: those that came, less those in batches that
-    /// were due before, dispatched as late as may be; up to `B - 1` may have waited for their batch to fill.
-    fn waiting(&self, binding: &Binding) -> u64 {
-        let before = binding.delta.saturating_sub(self.guard).saturating_sub(Span::from_nanos(1));
-        let left = u128::from(binding.backlog).saturating_sub(self.begun_by(before));
+    /// The most mandatory requests waiting at offset `delta` or later if `backlog` have come: less those in batches
+    /// that were due before, dispatched as late as may be; up to `B - 1` may have waited for their batch to fill.
+    fn waiting(&self, backlog: u64, delta: Span) -> u64 {
+        let before = delta.saturating_sub(self.guard).saturating_sub(Span::from_nanos(1));
+        let left = u128::from(backlog).saturating_sub(self.begun_by(before));
         let filling = self.workers.iter().map(|w| w.batch as u64 - 1).max().unwrap_or(0);
         u64::try_from(left).unwrap_or(u64::MAX).saturating_add(filling)
     }
+}
+
+/// `α_m(length)`.
+fn mandatory(load: &Load, length: Span) -> u64 {
+    load.iter().map(|(density, a)| density.ceil_of(a.count(length))).fold(0, u64::saturating_add)
 }
 
 /// How much later than it must the last answer may come; the smaller the tighter.

@@ -21,7 +21,7 @@ pub(crate) fn problem(times: &[u64], count: usize, deadline: u64, streams: &[Str
             dispatch: raw::Dispatch::Eager,
             background: false,
             workers: Vec::new(),
-            streams: Vec::new(),
+            streams: streams.iter().enumerate().map(written).collect(),
         },
         deadline: ns(deadline),
         guard: ns(0),
@@ -30,6 +30,12 @@ pub(crate) fn problem(times: &[u64], count: usize, deadline: u64, streams: &[Str
         workers: vec![Workers { count, batch: times.len(), profile }],
         streams: streams.iter().enumerate().map(|(i, spec)| (format!("s{i}"), spec.clone())).collect(),
     }
+}
+
+/// A stream as it could have been written, but for its arrivals.
+fn written((i, spec): (usize, &StreamSpec)) -> raw::Stream {
+    let constraints = spec.constraints().as_slice().iter().map(ToString::to_string);
+    raw::Stream { name: format!("s{i}"), constraints: constraints.collect(), arrivals: None }
 }
 
 /// A stream of `any_miss(m,k)` that sends at most `count` in any `length`.

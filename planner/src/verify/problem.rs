@@ -52,6 +52,16 @@ impl Bound {
         (most, length + rise - rest)
     }
 
+    /// The least length that holds more than so many.
+    pub(super) fn least_above(&self, most: i128) -> i128 {
+        let (whole, mut rest) = (most / self.count(), most % self.count());
+        let start = self.starts.iter().find(|start| {
+            rest -= start.1;
+            rest < 0
+        });
+        (whole * self.step + start.map_or(0, |start| start.0) - self.shift + 1).max(1)
+    }
+
     /// By how much `α` grows in each `step`, from any length on.
     pub(super) fn count(&self) -> i128 {
         self.starts.iter().map(|start| start.1).sum()

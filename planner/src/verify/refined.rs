@@ -30,11 +30,13 @@ impl System {
         let slow =
             (1..=times.len() as i128).zip(times).reduce(|a, b| if b.1 * a.0 > a.1 * b.0 { b } else { a });
         let (size, tick) = (slow.map_or(1, |s| s.0), self.tick());
-        let fine = |t: i128| t / tick * 4 * size;
+        // Nothing is finer than a nanosecond.
+        let parts = (4 * size).min(tick);
+        let fine = |t: i128| t / tick * parts;
         let mut system = self.clone();
         system.times().for_each(|t| *t = fine(*t));
         let margin = system.brute_force(size, fine(from)..fine(until))?;
-        Ok((margin * tick).div_euclid(4 * size))
+        Ok((margin * tick).div_euclid(parts))
     }
 
     fn brute_force(&self, size: i128, deltas: std::ops::Range<i128>) -> Result<i128, String> {

@@ -46,7 +46,7 @@ impl System {
         for _ in 0..MAX_STEPS {
             for (stream, mandatory, next) in demand.iter_mut().filter(|d| d.2 == length) {
                 *mandatory = stream.mandatory(length);
-                *next = stream.bounds.iter().map(|b| b.most(length).1).min().unwrap_or(i128::MAX);
+                *next = stream.rise(length);
             }
             let backlog = demand.iter().map(|d| d.1).sum();
             let next = demand.iter().map(|d| d.2).min().unwrap_or(i128::MAX);
@@ -72,6 +72,12 @@ impl System {
             }
             let repeats = repetition.is_some_and(|(from, period)| length > from + period);
             if let Some(tightest) = tightest.filter(|_| begun < next || repeats) {
+                // What comes at the end of the busy period may still find the last of it waiting.
+                let end = begun + self.guard + 1;
+                if end >= next {
+                    let come: i128 = demand.iter().map(|d| d.0.mandatory(end)).sum();
+                    waiting = waiting.max((come - begun_by((next - self.guard - 2).max(0))).max(0) + filling);
+                }
                 // From a period on, another walk may take the repetition for the end.
                 let ends = begun < next && repetition.is_none_or(|(_, period)| length <= period);
                 return Ok(Derived { tightest, refined, waiting, busy: ends.then_some(begun) });
@@ -113,6 +119,12 @@ impl Kind {
 impl Stream {
     fn slowest(&self) -> Option<&Bound> {
         self.bounds.iter().min_by(|a, b| (a.count() * b.step).cmp(&(b.count() * a.step)))
+    }
+
+    /// The next length at which the least of all bounds is larger.
+    fn rise(&self, length: i128) -> i128 {
+        let most = self.most(length).unwrap_or(0);
+        self.bounds.iter().map(|b| b.least_above(most)).max().unwrap_or(i128::MAX)
     }
 
     /// By how many requests the curve grows in a `period` of [`System::repetition`].

@@ -170,7 +170,13 @@ impl Scheduler {
         self.armed = None;
         // Mandatory requests that miss their deadline if they are not taken now: should there be more
         // than a batch of them, the promise is already broken, and what counts is to spread the misses.
-        let next = self.next_answer(now, worker);
+        let mut next = self.next_answer(now, worker);
+        if !self.config.background {
+            // A load that only the refinement admits counts on the next batch being no larger than what is left.
+            let kind = self.kind(worker);
+            let left = self.mandatory.partition_point(|r| r.deadline < next).saturating_sub(full + skip);
+            next = next - kind.batch_time().saturating_sub(kind.profile.bound(left.clamp(1, full)));
+        }
         if self.mandatory.partition_point(|r| r.deadline < next) > full + skip {
             self.shed(now, worker, next, skip);
         }

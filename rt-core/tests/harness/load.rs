@@ -69,6 +69,12 @@ fn admissible(mut system: System, mut streams: Vec<StreamSpec>) -> (System, Vec<
             streams.pop();
         }
     }
+    // As tight as it gets, where nothing is to spare.
+    let mut tighter = System { latency: system.latency.saturating_sub(ns(1)), ..system.clone() };
+    while tighter.latency >= system.workers[0].profile.bound(1) && tighter.admit(&streams).is_ok() {
+        system.latency = tighter.latency;
+        tighter.latency = tighter.latency.saturating_sub(ns(1));
+    }
     (system, streams)
 }
 

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs each fuzz target for FUZZ_SECONDS; says so where there is no fuzzer. What it finds is in fuzz/artifacts.
+#
+# No sanitizer: there is no unsafe code in what is fuzzed, and without one a stable toolchain is enough.
+set -eu
+cd "$(dirname "$0")"
+if ! cargo fuzz --version >/dev/null 2>&1; then
+    echo "fuzzing: NOT DONE, cargo-fuzz is not installed (cargo install cargo-fuzz)"
+    exit 0
+fi
+if ! command -v c++ >/dev/null 2>&1; then
+    echo "fuzzing: NOT DONE, the fuzzer needs a C++ compiler"
+    exit 0
+fi
+for target in problem certificate answer; do
+    mkdir -p "corpus/$target"
+    seeds="seeds/$target"
+    [ "$target" != answer ] || seeds="$seeds seeds/problem"
+    echo "fuzzing $target for ${FUZZ_SECONDS:-60} s"
+    # shellcheck disable=SC2086
+    cargo fuzz run --sanitizer none "$target" "corpus/$target" $seeds -- -dict=problem.dict -max_len=4096 \
+        -timeout=20 -max_total_time="${FUZZ_SECONDS:-60}" -verbosity=0 -print_final_stats=1
+done
