@@ -23,12 +23,14 @@ deps:
 
 format:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit:
 	$(CARGO) test --workspace
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
 # The proof that the core is pure: it builds where there is no operating system.
 bare:
@@ -63,7 +65,7 @@ bench: deps
 
 ## fuzz: made-up problems and certificates: the seeds on any machine, then each target for FUZZ_SECONDS (60)
 fuzz: deps
-	$(CARGO) test --manifest-path fuzz/Cargo.toml
+	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	./fuzz/run.sh
 
 doc:

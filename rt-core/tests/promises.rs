@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, open_or_closed, setup, stream};
+use harness::load::{Bench, Setup, ns, open_or_closed, setup, stream, tight_setup};
 use harness::{Harness, config, earliest, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn a_queue_as_long_as_admission_says_never_refuses_a_mandatory_request(setup in setup()) {
+    fn a_queue_as_long_as_admission_says_never_refuses_a_mandatory_request(setup in tight_setup()) {
         let admission = system(&setup.config).admit(&setup.streams).expect("admitted");
         let queue = admission.waiting.max(1) as usize;
         let setup = Setup { config: SchedulerConfig { queue, ..setup.config.clone() }, ..setup };

@@ -213,7 +213,7 @@ fn behind_a_long_batch_more_wait_than_admission_asks_for() {
         harness.drain();
         (set, harness.mandatory_misses().first().map(|r| r.outcome))
     };
-    assert_eq!(asked, 1);
+    assert_eq!(asked, 2);
     let full = Some(Outcome::Missed(MissReason::QueueFull));
     assert_eq!(missed(1), (Err(ShieldError::Queue { waiting: 10, limit: 1 }), full));
     assert_eq!((missed(7).1, missed(8).1), (full, None));

@@ -69,32 +69,45 @@ fn admissible(mut system: System, mut streams: Vec<StreamSpec>) -> (System, Vec<
             streams.pop();
         }
     }
-    // As tight as it gets, where nothing is to spare.
+    (system, streams)
+}
+
+/// The shortest latency at which the rest is still admitted, where nothing is to spare.
+fn tight(mut system: System, streams: &[StreamSpec]) -> System {
     let mut tighter = System { latency: system.latency.saturating_sub(ns(1)), ..system.clone() };
-    while tighter.latency >= system.workers[0].profile.bound(1) && tighter.admit(&streams).is_ok() {
+    while tighter.latency >= system.workers[0].profile.bound(1) && tighter.admit(streams).is_ok() {
         system.latency = tighter.latency;
         tighter.latency = tighter.latency.saturating_sub(ns(1));
     }
-    (system, streams)
+    system
 }
 
 /// Systems that serve background, as those of the daemon do.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
-    setup_with(Just(true))
+    setup_with(Just(true), Just(false))
 }
 
-/// Systems that do, and systems that do not and may be admitted for that.
+/// Such systems with nothing to spare.
+pub(crate) fn tight_setup() -> impl Strategy<Value = Setup> {
+    setup_with(Just(true), Just(true))
+}
+
+/// Systems that do, and systems that do not and may be admitted for that; some with nothing to spare.
 pub(crate) fn open_or_closed() -> impl Strategy<Value = Setup> {
-    setup_with(any::<bool>())
+    setup_with(any::<bool>(), any::<bool>())
 }
 
-fn setup_with(background: impl Strategy<Value = bool>) -> impl Strategy<Value = Setup> {
+fn setup_with(
+    background: impl Strategy<Value = bool>,
+    least: impl Strategy<Value = bool>,
+) -> impl Strategy<Value = Setup> {
     let streams = proptest::collection::vec(stream(), 1..5);
     let run = (any::<u64>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (system(), streams, run, background).prop_map(
-        |(system, streams, (seed, latest, greedy, slow), background)| {
+    (system(), streams, run, (background, least)).prop_map(
+        |(system, streams, (seed, latest, greedy, slow), (background, least))| {
             let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
             let (system, streams) = admissible(System { dispatch, background, ..system }, streams);
+            let system = if least { tight(system, &streams) } else { system };
             let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
             let config = SchedulerConfig { workers: system.workers, background, ..base };
             Setup { config, streams, seed, greedy, slow }
