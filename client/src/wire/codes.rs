@@ -146,7 +146,7 @@ codes! {
         LateDispatch = 3 "late-dispatch" "a batch started later than its latest start",
         WorkerLost = 4 "worker-lost" "a worker stopped answering",
         ConstraintViolated = 5 "constraint-violated" "a stream missed more than its constraint allows",
-        ProfileStale = 6 "profile-stale" "the measured profile no longer describes the device",
+        ProfileStale = 6 "profile-stale" "the machine is not as it was when it was profiled",
         Operator = 7 "operator" "asked for by the operator",
     }
 }
