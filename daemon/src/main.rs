@@ -10,6 +10,7 @@ mod hardware;
 mod idx;
 mod load;
 mod manifest;
+mod pipe;
 mod plan;
 mod profile;
 mod realtime;

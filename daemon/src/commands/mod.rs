@@ -20,6 +20,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::pipe;
+
 /// Serves inference under weakly-hard deadlines on one edge box.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
@@ -69,6 +71,15 @@ pub(crate) struct Socket {
 impl Cli {
     /// Runs the subcommand; its exit code, or the error to print.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        match &self.command {
+            // They have sockets to write to.
+            Command::Infer(_)
+            | Command::Load(_)
+            | Command::Demo(_)
+            | Command::Serve(_)
+            | Command::Status(_) => {}
+            _ => pipe::end_with_reader(),
+        }
         match self.command {
             Command::Check(args) => check::run(&args),
             Command::Profile(args) => profile::run(&args),

@@ -19,6 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let json = Client::connect(&args.socket.socket)?.status()?;
+    crate::pipe::end_with_reader();
     let status: Value = serde_json::from_str(&json)?;
     if args.json {
         println!("{status:#}");
