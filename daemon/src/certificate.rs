@@ -9,6 +9,7 @@ use planner::problem::raw;
 use planner::verify::{VerifyError, verify};
 use planner::{Certificate, Number, Problem, ProblemError, certify};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::config::{Config, ServiceConfig};
@@ -74,8 +75,8 @@ pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<(),
             same(format!("service {service}: engine"), &a.engine, &b.engine)?;
             same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
         }
-        let text = |claim: &Claim| serde_json::to_string(&claim.problem).unwrap_or_default();
-        same(format!("service {service}: problem"), text(one), text(other))?;
+        let value = |claim: &Claim| serde_json::to_value(&claim.problem).unwrap_or_default();
+        differs(&format!("service {service}: problem"), &value(one), &value(other))?;
         if !one.admissible {
             let reason = one.reason.clone().unwrap_or_default();
             return Err(Mismatch::Refused { service, reason });
@@ -83,6 +84,20 @@ pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<(),
     }
     verify(certificate)?;
     Ok(())
+}
+
+/// The first field in which two problems differ.
+fn differs(field: &str, certified: &Value, here: &Value) -> Result<(), Mismatch> {
+    match (certified, here) {
+        (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
+            a.iter().zip(b.values()).try_for_each(|((key, a), b)| differs(&format!("{field}.{key}"), a, b))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let pairs = a.iter().zip(b).enumerate();
+            pairs.into_iter().try_for_each(|(i, (a, b))| differs(&format!("{field}[{i}]"), a, b))
+        }
+        (a, b) => same(field, a.to_string(), b.to_string()),
+    }
 }
 
 fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T) -> Result<(), Mismatch> {

@@ -165,7 +165,7 @@ impl System {
         }
         // What comes at the end of the busy period may still find the last of it waiting.
         let end = busy + self.guard + Span::from_nanos(1);
-        if end >= after {
+        if busy < after && end >= after {
             waiting =
                 waiting.max(self.waiting(mandatory(&all, end), after.saturating_sub(Span::from_nanos(1))));
         }

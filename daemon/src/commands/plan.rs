@@ -53,7 +53,12 @@ fn print_service(plan: &ServicePlan) {
         workers.batch_time(),
         plan.capacity()
     );
-    println!("  in a lull a slower model may take a batch for up to {}", plan.headroom());
+    if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
+        println!(
+            "  in a lull of the reserved streams a slower model may take a batch for up to {}",
+            plan.headroom()
+        );
+    }
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
         None => println!("  no constraints of its own: streams bring theirs, or get best effort"),

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
-    let certificate = Certificate::load(&args.file)?;
+    let certificate = Certificate::load(&args.file).with_context(name)?;
     let mut shown = Vec::new();
     for (i, claim) in certificate.claims.iter().enumerate() {
         let Some(refutation) = &claim.refutation else { continue };

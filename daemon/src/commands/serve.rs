@@ -32,7 +32,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let here = certificate(&config)?;
     match &config.daemon.certificate {
-        Some(path) => check(&Certificate::load(path)?, &here).with_context(|| path.display().to_string())?,
+        Some(path) => {
+            let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());
+            check(&Certificate::load(path).with_context(name)?, &here).with_context(name)?;
+        }
         // What was planned just now is checked no less.
         None => drop(verify(&here).context("the plan is not what the checker derives")?),
     }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
-    let read = Certificate::load(&args.file)?;
+    let read = Certificate::load(&args.file).with_context(name)?;
     let verdict = match &args.config {
         Some(config) => check(&read, &certificate(&Config::load(config)?)?).map_err(anyhow::Error::from),
         None => Ok(()),

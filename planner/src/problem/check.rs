@@ -215,7 +215,7 @@ fn name(field: &str, name: &str) -> Result<(), ProblemError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
         let reason = "must be 1..=64 letters, digits or any of - _ . /";
-        return Err(refuse(field, format_args!("\"{name}\""), reason));
+        return Err(refuse(field, format_args!("{name:?}"), reason));
     }
     Ok(())
 }

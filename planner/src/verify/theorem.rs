@@ -72,14 +72,14 @@ impl System {
             }
             let repeats = repetition.is_some_and(|(from, period)| length > from + period);
             if let Some(tightest) = tightest.filter(|_| begun < next || repeats) {
+                // From a period on, another walk may take the repetition for the end.
+                let ends = begun < next && repetition.is_none_or(|(_, period)| length <= period);
                 // What comes at the end of the busy period may still find the last of it waiting.
                 let end = begun + self.guard + 1;
-                if end >= next {
+                if ends && end >= next {
                     let come: i128 = demand.iter().map(|d| d.0.mandatory(end)).sum();
                     waiting = waiting.max((come - begun_by((next - self.guard - 2).max(0))).max(0) + filling);
                 }
-                // From a period on, another walk may take the repetition for the end.
-                let ends = begun < next && repetition.is_none_or(|(_, period)| length <= period);
                 return Ok(Derived { tightest, refined, waiting, busy: ends.then_some(begun) });
             }
             length = next;
