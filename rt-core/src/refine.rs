@@ -8,9 +8,9 @@
 //!
 //! - whatever runs at `s` or was begun since `u` came at or after `u` (eager dispatch; full-or-latest lets
 //!   requests wait while a worker idles, up to `L - P` longer);
-//! - these are at least `x = q + τ(T) + (n-1)·τ(T - P + 1)` requests, one a batch, where `τ(T)` is the least number
-//!   of requests that keep a worker busy for `T`: the worker that was idle at `u` is busy from there on, any
-//!   other may still run a batch that began at least 1 ns before;
+//! - these are at least `x = Σ b + τ(T) + (n-1)·τ(T - P + 1)` requests, `b` in each batch that runs at `s`, where
+//!   `τ(T)` is the least number of requests that keep a worker busy for `T`: the worker that was idle at `u` is busy
+//!   from there on, any other may still run a batch that began at least 1 ns before;
 //! - the mandatory requests that wait at `s + δ` came within `δ + 1`, and `x` further ones with them within
 //!   `δ + 1 + d + T`: stream by stream at most `min(ceil(ρ·α(δ+1)), ceil(ρ·(α(δ+1+d+T) - x_s)))`, `Σ x_s = x`;
 //! - the workers are free at 0 (not busy at `s`), or at `P(b)` after a batch of `b`, the first one `d` earlier;
@@ -170,7 +170,7 @@ impl<'a> Refinement<'a> {
     }
 
     /// When the last of `backlog` mandatory requests at offset `delta` is answered, and when it must be. The workers
-    /// become free at `free`, none later than `P`; `spent` requests are gone of those that came in at most `before` before `s` or later.
+    /// become free at `free`, none later than `P`; of all that came since `before` ahead of `s`, `spent` are gone.
     fn behind(&self, delta: u64, backlog: u64, mut free: Vec<u64>, spent: u64, before: u64) -> Binding {
         free.sort_unstable();
         let (workers, last) = (self.workers as u64, (backlog.max(1) - 1) / self.batch);

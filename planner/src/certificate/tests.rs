@@ -1,3 +1,5 @@
+//! Certificates round trip; one that was changed is refused.
+
 use super::*;
 use crate::certify;
 use crate::problem::Problem;

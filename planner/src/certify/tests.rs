@@ -1,3 +1,5 @@
+//! Answers to problems, and limits that are the last values to be admitted.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

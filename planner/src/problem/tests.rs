@@ -1,3 +1,5 @@
+//! Problems as they are written: what is read, and what is refused with field, value and limit.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
