@@ -1,21 +1,19 @@
 //! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
 //! served.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use planner::certificate::{Claim, Service};
 use planner::problem::raw;
-use planner::verify::{VerifyError, verify};
+use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Problem, ProblemError, certify};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::config::{Config, ServiceConfig};
 use crate::engine::ModelSpec;
-use crate::plan::{PlanError, ServicePlan, resolve_models, workers_of};
-use crate::profile::{Entry, Fingerprint, Profile};
+use crate::plan::{Plan, PlanError, ServicePlan, resolve_models, workers_of};
+use crate::profile::{Fingerprint, Profile};
 
 /// Why a certificate is not served by.
 #[derive(Debug, thiserror::Error)]
@@ -35,19 +33,29 @@ pub(crate) enum Mismatch {
 /// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
 pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
     let profile = Profile::load(&config.daemon.profile)?;
-    let models = resolve_models(config)?;
-    let claims: anyhow::Result<Vec<_>> = config
-        .services
-        .iter()
-        .zip(models)
-        .map(|(service, spec)| {
-            let entry = profile.entry(&spec.name, &spec.sha256, service.engine).map_err(PlanError::from)?;
-            claim(service, &spec, entry, &profile)
-        })
-        .collect();
-    let machine = profile.fingerprint().fields();
-    let machine: BTreeMap<_, _> = machine.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(Certificate::new(made_by(), machine, claims?))
+    let claims =
+        config.services.iter().zip(resolve_models(config)?).map(
+            |(service, spec)| match ServicePlan::compute(service, spec.clone(), &profile) {
+                Ok(plan) => promise(&plan),
+                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &spec, &profile),
+                Err(error) => Err(error.into()),
+            },
+        );
+    Ok(seal(profile.fingerprint(), claims.collect::<anyhow::Result<_>>()?))
+}
+
+/// The certificate of what was planned.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub(crate) fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
+    let claims: anyhow::Result<_> = plan.services.iter().map(promise).collect();
+    Ok(seal(&plan.profiled, claims?))
+}
+
+fn seal(machine: &Fingerprint, claims: Vec<Claim>) -> Certificate {
+    let fields = machine.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
+    Certificate::new(made_by(), fields.collect(), claims)
 }
 
 /// What certificates say of their maker.
@@ -60,7 +68,7 @@ pub(crate) fn made_by() -> String {
 ///
 /// # Errors
 /// The first difference, a refused service, or what the checker finds.
-pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<(), Mismatch> {
+pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<Verified, Mismatch> {
     for (name, value) in Fingerprint::current().fields() {
         same(format!("machine.{name}"), certificate.machine.get(name).map_or("", String::as_str), &value)?;
     }
@@ -82,8 +90,7 @@ pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<(),
             return Err(Mismatch::Refused { service, reason });
         }
     }
-    verify(certificate)?;
-    Ok(())
+    Ok(verify(certificate)?)
 }
 
 /// The first field in which two problems differ.
@@ -93,8 +100,8 @@ fn differs(field: &str, certified: &Value, here: &Value) -> Result<(), Mismatch>
             a.iter().zip(b.values()).try_for_each(|((key, a), b)| differs(&format!("{field}.{key}"), a, b))
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            let pairs = a.iter().zip(b).enumerate();
-            pairs.into_iter().try_for_each(|(i, (a, b))| differs(&format!("{field}[{i}]"), a, b))
+            let mut pairs = a.iter().zip(b).enumerate();
+            pairs.try_for_each(|(i, (a, b))| differs(&format!("{field}[{i}]"), a, b))
         }
         (a, b) => same(field, a.to_string(), b.to_string()),
     }
@@ -108,41 +115,40 @@ fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T)
     Err(Mismatch::Field { field: field.into(), certified, here })
 }
 
+fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
+    let streams = reserved(&plan.config).chain(plan.promised_stream());
+    claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), plan.profile_sha256.clone())
+}
+
+/// What cannot be planned is refused for the batch size that serves most, unless one is configured.
+fn refusal(config: &ServiceConfig, spec: &ModelSpec, profile: &Profile) -> anyhow::Result<Claim> {
+    let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+    let faster = |a: Workers, b: Workers| if b.capacity_per_s() > a.capacity_per_s() { b } else { a };
+    let workers = workers_of(config, entry)?.into_iter().reduce(faster);
+    let workers = workers.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?;
+    let streams = reserved(config).chain(config.example_stream());
+    claim(config, spec, &workers, &streams.collect::<Vec<_>>(), entry.digest())
+}
+
+fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
+    config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))
+}
+
 fn claim(
     config: &ServiceConfig,
     spec: &ModelSpec,
-    entry: &Entry,
-    profile: &Profile,
+    workers: &Workers,
+    streams: &[(String, StreamSpec)],
+    profile_sha256: String,
 ) -> anyhow::Result<Claim> {
-    let mut streams: Vec<_> = config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone())).collect();
-    let workers = match ServicePlan::compute(config, spec.clone(), profile) {
-        Ok(plan) => {
-            streams.extend(plan.promised_stream());
-            plan.workers().clone()
-        }
-        // What cannot be planned is refused for the batch size that serves most, unless one is configured.
-        Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
-            streams.extend(config.example_stream());
-            let all = workers_of(config, entry)?;
-            let rate = |w: &Workers| w.round() as f64 / w.batch_time().as_secs_f64();
-            let best = all.into_iter().reduce(|best, w| if rate(&w) > rate(&best) { w } else { best });
-            best.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let problem = problem(config, &workers, &streams)?;
+    let problem = problem(config, workers, streams)?;
     let mut claim = certify(&problem);
     if !claim.admissible {
         claim.refutation = sim::refute(&problem);
     }
-    let measured = serde_json::to_vec(entry)?;
-    claim.service = Some(Service {
-        name: config.name.clone(),
-        model: spec.name.clone(),
-        model_sha256: spec.sha256.clone(),
-        engine: config.engine.to_string(),
-        profile_sha256: Sha256::digest(&measured).iter().map(|byte| format!("{byte:02x}")).collect(),
-    });
+    let (model, model_sha256) = (spec.name.clone(), spec.sha256.clone());
+    let (name, engine) = (config.name.clone(), config.engine.to_string());
+    claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256 });
     Ok(claim)
 }
 

@@ -8,10 +8,9 @@ use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
     LatencyProfile, Shield, Span, StreamSpec, System, Workers,
 };
-use sha2::{Digest, Sha256};
 
 use crate::config::{Config, ModelChoice, Optimise, ReservedStream, ServiceConfig};
-use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec};
+use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec, sha256_hex};
 use crate::manifest::{Manifest, ManifestError};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
@@ -32,6 +31,8 @@ pub(crate) struct ServicePlan {
     pub(crate) spec: ModelSpec,
     /// How each batch size was run when it was measured.
     pub(crate) modes: Vec<RunMode>,
+    /// The SHA-256 of the profile's entry, in hexadecimal.
+    pub(crate) profile_sha256: String,
     /// The median time of the chosen batch size: what a batch usually takes, and no promise rests on.
     pub(crate) typical: Span,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
@@ -109,9 +110,8 @@ pub(crate) fn resolve_models(config: &Config) -> Result<Vec<ModelSpec>, PlanErro
 
 /// Stands for a model that does not exist; its hash is that of the times it waits out.
 fn simulated(times: &[Span], input: usize, output: usize) -> ModelSpec {
-    let mut hash = Sha256::new();
-    times.iter().for_each(|t| hash.update(t.as_nanos().to_le_bytes()));
-    let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let times: Vec<u8> = times.iter().flat_map(|t| t.as_nanos().to_le_bytes()).collect();
+    let sha256 = sha256_hex(&times);
     let tensor = |name: &str, values| TensorSpec { name: name.into(), shape: vec![values] };
     ModelSpec {
         name: format!("simulated-{}", &sha256[..8]),
@@ -200,6 +200,7 @@ impl ServicePlan {
             config: config.clone(),
             spec: spec.clone(),
             modes: entry.modes(),
+            profile_sha256: entry.digest(),
             typical: Span::from_nanos(entry.batches[system.workers[0].batch - 1].p50_ns),
             system,
             admission,
@@ -214,7 +215,7 @@ impl ServicePlan {
 
     /// Requests a second in full batches.
     pub(crate) fn capacity(&self) -> f64 {
-        self.workers().round() as f64 / self.workers().batch_time().as_secs_f64()
+        self.workers().capacity_per_s()
     }
 
     /// One more stream of the service's own constraints at the promised rate, and a name for it that is free.
@@ -225,12 +226,11 @@ impl ServicePlan {
 
     /// How good this batch size is for what the service wants of it; the larger the better.
     fn merit(&self) -> f64 {
-        let promised = self.promised_stream();
-        let rate =
-            promised.as_ref().and_then(|(_, spec)| spec.arrivals()).map_or(0.0, ArrivalCurve::rate_per_s);
         match self.config.optimise {
-            Optimise::Rate if self.rate.is_some() => rate,
-            Optimise::Rate => self.spare_capacity(),
+            Optimise::Rate => match &self.rate {
+                Some(rate) => rate.per_second().unwrap_or(0.0),
+                None => self.spare_capacity(),
+            },
             Optimise::Burst => self.largest_burst() as f64,
             Optimise::Headroom => self.headroom().as_secs_f64(),
         }

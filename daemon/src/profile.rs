@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{EngineKind, MAX_BATCH, ModelSpec, RunMode};
+use crate::engine::{EngineKind, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
 
 pub(crate) use fingerprint::{Fingerprint, folders, read_line, sysfs};
 pub(crate) use measure::{Measured, measure};
@@ -204,6 +204,11 @@ impl Entry {
     /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
     pub(crate) fn modes(&self) -> Vec<RunMode> {
         self.batches.iter().map(|times| times.mode).collect()
+    }
+
+    /// SHA-256 of what it says, in hexadecimal.
+    pub(crate) fn digest(&self) -> String {
+        sha256_hex(&serde_json::to_vec(self).unwrap_or_default())
     }
 
     fn check(&self) -> Result<(), String> {

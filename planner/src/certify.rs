@@ -3,10 +3,7 @@
 mod limits;
 mod scale;
 
-use rt_core::{
-    Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, largest_count, seed_theorem_1,
-    seed_theorem_2,
-};
+use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, largest_count, seed_count};
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
@@ -86,11 +83,9 @@ fn standings(set: &ConstraintSet) -> Vec<String> {
 /// Theorem B for a stream alone on all workers, if they are of one kind; the paper's for its densest constraint.
 fn theorem_b(problem: &Problem, spec: &StreamSpec) -> Option<LargestCount> {
     let [kind] = problem.workers.as_slice() else { return None };
-    let binding = spec.constraints().as_slice().iter().max_by_key(|c| c.density())?;
+    let binding = spec.constraints().densest()?;
     let n_star = largest_count(kind.count, kind.batch, binding.density())?;
-    let (m, k) = (binding.misses(), binding.window());
-    let in_a_row = k == m + 1;
-    let spread_drop = if in_a_row { seed_theorem_1(kind.batch, m) } else { seed_theorem_2(kind.batch, m, k) };
+    let spread_drop = seed_count(kind.batch, binding);
     Some(LargestCount { n_star, spread_drop })
 }
 

@@ -192,8 +192,7 @@ impl System {
     /// Refuses at once what is clearly above capacity, so that no time is spent on it. Loads that are within a
     /// rounding error of it go on to the test, which is exact.
     fn check_rate(&self, load: &Load) -> Result<(), AdmissionError> {
-        let of = |w: &Workers| w.round() as f64 / w.batch_time().as_secs_f64();
-        let capacity: f64 = self.workers.iter().map(of).sum();
+        let capacity: f64 = self.workers.iter().map(Workers::capacity_per_s).sum();
         let demand: f64 = load.iter().map(|(density, a)| density.as_f64() * a.rate_per_s()).sum();
         if demand <= capacity * (1.0 + 1e-9) {
             return Ok(());

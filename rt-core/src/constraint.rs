@@ -213,10 +213,16 @@ impl ConstraintSet {
             .map_err(|_| ConstraintError::TooMany { count: constraints.len() })
     }
 
+    /// The constraint that demands the largest share, the last of equals; `None` for best effort.
+    #[must_use]
+    pub fn densest(&self) -> Option<Constraint> {
+        self.0.iter().copied().max_by_key(|c| c.density())
+    }
+
     /// The largest density of the set: serving that share along a balanced word satisfies all of it.
     #[must_use]
     pub fn density(&self) -> Density {
-        self.0.iter().map(|c| c.density()).max().unwrap_or(Density::ZERO)
+        self.densest().map_or(Density::ZERO, Constraint::density)
     }
 
     /// The constraints, in the order given.

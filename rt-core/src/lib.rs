@@ -50,7 +50,7 @@ pub use greedy::Greedy;
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
 pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
-pub use rate::{largest_count, seed_theorem_1, seed_theorem_2};
+pub use rate::{largest_count, seed_count, seed_theorem_1, seed_theorem_2};
 pub use safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Transition};
 pub use scheduler::{
     Action, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig,

@@ -1,5 +1,6 @@
 //! Largest counts per batch time: Theorem B, and the two theorems of the seed paper it replaces.
 
+use crate::constraint::Constraint;
 use crate::word::Density;
 
 /// Theorem B. With `L ≥ 2P`, `workers` workers and batches of `batch` that take `P`, the largest `N` such
@@ -30,10 +31,16 @@ pub fn seed_theorem_2(batch: usize, m: u32, k: u32) -> u64 {
     batch.checked_div(hits).map_or(0, |rounds| rounds * u64::from(k) + batch % hits)
 }
 
+/// What the paper promises `constraint` on one worker: its Theorem 1 for misses in a row, else Theorem 2.
+#[must_use]
+pub fn seed_count(batch: usize, constraint: Constraint) -> u64 {
+    let (m, k) = (constraint.misses(), constraint.window());
+    if k == m + 1 { seed_theorem_1(batch, m) } else { seed_theorem_2(batch, m, k) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::constraint::Constraint;
 
     fn ours(batch: usize, m: u32, k: u32) -> u64 {
         let density = Constraint::any_miss(m, k).expect("valid").density();

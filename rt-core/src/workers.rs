@@ -27,6 +27,12 @@ impl Workers {
         self.count as u64 * self.batch as u64
     }
 
+    /// Requests a second in full batches, `n·B/P`; for people and estimates.
+    #[must_use]
+    pub fn capacity_per_s(&self) -> f64 {
+        self.round() as f64 / self.batch_time().as_secs_f64()
+    }
+
     /// Whether `count` and `batch` are in their ranges.
     pub(crate) fn is_valid(&self) -> bool {
         self.count > 0 && (1..=self.profile.max_batch()).contains(&self.batch)

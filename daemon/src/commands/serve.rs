@@ -10,7 +10,7 @@ use planner::verify::verify;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::plan::print_plan;
-use crate::certificate::{certificate, check};
+use crate::certificate::{check, of_plan};
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::plan::Plan;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if !args.quiet {
         print_plan(&plan);
     }
-    let here = certificate(&config)?;
+    let here = of_plan(&plan)?;
     match &config.daemon.certificate {
         Some(path) => {
             let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());

@@ -2,7 +2,7 @@
 
 use rt_core::{
     Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec, System,
-    Workers, largest_count, seed_theorem_1, seed_theorem_2,
+    Workers, largest_count, seed_count,
 };
 
 use super::PlanError;
@@ -63,10 +63,7 @@ impl RatePlan {
         if spare.is_none() && config.reserved.is_empty() {
             return Err(never());
         }
-        let seed = match binding.misses() + 1 == binding.window() {
-            true => seed_theorem_1(workers.batch, binding.misses()),
-            false => seed_theorem_2(workers.batch, binding.misses(), binding.window()),
-        };
+        let seed = seed_count(workers.batch, binding);
         Ok(Self { binding, density, count, upper, seed, spare })
     }
 
@@ -111,6 +108,5 @@ fn shortest_period(
 
 /// The constraint that demands the largest share.
 pub(crate) fn densest(set: &ConstraintSet) -> Constraint {
-    let most = set.as_slice().iter().copied().max_by_key(|c| c.density());
-    most.unwrap_or_else(|| unreachable!("asked only of streams with constraints"))
+    set.densest().unwrap_or_else(|| unreachable!("asked only of streams with constraints"))
 }

@@ -160,8 +160,7 @@ impl<'a> Search<'a> {
 
     /// About how many rises of all bounds lie in the longest busy period, times the streams that are asked at each.
     fn effort<'b>(&self, specs: impl Iterator<Item = &'b StreamSpec>) -> f64 {
-        let per_s = |w: &rt_core::Workers| w.round() as f64 / w.batch_time().as_secs_f64();
-        let capacity: f64 = self.system.workers.iter().map(per_s).sum();
+        let capacity: f64 = self.system.workers.iter().map(rt_core::Workers::capacity_per_s).sum();
         let (mut streams, mut rises, mut demand, mut burst) = (0.0, 0.0, 0.0, 1.0);
         for (density, arrivals) in specs.filter_map(StreamSpec::demand) {
             streams += 1.0;
