@@ -101,7 +101,7 @@ impl Cli {
 /// An error with its causes, but for those that its own text has told already.
 pub(crate) fn whole(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |told, cause| match cause.to_string() {
-        cause if told.is_empty() => cause,
+        cause if cause.starts_with(&told) => cause,
         cause if told.contains(&cause) => told,
         cause => format!("{told}: {cause}"),
     })
