@@ -6,7 +6,7 @@ use std::io::Read;
 use planner::{Number, Problem};
 use rt_core::Instant;
 
-use crate::drive::MAX_STREAMS;
+use crate::record::MAX_STREAMS;
 
 /// Lines with an arrival at most.
 pub const MAX_ARRIVALS: usize = 10_000_000;

@@ -8,6 +8,8 @@ mod arrivals;
 mod curves;
 mod dice;
 mod drive;
+pub mod policy;
+mod record;
 mod refute;
 mod replay;
 mod report;
@@ -22,11 +24,13 @@ mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
-pub use drive::{Batch, Order, Request, Run, RunError, run, run_with};
+pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
+pub use policy::{PlayError, PolicyKind, UnknownPolicy};
+pub use record::{Run, run, run_with};
 pub use refute::refute;
 pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };
-pub use simulate::{Policy, SimulateError, UnknownPolicy, simulate};
+pub use simulate::{SimulateError, simulate};
 pub use time::Time;

@@ -6,7 +6,9 @@ use rt_core::{Cause, Constraint, Instant, Outcome};
 use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
-use crate::drive::{Order, Run, RunError, run};
+use crate::drive::Order;
+use crate::policy::PlayError;
+use crate::record::{Run, run};
 use crate::report::{Report, causes};
 use crate::time::Time;
 use crate::windows::{broken, by_stream, hits};
@@ -68,7 +70,7 @@ pub enum ReplayError {
     Curve(#[from] Breach),
     /// It cannot be run.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(#[from] PlayError),
     /// It runs, and nothing of what it claims happens.
     #[error("no {what} of stream {stream:?} in {requests} requests")]
     Nothing {
@@ -109,7 +111,7 @@ pub fn replay(problem: &Problem, refutation: &Refutation) -> Result<Replay, Repl
         let (stream, requests) = (refutation.stream.clone(), arrivals.len());
         return Err(ReplayError::Nothing { what, stream, requests });
     };
-    let names: Vec<_> = (0..run.streams.len()).map(|stream| name_of(problem, stream)).collect();
+    let names: Vec<_> = (0..run.streams).map(|stream| name_of(problem, stream)).collect();
     let report = Report::new(problem, &names, &run);
     Ok(Replay { broken: found.told(problem, &run), order, report })
 }
@@ -135,7 +137,7 @@ pub(crate) fn find(
     arrivals: &[(Instant, usize)],
     shows: Shows,
     stream: Option<&str>,
-) -> Result<Option<(Order, Run, Found)>, RunError> {
+) -> Result<Option<(Order, Run, Found)>, PlayError> {
     for order in Order::ALL {
         let run = run(problem, arrivals, order)?;
         let all = match shows {

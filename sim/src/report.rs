@@ -7,7 +7,8 @@ use planner::problem::raw::Unit;
 use rt_core::{Constraint, Instant, MissReason, SafeModeState};
 use serde::{Serialize, Serializer};
 
-use crate::drive::{Request, Run};
+use crate::drive::Request;
+use crate::record::Run;
 use crate::time::Time;
 use crate::windows;
 

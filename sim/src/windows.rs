@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rt_core::{Constraint, Outcome};
 
-use crate::drive::Run;
+use crate::record::Run;
 
 /// The first window that holds the most misses of all, and how many. Before the first request hits are imagined:
 /// until `K` requests have come, a window holds all of them. Empty only if there are no requests.
@@ -30,7 +30,7 @@ pub(crate) fn longest_miss_run(hits: &[bool]) -> u64 {
 
 /// Of each of `streams` streams, the requests in order, as indices into those of the run.
 pub(crate) fn by_stream(run: &Run) -> Vec<Vec<usize>> {
-    let mut streams = vec![Vec::new(); run.streams.len()];
+    let mut streams = vec![Vec::new(); run.streams];
     for (index, request) in run.requests.iter().enumerate() {
         streams[request.stream].push(index);
     }

@@ -6,7 +6,7 @@ use planner::certificate::Rule;
 use planner::verify::verify;
 use planner::{Certificate, Problem, certify};
 use serde_json::Value;
-use sim::{ConstraintReport, Policy, refute, replay, simulate};
+use sim::{ConstraintReport, PolicyKind, refute, replay, simulate};
 
 const PAGE: &str = include_str!("../../docs/guarantee.md");
 /// So many examples at least.
@@ -131,7 +131,7 @@ fn the_last_batch_may_be_a_small_one() {
     .expect("a problem");
     let claim = certify(&problem);
     assert_eq!((claim.admissible, claim.rule), (true, Rule::Refined));
-    let report = simulate(&problem, "0,a\n0,a\n0,a\n".as_bytes(), Policy::Weir).expect("a report");
+    let report = simulate(&problem, "0,a\n0,a\n0,a\n".as_bytes(), PolicyKind::Weir).expect("a report");
     let held = |c: &ConstraintReport| c.held;
     assert!(report.streams[0].constraints.iter().all(held), "admitted, and violated");
 }

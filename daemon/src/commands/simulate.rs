@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use sim::{Policy, Report, simulate};
+use sim::{PolicyKind, Report, simulate};
 
 use super::certify::read_problem;
 
@@ -19,8 +19,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CSV")]
     arrivals: PathBuf,
     /// Who decides
-    #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<Policy>)]
-    policy: Policy,
+    #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<PolicyKind>)]
+    policy: PolicyKind,
     /// Print every request as JSON
     #[arg(long)]
     json: bool,

@@ -13,7 +13,8 @@ use rt_core::{AdmissionError, Instant};
 
 use crate::curves::check_curves;
 use crate::dice::Dice;
-use crate::drive::{Order, run};
+use crate::drive::Order;
+use crate::record::run;
 use crate::replay::{Found, examine, find, name_of};
 use shorten::shorten;
 
