@@ -105,6 +105,7 @@ pub fn drive(
         service,
         observer,
         now: Instant::ZERO,
+        latest: Instant::ZERO,
         wake: None,
         busy,
         open: VecDeque::new(),
@@ -127,6 +128,8 @@ struct Driver<'a, P, S, O> {
     service: S,
     observer: &'a mut O,
     now: Instant,
+    /// The latest arrival.
+    latest: Instant,
     wake: Option<Instant>,
     busy: Vec<Option<Busy>>,
     /// Requests in the order in which they came, from the first that is not told yet, and whether they ended.
@@ -149,16 +152,19 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
             let next = self.busy.iter().flatten().map(|busy| busy.finish).chain(self.wake).min();
             let next = next.filter(|_| arrival.is_some() || !self.open.is_empty());
             let Some(now) = next.into_iter().chain(arrival).min() else { break };
-            if now < self.now {
-                let index = self.settled + self.open.len() as u64;
-                return Err(Backwards { index, at: now, before: self.now });
-            }
+            // Arrivals that go back are told below.
+            let now = now.max(self.now);
             self.now = now;
             let each = order != Order::Together;
             if order != Order::ArrivalsFirst {
                 self.complete(each);
             }
-            while let Some((_, stream)) = arrivals.next_if(|&(instant, _)| instant <= now) {
+            while let Some((at, stream)) = arrivals.next_if(|&(instant, _)| instant <= now) {
+                if at < self.latest {
+                    let index = self.settled + self.open.len() as u64;
+                    return Err(Backwards { index, at, before: self.latest });
+                }
+                self.latest = at;
                 self.arrive(stream);
                 if each {
                     self.poll();
