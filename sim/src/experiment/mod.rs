@@ -1,0 +1,300 @@
+//! Experiments as files: systems, arrivals, rates and policies, each with each; tables and figures of what comes out.
+
+mod plot;
+mod profile;
+mod quantity;
+pub mod raw;
+mod results;
+mod service;
+mod sweep;
+mod system;
+mod table;
+
+use std::fmt::Display;
+
+use planner::ProblemError;
+use rt_core::Span;
+
+use crate::policy::{PlayError, PolicyKind};
+use crate::process::{Process, ProcessError, Recording};
+
+use quantity::Quantity;
+use service::Service;
+use system::System;
+
+pub use profile::Data;
+pub use results::{Cell, Results};
+
+/// The most cells times runs of an experiment.
+const MAX_RUNS: usize = 1_000_000;
+
+/// An experiment whose every value is in its range.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it shows, in one line.
+    pub title: String,
+    /// What it is about.
+    pub about: String,
+    /// Runs of each cell.
+    pub runs: u32,
+    /// Requests of a run.
+    pub requests: u64,
+    seed: u32,
+    systems: Vec<System>,
+    arrivals: Vec<Arrivals>,
+    x: X,
+    policies: Vec<PolicyKind>,
+    service: Service,
+    tables: Vec<(raw::Table, Quantity)>,
+    figures: Vec<(raw::Figure, Quantity)>,
+}
+
+/// How requests come.
+#[derive(Clone, Debug)]
+struct Arrivals {
+    name: String,
+    /// `None` for the worst that is declared.
+    process: Option<Process>,
+    declare: raw::Declare,
+    /// In periods.
+    jitter: f64,
+    mean: f64,
+}
+
+/// How many requests come.
+#[derive(Clone, Debug)]
+struct X {
+    of: Of,
+    values: Vec<f64>,
+}
+
+/// What the values are parts of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// One request a second.
+    Second,
+    /// The certified rate.
+    Certified,
+    /// What the workers serve in full batches.
+    Capacity,
+}
+
+/// Why something is no experiment, or cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// Not TOML, or not the fields of an experiment.
+    #[error("no experiment: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// A value outside its range.
+    #[error("{field} = {value}: {reason}")]
+    Value {
+        /// Which field, such as `system[0].deadline`.
+        field: String,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        reason: String,
+    },
+    /// A system that is none.
+    #[error("system {name}: {error}")]
+    System {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: ProblemError,
+    },
+    /// No rate of these arrivals can be certified, however low.
+    #[error("system {system}: nothing can be certified for arrivals {arrivals}")]
+    Uncertified {
+        /// The system's name.
+        system: String,
+        /// The name of the arrivals.
+        arrivals: String,
+    },
+    /// Arrivals that cannot come at such a rate.
+    #[error("arrivals {arrivals}: {error}")]
+    Process {
+        /// Their name.
+        arrivals: String,
+        /// What is wrong.
+        error: ProcessError,
+    },
+    /// A run that is none.
+    #[error("system {system}, policy {policy}: {error}")]
+    Play {
+        /// The system's name.
+        system: String,
+        /// The policy.
+        policy: PolicyKind,
+        /// What is wrong.
+        error: PlayError,
+    },
+}
+
+impl Experiment {
+    /// Reads an experiment from TOML; files that it names are looked for in `data`.
+    ///
+    /// # Errors
+    /// [`ExperimentError`], with the field, its value and what it must be.
+    pub fn parse(text: &str, data: &Data) -> Result<Self, ExperimentError> {
+        let raw: raw::Experiment = toml::from_str(text)?;
+        let systems = raw.system.iter().enumerate().map(|(index, system)| System::new(index, system, data));
+        let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));
+        let policy = |(i, name): (usize, &String)| {
+            name.parse().map_err(|_| {
+                let names = PolicyKind::ALL.map(PolicyKind::name).join(", ");
+                refuse(format!("policies[{i}]"), name, format!("must be one of {names}"))
+            })
+        };
+        let experiment = Self {
+            title: raw.title,
+            about: raw.about,
+            runs: raw.runs,
+            requests: raw.requests,
+            seed: raw.seed,
+            systems: systems.collect::<Result<_, _>>()?,
+            arrivals: arrivals.collect::<Result<_, _>>()?,
+            x: X::new(&raw.x)?,
+            policies: raw.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?,
+            service: Service::new(&raw.service)?,
+            tables: quantities("table", raw.table, |table| &table.measure)?,
+            figures: quantities("figure", raw.figure, |figure| &figure.measure)?,
+        };
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    /// Cells times runs.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let cells = [self.systems.len(), self.arrivals.len(), self.x.values.len(), self.policies.len()];
+        cells.into_iter().fold(self.runs as usize, usize::saturating_mul)
+    }
+
+    fn check(&self) -> Result<(), ExperimentError> {
+        for (field, count) in [("runs", u64::from(self.runs)), ("requests", self.requests)] {
+            if count == 0 {
+                return Err(refuse(field, 0, "must be at least 1"));
+            }
+        }
+        unique("system", self.systems.iter().map(|system| &system.name))?;
+        unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
+        unique("policies", self.policies.iter())?;
+        unique("x", self.x.values.iter())?;
+        match self.size() {
+            size if size > MAX_RUNS => Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}"))),
+            _ => self.check_views(),
+        }
+    }
+}
+
+impl Arrivals {
+    fn new(index: usize, raw: &raw::Arrivals, data: &Data) -> Result<Self, ExperimentError> {
+        let field = |name: &str| format!("arrivals[{index}].{name}");
+        if !(raw.mean > 0.0 && raw.mean.is_finite()) {
+            return Err(refuse(field("mean"), raw.mean, "must be above 0"));
+        }
+        let wrong = |error: ProcessError| ExperimentError::Process { arrivals: raw.name.clone(), error };
+        let open = |file: &str, recording: Recording| {
+            let path = data.path(&field("process.file"), file)?;
+            Process::open(recording, &path).map_err(|error| refuse(field("process.file"), path.display(), error))
+        };
+        let process = match &raw.process {
+            raw::Process::Adversarial => None,
+            raw::Process::Constant => Some(Process::Constant),
+            &raw::Process::Periodic { jitter } => Some(Process::Periodic { jitter }),
+            raw::Process::Poisson => Some(Process::Poisson),
+            &raw::Process::Gamma { shape } => Some(Process::Gamma { shape }),
+            raw::Process::MarkovModulated { states } => {
+                let state = |&(rate, dwell_s): &(f64, f64)| crate::process::ModulatedState { rate, dwell_s };
+                Some(Process::MarkovModulated { states: states.iter().map(state).collect() })
+            }
+            &raw::Process::Bursts { size } => Some(Process::Bursts { size }),
+            &raw::Process::Trace { ref file, unit } => Some(open(file, Recording::Instants { unit })?),
+            &raw::Process::Counts { ref file, unit } => Some(open(file, Recording::Counts { unit })?),
+        };
+        let jitter = match (raw.declare, &raw.process) {
+            (raw::Declare::Periodic, &raw::Process::Periodic { jitter }) => jitter,
+            _ => 0.0,
+        };
+        if let Some(process) = &process {
+            // Whatever is wrong with its shape is wrong at every rate.
+            process.arrivals(1.0, 0).map_err(wrong)?;
+        }
+        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean })
+    }
+}
+
+impl X {
+    fn new(raw: &raw::X) -> Result<Self, ExperimentError> {
+        let (of, name, values) = match (&raw.rate, &raw.load, &raw.capacity) {
+            (Some(values), None, None) => (Of::Second, "rate", values),
+            (None, Some(values), None) => (Of::Certified, "load", values),
+            (None, None, Some(values)) => (Of::Capacity, "capacity", values),
+            _ => return Err(refuse("x", "", "must have one of rate, load, capacity")),
+        };
+        let values = match values {
+            raw::Values::List(list) => list.clone(),
+            &raw::Values::Range(raw::Range { from, to, step }) => {
+                let steps = ((to - from) / step + 1e-9).floor();
+                if !(step > 0.0 && (0.0..10_000.0).contains(&steps)) {
+                    let value = format!("{from} to {to} by {step}");
+                    return Err(refuse(format!("x.{name}"), value, "must be 1 to 10000 steps up"));
+                }
+                // As decimals, so that 0.1 steps meet 0.3.
+                let decimal = |i: u32| ((from + f64::from(i) * step) * 1e9).round() / 1e9;
+                (0..=steps as u32).map(decimal).collect()
+            }
+        };
+        if let Some(wrong) = values.iter().find(|x| !(x.is_finite() && **x > 0.0)) {
+            return Err(refuse(format!("x.{name}"), wrong, "must be above 0"));
+        }
+        Ok(Self { of, values })
+    }
+
+    /// What the axis shows.
+    fn label(&self) -> &'static str {
+        match self.of {
+            Of::Second => "requests a second",
+            Of::Certified => "load (1: the certified rate)",
+            Of::Capacity => "load (1: all workers, full batches)",
+        }
+    }
+}
+
+fn quantities<T>(
+    field: &str,
+    views: Vec<T>,
+    measure: impl Fn(&T) -> &String,
+) -> Result<Vec<(T, Quantity)>, ExperimentError> {
+    let parsed = |(i, view): (usize, T)| {
+        let name = measure(&view);
+        let quantity = name.parse().map_err(|reason: String| refuse(format!("{field}[{i}].measure"), name, reason))?;
+        Ok((view, quantity))
+    };
+    views.into_iter().enumerate().map(parsed).collect()
+}
+
+fn unique<T: PartialEq + Display>(field: &str, list: impl Iterator<Item = T>) -> Result<(), ExperimentError> {
+    let mut seen: Vec<T> = Vec::new();
+    for item in list {
+        if seen.contains(&item) {
+            return Err(refuse(field, item, "is there twice"));
+        }
+        seen.push(item);
+    }
+    if seen.is_empty() { Err(refuse(field, "[]", "must not be empty")) } else { Ok(()) }
+}
+
+fn refuse(field: impl Into<String>, value: impl Display, reason: impl Display) -> ExperimentError {
+    ExperimentError::Value { field: field.into(), value: value.to_string(), reason: reason.to_string() }
+}
+
+/// A time such as `20ms`.
+fn span(field: &str, text: &str) -> Result<Span, ExperimentError> {
+    let duration = humantime::parse_duration(text).map_err(|error| refuse(field, text, error))?;
+    match u64::try_from(duration.as_nanos()) {
+        Ok(nanos) if nanos > 0 => Ok(Span::from_nanos(nanos)),
+        _ => Err(refuse(field, text, "must be above 0, and of at most 584 years")),
+    }
+}

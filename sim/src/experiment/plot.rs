@@ -1,0 +1,113 @@
+//! Figures of an experiment.
+
+use super::quantity::Quantity;
+use super::raw::{self, Theorem};
+use super::results::{Cell, Results};
+use super::table::{Dimension, is_at};
+use super::{Experiment, Of};
+use crate::figure::{Bar, BarSeries, Bars, Figure, Line, Panel, Point, Series};
+use crate::statistics::Estimate;
+
+impl Experiment {
+    /// All figures: the name of each file, without ending, and its SVG.
+    #[must_use]
+    pub fn figures(&self, results: &Results) -> Vec<(String, String)> {
+        let draw = |(figure, quantity): &(raw::Figure, Quantity)| {
+            let cells: Vec<_> = results.cells.iter().filter(|cell| is_at(cell, &figure.at)).collect();
+            let view = View { experiment: self, results, figure, quantity: *quantity };
+            let svg = match figure.groups.as_deref().and_then(Dimension::named) {
+                Some(groups) => view.bars(groups, &cells).svg(),
+                None => view.curves(&cells).svg(),
+            };
+            (figure.name.clone(), svg)
+        };
+        self.figures.iter().map(draw).collect()
+    }
+}
+
+struct View<'a> {
+    experiment: &'a Experiment,
+    results: &'a Results,
+    figure: &'a raw::Figure,
+    quantity: Quantity,
+}
+
+impl View<'_> {
+    fn curves(&self, cells: &[&Cell]) -> Figure {
+        let panels = self.figure.panels.as_deref().and_then(Dimension::named);
+        let names = panels.map_or_else(|| vec![String::new()], |dimension| dimension.values(self.experiment));
+        let panel = |name: String| {
+            let inside = |cell: &&&Cell| panels.is_none_or(|dimension| dimension.of(cell) == name);
+            let cells: Vec<_> = cells.iter().copied().filter(inside).collect();
+            Panel { series: self.series(&cells), lines: self.lines(&cells), title: name }
+        };
+        Figure {
+            title: self.figure.title.clone(),
+            x: self.experiment.x.label().to_owned(),
+            y: self.quantity.label(),
+            log_y: false,
+            panels: names.into_iter().map(panel).filter(|panel| !panel.series.is_empty()).collect(),
+        }
+    }
+
+    fn series(&self, cells: &[&Cell]) -> Vec<Series> {
+        let point = |cell: &Cell| {
+            let estimate = self.scaled(cell).filter(|estimate| estimate.n > 0);
+            estimate.map_or(Point::new(cell.x, f64::NAN), |estimate| Point::of(cell.x, &estimate))
+        };
+        let line = |(name, cells): (String, Vec<&Cell>)| Series {
+            name,
+            points: cells.into_iter().map(point).collect(),
+        };
+        self.split(cells).into_iter().map(line).collect()
+    }
+
+    fn bars(&self, groups: Dimension, cells: &[&Cell]) -> Bars {
+        let names: Vec<_> = groups.values(self.experiment);
+        let names: Vec<_> = names.into_iter().filter(|n| cells.iter().any(|c| groups.of(c) == *n)).collect();
+        let bar = |cells: &[&Cell], group: &String| {
+            let cell = cells.iter().find(|cell| groups.of(cell) == *group);
+            let estimate = cell.and_then(|cell| self.scaled(cell)).unwrap_or_default();
+            Bar { y: estimate.mean, spread: Some(estimate.half_width) }
+        };
+        let series = |(name, cells): (String, Vec<&Cell>)| BarSeries {
+            name,
+            bars: names.iter().map(|group| bar(&cells, group)).collect(),
+        };
+        let series = self.split(cells).into_iter().map(series).collect();
+        Bars { title: self.figure.title.clone(), y: self.quantity.label(), groups: names, series }
+    }
+
+    /// The cells of each series.
+    fn split<'b>(&self, cells: &[&'b Cell]) -> Vec<(String, Vec<&'b Cell>)> {
+        let Some(dimension) = Dimension::named(&self.figure.series) else { return Vec::new() };
+        let of = |name: &String| cells.iter().copied().filter(|cell| dimension.of(cell) == *name).collect();
+        let all = dimension.values(self.experiment).into_iter().map(|name| (name.clone(), of(&name)));
+        all.filter(|(_, cells): &(_, Vec<_>)| !cells.is_empty()).collect()
+    }
+
+    /// The rates that theorems prove for the systems of a panel.
+    fn lines(&self, cells: &[&Cell]) -> Vec<Line> {
+        let mut lines: Vec<Line> = Vec::new();
+        for system in &self.experiment.systems {
+            let Some(cell) = cells.iter().find(|cell| cell.system == system.name) else { continue };
+            for &theorem in &self.figure.lines {
+                let certified = Some(cell.certified).filter(|rate| rate.is_finite());
+                let Some((rate, label)) = system.theorem(theorem, certified) else { continue };
+                let at = match self.experiment.x.of {
+                    Of::Second => rate,
+                    Of::Certified => rate / cell.certified,
+                    Of::Capacity => rate / system.capacity(),
+                };
+                lines.push(Line { at, label, dashed: theorem == Theorem::Seed });
+            }
+        }
+        lines
+    }
+
+    fn scaled(&self, cell: &Cell) -> Option<Estimate> {
+        let estimate = self.results.estimate(cell, self.quantity)?;
+        let scale = self.quantity.scale();
+        Some(Estimate { mean: estimate.mean * scale, half_width: estimate.half_width * scale, ..estimate })
+    }
+}

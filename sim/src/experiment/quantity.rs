@@ -1,0 +1,118 @@
+//! What a cell of an experiment says about its runs: one number each, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number that a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quantity {
+    /// The share of requests that are missed.
+    Misses,
+    /// The longest run of misses of a stream.
+    Mcd,
+    /// The least `m` for which `(m,K)` held, of the stream that fared worst.
+    Strictest(u32),
+    /// The share of requests at which a constraint of their stream was violated.
+    Violations,
+    /// The same, as long as nothing was announced: what must not be.
+    Unannounced,
+    /// Whether anything was announced before a constraint was violated, or without.
+    Announced,
+    /// Requests served a second.
+    Goodput,
+    /// Requests of a batch, on average.
+    Batch,
+    /// Milliseconds from arrival to answer of those served: this quantile, in thousandths.
+    Latency(u32),
+    /// Mean accuracy of the answers.
+    Accuracy,
+    /// The same with misses as 0.
+    AccuracyOfAll,
+}
+
+impl Quantity {
+    /// Every one, as results are written.
+    pub const ALL: [Self; 14] = [
+        Self::Misses,
+        Self::Mcd,
+        Self::Strictest(10),
+        Self::Violations,
+        Self::Unannounced,
+        Self::Announced,
+        Self::Goodput,
+        Self::Batch,
+        Self::Latency(500),
+        Self::Latency(900),
+        Self::Latency(990),
+        Self::Latency(1000),
+        Self::Accuracy,
+        Self::AccuracyOfAll,
+    ];
+
+    /// What an axis or a table shows, with its unit.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Misses => "requests missed, %".to_owned(),
+            Self::Mcd => "longest run of misses".to_owned(),
+            Self::Strictest(k) => format!("most misses in any {k} requests"),
+            Self::Violations => "requests at which a constraint was violated, %".to_owned(),
+            Self::Unannounced => "violations before anything was announced, % of requests".to_owned(),
+            Self::Announced => "runs in which something was announced, %".to_owned(),
+            Self::Goodput => "requests served a second".to_owned(),
+            Self::Batch => "requests of a batch".to_owned(),
+            Self::Latency(1000) => "longest time to an answer, ms".to_owned(),
+            Self::Latency(q) => format!("time to an answer, {} % quantile, ms", f64::from(q) / 10.0),
+            Self::Accuracy => "accuracy of the answers, %".to_owned(),
+            Self::AccuracyOfAll => "accuracy with misses as 0, %".to_owned(),
+        }
+    }
+
+    /// What it is multiplied with to be told.
+    #[must_use]
+    pub fn scale(self) -> f64 {
+        match self {
+            Self::Misses | Self::Violations | Self::Unannounced | Self::Announced => 100.0,
+            Self::Accuracy | Self::AccuracyOfAll => 100.0,
+            _ => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misses => f.write_str("misses"),
+            Self::Mcd => f.write_str("mcd"),
+            Self::Strictest(k) => write!(f, "strictest({k})"),
+            Self::Violations => f.write_str("violations"),
+            Self::Unannounced => f.write_str("unannounced"),
+            Self::Announced => f.write_str("announced"),
+            Self::Goodput => f.write_str("goodput"),
+            Self::Batch => f.write_str("batch"),
+            Self::Latency(1000) => f.write_str("latency-max"),
+            Self::Latency(q) => write!(f, "latency-p{}", f64::from(*q) / 10.0),
+            Self::Accuracy => f.write_str("accuracy"),
+            Self::AccuracyOfAll => f.write_str("accuracy-of-all"),
+        }
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(found) = Self::ALL.into_iter().find(|quantity| quantity.to_string() == text) {
+            return Ok(found);
+        }
+        let window = text.strip_prefix("strictest(").and_then(|rest| rest.strip_suffix(')')?.parse().ok());
+        match window {
+            Some(k @ 1..=256) => Ok(Self::Strictest(k)),
+            Some(_) => Err("K must be in 1..=256".to_owned()),
+            None => {
+                let names: Vec<_> = Self::ALL.iter().map(ToString::to_string).collect();
+                Err(format!("must be one of {}", names.join(", ")))
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! An experiment as it is written: TOML fields, nothing checked but their names and types.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    /// What it shows, in one line.
+    pub title: String,
+    /// What it is about, for the reader of its tables.
+    #[serde(default)]
+    pub about: String,
+    /// Runs of each cell, each with a seed of its own.
+    #[serde(default = "one")]
+    pub runs: u32,
+    /// Requests of a run, of all streams together.
+    pub requests: u64,
+    /// The first run's; the next has one more.
+    #[serde(default = "one")]
+    pub seed: u32,
+    /// The systems compared.
+    pub system: Vec<System>,
+    /// How requests come.
+    pub arrivals: Vec<Arrivals>,
+    /// How many come.
+    pub x: X,
+    /// Who decides, by name.
+    pub policies: Vec<String>,
+    /// How long batches take; exactly their bound if absent.
+    #[serde(default)]
+    pub service: Service,
+    /// What is printed.
+    #[serde(default)]
+    pub table: Vec<Table>,
+    /// What is drawn.
+    #[serde(default)]
+    pub figure: Vec<Figure>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Workers, a deadline, and streams that are promised something.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct System {
+    /// Unique.
+    pub name: String,
+    /// From arrival to answer, such as `20ms`.
+    pub deadline: String,
+    /// `eager` or `full-or-latest`.
+    #[serde(default)]
+    pub dispatch: planner::problem::raw::Dispatch,
+    /// Requests that wait at most under `weir`.
+    #[serde(default = "queue")]
+    pub queue: usize,
+    /// Kind by kind.
+    pub workers: Vec<Workers>,
+    /// Of one kind after the other.
+    pub streams: Vec<Streams>,
+}
+
+fn queue() -> usize {
+    256
+}
+
+/// Identical workers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Workers {
+    /// How many.
+    #[serde(default = "single")]
+    pub count: usize,
+    /// The largest batch; as far as times are given if absent.
+    pub batch: Option<usize>,
+    /// The time of every batch; one of the three.
+    pub time: Option<String>,
+    /// The times of batches of 1, 2, ….
+    pub times: Option<Vec<String>>,
+    /// Times from a table.
+    pub profile: Option<Profile>,
+    /// How good their answers are, in `0..=1`.
+    pub accuracy: Option<f64>,
+}
+
+fn single() -> usize {
+    1
+}
+
+/// Times from a table of measurements.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Profile {
+    /// A CSV with a header, within the folder of data.
+    pub file: String,
+    /// Columns and what they must say.
+    #[serde(default)]
+    pub rows: BTreeMap<String, String>,
+    /// The column of batch sizes. A size between two takes the time of the larger one.
+    pub batch: String,
+    /// The column of times.
+    pub time: String,
+    /// Their unit.
+    pub unit: planner::problem::raw::Unit,
+}
+
+/// Streams that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Streams {
+    /// How many.
+    #[serde(default = "single")]
+    pub count: usize,
+    /// Such as `any_miss(1,2)`; none for best effort.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+}
+
+/// How requests come.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Arrivals {
+    /// Unique.
+    pub name: String,
+    /// Their shape.
+    pub process: Process,
+    /// What each stream declares.
+    #[serde(default)]
+    pub declare: Declare,
+    /// The mean rate, as a part of the rate that `x` says.
+    #[serde(default = "whole")]
+    pub mean: f64,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+/// See [`crate::process::Process`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Process {
+    /// One a period.
+    Constant,
+    /// One a period, each up to `jitter` periods late.
+    #[serde(rename_all = "kebab-case")]
+    Periodic {
+        /// In periods.
+        jitter: f64,
+    },
+    /// Memoryless.
+    Poisson,
+    /// Gaps of a Gamma distribution.
+    #[serde(rename_all = "kebab-case")]
+    Gamma {
+        /// Below 1: bursty.
+        shape: f64,
+    },
+    /// Poisson, at a rate that changes.
+    #[serde(rename_all = "kebab-case")]
+    MarkovModulated {
+        /// Relative rate and mean stay in seconds of each state.
+        states: Vec<(f64, f64)>,
+    },
+    /// So many at once.
+    #[serde(rename_all = "kebab-case")]
+    Bursts {
+        /// Requests of a burst.
+        size: u32,
+    },
+    /// The worst that the declaration allows, again and again; beyond a load of 1 as if more were declared.
+    Adversarial,
+    /// A recorded trace: a CSV of instants.
+    #[serde(rename_all = "kebab-case")]
+    Trace {
+        /// Within the folder of data.
+        file: String,
+        /// Of its times.
+        unit: planner::problem::raw::Unit,
+    },
+    /// A rate that changes: a CSV of `time,count`, how many requests came from that time to the next.
+    #[serde(rename_all = "kebab-case")]
+    Counts {
+        /// Within the folder of data.
+        file: String,
+        /// Of its times.
+        unit: planner::problem::raw::Unit,
+    },
+}
+
+/// What each stream declares: the most of its shape that is certified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Declare {
+    /// At most so many in any window as long as a full batch takes.
+    #[default]
+    Window,
+    /// A period with the jitter of the process.
+    Periodic,
+}
+
+/// How many requests come; one of the three.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct X {
+    /// Requests a second.
+    pub rate: Option<Values>,
+    /// As a part of the certified rate.
+    pub load: Option<Values>,
+    /// As a part of what the workers serve in full batches.
+    pub capacity: Option<Values>,
+}
+
+/// Numbers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Values {
+    /// One by one.
+    List(Vec<f64>),
+    /// From the first to the last.
+    Range(Range),
+}
+
+/// Numbers from the first to the last.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// The first.
+    pub from: f64,
+    /// The last, if a step meets it.
+    pub to: f64,
+    /// From one to the next.
+    pub step: f64,
+}
+
+/// How long batches take.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Service {
+    /// Points `[share, part]` of the distribution of batch times, as parts of their bound: so large a share takes
+    /// at most this part. Straight lines between. Exactly the bound if empty.
+    #[serde(default)]
+    pub quantiles: Vec<(f64, f64)>,
+    /// The share of batches that overrun.
+    #[serde(default)]
+    pub overruns: f64,
+    /// How long those take, as a multiple of their bound.
+    #[serde(default = "whole")]
+    pub factor: f64,
+}
+
+/// A table: what is in its rows and columns, of `system`, `arrivals`, `x`, `policy`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Table {
+    /// Above it.
+    pub title: String,
+    /// What its cells say.
+    pub measure: String,
+    /// A row for each.
+    pub rows: String,
+    /// A column for each.
+    pub columns: String,
+    /// A table for each.
+    pub each: Option<String>,
+    /// Instead of the measure itself: the largest `x` up to which it is 0.
+    #[serde(default)]
+    pub up_to: bool,
+    /// What is fixed to one of its values.
+    #[serde(default)]
+    pub at: At,
+}
+
+/// A figure: what its series and panels are, of `system`, `arrivals`, `x`, `policy`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Figure {
+    /// The file's, without ending.
+    pub name: String,
+    /// Above it.
+    pub title: String,
+    /// What is drawn, upwards.
+    pub measure: String,
+    /// A line, or a bar in each group, for each.
+    pub series: String,
+    /// A part of the figure for each.
+    pub panels: Option<String>,
+    /// Bars in a group for each of these, instead of lines over `x`.
+    pub groups: Option<String>,
+    /// What is fixed to one of its values.
+    #[serde(default)]
+    pub at: At,
+    /// Vertical lines.
+    #[serde(default)]
+    pub lines: Vec<Theorem>,
+}
+
+/// What is fixed.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct At {
+    /// A system's name.
+    pub system: Option<String>,
+    /// The name of arrivals.
+    pub arrivals: Option<String>,
+    /// One of the values.
+    pub x: Option<f64>,
+    /// A policy's name.
+    pub policy: Option<String>,
+}
+
+/// A rate that somebody proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Theorem {
+    /// The spread-drop paper's, its Theorem 1 for misses in a row, else its Theorem 2.
+    Seed,
+    /// Theorem B.
+    TheoremB,
+    /// Theorem A, of what is declared.
+    Certified,
+}

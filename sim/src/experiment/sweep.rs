@@ -1,0 +1,156 @@
+//! Each system with all arrivals, rates and policies: every run by itself, on all cores.
+
+use std::sync::Arc;
+
+use planner::Problem;
+use rayon::prelude::*;
+use rt_core::{Cause, Instant, Outcome, SafeModeState, Transition};
+
+use super::quantity::Quantity;
+use super::results::{Cell, Results};
+use super::system::{Certified, System};
+use super::{Arrivals, Experiment, ExperimentError, Of};
+use crate::dice::Dice;
+use crate::drive::{Batch, Observer, Order, Request};
+use crate::measure::Measures;
+use crate::policy::PolicyKind;
+use crate::process::{Merged, Process, Source, stream_seed};
+use crate::statistics::Estimate;
+
+/// One cell, with what it needs.
+struct Point<'a> {
+    system: &'a System,
+    arrivals: &'a Arrivals,
+    certified: Arc<Certified>,
+    x: f64,
+    policy: PolicyKind,
+}
+
+impl Experiment {
+    /// Runs it, on as many threads as the current pool of `rayon` has; `tick` is called after each of
+    /// [`Experiment::size`] runs. The results are the same each time, and on every machine.
+    ///
+    /// # Errors
+    /// [`ExperimentError`]: nothing can be certified, or a system cannot be run.
+    pub fn run(&self, tick: &(impl Fn() + Sync)) -> Result<Results, ExperimentError> {
+        let points = self.points()?;
+        let runs = self.runs as usize;
+        let quantities = self.quantities();
+        let run = |index: usize| {
+            let point = &points[index / runs];
+            let seed = u64::from(self.seed) + (index % runs) as u64;
+            let heard = self.play(point, seed)?;
+            tick();
+            Ok(quantities.iter().map(|&quantity| heard.quantity(quantity)).collect())
+        };
+        let all: Vec<Vec<f64>> = (0..self.size()).into_par_iter().map(run).collect::<Result<_, _>>()?;
+        let cell = |(point, runs): (&Point<'_>, &[Vec<f64>])| {
+            let estimate = |i: usize| Estimate::of(&runs.iter().map(|run| run[i]).collect::<Vec<_>>());
+            Cell {
+                system: point.system.name.clone(),
+                arrivals: point.arrivals.name.clone(),
+                x: point.x,
+                policy: point.policy,
+                certified: point.certified.rate,
+                rate: self.rate(point),
+                estimates: (0..quantities.len()).map(estimate).collect(),
+            }
+        };
+        let cells = points.iter().zip(all.chunks(runs)).map(cell).collect();
+        Ok(Results { quantities, cells })
+    }
+
+    /// Every cell: systems, arrivals, rates, policies, the last one fastest.
+    fn points(&self) -> Result<Vec<Point<'_>>, ExperimentError> {
+        let pairs = self.systems.iter().flat_map(|s| self.arrivals.iter().map(move |a| (s, a)));
+        let pairs: Vec<_> = pairs.collect();
+        let certify = |&(system, arrivals): &(&System, &Arrivals)| {
+            let certified = system.certify(arrivals.declare, arrivals.jitter);
+            let usable = |c: &Certified| self.x.of != Of::Certified || c.rate.is_finite();
+            certified.filter(usable).map(Arc::new).ok_or_else(|| ExperimentError::Uncertified {
+                system: system.name.clone(),
+                arrivals: arrivals.name.clone(),
+            })
+        };
+        let certified = pairs.par_iter().map(certify).collect::<Result<Vec<_>, _>>()?;
+        let mut points = Vec::new();
+        for (&(system, arrivals), certified) in pairs.iter().zip(certified) {
+            for &x in &self.x.values {
+                for &policy in &self.policies {
+                    points.push(Point { system, arrivals, certified: Arc::clone(&certified), x, policy });
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    /// The quantities that are told, and those that tables and figures ask for.
+    fn quantities(&self) -> Vec<Quantity> {
+        let mut all = Quantity::ALL.to_vec();
+        let asked = self.tables.iter().map(|(_, q)| *q).chain(self.figures.iter().map(|(_, q)| *q));
+        for quantity in asked {
+            if !all.contains(&quantity) {
+                all.push(quantity);
+            }
+        }
+        all
+    }
+
+    /// Requests a second on average.
+    fn rate(&self, point: &Point<'_>) -> f64 {
+        let whole = match self.x.of {
+            Of::Second => 1.0,
+            Of::Certified => point.certified.rate,
+            Of::Capacity => point.system.capacity(),
+        };
+        whole * point.x * point.arrivals.mean
+    }
+
+    /// One run.
+    fn play(&self, point: &Point<'_>, seed: u64) -> Result<Heard, ExperimentError> {
+        let Point { system, certified, policy, .. } = point;
+        let problem = &certified.problem;
+        let streams = problem.streams.len();
+        let sources = self.sources(point, seed, streams)?;
+        let arrivals = Merged::new(sources).take(usize::try_from(self.requests).unwrap_or(usize::MAX));
+        let largest = self.quantities().into_iter().filter_map(|q| match q {
+            Quantity::Strictest(k) => Some(k),
+            _ => None,
+        });
+        let mut heard = Heard::new(problem, largest.max().unwrap_or(1), system.accuracy.clone());
+        let mut dice = Dice(stream_seed(seed, streams));
+        let service = |_, _, bound| self.service.draw(&mut dice, bound);
+        let queue = (system.queue, streams);
+        let played = policy.play(problem, queue, arrivals, Order::Together, service, &mut heard);
+        played.map_err(|error| ExperimentError::Play { system: system.name.clone(), policy: *policy, error })?;
+        Ok(heard)
+    }
+
+    /// The arrivals of each stream; an adversary bursts in all streams at once.
+    fn sources(&self, point: &Point<'_>, seed: u64, streams: usize) -> Result<Vec<Source>, ExperimentError> {
+        let rate = self.rate(point);
+        let arrivals = point.arrivals;
+        let source = |stream: usize| match &arrivals.process {
+            Some(process) => process.arrivals(rate / streams as f64, stream_seed(seed, stream)),
+            None => {
+                let curve = point.certified.faster(rate / point.certified.rate);
+                // Without a declaration anything is allowed; a constant rate is what is asked for.
+                let process = curve.map_or(Process::Constant, Process::Adversarial);
+                process.arrivals(rate / streams as f64, stream_seed(seed, 0))
+            }
+        };
+        let sources = (0..streams).map(source).collect::<Result<_, _>>();
+        sources.map_err(|error| ExperimentError::Process { arrivals: arrivals.name.clone(), error })
+    }
+}
+
+/// What is heard of a run.
+struct Heard {
+    measures: Measures,
+    accuracy: Vec<Option<f64>>,
+    /// Of the worker of each batch that a request may still be told of, from the first such batch.
+    announced: Option<Instant>,
+    /// Requests at which a constraint was violated, and of those the ones before anything was announced.
+    violations: u64,
+    unannounced: u64,
+}

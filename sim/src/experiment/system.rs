@@ -1,0 +1,217 @@
+//! Systems of an experiment: workers, a deadline, streams, and the most that they can be promised.
+
+use planner::problem::raw as written;
+use planner::{Number, Problem, ProblemError};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, StreamSpec, largest_count};
+
+use super::profile::{self, Data};
+use super::raw::{Declare, System as Raw, Theorem, Workers as RawWorkers};
+use super::{ExperimentError, refuse, span};
+
+/// A system of an experiment.
+#[derive(Clone, Debug)]
+pub(super) struct System {
+    pub(super) name: String,
+    /// Its streams declare nothing yet.
+    written: written::Problem,
+    pub(super) queue: usize,
+    /// Of the answers of each worker.
+    pub(super) accuracy: Vec<Option<f64>>,
+}
+
+/// What a system can be promised.
+#[derive(Clone, Debug)]
+pub(super) struct Certified {
+    /// Requests a second, of all streams together.
+    pub(super) rate: f64,
+    /// The system with streams that declare so many; one without constraints declares nothing.
+    pub(super) problem: Problem,
+    /// What each stream with constraints declares, if one does.
+    declared: Option<ArrivalBound>,
+}
+
+impl System {
+    /// Checks `raw`, the `index`th of its experiment.
+    pub(super) fn new(index: usize, raw: &Raw, data: &Data) -> Result<Self, ExperimentError> {
+        let field = |name: &str| format!("system[{index}].{name}");
+        let deadline = span(&field("deadline"), &raw.deadline)?;
+        let mut streams = Vec::new();
+        for kind in &raw.streams {
+            for _ in 0..kind.count {
+                let constraints = kind.constraints.clone();
+                streams.push(written::Stream { name: format!("s{}", streams.len()), constraints, arrivals: None });
+            }
+        }
+        if streams.is_empty() {
+            return Err(refuse(field("streams"), "[]", "must hold a stream"));
+        }
+        let mut workers = Vec::new();
+        for (i, kind) in raw.workers.iter().enumerate() {
+            workers.push(workers_of(&field(&format!("workers[{i}]")), kind, data)?);
+        }
+        let accuracy =
+            raw.workers.iter().flat_map(|kind| std::iter::repeat_n(kind.accuracy, kind.count)).collect();
+        let written = written::Problem {
+            unit: written::Unit::Ns,
+            deadline: number(deadline),
+            guard: Number::default(),
+            dispatch: raw.dispatch,
+            background: true,
+            workers,
+            streams,
+        };
+        let system = Self { name: raw.name.clone(), written, queue: raw.queue, accuracy };
+        // Whatever is wrong with it is wrong with every declaration.
+        let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
+        system.declaring(Some(&any)).map_err(|error| ExperimentError::System { name: raw.name.clone(), error })?;
+        Ok(system)
+    }
+
+    /// The most that can be certified if all streams with constraints declare alike: `None` if nothing can.
+    ///
+    /// A window is as many requests as the workers can owe each stream in the time of a full batch, and as short as
+    /// it may be; a period is as short as it may be, with a jitter of so many periods.
+    pub(super) fn certify(&self, declare: Declare, jitter: f64) -> Option<Certified> {
+        let plain = self.declaring(None).ok()?;
+        let promised = self.written.streams.iter().filter(|stream| !stream.constraints.is_empty()).count();
+        let all = self.written.streams.len() as f64;
+        if promised == 0 {
+            return Some(Certified { rate: f64::NAN, problem: plain, declared: None });
+        }
+        let count = match declare {
+            Declare::Window => (self.largest_count()? / promised as u64).max(1),
+            Declare::Periodic => 1,
+        };
+        let shape = |time: u64| match declare {
+            Declare::Window => {
+                written::Arrivals { windows: vec![(count, Number::whole(time))], ..Default::default() }
+            }
+            Declare::Periodic => {
+                // Rounded up, as arrivals are rounded to nanoseconds.
+                let late = Number::whole((jitter * time as f64).ceil() as u64);
+                let periodic =
+                    written::Periodic { period: Number::whole(time), jitter: late, distance: None };
+                written::Arrivals { periodic: vec![periodic], ..Default::default() }
+            }
+        };
+        let admitted = |time: u64| {
+            let problem = self.declaring(Some(&shape(time))).ok()?;
+            problem.system().admit(problem.specs()).ok().map(|_| problem)
+        };
+        let (mut below, mut time) = (0, MAX_SPAN.as_nanos());
+        let mut problem = admitted(time)?;
+        while time - below > 1 {
+            let middle = below + (time - below) / 2;
+            match admitted(middle) {
+                Some(found) => (time, problem) = (middle, found),
+                None => below = middle,
+            }
+        }
+        let declared = problem.specs().find_map(|spec| spec.arrivals()).map(|curve| curve.bounds()[0].clone());
+        Some(Certified { rate: all * count as f64 * 1e9 / time as f64, problem, declared })
+    }
+
+    /// What the workers serve in full batches, in requests a second.
+    pub(super) fn capacity(&self) -> f64 {
+        self.declaring(None).map_or(0.0, |p| p.workers.iter().map(rt_core::Workers::capacity_per_s).sum())
+    }
+
+    /// The rates that a theorem proves for one stream on the workers, with a label of its constraint.
+    pub(super) fn theorem(&self, theorem: Theorem, certified: Option<f64>) -> Option<(f64, String)> {
+        let problem = self.declaring(None).ok()?;
+        let (kind, set) = (problem.workers.first()?, self.constraints()?);
+        let densest = set.densest()?;
+        let per_s = |count: u64| count as f64 / kind.batch_time().as_secs_f64();
+        Some(match theorem {
+            Theorem::Seed => {
+                let count = rt_core::seed_count(kind.batch, densest);
+                let number = if is_row_miss(densest) { 1 } else { 2 };
+                (per_s(count), format!("{} Th. {number}", self.name))
+            }
+            Theorem::TheoremB => {
+                (per_s(largest_count(kind.count, kind.batch, set.density())?), format!("{} Th. B", self.name))
+            }
+            Theorem::Certified => (certified?, format!("{} certified", self.name)),
+        })
+    }
+
+    /// Of the first stream that is promised something.
+    fn constraints(&self) -> Option<ConstraintSet> {
+        let stream = self.written.streams.iter().find(|stream| !stream.constraints.is_empty())?;
+        let list: Result<Vec<Constraint>, _> = stream.constraints.iter().map(|text| text.parse()).collect();
+        ConstraintSet::new(&list.ok()?).ok()
+    }
+
+    /// Theorem B's count, over all kinds of workers, in the time of a full batch of the first.
+    fn largest_count(&self) -> Option<u64> {
+        let (problem, set) = (self.declaring(None).ok()?, self.constraints()?);
+        let time = problem.workers.first()?.batch_time().as_secs_f64();
+        let served = self.capacity() * time;
+        Some((served / set.density().as_f64() + 1e-9).floor() as u64)
+    }
+
+    /// The problem in which every stream with constraints declares `arrivals`; without, none has constraints.
+    fn declaring(&self, arrivals: Option<&written::Arrivals>) -> Result<Problem, ProblemError> {
+        let mut written = self.written.clone();
+        for stream in &mut written.streams {
+            match arrivals {
+                Some(arrivals) if !stream.constraints.is_empty() => stream.arrivals = Some(arrivals.clone()),
+                Some(_) => {}
+                None => stream.constraints.clear(),
+            }
+        }
+        Problem::from_raw(written)
+    }
+}
+
+impl Certified {
+    /// What a stream declares, in time that runs `load` times as fast: what an adversary sends.
+    pub(super) fn faster(&self, load: f64) -> Option<ArrivalCurve> {
+        let scaled = |span: Span| Span::from_nanos((span.as_nanos() as f64 / load).ceil().max(1.0) as u64);
+        let bound = match self.declared.as_ref()? {
+            ArrivalBound::Window { count, length } => ArrivalBound::window(*count, scaled(*length)),
+            ArrivalBound::Periodic { period, jitter } => {
+                let late = Span::from_nanos((jitter.as_nanos() as f64 / load) as u64);
+                ArrivalBound::periodic(scaled(*period), late)
+            }
+            ArrivalBound::Distances(_) => return None,
+        };
+        ArrivalCurve::new(&[bound.ok()?]).ok()
+    }
+
+    /// How many streams are promised something.
+    pub(super) fn specs(&self) -> impl Iterator<Item = &StreamSpec> {
+        self.problem.specs()
+    }
+}
+
+fn is_row_miss(constraint: Constraint) -> bool {
+    constraint.window() == constraint.misses() + 1
+}
+
+fn number(span: Span) -> Number {
+    Number::whole(span.as_nanos())
+}
+
+fn workers_of(field: &str, raw: &RawWorkers, data: &Data) -> Result<written::Workers, ExperimentError> {
+    if raw.accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
+        let value = raw.accuracy.unwrap_or_default().to_string();
+        return Err(refuse(format!("{field}.accuracy"), value, "must be in 0..=1"));
+    }
+    let times = match (&raw.time, &raw.times, &raw.profile) {
+        (Some(time), None, None) => {
+            let time = number(span(&format!("{field}.time"), time)?);
+            let batch = raw.batch.unwrap_or(1);
+            return Ok(written::Workers { count: raw.count, batch, time: Some(time), times: None });
+        }
+        (None, Some(times), None) => {
+            let time = |(i, time): (usize, &String)| span(&format!("{field}.times[{i}]"), time);
+            times.iter().enumerate().map(time).collect::<Result<Vec<_>, _>>()?
+        }
+        (None, None, Some(profile)) => profile::times(&format!("{field}.profile"), profile, data)?,
+        _ => return Err(refuse(field, "", "must have one of time, times, profile")),
+    };
+    let batch = raw.batch.unwrap_or(times.len());
+    let times = Some(times.into_iter().map(number).collect());
+    Ok(written::Workers { count: raw.count, batch, time: None, times })
+}

@@ -1,0 +1,193 @@
+//! Tables of an experiment, in Markdown, and what rows, columns, series and panels can be.
+
+use std::fmt::Write;
+
+use super::quantity::Quantity;
+use super::raw::{At, Table};
+use super::results::{Cell, Results};
+use super::{Experiment, ExperimentError, refuse};
+use crate::statistics::Estimate;
+
+/// What cells differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dimension {
+    System,
+    Arrivals,
+    X,
+    Policy,
+}
+
+impl Dimension {
+    const ALL: [Self; 4] = [Self::System, Self::Arrivals, Self::X, Self::Policy];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Arrivals => "arrivals",
+            Self::X => "x",
+            Self::Policy => "policy",
+        }
+    }
+
+    /// The dimension of that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
+    }
+
+    /// Where a cell lies.
+    pub(super) fn of(self, cell: &Cell) -> String {
+        match self {
+            Self::System => cell.system.clone(),
+            Self::Arrivals => cell.arrivals.clone(),
+            Self::X => cell.x.to_string(),
+            Self::Policy => cell.policy.to_string(),
+        }
+    }
+
+    /// The values of an experiment.
+    pub(super) fn values(self, experiment: &Experiment) -> Vec<String> {
+        match self {
+            Self::System => experiment.systems.iter().map(|system| system.name.clone()).collect(),
+            Self::Arrivals => experiment.arrivals.iter().map(|arrivals| arrivals.name.clone()).collect(),
+            Self::X => experiment.x.values.iter().map(ToString::to_string).collect(),
+            Self::Policy => experiment.policies.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn at(self, at: &At) -> Option<String> {
+        match self {
+            Self::System => at.system.clone(),
+            Self::Arrivals => at.arrivals.clone(),
+            Self::X => at.x.map(|x| x.to_string()),
+            Self::Policy => at.policy.clone(),
+        }
+    }
+}
+
+/// Whether `cell` is where `at` says.
+pub(super) fn is_at(cell: &Cell, at: &At) -> bool {
+    Dimension::ALL.into_iter().all(|d| d.at(at).is_none_or(|value| d.of(cell) == value))
+}
+
+impl Experiment {
+    /// Whether all tables and figures show one cell, or one line of them, in each place.
+    pub(super) fn check_views(&self) -> Result<(), ExperimentError> {
+        for (i, (table, _)) in self.tables.iter().enumerate() {
+            let field = format!("table[{i}]");
+            let mut shown = vec![self.dimension(&format!("{field}.rows"), &table.rows)?];
+            shown.push(self.dimension(&format!("{field}.columns"), &table.columns)?);
+            if let Some(each) = &table.each {
+                shown.push(self.dimension(&format!("{field}.each"), each)?);
+            }
+            shown.extend(table.up_to.then_some(Dimension::X));
+            self.check_shown(&field, &shown, &table.at)?;
+        }
+        for (i, (figure, _)) in self.figures.iter().enumerate() {
+            let field = format!("figure[{i}]");
+            let mut shown = vec![self.dimension(&format!("{field}.series"), &figure.series)?];
+            if let Some(panels) = &figure.panels {
+                shown.push(self.dimension(&format!("{field}.panels"), panels)?);
+            }
+            match &figure.groups {
+                Some(groups) => shown.push(self.dimension(&format!("{field}.groups"), groups)?),
+                None => shown.push(Dimension::X),
+            }
+            self.check_shown(&field, &shown, &figure.at)?;
+        }
+        Ok(())
+    }
+
+    fn dimension(&self, field: &str, name: &str) -> Result<Dimension, ExperimentError> {
+        let names = Dimension::ALL.map(Dimension::name).join(", ");
+        Dimension::named(name).ok_or_else(|| refuse(field, name, format!("must be one of {names}")))
+    }
+
+    /// Each dimension must be shown once, or fixed, or have one value only.
+    fn check_shown(&self, field: &str, shown: &[Dimension], at: &At) -> Result<(), ExperimentError> {
+        for dimension in Dimension::ALL {
+            let values = dimension.values(self);
+            let times = shown.iter().filter(|&&d| d == dimension).count();
+            let name = dimension.name();
+            if let Some(value) = dimension.at(at)
+                && !values.contains(&value)
+            {
+                let reason = format!("must be one of {}", values.join(", "));
+                return Err(refuse(format!("{field}.at.{name}"), value, reason));
+            }
+            let fixed = dimension.at(at).is_some() || values.len() == 1;
+            match (times, fixed) {
+                (0, false) => {
+                    return Err(refuse(field, name, "must be shown somewhere, or fixed by `at`"));
+                }
+                (0 | 1, _) => {}
+                _ => return Err(refuse(field, name, "is shown twice")),
+            }
+        }
+        Ok(())
+    }
+
+    /// All tables, in Markdown.
+    #[must_use]
+    pub fn tables(&self, results: &Results) -> String {
+        let mut text = String::new();
+        for (table, quantity) in &self.tables {
+            let each = table.each.as_deref().and_then(Dimension::named);
+            let parts = each.map_or_else(|| vec![None], |each| each.values(self).into_iter().map(Some).collect());
+            for part in parts {
+                let here = |cell: &&Cell| {
+                    is_at(cell, &table.at) && each.zip(part.as_ref()).is_none_or(|(each, part)| each.of(cell) == *part)
+                };
+                let cells: Vec<_> = results.cells.iter().filter(here).collect();
+                let title = part.as_ref().map_or_else(|| table.title.clone(), |p| format!("{}: {p}", table.title));
+                let _ = writeln!(text, "{}{title}\n", if text.is_empty() { "" } else { "\n" });
+                self.table(&mut text, table, *quantity, results, &cells);
+            }
+        }
+        text
+    }
+
+    fn table(&self, text: &mut String, table: &Table, quantity: Quantity, results: &Results, cells: &[&Cell]) {
+        let (Some(rows), Some(columns)) = (Dimension::named(&table.rows), Dimension::named(&table.columns)) else {
+            return;
+        };
+        let names = columns.values(self);
+        let _ = writeln!(text, "| {} | {} |", rows.name(), names.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---:|".repeat(names.len()));
+        for row in rows.values(self) {
+            let _ = write!(text, "| {row} |");
+            for column in &names {
+                let here: Vec<_> =
+                    cells.iter().filter(|c| rows.of(c) == row && columns.of(c) == *column).collect();
+                let told = if table.up_to {
+                    up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
+                } else {
+                    here.first().and_then(|c| results.estimate(c, quantity)).map_or_else(String::new, |e| told(e, quantity))
+                };
+                let _ = write!(text, " {told} |");
+            }
+            text.push('\n');
+        }
+    }
+}
+
+/// The largest `x` up to which an estimate is 0.
+fn up_to(cells: impl Iterator<Item = (f64, Option<Estimate>)>) -> String {
+    let mut all: Vec<_> = cells.collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let clean = all.iter().take_while(|(_, estimate)| estimate.is_some_and(|e| e.mean == 0.0));
+    clean.last().map_or_else(|| "–".to_owned(), |(x, _)| x.to_string())
+}
+
+/// An estimate as people are told it.
+fn told(estimate: Estimate, quantity: Quantity) -> String {
+    if estimate.n == 0 {
+        return "–".to_owned();
+    }
+    let scale = quantity.scale();
+    let (mean, half) = (estimate.mean * scale, estimate.half_width * scale);
+    if half > 0.0 {
+        return Estimate { mean, half_width: half, n: estimate.n }.to_string();
+    }
+    // Four significant digits, or all of a whole number.
+    if mean.fract() == 0.0 { mean.to_string() } else { format!("{mean:.3e}").parse::<f64>().unwrap_or(mean).to_string() }
+}
