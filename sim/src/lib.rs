@@ -1,13 +1,16 @@
 //! Virtual time: drives the scheduler of the daemon with arrivals that are given or made up.
 //!
 //! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
-//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
+//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do. Arrivals
+//! that nobody recorded come from a [`process`].
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod curves;
 mod dice;
 mod drive;
+mod lines;
+pub mod process;
 mod refute;
 mod replay;
 mod report;
