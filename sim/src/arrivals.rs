@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use planner::{Number, Problem};
+use planner::Problem;
 use rt_core::Instant;
 
+<<<<<<< HEAD
 use crate::record::MAX_STREAMS;
+=======
+use crate::drive::MAX_STREAMS;
+use crate::lines::{Lines, MAX_BYTES};
+>>>>>>> process
 
 /// Lines with an arrival at most.
 pub const MAX_ARRIVALS: usize = 10_000_000;
-/// Bytes read at most.
-const MAX_BYTES: u64 = 1 << 30;
 
 /// Arrivals in order, and the streams that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,36 +56,14 @@ impl Arrivals {
     /// # Errors
     /// [`ArrivalsError`], with the number of the line.
     pub fn read(problem: &Problem, csv: impl Read) -> Result<Self, ArrivalsError> {
-        let mut reader = csv::ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .trim(csv::Trim::All)
-            .from_reader(csv.take(MAX_BYTES));
+        let mut lines = Lines::new(csv, &["time", "stream"]);
         let mut read = Self::of(problem);
         let mut indices: HashMap<String, usize> =
             read.streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
-        let mut record = csv::StringRecord::new();
-        let mut first = true;
-        while reader.read_record(&mut record)? {
-            let line = record.position().map_or(0, csv::Position::line);
-            let refuse = |field, value: &str, reason: String| {
-                let value = value.chars().take(60).collect();
-                ArrivalsError::Line { line, field, value, reason }
-            };
-            let (time, name) = match (record.get(0), record.get(1), record.len()) {
-                (Some("time"), Some("stream"), 2) if std::mem::take(&mut first) => continue,
-                (Some(time), Some(name), 2) => (time, name),
-                _ => {
-                    let all: Vec<_> = record.iter().collect();
-                    return Err(refuse("line", &all.join(","), "must be time,stream".into()));
-                }
-            };
-            first = false;
-            let span = time.parse::<Number>().and_then(|number| number.to_span(problem.raw.unit));
-            let instant = Instant::ZERO + span.map_err(|e| refuse("time", time, e.to_string()))?;
+        while let Some(line) = lines.next()? {
+            let (instant, name) = (Instant::ZERO + line.span(0, problem.raw.unit)?, line.text(1));
             if read.list.last().is_some_and(|&(before, _)| instant < before) {
-                return Err(refuse("time", time, "must not be before the time of the line above".into()));
+                return Err(line.refuse(0, "must not be before the time of the line above"));
             }
             let index = match indices.get(name) {
                 Some(&index) => index,
@@ -92,10 +73,10 @@ impl Arrivals {
                         "must be a stream of the problem ({}), which has no background",
                         known.join(", ")
                     );
-                    return Err(refuse("stream", name, reason));
+                    return Err(line.refuse(1, reason));
                 }
                 None if read.streams.len() >= MAX_STREAMS => {
-                    return Err(refuse("stream", name, format!("at most {MAX_STREAMS} streams")));
+                    return Err(line.refuse(1, format!("at most {MAX_STREAMS} streams")));
                 }
                 None => {
                     read.streams.push(name.to_owned());
@@ -103,13 +84,9 @@ impl Arrivals {
                     read.streams.len() - 1
                 }
             };
-            if read.list.len() == MAX_ARRIVALS {
-                return Err(ArrivalsError::TooLong);
-            }
             read.list.push((instant, index));
         }
-        // What lies behind the limit was never seen.
-        if reader.get_ref().limit() == 0 { Err(ArrivalsError::TooLong) } else { Ok(read) }
+        Ok(read)
     }
 
     /// No arrivals yet.

@@ -1,5 +1,8 @@
 //! Arrivals against declared curves: an exact check, and a source that sends as early as its curve allows.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
 use planner::Problem;
 use rt_core::{ArrivalBound, ArrivalCurve, Instant, Span};
 
@@ -31,7 +34,7 @@ pub fn check_curves(problem: &Problem, arrivals: &[(Instant, usize)]) -> Result<
         let Some(Some(pacer)) = pacers.get_mut(stream) else { continue };
         if let Some(bound) = pacer.breach(instant.as_nanos()) {
             let stream = problem.streams[stream].0.clone();
-            return Err(Breach { stream, seq: pacer.sent.len() as u64, instant, bound });
+            return Err(Breach { stream, seq: pacer.count() as u64, instant, bound });
         }
         pacer.send(instant.as_nanos());
     }
@@ -41,16 +44,35 @@ pub fn check_curves(problem: &Problem, arrivals: &[(Instant, usize)]) -> Result<
 /// A stream as its curve sees it. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer<'a> {
-    curve: &'a ArrivalCurve,
-    /// When each request was sent.
-    sent: Vec<u64>,
+    curve: Cow<'a, ArrivalCurve>,
+    /// When the latest requests were sent, as many as any bound looks back at.
+    recent: VecDeque<u64>,
+    reach: usize,
+    /// Requests sent.
+    count: usize,
     /// Of each periodic bound: when the next request would come if none were ever early.
     regular: Vec<u64>,
 }
 
 impl<'a> Pacer<'a> {
     pub(crate) fn new(curve: &'a ArrivalCurve) -> Self {
-        Self { curve, sent: Vec::new(), regular: vec![0; curve.bounds().len()] }
+        Self::of(Cow::Borrowed(curve))
+    }
+
+    /// One that keeps its curve.
+    pub(crate) fn owned(curve: ArrivalCurve) -> Pacer<'static> {
+        Pacer::of(Cow::Owned(curve))
+    }
+
+    fn of(curve: Cow<'a, ArrivalCurve>) -> Self {
+        let reach = |bound: &ArrivalBound| match bound {
+            ArrivalBound::Window { count, .. } => *count as usize,
+            ArrivalBound::Periodic { .. } => 1,
+            ArrivalBound::Distances(distances) => distances.as_slice().len(),
+        };
+        let reach = curve.bounds().iter().map(reach).max().unwrap_or(1);
+        let regular = vec![0; curve.bounds().len()];
+        Self { curve, recent: VecDeque::new(), reach, count: 0, regular }
     }
 
     /// The first instant from `wish` on at which one more may be sent.
@@ -65,17 +87,22 @@ impl<'a> Pacer<'a> {
                 *regular = instant.max(*regular).saturating_add(period.as_nanos());
             }
         }
-        self.sent.push(instant);
+        if self.recent.len() == self.reach {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(instant);
+        self.count += 1;
     }
 
     /// How many were sent.
     pub(crate) fn count(&self) -> usize {
-        self.sent.len()
+        self.count
     }
 
     /// From when on nothing that was sent counts any more, if nothing else is sent.
     pub(crate) fn recovered(&self) -> u64 {
-        let after_last = |span: Span| self.sent.last().map_or(0, |last| last.saturating_add(span.as_nanos()));
+        let after_last =
+            |span: Span| self.recent.back().map_or(0, |last| last.saturating_add(span.as_nanos()));
         let free = |(bound, &regular): (&ArrivalBound, &u64)| match bound {
             ArrivalBound::Window { length, .. } => after_last(*length),
             ArrivalBound::Periodic { .. } => regular,
@@ -99,13 +126,13 @@ impl<'a> Pacer<'a> {
     fn allows(&self, bound: usize) -> u64 {
         match &self.curve.bounds()[bound] {
             ArrivalBound::Window { count, length } => {
-                let first = self.sent.len().checked_sub(*count as usize);
-                first.map_or(0, |first| self.sent[first].saturating_add(length.as_nanos()))
+                let first = self.recent.len().checked_sub(*count as usize);
+                first.map_or(0, |first| self.recent[first].saturating_add(length.as_nanos()))
             }
             ArrivalBound::Periodic { jitter, .. } => self.regular[bound].saturating_sub(jitter.as_nanos()),
             ArrivalBound::Distances(distances) => {
                 let after = |(sent, distance): (&u64, &Span)| sent.saturating_add(distance.as_nanos());
-                self.sent.iter().rev().zip(distances.as_slice()).map(after).max().unwrap_or(0)
+                self.recent.iter().rev().zip(distances.as_slice()).map(after).max().unwrap_or(0)
             }
         }
     }
@@ -152,15 +179,17 @@ mod tests {
         #[test]
         fn the_earliest_instant_is_exact(curve in samples::curve(), seed: u64) {
             let mut dice = Dice(seed);
-            let mut pacer = Pacer::new(&curve);
+            let (mut pacer, mut sent) = (Pacer::new(&curve), Vec::new());
             let mut now = 0;
             for _ in 0..30 {
                 let wish = now + dice.within(0, 12).saturating_sub(6);
                 now = pacer.earliest(wish);
-                let sooner = |instant: u64| [&pacer.sent[..], &[instant]].concat();
+                let sooner = |instant: u64| [&sent[..], &[instant]].concat();
                 prop_assert!(conforms(&sooner(now), &curve));
                 prop_assert!(now == wish || !conforms(&sooner(now - 1), &curve));
                 pacer.send(now);
+                sent.push(now);
+                prop_assert!(pacer.recent.len() <= pacer.reach);
             }
         }
 

@@ -1,7 +1,8 @@
 //! Virtual time: drives the scheduler of the daemon with arrivals that are given or made up.
 //!
 //! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
-//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
+//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do. Arrivals
+//! that nobody recorded come from a [`process`].
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -10,6 +11,8 @@ mod dice;
 mod drive;
 pub mod policy;
 mod record;
+mod lines;
+pub mod process;
 mod refute;
 mod replay;
 mod report;

@@ -1,0 +1,85 @@
+//! CSV lines of a known form: whatever is wrong with one is told with its number, field and value.
+
+use std::io::{Read, Take};
+
+use planner::Number;
+use planner::problem::raw::Unit;
+use rt_core::Span;
+
+use crate::arrivals::{ArrivalsError, MAX_ARRIVALS};
+
+/// Bytes read at most.
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
+
+/// Reads lines that all have the same fields. A first line of just their names, empty lines, and those that begin
+/// with `#` are left out.
+pub(crate) struct Lines<R> {
+    reader: csv::Reader<Take<R>>,
+    record: csv::StringRecord,
+    fields: &'static [&'static str],
+    /// Whether the next line may be the names.
+    first: bool,
+    read: usize,
+}
+
+/// One line.
+pub(crate) struct Line<'a> {
+    record: &'a csv::StringRecord,
+    fields: &'static [&'static str],
+}
+
+impl<R: Read> Lines<R> {
+    pub(crate) fn new(csv: R, fields: &'static [&'static str]) -> Self {
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .comment(Some(b'#'))
+            .trim(csv::Trim::All)
+            .from_reader(csv.take(MAX_BYTES));
+        Self { reader, record: csv::StringRecord::new(), fields, first: true, read: 0 }
+    }
+
+    /// The next line; `None` after the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ArrivalsError> {
+        while self.reader.read_record(&mut self.record)? {
+            if std::mem::take(&mut self.first) && self.record.iter().eq(self.fields.iter().copied()) {
+                continue;
+            }
+            if self.record.len() != self.fields.len() {
+                let all: Vec<_> = self.record.iter().collect();
+                let reason = format!("must be {}", self.fields.join(","));
+                return Err(refuse(&self.record, "line", &all.join(","), reason));
+            }
+            if self.read == MAX_ARRIVALS {
+                return Err(ArrivalsError::TooLong);
+            }
+            self.read += 1;
+            return Ok(Some(Line { record: &self.record, fields: self.fields }));
+        }
+        // What lies behind the limit was never seen.
+        if self.reader.get_ref().limit() == 0 { Err(ArrivalsError::TooLong) } else { Ok(None) }
+    }
+}
+
+impl<'a> Line<'a> {
+    /// What a field says, which must be one of those read for.
+    pub(crate) fn text(&self, field: usize) -> &'a str {
+        &self.record[field]
+    }
+
+    /// A field that is a time in `unit`.
+    pub(crate) fn span(&self, field: usize, unit: Unit) -> Result<Span, ArrivalsError> {
+        let span = self.text(field).parse::<Number>().and_then(|number| number.to_span(unit));
+        span.map_err(|e| self.refuse(field, e.to_string()))
+    }
+
+    /// The error that a field is.
+    pub(crate) fn refuse(&self, field: usize, reason: impl Into<String>) -> ArrivalsError {
+        refuse(self.record, self.fields[field], self.text(field), reason.into())
+    }
+}
+
+fn refuse(record: &csv::StringRecord, field: &'static str, value: &str, reason: String) -> ArrivalsError {
+    let line = record.position().map_or(0, csv::Position::line);
+    ArrivalsError::Line { line, field, value: value.chars().take(60).collect(), reason }
+}
