@@ -46,6 +46,8 @@ pub struct Request {
     pub ended: Instant,
     /// The batch that it ran in, by its number from 0 in the order in which batches started.
     pub batch: Option<usize>,
+    /// The worker that it ran on.
+    pub worker: Option<WorkerId>,
 }
 
 /// A batch that ran.
@@ -189,8 +191,9 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
         self.sequence[stream] += 1;
         // The outcome is overwritten when it ends, as every request does.
         let (outcome, now) = (Outcome::Served, self.now);
+        let (batch, worker) = (None, None);
         let request =
-            Request { stream, seq, arrival: now, mandatory: false, outcome, ended: now, batch: None };
+            Request { stream, seq, arrival: now, mandatory: false, outcome, ended: now, batch, worker };
         self.open.push_back((request, false));
         if let Some(end) = self.policy.arrive(now, stream, token) {
             self.end(end);
@@ -234,7 +237,8 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
     fn start(&mut self, worker: WorkerId) {
         let mut size = 0;
         for token in self.policy.batch(worker) {
-            self.open[(token - self.settled) as usize].0.batch = Some(self.batches);
+            let request = &mut self.open[(token - self.settled) as usize].0;
+            (request.batch, request.worker) = (Some(self.batches), Some(worker));
             size += 1;
         }
         let start = self.now;

@@ -1,4 +1,7 @@
-//! `weir simulate`: what becomes of given arrivals, in virtual time, by the scheduler that the daemon runs.
+//! `weir simulate`: what becomes of given arrivals, in virtual time, by the scheduler that the daemon runs, and
+//! experiments that compare it with its rivals.
+
+mod experiment;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
@@ -12,23 +15,31 @@ use super::certify::read_problem;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Experiments to run; or else --problem and --arrivals
+    #[arg(value_name = "EXPERIMENT", required_unless_present = "problem", conflicts_with_all = ["problem", "arrivals", "policy"])]
+    experiments: Vec<PathBuf>,
+    #[command(flatten)]
+    options: experiment::Options,
     /// The abstract problem
-    #[arg(long, value_name = "FILE")]
-    problem: PathBuf,
+    #[arg(long, value_name = "FILE", requires = "arrivals")]
+    problem: Option<PathBuf>,
     /// Lines `time,stream`, times in the problem's unit; `-` reads standard input
-    #[arg(long, value_name = "CSV")]
-    arrivals: PathBuf,
+    #[arg(long, value_name = "CSV", requires = "problem")]
+    arrivals: Option<PathBuf>,
     /// Who decides
     #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<PolicyKind>)]
     policy: PolicyKind,
-    /// Print every request as JSON
+    /// Print every request, or every result, as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let problem = read_problem(&args.problem)?;
-    let name = || args.arrivals.display().to_string();
+    let (Some(problem), Some(arrivals)) = (&args.problem, &args.arrivals) else {
+        return experiment::run(&args.experiments, &args.options, args.json);
+    };
+    let problem = read_problem(problem)?;
+    let name = || arrivals.display().to_string();
     let csv: Box<dyn Read> = match name().as_str() {
         "-" => Box::new(stdin().lock()),
         path => Box::new(BufReader::new(File::open(path).with_context(name)?)),

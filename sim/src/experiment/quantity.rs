@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A number that a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Quantity {
+pub(super) enum Quantity {
     /// The share of requests that are missed.
     Misses,
     /// The longest run of misses of a stream.
@@ -23,7 +23,7 @@ pub enum Quantity {
     /// Requests of a batch, on average.
     Batch,
     /// Milliseconds from arrival to answer of those served: this quantile, in thousandths.
-    Latency(u32),
+    Latency(u16),
     /// Mean accuracy of the answers.
     Accuracy,
     /// The same with misses as 0.
@@ -32,7 +32,7 @@ pub enum Quantity {
 
 impl Quantity {
     /// Every one, as results are written.
-    pub const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Misses,
         Self::Mcd,
         Self::Strictest(10),
@@ -51,7 +51,7 @@ impl Quantity {
 
     /// What an axis or a table shows, with its unit.
     #[must_use]
-    pub fn label(self) -> String {
+    pub(super) fn label(self) -> String {
         match self {
             Self::Misses => "requests missed, %".to_owned(),
             Self::Mcd => "longest run of misses".to_owned(),
@@ -70,7 +70,7 @@ impl Quantity {
 
     /// What it is multiplied with to be told.
     #[must_use]
-    pub fn scale(self) -> f64 {
+    pub(super) fn scale(self) -> f64 {
         match self {
             Self::Misses | Self::Violations | Self::Unannounced | Self::Announced => 100.0,
             Self::Accuracy | Self::AccuracyOfAll => 100.0,

@@ -12,7 +12,7 @@ use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of};
 use crate::dice::Dice;
 use crate::drive::{Batch, Observer, Order, Request};
-use crate::measure::Measures;
+use crate::measure::{Measures, Misses, Quantiles};
 use crate::policy::PolicyKind;
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
@@ -147,10 +147,90 @@ impl Experiment {
 /// What is heard of a run.
 struct Heard {
     measures: Measures,
+    /// Of the answers of each worker.
     accuracy: Vec<Option<f64>>,
-    /// Of the worker of each batch that a request may still be told of, from the first such batch.
+    /// When the first cause for safe mode was announced that is not itself a violation.
     announced: Option<Instant>,
-    /// Requests at which a constraint was violated, and of those the ones before anything was announced.
-    violations: u64,
+    /// Of each stream, the latest instant at which a miss was known.
+    missed: Vec<Instant>,
+    /// Misses that violated a constraint before anything was announced.
     unannounced: u64,
+}
+
+impl Heard {
+    fn new(problem: &Problem, longest: u32, accuracy: Vec<Option<f64>>) -> Self {
+        Self {
+            measures: Measures::new(longest, problem.specs().map(|spec| spec.constraints().as_slice())),
+            accuracy,
+            announced: None,
+            missed: vec![Instant::ZERO; problem.streams.len()],
+            unannounced: 0,
+        }
+    }
+
+    /// NaN if the run has none.
+    fn quantity(&self, quantity: Quantity) -> f64 {
+        let total = self.measures.total();
+        let arrived = total.arrived() as f64;
+        let streams = || self.measures.streams.iter().map(|stream| &stream.misses);
+        let latency = |pick: fn(&Quantiles) -> u64| total.latency().map(|l| pick(&l) as f64 / 1e6);
+        let number = match quantity {
+            Quantity::Misses => Some(total.missed_total() as f64 / arrived),
+            Quantity::Mcd => streams().map(|misses| misses.longest_row() as f64).reduce(f64::max),
+            Quantity::Strictest(k) => {
+                let worst = |misses: &Misses| misses.worst(k).map(|window| f64::from(window.misses));
+                streams().filter_map(worst).reduce(f64::max)
+            }
+            Quantity::Violations => {
+                // Of several constraints the one that is violated most often.
+                let most = |misses: &Misses| misses.violations().map(|(_, v)| v.count).max().unwrap_or(0);
+                Some(streams().map(most).sum::<u64>() as f64 / arrived)
+            }
+            Quantity::Unannounced => Some(self.unannounced as f64 / arrived),
+            Quantity::Announced => Some(f64::from(u8::from(self.announced.is_some()))),
+            Quantity::Goodput => self.measures.goodput(),
+            Quantity::Batch => self.measures.batch_mean(),
+            Quantity::Latency(500) => latency(|l| l.p50),
+            Quantity::Latency(900) => latency(|l| l.p90),
+            Quantity::Latency(990) => latency(|l| l.p99),
+            Quantity::Latency(_) => latency(|l| l.max),
+            Quantity::Accuracy => total.accuracy_of_served(),
+            Quantity::AccuracyOfAll => total.accuracy_of_all(),
+        };
+        number.unwrap_or(f64::NAN)
+    }
+}
+
+impl Observer for Heard {
+    fn request(&mut self, request: &Request) {
+        let Request { stream, arrival, ended, .. } = *request;
+        self.measures.seen(arrival);
+        self.measures.seen(ended);
+        match request.outcome {
+            Outcome::Served => {
+                let accuracy = request.worker.and_then(|worker| self.accuracy[worker]);
+                self.measures.streams[stream].served(ended.since(arrival), accuracy);
+            }
+            Outcome::Missed(reason) => {
+                let missed = &mut self.missed[stream];
+                *missed = ended.max(*missed);
+                let announced = self.announced.is_some_and(|announced| announced <= *missed);
+                if self.measures.streams[stream].missed(reason) && !announced {
+                    self.unannounced += 1;
+                }
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        self.measures.batch(batch.size);
+    }
+
+    fn safe_mode(&mut self, now: Instant, transition: Transition) {
+        if let SafeModeState::Safe { cause, .. } = transition.state
+            && cause != Cause::ConstraintViolated
+        {
+            self.announced.get_or_insert(now);
+        }
+    }
 }
