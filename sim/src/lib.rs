@@ -2,16 +2,21 @@
 //!
 //! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
 //! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
+//! [`measure`] gathers what a run is judged by, [`statistics`] says how far to trust it over several, and
+//! [`figure`] draws it.
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod curves;
 mod dice;
 mod drive;
+pub mod figure;
+pub mod measure;
 mod refute;
 mod replay;
 mod report;
 mod simulate;
+pub mod statistics;
 mod time;
 mod windows;
 
