@@ -25,7 +25,9 @@ fn main() {
     let start = std::time::Instant::now();
     let mut served = Count(0);
     let arrivals = (0..count).map(|i| (Instant::from_nanos(i * gap), 0));
-    PolicyKind::Weir.play(&problem, (256, 1), arrivals, Order::Together, |_, _, b| b, &mut served).expect("a run");
+    PolicyKind::Weir
+        .play(&problem, (256, 1), arrivals, Order::Together, |_, _, b| b, &mut served)
+        .expect("a run");
     let took = start.elapsed();
     println!("{} served of {count}, {:.2} M/s", served.0, count as f64 / took.as_secs_f64() / 1e6);
 }

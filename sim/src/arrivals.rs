@@ -6,12 +6,8 @@ use std::io::Read;
 use planner::Problem;
 use rt_core::Instant;
 
-<<<<<<< HEAD
-use crate::record::MAX_STREAMS;
-=======
-use crate::drive::MAX_STREAMS;
 use crate::lines::{Lines, MAX_BYTES};
->>>>>>> process
+use crate::record::MAX_STREAMS;
 
 /// Lines with an arrival at most.
 pub const MAX_ARRIVALS: usize = 10_000_000;

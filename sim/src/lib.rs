@@ -3,20 +3,27 @@
 //! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
 //! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do. Arrivals
 //! that nobody recorded come from a [`process`].
+//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
+//! [`measure`] gathers what a run is judged by, [`statistics`] says how far to trust it over several, and
+//! [`figure`] draws it.
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod curves;
 mod dice;
 mod drive;
-pub mod policy;
-mod record;
+pub mod experiment;
+pub mod figure;
 mod lines;
+pub mod measure;
+pub mod policy;
 pub mod process;
+mod record;
 mod refute;
 mod replay;
 mod report;
 mod simulate;
+pub mod statistics;
 mod time;
 mod windows;
 

@@ -18,11 +18,11 @@ use rt_core::Span;
 use crate::policy::{PlayError, PolicyKind};
 use crate::process::{Process, ProcessError, Recording};
 
-use quantity::Quantity;
 use service::Service;
 use system::System;
 
 pub use profile::Data;
+pub use quantity::Quantity;
 pub use results::{Cell, Results};
 
 /// The most cells times runs of an experiment.
@@ -182,7 +182,9 @@ impl Experiment {
         unique("policies", self.policies.iter())?;
         unique("x", self.x.values.iter())?;
         match self.size() {
-            size if size > MAX_RUNS => Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}"))),
+            size if size > MAX_RUNS => {
+                Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))
+            }
             _ => self.check_views(),
         }
     }
@@ -197,7 +199,8 @@ impl Arrivals {
         let wrong = |error: ProcessError| ExperimentError::Process { arrivals: raw.name.clone(), error };
         let open = |file: &str, recording: Recording| {
             let path = data.path(&field("process.file"), file)?;
-            Process::open(recording, &path).map_err(|error| refuse(field("process.file"), path.display(), error))
+            Process::open(recording, &path)
+                .map_err(|error| refuse(field("process.file"), path.display(), error))
         };
         let process = match &raw.process {
             raw::Process::Adversarial => None,
@@ -269,7 +272,8 @@ fn quantities<T>(
 ) -> Result<Vec<(T, Quantity)>, ExperimentError> {
     let parsed = |(i, view): (usize, T)| {
         let name = measure(&view);
-        let quantity = name.parse().map_err(|reason: String| refuse(format!("{field}[{i}].measure"), name, reason))?;
+        let quantity =
+            name.parse().map_err(|reason: String| refuse(format!("{field}[{i}].measure"), name, reason))?;
         Ok((view, quantity))
     };
     views.into_iter().enumerate().map(parsed).collect()

@@ -37,7 +37,7 @@ impl View<'_> {
         let panels = self.figure.panels.as_deref().and_then(Dimension::named);
         let names = panels.map_or_else(|| vec![String::new()], |dimension| dimension.values(self.experiment));
         let panel = |name: String| {
-            let inside = |cell: &&&Cell| panels.is_none_or(|dimension| dimension.of(cell) == name);
+            let inside = |cell: &&Cell| panels.is_none_or(|dimension| dimension.of(cell) == name);
             let cells: Vec<_> = cells.iter().copied().filter(inside).collect();
             Panel { series: self.series(&cells), lines: self.lines(&cells), title: name }
         };
@@ -53,7 +53,7 @@ impl View<'_> {
     fn series(&self, cells: &[&Cell]) -> Vec<Series> {
         let point = |cell: &Cell| {
             let estimate = self.scaled(cell).filter(|estimate| estimate.n > 0);
-            estimate.map_or(Point::new(cell.x, f64::NAN), |estimate| Point::of(cell.x, &estimate))
+            estimate.map_or(Point::new(cell.x, f64::NAN), |estimate| Point::estimated(cell.x, estimate))
         };
         let line = |(name, cells): (String, Vec<&Cell>)| Series {
             name,
@@ -67,8 +67,7 @@ impl View<'_> {
         let names: Vec<_> = names.into_iter().filter(|n| cells.iter().any(|c| groups.of(c) == *n)).collect();
         let bar = |cells: &[&Cell], group: &String| {
             let cell = cells.iter().find(|cell| groups.of(cell) == *group);
-            let estimate = cell.and_then(|cell| self.scaled(cell)).unwrap_or_default();
-            Bar { y: estimate.mean, spread: Some(estimate.half_width) }
+            Bar::from(cell.and_then(|cell| self.scaled(cell)).unwrap_or_default())
         };
         let series = |(name, cells): (String, Vec<&Cell>)| BarSeries {
             name,

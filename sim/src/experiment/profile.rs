@@ -37,10 +37,15 @@ pub(super) fn times(field: &str, profile: &Profile, data: &Data) -> Result<Vec<S
     let column = |name: &str| {
         let found = header.iter().position(|column| column == name);
         let columns = || header.iter().collect::<Vec<_>>().join(", ");
-        found.ok_or_else(|| refuse(field, name, format!("must be a column of {} ({})", profile.file, columns())))
+        found.ok_or_else(|| {
+            refuse(field, name, format!("must be a column of {} ({})", profile.file, columns()))
+        })
     };
-    let wanted: Vec<_> =
-        profile.rows.iter().map(|(name, value)| Ok((column(name)?, value))).collect::<Result<_, _>>()?;
+    let wanted: Vec<_> = profile
+        .rows
+        .iter()
+        .map(|(name, value)| Ok((column(name)?, value)))
+        .collect::<Result<_, ExperimentError>>()?;
     let (batch, time) = (column(&profile.batch)?, column(&profile.time)?);
     let mut measured: BTreeMap<usize, Span> = BTreeMap::new();
     for record in reader.records() {
@@ -66,7 +71,11 @@ pub(super) fn times(field: &str, profile: &Profile, data: &Data) -> Result<Vec<S
         *longest = (*longest).max(Span::from_nanos(nanos.ceil() as u64));
     }
     let Some((&largest, _)) = measured.last_key_value() else {
-        return Err(refuse(field, format!("{:?}", profile.rows), format!("no row of {} says so", profile.file)));
+        return Err(refuse(
+            field,
+            format!("{:?}", profile.rows),
+            format!("no row of {} says so", profile.file),
+        ));
     };
     let mut times = vec![Span::ZERO; largest];
     let mut before = Span::ZERO;

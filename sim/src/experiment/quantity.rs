@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A number that a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Quantity {
+pub enum Quantity {
     /// The share of requests that are missed.
     Misses,
     /// The longest run of misses of a stream.
@@ -32,7 +32,7 @@ pub(super) enum Quantity {
 
 impl Quantity {
     /// Every one, as results are written.
-    pub(super) const ALL: [Self; 14] = [
+    pub const ALL: [Self; 14] = [
         Self::Misses,
         Self::Mcd,
         Self::Strictest(10),
@@ -51,7 +51,7 @@ impl Quantity {
 
     /// What an axis or a table shows, with its unit.
     #[must_use]
-    pub(super) fn label(self) -> String {
+    pub fn label(self) -> String {
         match self {
             Self::Misses => "requests missed, %".to_owned(),
             Self::Mcd => "longest run of misses".to_owned(),
@@ -70,7 +70,7 @@ impl Quantity {
 
     /// What it is multiplied with to be told.
     #[must_use]
-    pub(super) fn scale(self) -> f64 {
+    pub fn scale(self) -> f64 {
         match self {
             Self::Misses | Self::Violations | Self::Unannounced | Self::Announced => 100.0,
             Self::Accuracy | Self::AccuracyOfAll => 100.0,

@@ -66,7 +66,8 @@ impl Results {
             let _ = write!(text, "{},{},{},{}", names[0], names[1], cell.x, cell.policy);
             let _ = write!(text, ",{},{}", number(cell.certified), number(cell.rate));
             for estimate in &cell.estimates {
-                let (mean, half) = if estimate.n == 0 { (f64::NAN, f64::NAN) } else { (estimate.mean, estimate.half_width) };
+                let (mean, half) =
+                    if estimate.n == 0 { (f64::NAN, f64::NAN) } else { (estimate.mean, estimate.half_width) };
                 let _ = write!(text, ",{},{}", number(mean), number(half));
             }
             text.push('\n');
@@ -82,7 +83,8 @@ impl Serialize for Results {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let Self(results, cell) = self;
                 let named = results.quantities.iter().zip(&cell.estimates);
-                let estimates: BTreeMap<_, _> = named.map(|(q, e)| (q.to_string(), (e.n > 0).then_some(e))).collect();
+                let estimates: BTreeMap<_, _> =
+                    named.map(|(q, e)| (q.to_string(), (e.n > 0).then_some(e))).collect();
                 let mut map = serializer.serialize_map(None)?;
                 map.serialize_entry("system", &cell.system)?;
                 map.serialize_entry("arrivals", &cell.arrivals)?;
@@ -111,5 +113,9 @@ fn number(value: f64) -> String {
 }
 
 fn quoted(name: &str) -> String {
-    if name.contains([',', '"', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
+    if name.contains([',', '"', '\n']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
+    }
 }

@@ -12,7 +12,7 @@ use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of};
 use crate::dice::Dice;
 use crate::drive::{Batch, Observer, Order, Request};
-use crate::measure::{Measures, Misses, Quantiles};
+use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
 use crate::policy::PolicyKind;
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
@@ -36,14 +36,15 @@ impl Experiment {
         let points = self.points()?;
         let runs = self.runs as usize;
         let quantities = self.quantities();
-        let run = |index: usize| {
+        let run = |index: usize| -> Result<Vec<f64>, ExperimentError> {
             let point = &points[index / runs];
             let seed = u64::from(self.seed) + (index % runs) as u64;
             let heard = self.play(point, seed)?;
             tick();
             Ok(quantities.iter().map(|&quantity| heard.quantity(quantity)).collect())
         };
-        let all: Vec<Vec<f64>> = (0..self.size()).into_par_iter().map(run).collect::<Result<_, _>>()?;
+        let all: Vec<Vec<f64>> =
+            (0..self.size()).into_par_iter().map(run).collect::<Result<_, ExperimentError>>()?;
         let cell = |(point, runs): (&Point<'_>, &[Vec<f64>])| {
             let estimate = |i: usize| Estimate::of(&runs.iter().map(|run| run[i]).collect::<Vec<_>>());
             Cell {
@@ -122,7 +123,11 @@ impl Experiment {
         let service = |_, _, bound| self.service.draw(&mut dice, bound);
         let queue = (system.queue, streams);
         let played = policy.play(problem, queue, arrivals, Order::Together, service, &mut heard);
-        played.map_err(|error| ExperimentError::Play { system: system.name.clone(), policy: *policy, error })?;
+        played.map_err(|error| ExperimentError::Play {
+            system: system.name.clone(),
+            policy: *policy,
+            error,
+        })?;
         Ok(heard)
     }
 
@@ -172,7 +177,7 @@ impl Heard {
     fn quantity(&self, quantity: Quantity) -> f64 {
         let total = self.measures.total();
         let arrived = total.arrived() as f64;
-        let streams = || self.measures.streams.iter().map(|stream| &stream.misses);
+        let streams = || self.measures.streams.iter().map(StreamMeasure::misses);
         let latency = |pick: fn(&Quantiles) -> u64| total.latency().map(|l| pick(&l) as f64 / 1e6);
         let number = match quantity {
             Quantity::Misses => Some(total.missed_total() as f64 / arrived),

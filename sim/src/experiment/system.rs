@@ -2,7 +2,7 @@
 
 use planner::problem::raw as written;
 use planner::{Number, Problem, ProblemError};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, StreamSpec, largest_count};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, largest_count};
 
 use super::profile::{self, Data};
 use super::raw::{Declare, System as Raw, Theorem, Workers as RawWorkers};
@@ -39,7 +39,11 @@ impl System {
         for kind in &raw.streams {
             for _ in 0..kind.count {
                 let constraints = kind.constraints.clone();
-                streams.push(written::Stream { name: format!("s{}", streams.len()), constraints, arrivals: None });
+                streams.push(written::Stream {
+                    name: format!("s{}", streams.len()),
+                    constraints,
+                    arrivals: None,
+                });
             }
         }
         if streams.is_empty() {
@@ -63,7 +67,9 @@ impl System {
         let system = Self { name: raw.name.clone(), written, queue: raw.queue, accuracy };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
-        system.declaring(Some(&any)).map_err(|error| ExperimentError::System { name: raw.name.clone(), error })?;
+        system
+            .declaring(Some(&any))
+            .map_err(|error| ExperimentError::System { name: raw.name.clone(), error })?;
         Ok(system)
     }
 
@@ -107,7 +113,8 @@ impl System {
                 None => below = middle,
             }
         }
-        let declared = problem.specs().find_map(|spec| spec.arrivals()).map(|curve| curve.bounds()[0].clone());
+        let declared =
+            problem.specs().find_map(|spec| spec.arrivals()).map(|curve| curve.bounds()[0].clone());
         Some(Certified { rate: all * count as f64 * 1e9 / time as f64, problem, declared })
     }
 
@@ -177,11 +184,6 @@ impl Certified {
             ArrivalBound::Distances(_) => return None,
         };
         ArrivalCurve::new(&[bound.ok()?]).ok()
-    }
-
-    /// How many streams are promised something.
-    pub(super) fn specs(&self) -> impl Iterator<Item = &StreamSpec> {
-        self.problem.specs()
     }
 }
 

@@ -132,13 +132,16 @@ impl Experiment {
         let mut text = String::new();
         for (table, quantity) in &self.tables {
             let each = table.each.as_deref().and_then(Dimension::named);
-            let parts = each.map_or_else(|| vec![None], |each| each.values(self).into_iter().map(Some).collect());
+            let parts =
+                each.map_or_else(|| vec![None], |each| each.values(self).into_iter().map(Some).collect());
             for part in parts {
                 let here = |cell: &&Cell| {
-                    is_at(cell, &table.at) && each.zip(part.as_ref()).is_none_or(|(each, part)| each.of(cell) == *part)
+                    is_at(cell, &table.at)
+                        && each.zip(part.as_ref()).is_none_or(|(each, part)| each.of(cell) == *part)
                 };
                 let cells: Vec<_> = results.cells.iter().filter(here).collect();
-                let title = part.as_ref().map_or_else(|| table.title.clone(), |p| format!("{}: {p}", table.title));
+                let title =
+                    part.as_ref().map_or_else(|| table.title.clone(), |p| format!("{}: {p}", table.title));
                 let _ = writeln!(text, "{}{title}\n", if text.is_empty() { "" } else { "\n" });
                 self.table(&mut text, table, *quantity, results, &cells);
             }
@@ -146,8 +149,16 @@ impl Experiment {
         text
     }
 
-    fn table(&self, text: &mut String, table: &Table, quantity: Quantity, results: &Results, cells: &[&Cell]) {
-        let (Some(rows), Some(columns)) = (Dimension::named(&table.rows), Dimension::named(&table.columns)) else {
+    fn table(
+        &self,
+        text: &mut String,
+        table: &Table,
+        quantity: Quantity,
+        results: &Results,
+        cells: &[&Cell],
+    ) {
+        let (Some(rows), Some(columns)) = (Dimension::named(&table.rows), Dimension::named(&table.columns))
+        else {
             return;
         };
         let names = columns.values(self);
@@ -161,7 +172,9 @@ impl Experiment {
                 let told = if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
                 } else {
-                    here.first().and_then(|c| results.estimate(c, quantity)).map_or_else(String::new, |e| told(e, quantity))
+                    here.first()
+                        .and_then(|c| results.estimate(c, quantity))
+                        .map_or_else(String::new, |e| told(e, quantity))
                 };
                 let _ = write!(text, " {told} |");
             }
@@ -189,5 +202,9 @@ fn told(estimate: Estimate, quantity: Quantity) -> String {
         return Estimate { mean, half_width: half, n: estimate.n }.to_string();
     }
     // Four significant digits, or all of a whole number.
-    if mean.fract() == 0.0 { mean.to_string() } else { format!("{mean:.3e}").parse::<f64>().unwrap_or(mean).to_string() }
+    if mean.fract() == 0.0 {
+        mean.to_string()
+    } else {
+        format!("{mean:.3e}").parse::<f64>().unwrap_or(mean).to_string()
+    }
 }

@@ -62,7 +62,10 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         if json {
             told.push(serde_json::json!({ "experiment": name, "results": results }));
         } else {
-            println!("# {}\n\nSIMULATED, in virtual time\n\n{}\n{tables}", experiment.title, experiment.about);
+            println!(
+                "# {}\n\nSIMULATED, in virtual time\n\n{}\n{tables}",
+                experiment.title, experiment.about
+            );
         }
     }
     if json {
