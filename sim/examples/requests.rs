@@ -1,33 +1,15 @@
-//! Simulates requests of one stream on one worker: `requests COUNT BATCH LOAD`, for counting instructions.
-use planner::Problem;
-use rt_core::{Instant, Transition};
-use sim::{Batch, Observer, Order, PolicyKind, Request};
+//! Simulates so many requests once, for counting instructions and memory: `requests PROCESS BATCH COUNT`.
 
-struct Count(u64);
-impl Observer for Count {
-    fn request(&mut self, request: &Request) {
-        self.0 += u64::from(request.outcome == rt_core::Outcome::Served);
-    }
-    fn batch(&mut self, _: &Batch) {}
-    fn safe_mode(&mut self, _: Instant, _: Transition) {}
-}
+#[path = "../benches/requests/mod.rs"]
+mod requests;
 
 fn main() {
-    let arguments: Vec<u64> = std::env::args().skip(1).map(|a| a.parse().expect("a number")).collect();
-    let &[count, batch, load] = &arguments[..] else { panic!("COUNT BATCH LOAD%") };
-    let text = format!(
-        r#"{{"unit":"us","deadline":20000,"workers":[{{"count":1,"batch":{batch},"time":10000}}],
-        "streams":[{{"name":"s","constraints":["any_miss(1,2)"],"arrivals":{{"windows":[[{},10000]]}}}}],"background":true}}"#,
-        2 * batch
-    );
-    let problem = Problem::parse(&text).expect("valid");
-    let gap = 10_000_000 * 100 / (batch * 2 * load);
-    let start = std::time::Instant::now();
-    let mut served = Count(0);
-    let arrivals = (0..count).map(|i| (Instant::from_nanos(i * gap), 0));
-    PolicyKind::Weir
-        .play(&problem, (256, 1), arrivals, Order::Together, |_, _, b| b, &mut served)
-        .expect("a run");
-    let took = start.elapsed();
-    println!("{} served of {count}, {:.2} M/s", served.0, count as f64 / took.as_secs_f64() / 1e6);
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [process, batch, count] = &arguments[..] else { panic!("usage: requests PROCESS BATCH COUNT") };
+    let (batch, count) = (batch.parse().expect("a batch size"), count.parse().expect("a count"));
+    let results = requests::experiment(process, batch, count).run(&|| {}).expect("a run");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
+    let misses = 100.0 * results.cells[0].estimates[0].mean;
+    println!("{count} requests, {misses:.1} % missed, peak memory {peak}");
 }

@@ -302,3 +302,6 @@ fn span(field: &str, text: &str) -> Result<Span, ExperimentError> {
         _ => Err(refuse(field, text, "must be above 0, and of at most 584 years")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,23 +85,37 @@ impl View<'_> {
         all.filter(|(_, cells): &(_, Vec<_>)| !cells.is_empty()).collect()
     }
 
-    /// The rates that theorems prove for the systems of a panel.
+    /// The rates that theorems prove for the systems of a panel; those that are the same, once.
     fn lines(&self, cells: &[&Cell]) -> Vec<Line> {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<(f64, Theorem, Vec<&str>)> = Vec::new();
         for system in &self.experiment.systems {
             let Some(cell) = cells.iter().find(|cell| cell.system == system.name) else { continue };
             for &theorem in &self.figure.lines {
-                let certified = Some(cell.certified).filter(|rate| rate.is_finite());
-                let Some((rate, label)) = system.theorem(theorem, certified) else { continue };
+                let Some(rate) = system.theorem(theorem, cell.certified) else { continue };
                 let at = match self.experiment.x.of {
                     Of::Second => rate,
                     Of::Certified => rate / cell.certified,
                     Of::Capacity => rate / system.capacity(),
                 };
-                lines.push(Line { at, label, dashed: theorem == Theorem::Seed });
+                match lines.iter_mut().find(|line| (line.0, line.1) == (at, theorem)) {
+                    Some((_, _, names)) => names.push(&system.name),
+                    None => lines.push((at, theorem, vec![&system.name])),
+                }
             }
         }
-        lines
+        let line = |(at, theorem, names): (f64, Theorem, Vec<&str>)| {
+            let whose = match theorem {
+                Theorem::Seed => "seed",
+                Theorem::TheoremB => "Theorem B",
+                Theorem::Certified => "certified",
+            };
+            let label = match names[..] {
+                [first, .., last] => format!("{whose}: {first} … {last}"),
+                _ => format!("{whose}: {}", names.concat()),
+            };
+            Line { at, label, dashed: theorem == Theorem::Seed }
+        };
+        lines.into_iter().map(line).collect()
     }
 
     fn scaled(&self, cell: &Cell) -> Option<Estimate> {

@@ -238,19 +238,23 @@ pub struct Range {
 }
 
 /// How long batches take.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Service {
     /// Points `[share, part]` of the distribution of batch times, as parts of their bound: so large a share takes
     /// at most this part. Straight lines between. Exactly the bound if empty.
-    #[serde(default)]
     pub quantiles: Vec<(f64, f64)>,
     /// The share of batches that overrun.
-    #[serde(default)]
     pub overruns: f64,
     /// How long those take, as a multiple of their bound.
-    #[serde(default = "whole")]
     pub factor: f64,
+}
+
+/// Exactly the bound.
+impl Default for Service {
+    fn default() -> Self {
+        Self { quantiles: Vec::new(), overruns: 0.0, factor: 1.0 }
+    }
 }
 
 /// A table: what is in its rows and columns, of `system`, `arrivals`, `x`, `policy`.

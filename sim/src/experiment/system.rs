@@ -2,7 +2,9 @@
 
 use planner::problem::raw as written;
 use planner::{Number, Problem, ProblemError};
-use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, largest_count};
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, largest_count, seed_count,
+};
 
 use super::profile::{self, Data};
 use super::raw::{Declare, System as Raw, Theorem, Workers as RawWorkers};
@@ -123,23 +125,16 @@ impl System {
         self.declaring(None).map_or(0.0, |p| p.workers.iter().map(rt_core::Workers::capacity_per_s).sum())
     }
 
-    /// The rates that a theorem proves for one stream on the workers, with a label of its constraint.
-    pub(super) fn theorem(&self, theorem: Theorem, certified: Option<f64>) -> Option<(f64, String)> {
+    /// The rate in requests a second that a theorem proves for one stream on the workers.
+    pub(super) fn theorem(&self, theorem: Theorem, certified: f64) -> Option<f64> {
         let problem = self.declaring(None).ok()?;
         let (kind, set) = (problem.workers.first()?, self.constraints()?);
-        let densest = set.densest()?;
         let per_s = |count: u64| count as f64 / kind.batch_time().as_secs_f64();
-        Some(match theorem {
-            Theorem::Seed => {
-                let count = rt_core::seed_count(kind.batch, densest);
-                let number = if is_row_miss(densest) { 1 } else { 2 };
-                (per_s(count), format!("{} Th. {number}", self.name))
-            }
-            Theorem::TheoremB => {
-                (per_s(largest_count(kind.count, kind.batch, set.density())?), format!("{} Th. B", self.name))
-            }
-            Theorem::Certified => (certified?, format!("{} certified", self.name)),
-        })
+        match theorem {
+            Theorem::Seed => Some(per_s(seed_count(kind.batch, set.densest()?))),
+            Theorem::TheoremB => largest_count(kind.count, kind.batch, set.density()).map(per_s),
+            Theorem::Certified => Some(certified).filter(|rate| rate.is_finite()),
+        }
     }
 
     /// Of the first stream that is promised something.
@@ -185,10 +180,6 @@ impl Certified {
         };
         ArrivalCurve::new(&[bound.ok()?]).ok()
     }
-}
-
-fn is_row_miss(constraint: Constraint) -> bool {
-    constraint.window() == constraint.misses() + 1
 }
 
 fn number(span: Span) -> Number {

@@ -121,9 +121,11 @@ impl From<Estimate> for Bar {
     }
 }
 
-/// The ends of the interval around `y`, if there is one to be drawn.
+/// The ends of the interval around `y`, if there is one to be drawn. Around what is not negative it ends at 0, for
+/// shares, counts and times are never less.
 fn interval(y: f64, spread: Option<f64>) -> Option<(f64, f64)> {
-    let ends = |spread: f64| (y - spread, y + spread);
+    let least = if y >= 0.0 { 0.0 } else { f64::NEG_INFINITY };
+    let ends = |spread: f64| ((y - spread).max(least), y + spread);
     spread.filter(|&spread| spread > 0.0 && axis::drawable(spread) && axis::drawable(y)).map(ends)
 }
 

@@ -218,7 +218,11 @@ mod tests {
 
     fn fed(mut misses: Misses, hits: &[bool]) -> Misses {
         for &hit in hits {
-            if hit { misses.hit() } else { misses.miss() }
+            if hit {
+                misses.hit();
+            } else {
+                misses.miss();
+            }
         }
         misses
     }
@@ -254,6 +258,20 @@ mod tests {
             prop_assert_eq!(found.first, counts.iter().position(violates).map(|at| offset + at as u64));
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_miss_tells_whether_it_violates_a_constraint() {
+        let constraints =
+            [Constraint::any_miss(1, 3).expect("valid"), Constraint::row_miss(2).expect("valid")];
+        let mut misses = Misses::new(4, &constraints);
+        assert!(!misses.miss());
+        misses.hit();
+        assert!(misses.miss(), "two of three");
+        misses.hit();
+        misses.hit();
+        assert!(!misses.miss());
+        assert!(misses.miss() && misses.miss());
     }
 
     /// Stretches of hits and of misses, some longer than every window, some not.
