@@ -1,8 +1,14 @@
 //! Policies: who decides which request runs, when and where; the daemon's scheduler and its rivals.
 
+mod firm;
 mod first;
+mod proteus;
 mod rival;
+mod spread;
 mod weir;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +20,11 @@ use crate::drive::{Backwards, Observer, Order, drive};
 
 pub use weir::{Weir, WeirError};
 
+use firm::{Distance, StaticPattern};
+use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus};
+use proteus::{Proteus, ProteusAimd, ProteusNexus};
 use rival::{Rival, Rule};
+use spread::Spread;
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +86,40 @@ pub enum PolicyKind {
     /// The daemon's scheduler: mandatory requests first, dispatch as the problem says.
     #[default]
     Weir,
+    /// At the latest start, candidates along the balanced word: ours, without marking requests in advance.
+    PerBatchSpread,
+    /// The spread-drop paper's Algorithms 1 and 2: at the latest start, the oldest.
+    EarlyDrop,
+    /// Its Algorithm 3, corrected: fewest misses in a row.
+    SpreadDropMcd,
+    /// Its Algorithm 3 as printed.
+    SpreadDropMcdPrinted,
+    /// Its Algorithm 4, corrected: for a weakly-hard constraint.
+    SpreadDropWh,
+    /// Its Algorithm 4 as printed.
+    SpreadDropWhPrinted,
+    /// Nexus: a sliding window drops early.
+    Nexus,
+    /// Lazy drop: drops only what has missed its deadline; the batch is what the earliest allows.
+    LazyDrop,
+    /// Clipper: the batch grows by one, and shrinks by a tenth.
+    Clipper,
+    /// Proteus: waits for one more while the first allows.
+    Proteus,
+    /// Nexus as the program of the authors of Proteus has it.
+    ProteusNexus,
+    /// Clipper as the program of the authors of Proteus has it.
+    ProteusAimd,
     /// Plain FIFO with tail drop.
     Fifo,
+    /// Earliest deadline first, firm: the batch is what the earliest allows.
+    Edf,
+    /// Distance-based priority: the stream closest to breaking its constraint.
+    Distance,
+    /// Ramanathan's static pattern: mandatory requests first.
+    StaticPattern,
+    /// Clockwork: the largest batch that is in time.
+    Clockwork,
 }
 
 /// A name that is no policy's.
@@ -100,15 +142,50 @@ pub enum PlayError {
 }
 
 impl PolicyKind {
-    /// Every policy.
-    pub const ALL: [Self; 2] = [Self::Weir, Self::Fifo];
+    /// Every policy, the daemon's first.
+    pub const ALL: [Self; 18] = [
+        Self::Weir,
+        Self::PerBatchSpread,
+        Self::EarlyDrop,
+        Self::SpreadDropMcd,
+        Self::SpreadDropMcdPrinted,
+        Self::SpreadDropWh,
+        Self::SpreadDropWhPrinted,
+        Self::Nexus,
+        Self::LazyDrop,
+        Self::Clipper,
+        Self::Proteus,
+        Self::ProteusNexus,
+        Self::ProteusAimd,
+        Self::Fifo,
+        Self::Edf,
+        Self::Distance,
+        Self::StaticPattern,
+        Self::Clockwork,
+    ];
 
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weir => "weir",
+            Self::PerBatchSpread => "per-batch-spread",
+            Self::EarlyDrop => "early-drop",
+            Self::SpreadDropMcd => "spread-drop-mcd",
+            Self::SpreadDropMcdPrinted => "spread-drop-mcd-printed",
+            Self::SpreadDropWh => "spread-drop-wh",
+            Self::SpreadDropWhPrinted => "spread-drop-wh-printed",
+            Self::Nexus => "nexus",
+            Self::LazyDrop => "lazy-drop",
+            Self::Clipper => "clipper",
+            Self::Proteus => "proteus",
+            Self::ProteusNexus => "proteus-nexus",
+            Self::ProteusAimd => "proteus-aimd",
             Self::Fifo => "fifo",
+            Self::Edf => "edf",
+            Self::Distance => "distance",
+            Self::StaticPattern => "static-pattern",
+            Self::Clockwork => "clockwork",
         }
     }
 
@@ -137,7 +214,23 @@ impl PolicyKind {
     fn rule(self, problem: &Problem) -> Option<Box<dyn Rule>> {
         Some(match self {
             Self::Weir => return None,
-            Self::Fifo => Box::new(first::Fifo { room: within_deadline(problem) }),
+            Self::PerBatchSpread => Box::new(Spread::balanced()),
+            Self::EarlyDrop => Box::new(Spread::first()),
+            Self::SpreadDropMcd => Box::new(Spread::rows(false)),
+            Self::SpreadDropMcdPrinted => Box::new(Spread::rows(true)),
+            Self::SpreadDropWh => Box::new(Spread::weakly(problem, false)),
+            Self::SpreadDropWhPrinted => Box::new(Spread::weakly(problem, true)),
+            Self::Nexus => Box::new(Nexus),
+            Self::LazyDrop => Box::new(Lazy),
+            Self::Clipper => Box::new(Clipper::default()),
+            Self::Proteus => Box::new(Proteus::default()),
+            Self::ProteusNexus => Box::new(ProteusNexus::new(problem)),
+            Self::ProteusAimd => Box::new(ProteusAimd::new(problem)),
+            Self::Fifo => Box::new(Fifo { room: within_deadline(problem) }),
+            Self::Edf => Box::new(Edf),
+            Self::Distance => Box::new(Distance::new(problem)),
+            Self::StaticPattern => Box::new(StaticPattern::new(problem)),
+            Self::Clockwork => Box::new(Clockwork),
         })
     }
 }
