@@ -99,6 +99,17 @@ fn a_refusal_names_file_field_value_and_limit() {
         ("socket = \"s\"", "allow-users = [\"no-such-user\"]", &["daemon.allow-users", "no-such-user"]),
         ("\"s\"", &format!("\"{}\"", "s".repeat(120)), &["daemon.socket", "107"]),
         ("[[service]]", "[[service]", &["line", "expected"]),
+        ("workers = 2", "record-limit = 5", &["service[0].record-limit", "5", "only with record"]),
+        (
+            "workers = 2",
+            "record = \"a.csv\"\nrecord-limit = 10000001",
+            &["service[0].record-limit", "10000001", "1..=10000000"],
+        ),
+        (
+            "workers = 2",
+            "record = \"./profile.json\"",
+            &["service[0].record", "profile.json", "no other file"],
+        ),
     ] {
         let from = if from.starts_with('\n') { from.trim_start() } else { from };
         let message = complaint(from, to);

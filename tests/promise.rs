@@ -1,11 +1,15 @@
-//! Around the promise: certificates are written, checked, replayed and insisted on; arrivals are simulated.
+//! Around the promise: certificates written, checked, replayed, insisted on; arrivals recorded and simulated.
 
 mod common;
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use common::{DAEMON, Deployment, stderr, weir};
+use common::{DAEMON, Deployment, answers, best_effort, eventually, stderr, weir};
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use weir_client::blocking::Client;
+use weir_client::{ArrivalBound, Constraint, Registration};
 
 /// The problem of the documentation, with a count of requests in its window and of workers.
 fn problem(count: u64, workers: u64) -> Value {
@@ -152,4 +156,64 @@ fn a_service_that_cannot_be_promised_is_certified_as_refused() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!output.status.success() && told.contains("lanes: refused"), "{told}{}", stderr(&output));
     assert!(place.fail(&["serve"]).contains("cannot be"), "and not served");
+}
+
+/// The service, without a certificate, recording to `path`.
+fn recorded(path: &str) -> String {
+    let plain = service("400ms").replace("certificate = \"promise.json\"\n", "");
+    plain.replace("[[service]]\n", &format!("[[service]]\nrecord = \"{path}\"\nrecord-limit = 6\n"))
+}
+
+#[test]
+fn what_a_daemon_recorded_is_simulated_by_its_problem() {
+    let place = Deployment::new(recorded("a.csv")).profiled(&[20]);
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let own = Registration::builder("lanes", "own")
+        .constraint(Constraint::any_miss(1, 4))
+        .arrivals(ArrivalBound::window(2, Duration::from_millis(500)))
+        .build()
+        .expect("it fits the frame");
+    let streams = [best_effort("lanes", "left"), own, best_effort("lanes", "who, \"me\"?")];
+    let streams = streams.map(|stream| client.register(&stream).expect("a stream"));
+    let send = |client: &mut Client| {
+        let ids = streams.iter().map(|stream| client.submit(stream, &[0.0; 4]).expect("submitted"));
+        ids.collect::<Vec<_>>()
+    };
+    let ids = send(&mut client);
+    answers(&mut client, &ids);
+    let read = || std::fs::read_to_string(place.path("a.csv")).expect("a recording");
+    // While it serves.
+    let early = eventually("three arrivals", || Some(read()).filter(|text| text.contains("who")));
+    let ids: Vec<_> = (0..2).flat_map(|_| send(&mut client)).collect();
+    answers(&mut client, &ids);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success(), "{}", daemon.stderr());
+    let text = read();
+    assert!(text.starts_with(&early), "what was written stays");
+    // Six lines are a declaration and five arrivals.
+    assert!(text.contains("record-limit = 6") && text.ends_with("# 4 arrivals not recorded\n"), "{text}");
+    assert!(daemon.stderr().contains("4 arrivals not recorded in "), "{}", daemon.stderr());
+
+    let mut problem: Value =
+        serde_json::from_str(&place.succeed(&["plan", "--problem", "lanes"])).expect("JSON");
+    assert_eq!(problem["streams"].as_array().map(Vec::len), Some(1), "the reserved one: {problem}");
+    let declared = text.lines().find_map(|line| line.strip_prefix("# stream ")).expect("a declaration");
+    let declared: Value = serde_json::from_str(declared).expect("JSON");
+    problem["streams"].as_array_mut().expect("a list").push(declared);
+    let desk = Desk::new(&[("p.json", problem.to_string()), ("a.csv", text)]);
+    let (held, report) = desk.json(&["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--json"]);
+    assert!(held, "{report}");
+    let streams: Vec<_> = report["streams"].as_array().expect("streams").iter().collect();
+    let told = streams.iter().map(|s| (s["name"].as_str().expect("a name"), s["arrived"].as_u64()));
+    assert!(told.eq([("left", Some(2)), ("own", Some(2)), ("who, \"me\"?", Some(1))]), "{report}");
+    assert_eq!(streams[1]["constraints"][0]["constraint"], "any_miss(1,4)");
+    assert!(place.fail(&["plan", "--problem", "lane"]).contains("lanes"), "the services are listed");
+}
+
+#[test]
+fn a_recording_that_cannot_be_created_is_told_with_field_and_path() {
+    let place = Deployment::new(recorded("nowhere/a.csv")).profiled(&[20]);
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("lanes: record = ") && message.contains("nowhere/a.csv: cannot"), "{message}");
 }

@@ -53,6 +53,23 @@ pub(crate) fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
     Ok(seal(&plan.profiled, claims?))
 }
 
+/// What a service has planned as an abstract problem, in nanoseconds: its workers and its reserved streams.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub(crate) fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
+    problem(&plan.config, plan.workers(), &reserved(&plan.config).collect::<Vec<_>>())
+}
+
+/// A stream as it is written in a problem, with times in nanoseconds.
+pub(crate) fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
+    raw::Stream {
+        name: name.to_owned(),
+        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
+    }
+}
+
 fn seal(machine: &Fingerprint, claims: Vec<Claim>) -> Certificate {
     let fields = machine.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
     Certificate::new(made_by(), fields.collect(), claims)
@@ -160,11 +177,6 @@ fn problem(
 ) -> Result<Problem, ProblemError> {
     let number = |span: Span| Number::whole(span.as_nanos());
     let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
-    let stream = |(name, spec): &(String, StreamSpec)| raw::Stream {
-        name: name.clone(),
-        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
-        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
-    };
     Problem::from_raw(raw::Problem {
         unit: raw::Unit::Ns,
         deadline: number(config.deadline),
@@ -180,7 +192,7 @@ fn problem(
             time: None,
             times: Some(times.collect()),
         }],
-        streams: streams.iter().map(stream).collect(),
+        streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
     })
 }
 

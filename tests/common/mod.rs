@@ -316,7 +316,8 @@ pub(crate) fn weir() -> &'static str {
     env!("CARGO_BIN_EXE_weir")
 }
 
+/// The present instant of the test.
 #[allow(clippy::disallowed_methods, reason = "a test paces its clients and waits in its own time")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

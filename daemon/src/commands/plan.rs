@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rt_core::{Admission, Binding, ConstraintSet};
 use serde_json::{Value, json};
 
+use crate::certificate::problem_of;
 use crate::config::Config;
 use crate::plan::{Plan, RatePlan, ServicePlan};
 
@@ -17,17 +18,31 @@ pub(crate) struct Args {
     /// Print the plan as JSON, times in nanoseconds
     #[arg(long)]
     json: bool,
+    /// Print one service's workers and reserved streams as an abstract problem instead, for `weir simulate`
+    #[arg(long, value_name = "SERVICE", conflicts_with = "json")]
+    problem: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let plan = Plan::compute(&Config::load(&args.file)?)?;
-    if args.json {
+    if let Some(name) = &args.problem {
+        print_problem(&plan, name)?;
+    } else if args.json {
         let services: Vec<_> = plan.services.iter().map(service_json).collect();
         println!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches() }));
     } else {
         print_plan(&plan);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_problem(plan: &Plan, name: &str) -> Result<()> {
+    let Some(service) = plan.services.iter().find(|s| s.config.name == name) else {
+        let names: Vec<_> = plan.services.iter().map(|s| s.config.name.as_str()).collect();
+        bail!("--problem = {name}: must be one of the services, {}", names.join(", "));
+    };
+    println!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?);
+    Ok(())
 }
 
 /// Prints a plan for people.

@@ -10,7 +10,9 @@ use rt_core::{
     SafeModeConfig, Span, StreamSpec,
 };
 
-use super::{Allowed, Config, ConfigError, DaemonConfig, ModelChoice, ReservedStream, ServiceConfig, raw};
+use super::{
+    Allowed, Config, ConfigError, DaemonConfig, ModelChoice, RecordConfig, ReservedStream, ServiceConfig, raw,
+};
 use crate::engine::EngineKind;
 
 /// Knows the file, to name it and to resolve paths against its folder.
@@ -37,7 +39,9 @@ impl<'a> Check<'a> {
             self.name(&format!("{at}.name"), &service.name, &mut names)?;
             services.push(self.service(&at, service)?);
         }
-        Ok(Config { path: self.path.to_owned(), daemon: self.daemon(raw.daemon)?, safe_mode, services })
+        let daemon = self.daemon(raw.daemon)?;
+        self.records(&daemon, &services)?;
+        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, services })
     }
 
     fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, ConfigError> {
@@ -112,8 +116,47 @@ impl<'a> Check<'a> {
             streams,
             constraints: constraints.as_slice().to_vec(),
             jitter: self.span(&field("jitter"), &raw.jitter, Span::ZERO)?,
+            record: self.record(at, raw.record, raw.record_limit)?,
             reserved,
         })
+    }
+
+    fn record(
+        &self,
+        at: &str,
+        path: Option<PathBuf>,
+        limit: Option<u64>,
+    ) -> Result<Option<RecordConfig>, ConfigError> {
+        let most = sim::MAX_ARRIVALS as u64;
+        let field = format!("{at}.record-limit");
+        match (path, limit) {
+            (Some(path), limit) => Ok(Some(RecordConfig {
+                path: self.resolve(&path),
+                limit: self.number(&field, limit.unwrap_or(most), 1, most)?,
+            })),
+            (None, Some(limit)) => Err(self.refuse(
+                &field,
+                &limit.to_string(),
+                "only with record; remove it, or name a file there",
+            )),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A recording begins with an empty file: it must not be one that is needed.
+    fn records(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
+        let needed = [self.path.to_owned(), daemon.socket.clone(), daemon.profile.clone()].into_iter();
+        let needed = needed.chain(daemon.models.clone()).chain(daemon.certificate.clone());
+        let mut taken: HashSet<_> = needed.collect();
+        for (i, service) in services.iter().enumerate() {
+            if let Some(RecordConfig { path, .. }) = &service.record
+                && !taken.insert(path.clone())
+            {
+                let (field, value) = (format!("service[{i}].record"), path.display().to_string());
+                return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
+            }
+        }
+        Ok(())
     }
 
     fn model(

@@ -86,8 +86,18 @@ pub(crate) struct ServiceConfig {
     pub(crate) constraints: Vec<Constraint>,
     /// How late a periodic request may come when the plan states a rate.
     pub(crate) jitter: Span,
+    /// Where it is written down when requests came.
+    pub(crate) record: Option<RecordConfig>,
     /// Streams whose promise is kept for them, connected or not.
     pub(crate) reserved: Vec<ReservedStream>,
+}
+
+/// A file of arrivals, for `weir simulate`.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordConfig {
+    pub(crate) path: PathBuf,
+    /// Lines in it at most.
+    pub(crate) limit: u64,
 }
 
 /// What answers a service's requests.

@@ -98,6 +98,8 @@ pub(super) struct Service {
     pub(super) constraints: Vec<Constraint>,
     #[serde(default = "default_jitter")]
     pub(super) jitter: String,
+    pub(super) record: Option<PathBuf>,
+    pub(super) record_limit: Option<u64>,
     #[serde(default)]
     pub(super) stream: Vec<Stream>,
 }

@@ -1,5 +1,6 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
+mod recorder;
 mod registry;
 mod slots;
 mod timer;
@@ -12,15 +13,17 @@ use std::thread::JoinHandle;
 
 use rt_core::{
     Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    Span, StreamId, WorkerId,
+    Span, StreamId, StreamSpec, WorkerId,
 };
 use weir_client::wire::{DaemonFrame, ResultHead};
 
+use crate::certificate;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use crate::socket::{Connection, Hub};
+use recorder::Recorder;
 use timer::Timer;
 use worker::{Executor, Mailbox};
 
@@ -43,6 +46,7 @@ pub(crate) struct Service {
     /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
     inline: bool,
     timer: Timer,
+    recorder: Option<Recorder>,
     hub: Arc<Hub>,
     realtime: bool,
     stopped: AtomicBool,
@@ -63,7 +67,7 @@ impl Service {
     /// Loads the model for every worker and starts the threads. Joined by [`Service::stop`].
     ///
     /// # Errors
-    /// If the model cannot be loaded.
+    /// If the model cannot be loaded, or the file of its arrivals not be created.
     pub(crate) fn start(
         plan: ServicePlan,
         safe_mode: SafeModeConfig,
@@ -84,6 +88,9 @@ impl Service {
         let executors: Result<Vec<_>, EngineError> =
             (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
         let executors = executors?;
+        let recording =
+            config.record.as_ref().map(|record| Recorder::start(&config.name, record)).transpose()?;
+        let (recorder, writer) = recording.unzip();
         let service = Arc::new(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
@@ -94,6 +101,7 @@ impl Service {
             executors,
             inline: plan.typical <= INLINE_LIMIT,
             timer: Timer::new(),
+            recorder,
             hub,
             realtime,
             stopped: AtomicBool::new(false),
@@ -101,7 +109,7 @@ impl Service {
             plan,
         });
         Registry::reserve(&service)?;
-        let mut threads = Vec::new();
+        let mut threads = Vec::from_iter(writer);
         for id in 0..service.plan.workers().count {
             let name = format!("{}/{id}", service.name());
             let service = Arc::clone(&service);
@@ -121,8 +129,11 @@ impl Service {
     }
 
     /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
-    pub(crate) fn submit(&self, effects: &mut Effects, stream: StreamId, token: u64) {
-        self.drive(effects, |scheduler, now| scheduler.handle_arrival(now, stream, token));
+    pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) {
+        self.drive(effects, |scheduler, now| {
+            self.record(now, lease);
+            scheduler.handle_arrival(now, lease.id, token)
+        });
         let inline = if self.inline { effects.started.pop() } else { None };
         self.ring_and_tell(effects);
         if let Some(worker) = inline {
@@ -131,9 +142,12 @@ impl Service {
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
-    pub(crate) fn refuse(&self, effects: &mut Effects, stream: StreamId) -> Option<(Option<u32>, u64)> {
+    pub(crate) fn refuse(&self, effects: &mut Effects, lease: &Lease) -> Option<(Option<u32>, u64)> {
         let mut refused = None;
-        self.with_scheduler(effects, |s, now| refused = s.handle_refused(now, stream));
+        self.with_scheduler(effects, |scheduler, now| {
+            self.record(now, lease);
+            refused = scheduler.handle_refused(now, lease.id);
+        });
         refused.map(|r| (r.misses_left, r.request.seq))
     }
 
@@ -161,10 +175,25 @@ impl Service {
         self.stopped.store(true, Ordering::Relaxed);
         self.timer.stop();
         self.mailboxes.iter().for_each(Mailbox::stop);
+        self.recorder.iter().for_each(Recorder::stop);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Notes what a client declared of a stream, if it did: no configuration tells.
+    fn record_declared(&self, name: &str, spec: &StreamSpec) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| spec.arrivals().is_some()) {
+            let written = serde_json::to_string(&certificate::stream(name, spec));
+            recorder.declared(name, written.unwrap_or_default());
+        }
+    }
+
+    fn record(&self, now: Instant, lease: &Lease) {
+        if let Some(recorder) = &self.recorder {
+            recorder.arrival(now, &lease.name);
+        }
     }
 
     fn keep_time(&self) {

@@ -31,7 +31,7 @@ struct Entry {
 pub(crate) struct Lease {
     pub(crate) service: Arc<Service>,
     pub(crate) id: StreamId,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) spec: StreamSpec,
 }
 
@@ -99,6 +99,7 @@ impl Registry {
                 let id = added.map_err(|e| refuse(RefusalCode::TooManyStreams, e.to_string()))?;
                 let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
                 registry.streams.insert(name.to_owned(), entry);
+                service.record_declared(name, &spec);
                 Ok((id, spec))
             }
         };
@@ -107,7 +108,7 @@ impl Registry {
         drop(guard);
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
-        Ok(Lease { service: Arc::clone(service), id, name: name.to_owned(), spec })
+        Ok(Lease { service: Arc::clone(service), id, name: name.into(), spec })
     }
 
     /// Takes a stream back from a client; what waits of it is cancelled.
@@ -115,19 +116,19 @@ impl Registry {
         let service = &lease.service;
         let mut guard = lock(&service.registry);
         let registry = &mut *guard;
-        let Some(entry) = registry.streams.get_mut(&lease.name).filter(|e| e.id == lease.id) else { return };
+        let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
         lock(&service.names).remove(&lease.id);
         if entry.reserved {
             let id = lock(&service.scheduler).restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
-            lock(&service.names).insert(id, lease.name.clone());
+            lock(&service.names).insert(id, lease.name.to_string());
         } else {
             let (idle, epoch) = {
                 let mut scheduler = lock(&service.scheduler);
                 scheduler.remove_stream(lease.id);
                 scheduler.idle_epoch()
             };
-            registry.streams.remove(&lease.name);
+            registry.streams.remove(&*lease.name);
             if !idle && lease.spec.demand().is_some() {
                 registry.leaving.push((lease.spec.clone(), epoch));
             }

@@ -183,7 +183,6 @@ impl Session<'_> {
         }
         // Slots can run out only while answers to earlier requests are still being written.
         let Some(token) = service.slots.take() else {
-            let (service, lease) = (Arc::clone(service), lease.id);
             if let Some((misses_left, sequence)) = service.refuse(&mut self.effects, lease) {
                 let reason = MissReason::QueueFull;
                 self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
@@ -196,7 +195,7 @@ impl Session<'_> {
             slot.input.extend(floats(payload));
             slot.origin = Some(Origin { connection: Arc::clone(self.connection), frame: id, stream });
         }
-        service.submit(&mut self.effects, lease.id, token);
+        service.submit(&mut self.effects, lease, token);
     }
 
     fn refuse_stream(&mut self, id: u64, stream: u32) {

@@ -1,0 +1,350 @@
+//! Beside a request's way: when each came, as the scheduler was told, for a thread of its own to write down.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rt_core::{Instant, Span};
+
+use crate::clock;
+use crate::config::RecordConfig;
+
+/// Notes on their way to the file at most.
+const ROOM: usize = 1 << 16;
+/// How often they are fetched, and the file is flushed.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Losses are told at most this often.
+const TELL: Span = Span::from_millis(1_000);
+
+/// Takes notes of arrivals without ever waiting. What finds no room is counted, and told in the file where it is
+/// missing.
+pub(crate) struct Recorder {
+    notes: SyncSender<Note>,
+    shared: Arc<Shared>,
+    writer: Thread,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Arrivals without a note since the last one with a note.
+    lost: AtomicU64,
+    stopped: AtomicBool,
+}
+
+enum Note {
+    /// How many before it have no note, when it came, and its stream.
+    Arrival(u64, Instant, Arc<str>),
+    /// What a client declared of its stream.
+    Declared(String),
+}
+
+impl Recorder {
+    /// Creates the file of `service` anew and starts the thread that writes it, until [`Recorder::stop`].
+    ///
+    /// # Errors
+    /// If the file cannot be created, with its field and path.
+    pub(crate) fn start(service: &str, config: &RecordConfig) -> Result<(Self, JoinHandle<()>)> {
+        let at = || format!("record = {}", config.path.display());
+        let file = File::create(&config.path).context("cannot be created").with_context(at)?;
+        let out = BufWriter::new(file);
+        let (notes, shared, mut writer) = open(service, config, out, ROOM);
+        writer.head();
+        let name = format!("{service}/record");
+        let thread = std::thread::Builder::new().name(name).spawn(move || writer.run())?;
+        Ok((Self { notes, shared, writer: thread.thread().clone() }, thread))
+    }
+
+    /// Notes that a request of `stream` came at `now`. To be called in the scheduler's order, under its lock; neither
+    /// allocates nor waits.
+    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>) {
+        take_down(&self.notes, &self.shared, now, stream);
+    }
+
+    /// Notes what a client declared of its stream, as one line of JSON.
+    pub(crate) fn declared(&self, stream: &str, declaration: String) {
+        if self.notes.try_send(Note::Declared(declaration)).is_err() {
+            eprintln!("weir: the declaration of stream {stream} is not recorded: no room for a note of it");
+        }
+    }
+
+    /// Ends the thread once all that was noted before is in the file.
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.writer.unpark();
+    }
+}
+
+/// A channel that holds all it may from the start: sending moves a note into its place, and nobody waits at the
+/// other end who would have to be woken.
+fn open<W: Write>(
+    service: &str,
+    config: &RecordConfig,
+    out: W,
+    room: usize,
+) -> (SyncSender<Note>, Arc<Shared>, Writer<W>) {
+    let (sender, notes) = sync_channel(room);
+    let shared = Arc::new(Shared::default());
+    let writer = Writer {
+        notes,
+        shared: Arc::clone(&shared),
+        out,
+        service: service.to_owned(),
+        path: config.path.display().to_string(),
+        limit: config.limit,
+        room,
+        origin: clock::now(),
+        lines: 0,
+        missing: 0,
+        untold: 0,
+        told: Instant::ZERO,
+        state: State::Open,
+    };
+    (sender, shared, writer)
+}
+
+fn take_down(notes: &SyncSender<Note>, shared: &Shared, now: Instant, stream: &Arc<str>) {
+    let before = shared.lost.swap(0, Ordering::Relaxed);
+    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream))).is_err() {
+        shared.lost.fetch_add(before + 1, Ordering::Relaxed);
+    }
+}
+
+/// The thread's side.
+struct Writer<W> {
+    notes: Receiver<Note>,
+    shared: Arc<Shared>,
+    out: W,
+    service: String,
+    path: String,
+    limit: u64,
+    /// How many notes are fetched at a time.
+    room: usize,
+    origin: Instant,
+    /// Lines after the head.
+    lines: u64,
+    /// Arrivals not recorded: since the last line, and since that was last told on standard error.
+    missing: u64,
+    untold: u64,
+    told: Instant,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// As long as it may become.
+    Full,
+    /// Writing failed.
+    Broken,
+}
+
+impl<W: Write> Writer<W> {
+    fn run(mut self) {
+        while !self.shared.stopped.load(Ordering::Acquire) {
+            self.fetch();
+            self.tell(false);
+            std::thread::park_timeout(PERIOD);
+        }
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        while !self.fetch() {}
+        self.tell(true);
+    }
+
+    fn head(&mut self) {
+        let (service, origin) = (self.service.clone(), self.origin.as_nanos());
+        self.line(format_args!("# weir: arrivals at service {service}"));
+        self.line(format_args!("# in ns after {origin} ns of CLOCK_MONOTONIC\ntime,stream"));
+        self.flush();
+        self.lines = 0;
+    }
+
+    /// Writes down what was noted, so much at a time that the file is flushed now and then; true if that was all.
+    fn fetch(&mut self) -> bool {
+        let mut all = false;
+        for _ in 0..self.room {
+            match self.notes.try_recv() {
+                Ok(Note::Arrival(lost, now, stream)) => {
+                    self.miss(lost);
+                    self.arrival(now, &stream);
+                }
+                Ok(Note::Declared(text)) if self.has_room() => self.line(format_args!("# stream {text}")),
+                Ok(Note::Declared(_)) => {}
+                Err(_) => {
+                    let lost = self.shared.lost.swap(0, Ordering::Relaxed);
+                    self.miss(lost);
+                    all = true;
+                    break;
+                }
+            }
+        }
+        if self.state == State::Open {
+            self.gap();
+        }
+        self.flush();
+        all
+    }
+
+    fn arrival(&mut self, now: Instant, stream: &str) {
+        if self.has_room() {
+            self.gap();
+            let time = now.since(self.origin).as_nanos();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+            match stream.chars().all(plain) {
+                true => self.line(format_args!("{time},{stream}")),
+                false => self.line(format_args!("{time},\"{}\"", stream.replace('"', "\"\""))),
+            }
+        } else {
+            self.miss(1);
+        }
+    }
+
+    /// Whether there is room for a line, and for one that says what is missing.
+    fn has_room(&mut self) -> bool {
+        if self.state == State::Open && self.lines >= self.limit {
+            self.gap();
+            let (limit, service) = (self.limit, self.service.clone());
+            self.line(format_args!("# record-limit = {limit} is reached: what follows is not recorded"));
+            self.state = State::Full;
+            eprintln!(
+                "weir: service {service}: record-limit = {limit} is reached: no more arrivals are recorded"
+            );
+        }
+        self.state == State::Open
+    }
+
+    fn miss(&mut self, count: u64) {
+        self.missing += count;
+        self.untold += count;
+    }
+
+    /// Says in the file that something is missing here.
+    fn gap(&mut self) {
+        let missing = std::mem::take(&mut self.missing);
+        if missing > 0 {
+            self.line(format_args!("# {missing} arrivals not recorded"));
+        }
+    }
+
+    /// Says what is missing on standard error, now and then, and in the file at its end.
+    fn tell(&mut self, last: bool) {
+        if last && self.state == State::Full {
+            self.gap();
+            self.flush();
+        }
+        // Of a file that has ended it was said once, and how many it were is said at the end.
+        let due = self.state == State::Open && clock::now().since(self.told) >= TELL;
+        if self.untold > 0 && (last || due) {
+            let untold = std::mem::take(&mut self.untold);
+            eprintln!("weir: service {}: {untold} arrivals not recorded in {}", self.service, self.path);
+            self.told = clock::now();
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        self.lines += 1;
+        if self.state != State::Broken
+            && let Err(error) = writeln!(self.out, "{line}")
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.state != State::Broken
+            && let Err(error) = self.out.flush()
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn fail(&mut self, error: &std::io::Error) {
+        self.state = State::Broken;
+        eprintln!(
+            "weir: service {}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
+             recorded",
+            self.service, self.path
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of notes that are taken in bunches, each fetched before the next.
+    fn written(limit: u64, room: usize, bunches: &[&[(u64, &str)]]) -> String {
+        let config = RecordConfig { path: "arrivals.csv".into(), limit };
+        let (notes, shared, mut writer) = open("s", &config, Vec::new(), room);
+        let origin = writer.origin;
+        writer.head();
+        for bunch in bunches {
+            for &(at, stream) in *bunch {
+                take_down(&notes, &shared, origin + Span::from_nanos(at), &stream.into());
+            }
+            while !writer.fetch() {}
+        }
+        writer.finish();
+        let text = String::from_utf8(writer.out).expect("UTF-8");
+        text.split_once("time,stream\n").expect("a head").1.to_owned()
+    }
+
+    #[test]
+    fn arrivals_are_written_in_order_with_their_names() {
+        let text = written(10, 10, &[&[(5, "front"), (5, "rear/0")], &[], &[(70, "a \"b\", c")]]);
+        assert_eq!(text, "5,front\n5,rear/0\n70,\"a \"\"b\"\", c\"\n");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_where_it_is_missing() {
+        let bunches: [&[_]; 3] = [&[(0, "a"), (1, "a"), (2, "a"), (3, "b")], &[(4, "a")], &[(5, "b")]];
+        assert_eq!(written(10, 2, &bunches), "0,a\n1,a\n# 2 arrivals not recorded\n4,a\n5,b\n");
+        // The next note has a place, and takes the count along.
+        let (notes, shared, mut writer) =
+            open("s", &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
+        let origin = writer.origin;
+        take_down(&notes, &shared, origin, &"a".into());
+        take_down(&notes, &shared, origin, &"b".into());
+        assert!(writer.notes.try_recv().is_ok());
+        take_down(&notes, &shared, origin, &"c".into());
+        take_down(&notes, &shared, origin, &"d".into());
+        // As much as there is room for is fetched at a time, and in the end all.
+        assert!(!writer.fetch());
+        assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n");
+        writer.finish();
+        assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n# 1 arrivals not recorded\n");
+    }
+
+    #[test]
+    fn a_file_does_not_outgrow_its_limit_and_says_what_is_missing() {
+        let text = written(2, 10, &[&[(0, "a"), (1, "a")], &[(2, "a"), (3, "a")], &[(4, "a")]]);
+        let end = "# record-limit = 2 is reached: what follows is not recorded\n# 3 arrivals not recorded\n";
+        assert_eq!(text, format!("0,a\n1,a\n{end}"));
+    }
+
+    #[test]
+    fn a_file_that_takes_no_more_ends_the_recording_alone() {
+        struct Nothing;
+        impl Write for Nothing {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let config = RecordConfig { path: "a".into(), limit: 9 };
+        let (notes, shared, mut writer) = open("s", &config, Nothing, 10);
+        writer.head();
+        take_down(&notes, &shared, writer.origin, &"a".into());
+        writer.fetch();
+        assert!(writer.state == State::Broken && writer.untold == 1);
+    }
+}
