@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test deps format lint unit bare configs foreign bench fuzz doc clean
+.PHONY: all demo test deps format lint unit bare configs foreign bench experiments fuzz doc clean
 
 all: $(WEIR)
 
@@ -58,10 +58,18 @@ bench: deps
 	$(CARGO) build --release --bin weir
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p rt-core --bench scheduler
+	$(CARGO) bench -p sim --bench simulate
 	./tests/bench/growth.py --last
 	$(CARGO) test --release -p planner --bench certify -- --nocapture
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
+
+## experiments: the tables and figures of docs/experiments.md; WEIR_DATA names the folder with proteus/profile.csv
+experiments: deps
+	$(CARGO) build --release --bin weir
+	mkdir -p docs/experiments
+	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(filter-out %/proteus-batching.toml,$(wildcard sim/experiments/*.toml))) \
+	    -o docs/experiments --into docs/experiments.md >/dev/null
 
 ## fuzz: made-up problems and certificates: the seeds on any machine, then each target for FUZZ_SECONDS (60)
 fuzz: deps
