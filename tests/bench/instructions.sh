@@ -1,8 +1,10 @@
 #!/bin/sh
-# Instructions per scheduling step, counted by callgrind: no wall clock, so the same on every run.
+# Instructions per scheduling step and per simulated request, counted by callgrind: no wall clock, so the same on
+# every run.
 #
-# Each queue length runs twice, with two step counts; the difference leaves out set-up and exit. A step is
-# one completion, one arrival and four polls (rt-core/examples/steps.rs).
+# Everything runs twice, with two counts; the difference leaves out set-up and exit. A step is one completion, one
+# arrival and four polls (rt-core/examples/steps.rs); a request is drawn, scheduled, served and measured
+# (sim/examples/requests.rs).
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -11,16 +13,28 @@ many=12000
 target=${CARGO_TARGET_DIR:-target}
 
 cargo build --quiet --release -p rt-core --example steps
+cargo build --quiet --release -p sim --example requests
 
 instructions() {
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$target/release/examples/steps" "$1" "$2" 2>&1 |
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$target/release/examples/$@" 2>&1 |
         awk '/Collected/ { print $NF }'
 }
 
 echo "| queue length | instructions per step |"
 echo "|---:|---:|"
 for length in 8 64 512; do
-    base=$(instructions "$length" "$few")
-    more=$(instructions "$length" "$many")
+    base=$(instructions steps "$length" "$few")
+    more=$(instructions steps "$length" "$many")
     echo "| $length | $(((more - base) / (many - few))) |"
+done
+
+echo
+echo "| arrivals | batches of up to | instructions per request |"
+echo "|---|---:|---:|"
+for process in constant poisson; do
+    for batch in 1 4 16; do
+        base=$(instructions requests "$process" "$batch" "$few")
+        more=$(instructions requests "$process" "$batch" "$many")
+        echo "| $process | $batch | $(((more - base) / (many - few))) |"
+    done
 done

@@ -2,12 +2,9 @@
 
 use sim::experiment::{Data, Experiment};
 
-/// How requests come, as experiments write it.
-pub const PROCESSES: [&str; 2] = ["constant", "poisson"];
-
-/// `requests` requests at the certified rate of `any_miss(1,2)`, twice what the worker serves; batches of up to
+/// `requests` requests that come as `process` says, as experiments write it, at the certified rate of `any_miss(1,2)`, twice what the worker serves; batches of up to
 /// `batch`.
-pub fn experiment(process: &str, batch: usize, requests: u64) -> Experiment {
+pub(crate) fn experiment(process: &str, batch: usize, requests: u64) -> Experiment {
     let text = format!(
         "title = \"\"\nrequests = {requests}\npolicies = [\"weir\"]\n\
          [[system]]\nname = \"one\"\ndeadline = \"20ms\"\nstreams = [{{ constraints = [\"any_miss(1,2)\"] }}]\n\

@@ -77,46 +77,37 @@ impl System {
 
     /// The most that can be certified if all streams with constraints declare alike: `None` if nothing can.
     ///
-    /// A window is as many requests as the workers can owe each stream in the time of a full batch, and as short as
-    /// it may be; a period is as short as it may be, with a jitter of so many periods.
+    /// A window is as many requests as can be certified in the time of a full batch, one at least, and then as short
+    /// as it may be; a period is as short as it may be, with a jitter of so many periods.
     pub(super) fn certify(&self, declare: Declare, jitter: f64) -> Option<Certified> {
         let plain = self.declaring(None).ok()?;
         let promised = self.written.streams.iter().filter(|stream| !stream.constraints.is_empty()).count();
-        let all = self.written.streams.len() as f64;
         if promised == 0 {
             return Some(Certified { rate: f64::NAN, problem: plain, declared: None });
         }
-        let count = match declare {
-            Declare::Window => (self.largest_count()? / promised as u64).max(1),
-            Declare::Periodic => 1,
-        };
-        let shape = |time: u64| match declare {
-            Declare::Window => {
-                written::Arrivals { windows: vec![(count, Number::whole(time))], ..Default::default() }
-            }
-            Declare::Periodic => {
-                // Rounded up, as arrivals are rounded to nanoseconds.
-                let late = Number::whole((jitter * time as f64).ceil() as u64);
-                let periodic =
-                    written::Periodic { period: Number::whole(time), jitter: late, distance: None };
-                written::Arrivals { periodic: vec![periodic], ..Default::default() }
-            }
-        };
-        let admitted = |time: u64| {
-            let problem = self.declaring(Some(&shape(time))).ok()?;
+        let admitted = |count: u64, time: u64| {
+            let problem = self.declaring(Some(&declaration(declare, count, time, jitter))).ok()?;
             problem.system().admit(problem.specs()).ok().map(|_| problem)
         };
+        let batch_time = plain.workers.first()?.batch_time().as_nanos();
+        let counts = (1..=self.largest_count()? / promised as u64).rev();
+        let count = match declare {
+            Declare::Window => counts.into_iter().find(|&count| admitted(count, batch_time).is_some()),
+            Declare::Periodic => None,
+        };
+        let count = count.unwrap_or(1);
         let (mut below, mut time) = (0, MAX_SPAN.as_nanos());
-        let mut problem = admitted(time)?;
+        let mut problem = admitted(count, time)?;
         while time - below > 1 {
             let middle = below + (time - below) / 2;
-            match admitted(middle) {
+            match admitted(count, middle) {
                 Some(found) => (time, problem) = (middle, found),
                 None => below = middle,
             }
         }
         let declared =
             problem.specs().find_map(|spec| spec.arrivals()).map(|curve| curve.bounds()[0].clone());
+        let all = self.written.streams.len() as f64;
         Some(Certified { rate: all * count as f64 * 1e9 / time as f64, problem, declared })
     }
 
@@ -179,6 +170,20 @@ impl Certified {
             ArrivalBound::Distances(_) => return None,
         };
         ArrivalCurve::new(&[bound.ok()?]).ok()
+    }
+}
+
+/// At most `count` requests in any window of `time` nanoseconds, or one in each, so many periods late at most.
+fn declaration(declare: Declare, count: u64, time: u64, jitter: f64) -> written::Arrivals {
+    let none = written::Arrivals::default();
+    match declare {
+        Declare::Window => written::Arrivals { windows: vec![(count, Number::whole(time))], ..none },
+        Declare::Periodic => {
+            // Rounded up, as arrivals are rounded to nanoseconds.
+            let jitter = Number::whole((jitter * time as f64).ceil() as u64);
+            let periodic = written::Periodic { period: Number::whole(time), jitter, distance: None };
+            written::Arrivals { periodic: vec![periodic], ..none }
+        }
     }
 }
 
