@@ -25,7 +25,6 @@ mod report;
 mod simulate;
 pub mod statistics;
 mod time;
-mod windows;
 
 #[cfg(test)]
 mod samples;

@@ -1,9 +1,10 @@
 //! A whole run, kept: every request and every batch, for those who look at each of them.
 
 use planner::Problem;
-use rt_core::{Instant, Span, Transition, WorkerId};
+use rt_core::{Constraint, Instant, Outcome, Span, Transition, WorkerId};
 
 use crate::drive::{Batch, Observer, Order, Request};
+use crate::measure::Misses;
 use crate::policy::{PlayError, PolicyKind};
 
 /// Requests that can wait at once: as many as come, up to this limit of the scheduler.
@@ -63,6 +64,27 @@ pub(crate) fn record(
     let mut run = Run { requests: Vec::with_capacity(arrivals.len()), streams, ..Run::default() };
     policy.play(problem, (queue, streams), arrivals.iter().copied(), order, service, &mut run)?;
     Ok(run)
+}
+
+impl Run {
+    /// Of each stream, its requests in order, as indices into all.
+    pub(crate) fn by_stream(&self) -> Vec<Vec<usize>> {
+        let mut streams = vec![Vec::new(); self.streams];
+        for (index, request) in self.requests.iter().enumerate() {
+            streams[request.stream].push(index);
+        }
+        streams
+    }
+
+    /// Whether each of these requests was served, for windows up to the longest of `constraints`.
+    pub(crate) fn misses(&self, requests: &[usize], constraints: &[Constraint]) -> Misses {
+        let longest = constraints.iter().map(|constraint| constraint.window()).max().unwrap_or(1);
+        Misses::of(
+            longest,
+            constraints,
+            requests.iter().map(|&index| self.requests[index].outcome == Outcome::Served),
+        )
+    }
 }
 
 impl Observer for Run {

@@ -11,7 +11,6 @@ use crate::policy::PlayError;
 use crate::record::{Run, run};
 use crate::report::{Report, causes};
 use crate::time::Time;
-use crate::windows::{broken, by_stream, hits};
 
 /// What a refutation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -196,11 +195,12 @@ impl Found {
 /// The first violation of each constraint, in the order in which their last requests came.
 fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
     let mut found = Vec::new();
-    for (stream, ((_, spec), requests)) in problem.streams.iter().zip(by_stream(run)).enumerate() {
-        let hits = hits(run, &requests);
-        for &constraint in spec.constraints().as_slice() {
-            if let Some(window) = broken(&hits, constraint) {
-                let requests = requests[window].to_vec();
+    for (stream, ((_, spec), requests)) in problem.streams.iter().zip(run.by_stream()).enumerate() {
+        let misses = run.misses(&requests, spec.constraints().as_slice());
+        for (constraint, violations) in misses.violations() {
+            if let Some(last) = violations.first.map(|last| last as usize) {
+                let first = (last + 1).saturating_sub(constraint.window() as usize);
+                let requests = requests[first..=last].to_vec();
                 found.push(Found { shows: Shows::Violation, stream, constraint: Some(constraint), requests });
             }
         }

@@ -8,9 +8,9 @@ use rt_core::{Constraint, Instant, MissReason, SafeModeState};
 use serde::{Serialize, Serializer};
 
 use crate::drive::Request;
+use crate::measure::{Misses, Violations};
 use crate::record::Run;
 use crate::time::Time;
-use crate::windows;
 
 /// What became of given arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,8 +118,8 @@ impl Report {
         let stream = |(index, requests): (usize, Vec<usize>)| {
             let spec = problem.streams.get(index).map(|(_, spec)| spec.constraints().as_slice());
             let written = problem.raw.streams.get(index).map(|stream| stream.constraints.as_slice());
-            let constraints = spec.unwrap_or_default().iter().copied().zip(written.unwrap_or_default());
-            stream_report(names[index].clone(), constraints, &windows::hits(run, &requests))
+            let misses = run.misses(&requests, spec.unwrap_or_default());
+            stream_report(names[index].clone(), written.unwrap_or_default(), &misses)
         };
         Self {
             requests: run
@@ -127,7 +127,7 @@ impl Report {
                 .iter()
                 .map(|r| request_report(r, run, &shared, problem.raw.unit))
                 .collect(),
-            streams: windows::by_stream(run).into_iter().enumerate().map(stream).collect(),
+            streams: run.by_stream().into_iter().enumerate().map(stream).collect(),
             safe_mode: causes(run)
                 .map(|(instant, cause)| SafeModeReport { at: time(instant), cause })
                 .collect(),
@@ -156,28 +156,24 @@ fn request_report(request: &Request, run: &Run, names: &[Arc<str>], unit: Unit) 
     }
 }
 
-fn stream_report<'a>(
-    name: String,
-    constraints: impl Iterator<Item = (Constraint, &'a String)>,
-    hits: &[bool],
-) -> StreamReport {
-    let served = hits.iter().filter(|&&hit| hit).count() as u64;
-    let constraint = |(constraint, written): (Constraint, &String)| {
-        let (window, misses) = windows::worst(hits, constraint);
+fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamReport {
+    let constraint = |((constraint, _), written): ((Constraint, Violations), &String)| {
+        let worst = misses.worst(constraint.window()).map(|window| (window.from, window.misses));
+        let (from, misses) = worst.unwrap_or_default();
         ConstraintReport {
             constraint: written.clone(),
-            worst_window: WorstWindow { from: window.start as u64, misses },
+            worst_window: WorstWindow { from, misses },
             allowed: constraint.misses(),
             held: misses <= constraint.misses(),
         }
     };
     StreamReport {
         name,
-        arrived: hits.len() as u64,
-        served,
-        missed: hits.len() as u64 - served,
-        longest_miss_run: windows::longest_miss_run(hits),
-        constraints: constraints.map(constraint).collect(),
+        arrived: misses.arrived(),
+        served: misses.arrived() - misses.missed(),
+        missed: misses.missed(),
+        longest_miss_run: misses.longest_row(),
+        constraints: misses.violations().zip(written).map(constraint).collect(),
     }
 }
 

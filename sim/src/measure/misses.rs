@@ -14,6 +14,7 @@ const CHUNK: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Misses {
     arrived: u64,
+    missed: u64,
     /// The number of the last miss, if there is one.
     last: Option<u64>,
     row: u64,
@@ -85,6 +86,7 @@ impl Misses {
         let watch = |&constraint| Watch { constraint, first: None, before: 0, from: 0, to: 0 };
         Self {
             arrived: 0,
+            missed: 0,
             last: None,
             row: 0,
             longest_row: 0,
@@ -94,6 +96,26 @@ impl Misses {
             least: vec![longest; longest as usize].into(),
             worst: vec![Worst::default(); longest as usize].into(),
             watches: constraints.iter().map(watch).collect(),
+        }
+    }
+
+    /// After requests that were served or not, in their order; else as [`Misses::new`].
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn of(longest: u32, constraints: &[Constraint], hits: impl IntoIterator<Item = bool>) -> Self {
+        let mut misses = Self::new(longest, constraints);
+        hits.into_iter().for_each(|hit| misses.record(hit));
+        misses
+    }
+
+    /// The next request was served, or missed.
+    pub fn record(&mut self, hit: bool) {
+        if hit {
+            self.hit();
+        } else {
+            self.miss();
         }
     }
 
@@ -107,6 +129,7 @@ impl Misses {
     pub fn miss(&mut self) -> bool {
         let at = self.arrived;
         self.arrived += 1;
+        self.missed += 1;
         let gap = self.last.replace(at).map_or(u64::MAX, |last| at - last);
         self.row = if gap == 1 { self.row + 1 } else { 1 };
         self.longest_row = self.longest_row.max(self.row);
@@ -137,6 +160,12 @@ impl Misses {
     #[must_use]
     pub fn arrived(&self) -> u64 {
         self.arrived
+    }
+
+    /// Misses so far.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
     }
 
     /// The most misses in a row.
@@ -216,17 +245,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fed(mut misses: Misses, hits: &[bool]) -> Misses {
-        for &hit in hits {
-            if hit {
-                misses.hit();
-            } else {
-                misses.miss();
-            }
-        }
-        misses
-    }
-
     /// The misses of the window of `k` that ends at each request.
     fn naive(hits: &[bool], k: u32) -> Vec<u32> {
         let start = |end: usize| (end + 1).saturating_sub(k as usize);
@@ -293,24 +311,25 @@ mod tests {
                 windows.iter().map(|&(m, k)| Constraint::any_miss(m, k).expect("m < k")).collect();
             let mut misses = Misses::new(longest, &constraints);
             misses.arrived = offset;
-            check(&fed(misses, &hits), offset, &hits, longest)?;
+            hits.iter().for_each(|&hit| misses.record(hit));
+            check(&misses, offset, &hits, longest)?;
         }
     }
 
     #[test]
     fn the_first_of_equal_windows_is_named() {
-        let misses = fed(Misses::new(3, &[]), &[true, false, false, true, false, false, false]);
+        let misses = Misses::of(3, &[], [true, false, false, true, false, false, false]);
         assert_eq!(misses.most().collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(misses.worst(2), Some(Window { from: 1, to: 3, misses: 2 }));
         assert_eq!(misses.worst(3), Some(Window { from: 4, to: 7, misses: 3 }));
         assert_eq!((misses.worst(0), misses.worst(4)), (None, None));
-        assert_eq!(fed(Misses::new(2, &[]), &[true; 5]).worst(2), Some(Window { from: 0, to: 2, misses: 0 }));
+        assert_eq!(Misses::of(2, &[], [true; 5]).worst(2), Some(Window { from: 0, to: 2, misses: 0 }));
     }
 
     #[test]
     fn windows_that_end_with_hits_violate_too() {
         let constraint = Constraint::any_miss(1, 4).expect("valid");
-        let misses = fed(Misses::new(0, &[constraint]), &[false, true, false, true, true, true, false, true]);
+        let misses = Misses::of(0, &[constraint], [false, true, false, true, true, true, false, true]);
         // Those that end at 2 and 3 hold two misses.
         assert_eq!(
             misses.violations().collect::<Vec<_>>(),

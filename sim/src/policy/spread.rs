@@ -128,10 +128,10 @@ mod tests {
     use super::*;
     use crate::dice::Dice;
     use crate::drive::Order;
+    use crate::measure::Misses;
     use crate::record::record;
     use crate::samples::{problem, stream};
     use crate::time::{at, ns};
-    use crate::windows::longest_miss_run;
     use rt_core::{BalancedWord, Density, MissReason, Outcome, largest_count, seed_theorem_2};
 
     /// One worker with batches of 8 in 10, `L = 25`, one stream of `(m,k)`: a request at 0 starts at 15, together
@@ -171,7 +171,8 @@ mod tests {
         let places = |hits: &[bool]| (0..12).filter(|&i| hits[i]).collect::<Vec<_>>();
         assert_eq!(places(&corrected), [0, 1, 2, 3, 5, 7, 9, 11]);
         assert_eq!(places(&printed), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!((longest_miss_run(&corrected), longest_miss_run(&printed)), (1, 4));
+        let row = |hits: &[bool]| Misses::of(1, &[], hits.iter().copied()).longest_row();
+        assert_eq!((row(&corrected), row(&printed)), (1, 4));
         let run = play(
             PolicyKind::SpreadDropMcdPrinted,
             &figure(1, 2),

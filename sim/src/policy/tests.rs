@@ -9,10 +9,10 @@ use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
 use super::{End, Policy, PolicyKind, Rival, Step, Weir};
 use crate::dice::Dice;
 use crate::drive::{Order, drive};
+use crate::measure::Misses;
 use crate::record::{Run, record};
 use crate::samples::{any_problem, problem};
 use crate::time::{at, ns};
-use crate::windows;
 
 /// Policies that never let a worker idle while something waits that it could serve.
 const WORK_CONSERVING: [PolicyKind; 8] = [
@@ -46,12 +46,13 @@ pub(super) fn batches_of(run: &Run) -> Vec<(u64, Vec<usize>)> {
 /// Whether each request of [`play`] with one stream was served.
 pub(super) fn hits(kind: PolicyKind, problem: &Problem, times: &[u64]) -> Vec<bool> {
     let run = play(kind, problem, &times.iter().map(|&time| (time, 0)).collect::<Vec<_>>());
-    windows::hits(&run, &(0..run.requests.len()).collect::<Vec<_>>())
+    run.requests.iter().map(|request| request.outcome == Outcome::Served).collect()
 }
 
 /// Whether the hits keep `(m,k)`.
 pub(super) fn keeps(hits: &[bool], (m, k): (u32, u32)) -> bool {
-    windows::broken(hits, Constraint::any_miss(m, k).expect("valid")).is_none()
+    let constraint = Constraint::any_miss(m, k).expect("valid");
+    Misses::of(1, &[constraint], hits.iter().copied()).violations().all(|(_, found)| found.count == 0)
 }
 
 /// A policy whose every step is held against the contract.
