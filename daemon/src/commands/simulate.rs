@@ -18,8 +18,6 @@ pub(crate) struct Args {
     /// Experiments to run; or else --problem and --arrivals
     #[arg(value_name = "EXPERIMENT", required_unless_present = "problem", conflicts_with_all = ["problem", "arrivals", "policy"])]
     experiments: Vec<PathBuf>,
-    #[command(flatten)]
-    options: experiment::Options,
     /// The abstract problem
     #[arg(long, value_name = "FILE", requires = "arrivals")]
     problem: Option<PathBuf>,
@@ -32,6 +30,8 @@ pub(crate) struct Args {
     /// Print every request, or every result, as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    options: experiment::Options,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

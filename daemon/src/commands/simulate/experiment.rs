@@ -11,7 +11,7 @@ use sim::experiment::{Data, Experiment, Results};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Experiments")]
 pub(super) struct Options {
-    /// Where figures (SVG) and numbers (CSV) are written; nowhere if absent
+    /// Where figures (SVG) and numbers (CSV) are written; made if it is not there
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Put the tables into this Markdown file, between `<!-- NAME -->` and `<!-- end NAME -->`
@@ -42,6 +42,12 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         Ok((name, experiment))
     };
     let experiments = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+    if let Some(folder) = &options.out {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    if let Some(file) = &options.into {
+        experiments.iter().try_for_each(|(name, _)| insert(file, name, None))?;
+    }
     let mut told = Vec::new();
     for (name, experiment) in &experiments {
         let results = run_one(name, experiment)?;
@@ -57,7 +63,7 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         }
         let tables = experiment.tables(&results);
         if let Some(file) = &options.into {
-            insert(file, name, &tables)?;
+            insert(file, name, Some(&tables))?;
         }
         if json {
             told.push(serde_json::json!({ "experiment": name, "results": results }));
@@ -94,8 +100,8 @@ fn write(folder: &Path, name: &str, experiment: &Experiment, results: &Results) 
     Ok(())
 }
 
-/// Replaces what lies between the marks of an experiment.
-fn insert(file: &Path, name: &str, tables: &str) -> Result<()> {
+/// Puts `tables` between the marks of an experiment; without, only looks for the marks.
+fn insert(file: &Path, name: &str, tables: Option<&str>) -> Result<()> {
     let path = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(path)?;
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end {name} -->"));
@@ -104,6 +110,7 @@ fn insert(file: &Path, name: &str, tables: &str) -> Result<()> {
     else {
         bail!("{}: must hold {} and {end}", path(), begin.trim_end());
     };
+    let Some(tables) = tables else { return Ok(()) };
     let text = format!("{before}{begin}\n{tables}\n{end}{after}");
     planner::write_atomically(file, text.as_bytes()).with_context(path)
 }
