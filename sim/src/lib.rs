@@ -22,6 +22,7 @@ mod record;
 mod refute;
 mod replay;
 mod report;
+pub mod serving;
 mod simulate;
 pub mod statistics;
 mod time;
