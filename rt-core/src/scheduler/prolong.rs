@@ -62,12 +62,17 @@ impl Scheduler {
         if length > limit {
             return Err(ShieldRefusal::Length { length, limit });
         }
-        if length > granted
-            && let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state
-        {
-            *due = now + length;
+        if length > granted {
+            self.grant(now, worker, length);
         }
         Ok(())
+    }
+
+    /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
+    pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
+        if let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state {
+            *due = (now + length).max(*due);
+        }
     }
 
     /// How long a batch started at `now` may take as things are, and how long at most.
