@@ -117,8 +117,10 @@ fn what_is_measured_is_what_happens() {
 fn variants_answer_in_lulls_and_break_no_promise() {
     let more = "deadline = \"60ms\"\nvariants = [{ times = [\"15ms\", \"18ms\"], accuracy = 0.7 }, \
                 { time = \"30ms\", accuracy = 0.9 }]";
-    for process in ["\"adversarial\"", "{ periodic = { jitter = 0.5 } }", "\"constant\""] {
-        let text = text("\"weir\", \"edf\"", "\"any_miss(1,3)\"", process, "load = [0.2, 0.6, 1]");
+    for process in
+        ["\"adversarial\"", "{ periodic = { jitter = 0.5 } }\ndeclare = \"periodic\"", "\"constant\""]
+    {
+        let text = text("\"weir\", \"edf\"", "\"any_miss(1,3)\"", process, "load = [0.2, 0.6, 0.99]");
         let results = run(&text.replace("deadline = \"20ms\"", more));
         for (cell, least) in [(0, 0.7), (2, 0.51), (4, 0.5)] {
             assert_eq!(mean(&results, cell, "violations"), 0.0, "{process} {cell}");
