@@ -4,6 +4,7 @@ mod account;
 mod dispatch;
 mod prolong;
 mod select;
+mod settle;
 mod types;
 
 use alloc::collections::VecDeque;

@@ -1,14 +1,16 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
+use super::settle::Long;
 use super::{Action, MAX_WORKERS, Scheduler, WorkerId};
 use crate::select::{SelectError, Selector};
 use crate::time::{Instant, Span};
 
-/// Who selects, and what was selected last for each worker.
+/// Who selects, what was selected last for each worker, and whether a long batch was.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     selector: Option<Selector>,
     chosen: [u8; MAX_WORKERS],
+    pub(super) long: Long,
 }
 
 impl Selection {
