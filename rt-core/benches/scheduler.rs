@@ -85,6 +85,26 @@ fn steps(c: &mut Criterion) {
     group.finish();
 }
 
+/// What it costs to have the variant of each batch selected: a step without and with, behind a shield, and the table
+/// alone.
+fn select(c: &mut Criterion) {
+    let mut group = c.benchmark_group("select");
+    for (name, select) in [("step without", false), ("step with", true)] {
+        let mut steady = Steady::shielded(8, select);
+        group.bench_function(name, |b| b.iter(|| steady.step()));
+    }
+    let steady = Steady::shielded(8, true);
+    let mut selector = steady.scheduler.selector().expect("it selects").clone();
+    let (mut now, slack) = (Instant::from_nanos(1_000_000_000), Span::from_nanos(50_000));
+    group.bench_function("wish", |b| {
+        b.iter(|| {
+            now = now + Span::from_nanos(1_000);
+            selector.wish(now, black_box(9), black_box(slack))
+        });
+    });
+    group.finish();
+}
+
 /// What a longer batch costs: the plan-time table, and the question at run time beside three busy workers with
 /// so many requests waiting.
 fn shield(c: &mut Criterion) {
@@ -130,6 +150,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .sample_size(50);
-    targets = steps, shield, admission
+    targets = steps, select, shield, admission
 }
 criterion_main!(benches);

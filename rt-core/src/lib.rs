@@ -4,7 +4,8 @@
 //! [`ArrivalCurve`]) and states *weakly-hard* [`Constraint`]s such as "at most 3 misses in any 10".
 //! [`admission`] decides ahead of time whether identical workers with a measured [`LatencyProfile`] keep
 //! every such promise; the [`Scheduler`] then keeps it, and watches each assumption the answer rests on. A
-//! [`Shield`] tells which batches may take longer than measured, with a better model, and endanger none.
+//! [`Shield`] tells which batches may take longer than measured, with a better model, and endanger none; a
+//! [`Selector`] wishes for that model.
 //!
 //! Time is an argument and every output is a value, so the daemon, a simulator and the checks in `tests/`
 //! drive the same code. The crate is `no_std`; it allocates while something is built (a scheduler, a
@@ -32,6 +33,7 @@ mod rate;
 mod refine;
 mod safe_mode;
 mod scheduler;
+mod select;
 mod shield;
 mod stream;
 mod time;
@@ -56,6 +58,7 @@ pub use scheduler::{
     Action, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig,
     ShieldRefusal, StreamError, WorkerId,
 };
+pub use select::{LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, Selector, Variant};
 pub use shield::{Shield, ShieldError};
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
 pub use time::{Instant, MAX_SPAN, Span};

@@ -13,8 +13,8 @@ use oracle::sample::{Scale, systematic};
 use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible, mixed_inequality_holds};
 use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, Span, StreamSpec,
-    System,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, LoadMonitor,
+    SelectTable, Selector, Shield, Span, StreamSpec, System, Variant,
 };
 
 const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: false, shrink: false };
@@ -179,18 +179,22 @@ fn run(
     ticks: u64,
     choices: &Rc<RefCell<Choices>>,
     promised: bool,
-    shield: Option<&Shield>,
+    shield: Option<(&Shield, Option<&Selector>)>,
 ) -> usize {
     let times = Rc::clone(choices);
     let service = move |_, bound| if mode.exact { bound } else { 1 + times.borrow_mut().choose(bound) };
     let mut harness = Harness::new(scheduler_config(instance, dispatch(mode), shield.is_some()), service);
     let specs: Vec<_> = instance.streams.iter().map(spec).collect();
     let ids: Vec<_> = specs.iter().map(|s| harness.add(s.clone())).collect();
-    if let Some(shield) = shield {
+    if let Some((shield, selector)) = shield {
         harness.scheduler.set_shield(Some(shield.clone())).expect("made for it");
+        harness.scheduler.set_selector(selector.cloned()).expect("made for it");
         let lengths = Rc::clone(choices);
         harness.longer = Some(Box::new(move |scheduler, now, worker, bound| {
             let now = Instant::from_nanos(now);
+            if scheduler.selector().is_some() {
+                return scheduler.granted(worker).as_nanos();
+            }
             let more = scheduler.longest(now, worker).as_nanos() - bound;
             let length = bound + lengths.borrow_mut().choose(more + 1);
             assert_eq!(scheduler.prolong(now, worker, Span::from_nanos(length)), Ok(()));
@@ -239,7 +243,7 @@ fn search(
     mode: Mode,
     mut budget: u64,
     promised: bool,
-    shield: Option<&Shield>,
+    shield: Option<(&Shield, Option<&Selector>)>,
 ) -> (usize, u64) {
     let mut longer = 0;
     for ticks in 2.. {
@@ -292,8 +296,19 @@ fn no_batch_that_the_shield_allows_breaks_the_promise_over_every_short_arrival_s
         let specs: Vec<_> = instance.streams.iter().map(spec).collect();
         let load = specs.iter().filter_map(StreamSpec::demand);
         let shield = Shield::new(&config.workers[0], config.deadline, load).expect("an admitted load");
-        for mode in MODES.into_iter().filter(|mode| mode.exact) {
-            let (some, depth) = search(&instance, mode, 30_000, true, Some(&shield));
+        // An adversary chooses how long batches take; then a table does, which says anything.
+        let wishes: Vec<u8> = (0..12).map(|_| dice.within(0, 2) as u8).collect();
+        let variant = |factor: u64| {
+            let profile = &config.workers[0].profile;
+            let time = |b| Span::from_nanos(profile.bound(b).as_nanos() * factor);
+            let times: Vec<_> = (1..=profile.max_batch()).map(time).collect();
+            Variant { profile: LatencyProfile::new(&times).expect("valid"), accuracy: factor as f64 / 10.0 }
+        };
+        let table = SelectTable::new(f64::INFINITY, Span::from_nanos(2), 4, wishes).expect("valid");
+        let selector = Selector::new([1, 2, 3].map(variant), [table], LoadMonitor::default()).expect("valid");
+        let modes = MODES.into_iter().filter(|mode| mode.exact);
+        for (mode, selector) in modes.flat_map(|mode| [(mode, None), (mode, Some(&selector))]) {
+            let (some, depth) = search(&instance, mode, 30_000, true, Some((&shield, selector)));
             longer += usize::from(some > 0);
             (depths, searches) = (depths + depth, searches + 1);
         }

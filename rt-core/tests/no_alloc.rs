@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
-    LatencyProfile, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Shield, Span,
-    StreamId, StreamSpec, Workers,
+    LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig,
+    SelectTable, Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
 
 /// Counts what this thread allocates.
@@ -262,6 +262,23 @@ fn longer_batches_allocate_nothing() {
         assert!(prolonged > 500 && cut_short > 500, "{prolonged} {cut_short} {seen:?}");
         assert!(seen.served > 10_000, "{seen:?}");
     }
+}
+
+#[test]
+fn selecting_a_variant_allocates_nothing() {
+    let mut caller = Caller::new(Dispatch::Eager, 64);
+    let workers = caller.scheduler.config().workers[0].clone();
+    let load = caller.specs.iter().filter_map(StreamSpec::demand);
+    let shield = Shield::new(&workers, Span::from_nanos(39 * P / 10), load).expect("an admissible load");
+    caller.scheduler.set_shield(Some(shield)).expect("made for it");
+    let slower = LatencyProfile::new(&[Span::from_nanos(2 * P)]).expect("a profile");
+    let variants = [(workers.profile, 0.5), (slower, 0.9)].map(|(p, a)| Variant { profile: p, accuracy: a });
+    let table = |rate| SelectTable::new(rate, Span::from_nanos(P), 2, [0, 1, 1, 1]).expect("a table");
+    let load = LoadMonitor::new(Span::from_nanos(10 * P)).expect("a window");
+    let selector = Selector::new(variants, [1e6, 1e7].map(table), load).expect("valid");
+    caller.scheduler.set_selector(Some(selector)).expect("made for it");
+    let seen = caller.silently("selection", |c| c.load(P, 10_000));
+    assert!(seen.served > 9_000, "{seen:?}");
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct Request {
     pub batch: Option<usize>,
     /// The worker that it ran on.
     pub worker: Option<WorkerId>,
+    /// The variant of the model that it ran with; 0 if it did not run.
+    pub variant: usize,
 }
 
 /// A batch that ran.
@@ -55,6 +57,8 @@ pub struct Request {
 pub struct Batch {
     /// On which worker.
     pub worker: WorkerId,
+    /// With which variant of the model: 0 is the base.
+    pub variant: usize,
     /// With how many requests.
     pub size: usize,
     /// From when.
@@ -191,9 +195,9 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
         self.sequence[stream] += 1;
         // The outcome is overwritten when it ends, as every request does.
         let (outcome, now) = (Outcome::Served, self.now);
-        let (batch, worker) = (None, None);
-        let request =
-            Request { stream, seq, arrival: now, mandatory: false, outcome, ended: now, batch, worker };
+        let (batch, worker, variant) = (None, None, 0);
+        let (arrival, ended, mandatory) = (now, now, false);
+        let request = Request { stream, seq, arrival, mandatory, outcome, ended, batch, worker, variant };
         self.open.push_back((request, false));
         if let Some(end) = self.policy.arrive(now, stream, token) {
             self.end(end);
@@ -235,17 +239,17 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
     }
 
     fn start(&mut self, worker: WorkerId) {
-        let mut size = 0;
+        let (mut size, variant) = (0, self.policy.variant(worker));
         for token in self.policy.batch(worker) {
             let request = &mut self.open[(token - self.settled) as usize].0;
-            (request.batch, request.worker) = (Some(self.batches), Some(worker));
+            (request.batch, request.worker, request.variant) = (Some(self.batches), Some(worker), variant);
             size += 1;
         }
         let start = self.now;
         let finish = start + (self.service)(worker, size, self.policy.bound(worker));
         self.busy[worker] = Some(Busy { start, finish });
         self.batches += 1;
-        self.observer.batch(&Batch { worker, size, start, finish });
+        self.observer.batch(&Batch { worker, variant, size, start, finish });
     }
 
     fn end(&mut self, End { token, mandatory, outcome }: End) {

@@ -1,8 +1,9 @@
 //! A scheduler in a steady state: a queue of constant length, one request in and one out at each step.
 
 use rt_core::{
-    Action, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, Ran,
-    SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId, StreamSpec, Workers,
+    Action, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile,
+    LoadMonitor, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable, Selector, Shield, Span,
+    StreamId, StreamSpec, Variant, Workers,
 };
 
 /// Time of a batch, and between two requests.
@@ -22,6 +23,35 @@ pub(crate) struct Steady {
 impl Steady {
     /// Filled up to `length` waiting requests.
     pub(crate) fn new(length: usize) -> Self {
+        let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+        let window = ArrivalBound::window(2 * length as u64 + 64, Span::from_nanos(P)).expect("valid");
+        Self::of(length, &StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one")), |_| {})
+    }
+
+    /// The same of requests that are promised nothing, behind a shield; `select`: and each batch is given one of eight
+    /// variants by a table for one of ten rates, 32 queue lengths and 101 slacks.
+    pub(crate) fn shielded(length: usize, select: bool) -> Self {
+        Self::of(length, &StreamSpec::best_effort(), |scheduler| {
+            let workers = scheduler.config().workers[0].clone();
+            let shield = Shield::new(&workers, scheduler.config().deadline, []).expect("in range");
+            scheduler.set_shield(Some(shield)).expect("made for it");
+            if !select {
+                return;
+            }
+            // What is wished for takes no longer than the base, so that all else stays the same.
+            let variant = |i| Variant { profile: workers.profile.clone(), accuracy: 0.1 * f64::from(i) };
+            let table = |i: u32| {
+                let wishes: Vec<u8> = (0..32 * 101).map(|wish| 1 + (wish % 7) as u8).collect();
+                SelectTable::new(f64::from(i) * 2e5, Span::from_nanos(P), 101, wishes).expect("valid")
+            };
+            let (variants, tables) = ((0..8).map(variant), (1..=10).map(table));
+            let (variants, tables): (Vec<_>, Vec<_>) = (variants.collect(), tables.collect());
+            let selector = Selector::new(variants, tables, LoadMonitor::default()).expect("valid");
+            scheduler.set_selector(Some(selector)).expect("made for it");
+        })
+    }
+
+    fn of(length: usize, spec: &StreamSpec, prepare: impl FnOnce(&mut Scheduler)) -> Self {
         let profile = LatencyProfile::new(&[Span::from_nanos(P)]).expect("a profile");
         let span = Span::from_millis(1);
         let mut scheduler = Scheduler::new(SchedulerConfig {
@@ -35,9 +65,7 @@ impl Steady {
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
         })
         .expect("a configuration");
-        let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
-        let window = ArrivalBound::window(2 * length as u64 + 64, Span::from_nanos(P)).expect("valid");
-        let spec = StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one"));
+        prepare(&mut scheduler);
         let ids = (0..STREAMS).map(|_| scheduler.add_stream(spec.clone()).expect("room")).collect();
         let mut steady = Self { scheduler, ids, now: 0, token: 0, polls: 0 };
         for _ in 0..=length {

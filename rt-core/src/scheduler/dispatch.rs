@@ -48,7 +48,7 @@ impl Scheduler {
                 continue;
             }
             match self.due_worker(now) {
-                Some(worker) if self.form_batch(now, worker) => return Action::Start { worker },
+                Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
                 Some(_) => {}
                 None => return Action::WakeAt(self.next_wake(now)),
             }

@@ -3,6 +3,8 @@
 mod account;
 mod dispatch;
 mod prolong;
+mod select;
+mod settle;
 mod types;
 
 use alloc::collections::VecDeque;
@@ -81,6 +83,7 @@ pub struct Scheduler {
     turns: u64,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Shield>,
+    selection: select::Selection,
 }
 
 impl Scheduler {
@@ -113,6 +116,7 @@ impl Scheduler {
             worst_handover: Span::ZERO,
             turns: 0,
             shield: None,
+            selection: select::Selection::default(),
             config,
         })
     }
@@ -182,6 +186,7 @@ impl Scheduler {
 
     /// `token` is absent if the caller has no room for the request.
     fn take_in(&mut self, now: Instant, stream: StreamId, token: Option<u64>) -> Option<Resolution> {
+        self.selection.arrived(now);
         let welcome = token.is_some();
         let deadline = now + self.config.deadline;
         let token = token.unwrap_or(u64::MAX);

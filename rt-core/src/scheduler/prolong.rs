@@ -1,5 +1,6 @@
 //! Longer batches: what the shield allows a batch that has just been started, and what is then expected of it.
 
+use super::settle::Long;
 use super::{MAX_WORKERS, Scheduler, ShieldRefusal, WorkerId, WorkerState};
 use crate::safe_mode::SafeModeState;
 use crate::shield::{Shield, ShieldError};
@@ -8,7 +9,8 @@ use crate::time::{Instant, Span};
 impl Scheduler {
     /// Sets the shield that [`Scheduler::prolong`] asks, or takes it away. Its load must count every promised
     /// stream that is there, and may count streams that are yet to come: [`Scheduler::add_stream`] drops the
-    /// shield with the first one that it does not count, so a stale one is never asked.
+    /// shield with the first one that it does not count, so a stale one is never asked. Before such a stream is
+    /// added, [`Scheduler::is_ready_for`] must say so.
     ///
     /// # Errors
     /// If the shield is for other workers, a longer latency or fewer streams, or the queue could overflow.
@@ -62,12 +64,20 @@ impl Scheduler {
         if length > limit {
             return Err(ShieldRefusal::Length { length, limit });
         }
-        if length > granted
-            && let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state
-        {
-            *due = now + length;
+        if length > granted {
+            self.grant(now, worker, length);
         }
         Ok(())
+    }
+
+    /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
+    pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
+        if length > self.kind(worker).batch_time() {
+            self.selection.long = Long::Granted;
+        }
+        if let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state {
+            *due = (now + length).max(*due);
+        }
     }
 
     /// How long a batch started at `now` may take as things are, and how long at most.

@@ -60,6 +60,10 @@ pub struct System {
     pub queue: usize,
     /// Kind by kind.
     pub workers: Vec<Workers>,
+    /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
+    /// own is the base.
+    #[serde(default)]
+    pub variants: Vec<Variant>,
     /// Of one kind after the other.
     pub streams: Vec<Streams>,
 }
@@ -85,6 +89,20 @@ pub struct Workers {
     pub profile: Option<Profile>,
     /// How good their answers are, in `0..=1`.
     pub accuracy: Option<f64>,
+}
+
+/// A variant of the model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Variant {
+    /// The time of every batch; one of the three.
+    pub time: Option<String>,
+    /// The times of batches of 1, 2, ….
+    pub times: Option<Vec<String>>,
+    /// Times from a table.
+    pub profile: Option<Profile>,
+    /// How good its answers are, in `0..=1`.
+    pub accuracy: f64,
 }
 
 fn single() -> usize {

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use planner::Problem;
 use rayon::prelude::*;
-use rt_core::{Cause, Instant, Outcome, SafeModeState, Transition};
+use rt_core::{Cause, Instant, Outcome, SafeModeState, Selector, Transition};
 
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
 use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of};
 use crate::dice::Dice;
-use crate::drive::{Batch, Observer, Order, Request};
+use crate::drive::{Batch, Observer, Order, Request, drive};
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
-use crate::policy::PolicyKind;
+use crate::policy::{PlayError, PolicyKind, Weir};
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
 
@@ -118,11 +118,18 @@ impl Experiment {
             Quantity::Strictest(k) => Some(k),
             _ => None,
         });
-        let mut heard = Heard::new(problem, largest.max().unwrap_or(1), system.accuracy.clone());
+        let mut heard = Heard::new(problem, largest.max().unwrap_or(1), system);
         let mut dice = Dice(stream_seed(seed, streams));
         let service = |_, _, bound| self.service.draw(&mut dice, bound);
         let queue = (system.queue, streams);
-        let played = policy.play(problem, queue, arrivals, Order::Together, service, &mut heard);
+        let order = Order::Together;
+        let played = match system.selector.clone().filter(|_| *policy == PolicyKind::Weir) {
+            None => policy.play(problem, queue, arrivals, order, service, &mut heard),
+            Some(selector) => Weir::new(problem, system.queue, streams)
+                .and_then(|weir| weir.selecting(problem, selector))
+                .map_err(PlayError::from)
+                .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?)),
+        };
         played.map_err(|error| ExperimentError::Play {
             system: system.name.clone(),
             policy: *policy,
@@ -152,8 +159,9 @@ impl Experiment {
 /// What is heard of a run.
 struct Heard {
     measures: Measures,
-    /// Of the answers of each worker.
+    /// Of the answers of each worker, and of each variant where there are several.
     accuracy: Vec<Option<f64>>,
+    variants: Vec<f64>,
     /// When the first cause for safe mode was announced that is not itself a violation.
     announced: Option<Instant>,
     /// Of each stream, the latest instant at which a miss was known.
@@ -163,10 +171,12 @@ struct Heard {
 }
 
 impl Heard {
-    fn new(problem: &Problem, longest: u32, accuracy: Vec<Option<f64>>) -> Self {
+    fn new(problem: &Problem, longest: u32, system: &System) -> Self {
+        let variants = system.selector.iter().flat_map(Selector::variants);
         Self {
             measures: Measures::new(longest, problem.specs().map(|spec| spec.constraints().as_slice())),
-            accuracy,
+            accuracy: system.accuracy.clone(),
+            variants: variants.map(|variant| variant.accuracy).collect(),
             announced: None,
             missed: vec![Instant::ZERO; problem.streams.len()],
             unannounced: 0,
@@ -213,7 +223,8 @@ impl Observer for Heard {
         self.measures.seen(ended);
         match request.outcome {
             Outcome::Served => {
-                let accuracy = request.worker.and_then(|worker| self.accuracy[worker]);
+                let of_worker = || request.worker.and_then(|worker| self.accuracy[worker]);
+                let accuracy = self.variants.get(request.variant).copied().or_else(of_worker);
                 self.measures.streams[stream].served(ended.since(arrival), accuracy);
             }
             Outcome::Missed(reason) => {

@@ -3,11 +3,12 @@
 use planner::problem::raw as written;
 use planner::{Number, Problem, ProblemError};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_SPAN, Span, largest_count, seed_count,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, LatencyProfile, MAX_SPAN, Selector, Span, Variant,
+    largest_count, seed_count,
 };
 
 use super::profile::{self, Data};
-use super::raw::{Declare, System as Raw, Theorem, Workers as RawWorkers};
+use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::{ExperimentError, refuse, span};
 
 /// A system of an experiment.
@@ -17,8 +18,10 @@ pub(super) struct System {
     /// Its streams declare nothing yet.
     written: written::Problem,
     pub(super) queue: usize,
-    /// Of the answers of each worker.
+    /// Of the answers of each worker, with the base variant.
     pub(super) accuracy: Vec<Option<f64>>,
+    /// Selects among variants, if there are several.
+    pub(super) selector: Option<Selector>,
 }
 
 /// What a system can be promised.
@@ -66,13 +69,45 @@ impl System {
             workers,
             streams,
         };
-        let system = Self { name: raw.name.clone(), written, queue: raw.queue, accuracy };
+        let mut system = Self { name: raw.name.clone(), written, queue: raw.queue, accuracy, selector: None };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system
             .declaring(Some(&any))
             .map_err(|error| ExperimentError::System { name: raw.name.clone(), error })?;
+        if !raw.variants.is_empty() {
+            system.selector = Some(system.selector(&field("variants"), raw, data)?);
+        }
         Ok(system)
+    }
+
+    /// As accurate as the shield allows.
+    fn selector(&self, field: &str, raw: &Raw, data: &Data) -> Result<Selector, ExperimentError> {
+        let workers = self.declaring(None).map(|plain| plain.workers);
+        let ([kind], Ok([workers])) = (&raw.workers[..], workers.as_deref()) else {
+            return Err(refuse(field, raw.variants.len(), "must be none beside workers of several kinds"));
+        };
+        let base = kind.accuracy.ok_or_else(|| {
+            refuse(field, raw.variants.len(), "must be none unless workers[0].accuracy is given")
+        })?;
+        let mut variants = vec![Variant { profile: workers.profile.clone(), accuracy: base }];
+        for (i, variant) in raw.variants.iter().enumerate() {
+            let raw::Variant { time, times, profile, accuracy } = variant.clone();
+            let batch = time.is_some().then_some(workers.batch);
+            let kind = RawWorkers { count: 1, batch, time, times, profile, accuracy: Some(accuracy) };
+            let field = format!("{field}[{i}]");
+            let written = workers_of(&field, &kind, data)?;
+            let times = match (written.times, written.time) {
+                (Some(times), _) => times,
+                (None, time) => vec![time.unwrap_or_default(); written.batch],
+            };
+            let times: Result<Vec<_>, _> = times.iter().map(|time| time.to_span(written::Unit::Ns)).collect();
+            let profile = times.ok().and_then(|times| LatencyProfile::new(&times).ok());
+            let profile =
+                profile.ok_or_else(|| refuse(field, i, "must have times above 0 that do not fall"))?;
+            variants.push(Variant { profile, accuracy });
+        }
+        Selector::greedy(variants).map_err(|error| refuse(field, raw.variants.len(), error))
     }
 
     /// The most that can be certified if all streams with constraints declare alike: `None` if nothing can.

@@ -112,6 +112,35 @@ fn what_is_measured_is_what_happens() {
     assert_eq!(mean(&results, 0, "announced"), 1.0, "eight at once are more than four in 10 ms");
 }
 
+/// Slower variants answer as far as the shield allows: more of them the less comes, and no promise breaks whoever sends.
+#[test]
+fn variants_answer_in_lulls_and_break_no_promise() {
+    let more = "deadline = \"60ms\"\nvariants = [{ times = [\"15ms\", \"18ms\"], accuracy = 0.7 }, \
+                { time = \"30ms\", accuracy = 0.9 }]";
+    for process in
+        ["\"adversarial\"", "{ periodic = { jitter = 0.5 } }\ndeclare = \"periodic\"", "\"constant\""]
+    {
+        let text = text("\"weir\", \"edf\"", "\"any_miss(1,3)\"", process, "load = [0.2, 0.6, 0.99]");
+        let results = run(&text.replace("deadline = \"20ms\"", more));
+        for (cell, least) in [(0, 0.7), (2, 0.51), (4, 0.5)] {
+            assert_eq!(mean(&results, cell, "violations"), 0.0, "{process} {cell}");
+            let accuracy = mean(&results, cell, "accuracy");
+            assert!(accuracy >= least, "{process} {cell}: {accuracy}");
+            // Rivals know the base alone.
+            assert_eq!(mean(&results, cell + 1, "accuracy"), 0.5);
+        }
+    }
+    let text = text("\"weir\"", "\"any_miss(1,3)\"", "\"constant\"", "load = [0.2]");
+    for (from, to, wanted) in [
+        ("accuracy = 0.7", "accuracy = 0.4", "variant[1].accuracy = 0.4: must be in 0.5..=1"),
+        ("\"15ms\", \"18ms\"", "\"15ms\", \"12ms\"", "system[0].variants[0] = 0: must have times above 0"),
+    ] {
+        let wrong = text.replace("deadline = \"20ms\"", &more.replace(from, to));
+        let error = parse(&wrong).expect_err(wanted).to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
 #[test]
 fn the_certified_rate_is_that_of_theorem_b() {
     for (constraint, batch, count) in

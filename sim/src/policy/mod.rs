@@ -76,8 +76,13 @@ pub trait Policy {
     /// The requests of the batch that `worker` has just started, at least one.
     fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_;
 
-    /// The time that the policy counts on for it: `P(b)`.
+    /// The time that the policy counts on for it: `P(b)`, of its variant.
     fn bound(&self, worker: WorkerId) -> Span;
+
+    /// The variant of the model that it is run with; 0, the base, for a policy that knows no other.
+    fn variant(&self, _worker: WorkerId) -> usize {
+        0
+    }
 }
 
 /// A policy by its name.
@@ -131,7 +136,7 @@ pub struct UnknownPolicy(
 );
 
 /// Why a policy cannot play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PlayError {
     /// The scheduler cannot be built.
     #[error(transparent)]

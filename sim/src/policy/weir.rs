@@ -2,8 +2,8 @@
 
 use planner::Problem;
 use rt_core::{
-    Action, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span,
-    StreamError, StreamId, StreamSpec, WorkerId,
+    Action, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
+    SelectError, Selector, Shield, ShieldError, Span, StreamError, StreamId, StreamSpec, WorkerId,
 };
 
 use super::{End, Policy, Step};
@@ -17,7 +17,7 @@ pub struct Weir {
 }
 
 /// Why there is no scheduler for a problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum WeirError {
     /// It cannot be built.
     #[error(transparent)]
@@ -25,6 +25,12 @@ pub enum WeirError {
     /// A stream cannot be served: one of no promise, where the problem has no background.
     #[error(transparent)]
     Stream(#[from] StreamError),
+    /// There is no shield that would let batches run with slower variants.
+    #[error("no variants: {0}")]
+    Shield(#[from] ShieldError),
+    /// The variants cannot be selected so.
+    #[error(transparent)]
+    Select(#[from] SelectError),
 }
 
 impl Weir {
@@ -55,6 +61,20 @@ impl Weir {
         };
         let streams = (0..streams).map(&mut add).collect::<Result<_, _>>()?;
         Ok(Self { scheduler, streams, workers })
+    }
+
+    /// Has `selector` choose the variant of each batch, behind a shield for the promised streams of `problem`.
+    ///
+    /// # Errors
+    /// [`WeirError`]: workers of several kinds or without the base variant, a load that has no shield, or a queue
+    /// that is too short for what can wait behind long batches.
+    pub fn selecting(mut self, problem: &Problem, selector: Selector) -> Result<Self, WeirError> {
+        let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign.into()) };
+        let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
+        let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.guard), load)?;
+        self.scheduler.set_shield(Some(shield))?;
+        self.scheduler.set_selector(Some(selector))?;
+        Ok(self)
     }
 }
 
@@ -88,8 +108,14 @@ impl Policy for Weir {
     }
 
     fn bound(&self, worker: WorkerId) -> Span {
-        let size = self.scheduler.batch(worker).len();
-        self.scheduler.config().worker(worker).map_or(Span::ZERO, |kind| kind.profile.bound(size))
+        let (variant, size) = (self.variant(worker), self.scheduler.batch(worker).len());
+        let selected = self.scheduler.selector().and_then(|selector| selector.time(variant, size));
+        let base = || self.scheduler.config().worker(worker).map(|kind| kind.profile.bound(size));
+        selected.or_else(base).unwrap_or(Span::ZERO)
+    }
+
+    fn variant(&self, worker: WorkerId) -> usize {
+        self.scheduler.variant(worker)
     }
 }
 

@@ -1,0 +1,96 @@
+//! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
+
+use super::settle::Long;
+use super::{Action, MAX_WORKERS, Scheduler, WorkerId};
+use crate::select::{SelectError, Selector};
+use crate::time::{Instant, Span};
+
+/// Who selects, what was selected last for each worker, and whether a long batch was.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    selector: Option<Selector>,
+    chosen: [u8; MAX_WORKERS],
+    pub(super) long: Long,
+}
+
+impl Selection {
+    /// A request came.
+    pub(super) fn arrived(&mut self, now: Instant) {
+        if let Some(selector) = &mut self.selector {
+            selector.observe(now);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Sets who selects the variant of each batch from now on, or nobody. Before [`Action::Start`] is returned the
+    /// batch is given the most accurate variant, up to the one that is wished for, whose time for it
+    /// [`Scheduler::longest`] allows, and is granted that time as by [`Scheduler::prolong`]. So without a shield
+    /// ([`Scheduler::set_shield`]), and in safe mode, batches take the base variant, or one that is no slower.
+    ///
+    /// # Errors
+    /// If variant 0 is not the one of the workers' profile, or the workers are of several kinds.
+    pub fn set_selector(&mut self, selector: Option<Selector>) -> Result<(), SelectError> {
+        self.selection.selector = None;
+        let Some(selector) = selector else { return Ok(()) };
+        let [workers] = &self.config.workers[..] else {
+            return Err(SelectError::Kinds { kinds: self.config.workers.len() });
+        };
+        if selector.variants()[0].profile != workers.profile {
+            return Err(SelectError::Base);
+        }
+        self.selection.selector = Some(selector);
+        Ok(())
+    }
+
+    /// Who selects, if anybody does.
+    #[must_use]
+    pub fn selector(&self) -> Option<&Selector> {
+        self.selection.selector.as_ref()
+    }
+
+    /// The variant that the batch which `worker` was told to start last is to be run with: an index into
+    /// [`Selector::variants`], 0 without a selector.
+    #[must_use]
+    pub fn variant(&self, worker: WorkerId) -> usize {
+        self.selection.chosen.get(worker).map_or(0, |&chosen| usize::from(chosen))
+    }
+
+    /// How long the batch of `worker` may take by what was granted to it; 0 if it runs none.
+    #[must_use]
+    pub fn granted(&self, worker: WorkerId) -> Span {
+        match self.workers.get(worker).map(|w| &w.state) {
+            Some(&super::WorkerState::Busy { started, due, .. }) => due.since(started),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Has the variant selected for the batch that `worker` starts at `now`.
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId) -> Action {
+        if self.selection.selector.is_some() {
+            self.select(now, worker);
+        }
+        Action::Start { worker }
+    }
+
+    fn select(&mut self, now: Instant, worker: WorkerId) {
+        let (batch, waiting) = (&self.workers[worker].batch, self.waiting());
+        let size = batch.len();
+        let slack = batch.iter().map(|request| (request.deadline - self.config.guard).since(now)).min();
+        let slack = slack.unwrap_or(Span::ZERO);
+        self.selection.chosen[worker] = 0;
+        let Some(selector) = &mut self.selection.selector else { return };
+        let wish = selector.wish(now, size + waiting, slack);
+        if wish == 0 {
+            return;
+        }
+        let longest = self.longest(now, worker);
+        let Some(selector) = &self.selection.selector else { return };
+        let variant = selector.within(wish, size, longest);
+        let time = selector.time(variant, size);
+        if let Some(time) = time.filter(|_| variant > 0) {
+            self.selection.chosen[worker] = variant as u8;
+            self.grant(now, worker, time);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Which variant of a model a batch would best be run with: a wish from a table made ahead, for what waits, how
+//! much time is left and how much comes. The shield decides whether the wish is granted.
+//!
+//! After RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several arrival rates, and a sliding
+//! window over arrivals that tells which of them to read.
+
+mod load;
+mod table;
+
+use alloc::boxed::Box;
+
+use crate::profile::LatencyProfile;
+use crate::time::{Instant, Span};
+
+pub use load::LoadMonitor;
+pub use table::SelectTable;
+
+/// The most variants of one model.
+pub const MAX_VARIANTS: usize = 64;
+/// The most tables of one [`Selector`].
+pub const MAX_TABLES: usize = 1024;
+
+/// One variant of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Bounds on its batch times. Batches beyond its largest are not run with it.
+    pub profile: LatencyProfile,
+    /// The share of right answers, in `0..=1`.
+    pub accuracy: f64,
+}
+
+/// Variants of a model, and the tables that choose among them by load.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    variants: Box<[Variant]>,
+    tables: Box<[SelectTable]>,
+    load: LoadMonitor,
+}
+
+/// Why variants cannot be selected so.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum SelectError {
+    /// A number outside its range.
+    #[error("{field} = {value} is outside {min}..={max}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least value allowed.
+        min: u64,
+        /// The largest value allowed.
+        max: u64,
+    },
+    /// The rate of a table is not above 0, or no number.
+    #[error("rate_per_s = {rate}: must be above 0")]
+    Rate {
+        /// The rate.
+        rate: f64,
+    },
+    /// Tables must be ordered by rising rate.
+    #[error("table[{table}].rate_per_s = {rate}: must be above {before}, that of the table before")]
+    Rates {
+        /// The table.
+        table: usize,
+        /// Its rate.
+        rate: f64,
+        /// The rate of the one before.
+        before: f64,
+    },
+    /// Wishes that do not fill whole rows.
+    #[error("{wishes} wishes: must be a multiple of bins = {bins}")]
+    Rows {
+        /// How many there are.
+        wishes: usize,
+        /// Wishes in one row.
+        bins: usize,
+    },
+    /// A wish for a variant that is not there.
+    #[error("table[{table}].wish[{index}] = {wish}: must be below {variants}, the number of variants")]
+    Wish {
+        /// The table.
+        table: usize,
+        /// Which wish, counted through all rows.
+        index: usize,
+        /// The variant wished for.
+        wish: u8,
+        /// How many there are.
+        variants: usize,
+    },
+    /// Accuracies must be shares that do not fall.
+    #[error("variant[{variant}].accuracy = {accuracy}: must be in {least}..=1")]
+    Accuracy {
+        /// The variant.
+        variant: usize,
+        /// Its accuracy.
+        accuracy: f64,
+        /// The accuracy of the variant before, or 0.
+        least: f64,
+    },
+    /// Variant 0 must be the one that the workers' profile, and so the promise, is about.
+    #[error("variant[0].profile is not that of the workers")]
+    Base,
+    /// Workers of several kinds have no shield, and no selection.
+    #[error("workers of {kinds} kinds: must be of one kind")]
+    Kinds {
+        /// How many kinds there are.
+        kinds: usize,
+    },
+}
+
+impl Selector {
+    /// Selects among `variants`, by rising accuracy, the first of them the base; `tables` by rising rate, none
+    /// for "always the base"; `load` tells the rate. Allocates.
+    ///
+    /// # Errors
+    /// No variant or more than [`MAX_VARIANTS`], more than [`MAX_TABLES`], accuracies or rates out of order, or
+    /// a wish for a variant that is not there.
+    pub fn new(
+        variants: impl Into<Box<[Variant]>>,
+        tables: impl Into<Box<[SelectTable]>>,
+        load: LoadMonitor,
+    ) -> Result<Self, SelectError> {
+        let (variants, tables) = (variants.into(), tables.into());
+        range("number of variants", variants.len() as u64, 1, MAX_VARIANTS as u64)?;
+        range("number of tables", tables.len() as u64, 0, MAX_TABLES as u64)?;
+        let mut least = 0.0;
+        for (variant, &Variant { accuracy, .. }) in variants.iter().enumerate() {
+            if !(least..=1.0).contains(&accuracy) {
+                return Err(SelectError::Accuracy { variant, accuracy, least });
+            }
+            least = accuracy;
+        }
+        for (table, pair) in tables.windows(2).enumerate().map(|(i, pair)| (i + 1, pair)) {
+            let (before, rate) = (pair[0].rate_per_s(), pair[1].rate_per_s());
+            if rate <= before {
+                return Err(SelectError::Rates { table, rate, before });
+            }
+        }
+        for (table, of) in tables.iter().enumerate() {
+            let wrong =
+                of.wishes().iter().enumerate().find(|&(_, &wish)| usize::from(wish) >= variants.len());
+            if let Some((index, &wish)) = wrong {
+                return Err(SelectError::Wish { table, index, wish, variants: variants.len() });
+            }
+        }
+        Ok(Self { variants, tables, load })
+    }
+
+    /// Always wishes for the most accurate of `variants`: as accurate as the shield allows, here and now.
+    ///
+    /// # Errors
+    /// As [`Selector::new`].
+    pub fn greedy(variants: impl Into<Box<[Variant]>>) -> Result<Self, SelectError> {
+        let variants = variants.into();
+        let best = variants.len().saturating_sub(1).min(MAX_VARIANTS) as u8;
+        Self::new(variants, [SelectTable::constant(best)], LoadMonitor::default())
+    }
+
+    /// The variants, by rising accuracy.
+    #[must_use]
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// The tables, by rising rate.
+    #[must_use]
+    pub fn tables(&self) -> &[SelectTable] {
+        &self.tables
+    }
+
+    /// The monitor of the rate.
+    #[must_use]
+    pub fn load(&self) -> &LoadMonitor {
+        &self.load
+    }
+
+    /// A request came at `now`.
+    pub fn observe(&mut self, now: Instant) {
+        self.load.observe(now);
+    }
+
+    /// The variant that the table wishes for where `requests` are in the batch or wait, and the earliest of the
+    /// batch is due, less the guard, in `slack`: of the table with the lowest rate at or above the present one;
+    /// above all rates the base, 0.
+    #[must_use]
+    pub fn wish(&mut self, now: Instant, requests: usize, slack: Span) -> usize {
+        // Most often there is one table, for any rate.
+        let table = match &self.tables[..] {
+            [] => None,
+            [only] if only.rate_per_s() == f64::INFINITY => Some(only),
+            tables => {
+                let rate = self.load.rate_per_s(now);
+                tables.get(tables.partition_point(|table| table.rate_per_s() < rate))
+            }
+        };
+        table.map_or(0, |table| table.wish(requests, slack))
+    }
+
+    /// The most accurate variant, not above `wish`, that runs a batch of `size` within `limit`; 0 if none does.
+    #[must_use]
+    pub fn within(&self, wish: usize, size: usize, limit: Span) -> usize {
+        let last = self.variants.len() - 1;
+        let fits = |&v: &usize| self.time(v, size).is_some_and(|time| time <= limit);
+        (1..=wish.min(last)).rev().find(fits).unwrap_or(0)
+    }
+
+    /// The time bound of a batch of `size` with a variant; `None` if there is no such variant, or it takes no
+    /// batch of this size.
+    #[must_use]
+    pub fn time(&self, variant: usize, size: usize) -> Option<Span> {
+        let profile = &self.variants.get(variant)?.profile;
+        (size <= profile.max_batch()).then(|| profile.bound(size))
+    }
+}
+
+fn range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), SelectError> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(SelectError::Range { field, value, min, max }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn ms(t: u64) -> Span {
+        Span::from_millis(t)
+    }
+
+    fn variants(accuracies: &[f64]) -> Vec<Variant> {
+        let variant = |(i, &accuracy): (usize, &f64)| {
+            let times: Vec<_> = (0..4 - i).map(|b| ms(10 * (i as u64 + 1) + b as u64)).collect();
+            Variant { profile: LatencyProfile::new(&times).expect("valid"), accuracy }
+        };
+        accuracies.iter().enumerate().map(variant).collect()
+    }
+
+    #[test]
+    fn the_table_at_or_above_the_load_is_read_and_above_all_the_base() {
+        let table = |rate, wish| SelectTable::new(rate, ms(1), 1, [wish]).expect("valid");
+        let load = LoadMonitor::new(ms(630)).expect("valid");
+        let tables = [table(10.0, 2), table(20.0, 1)];
+        let mut selector = Selector::new(variants(&[0.5, 0.7, 0.9]), tables, load).expect("valid");
+        let now = Instant::ZERO + ms(10_000);
+        let mut after = |requests: u32| {
+            (0..requests).for_each(|_| selector.observe(now));
+            selector.wish(now, 1, ms(1))
+        };
+        // In 0.63 s: 10 a second are 6.3, and 20 a second 12.6.
+        assert_eq!((after(0), after(6), after(1), after(5), after(1)), (2, 2, 1, 1, 0));
+        let later = now + ms(1_000);
+        assert_eq!(selector.wish(later, 1, ms(1)), 2);
+    }
+
+    #[test]
+    fn a_wish_is_cut_down_to_what_fits() {
+        let selector = Selector::greedy(variants(&[0.5, 0.7, 0.9])).expect("valid");
+        let within = |wish, size, limit| selector.within(wish, size, ms(limit));
+        assert_eq!((within(2, 1, 30), within(2, 1, 29), within(2, 1, 19)), (2, 1, 0));
+        assert_eq!((within(1, 1, 30), within(9, 1, 30), within(0, 1, 30)), (1, 2, 0));
+        // The last variant takes two at most, the second three.
+        assert_eq!((within(2, 3, 99), within(2, 4, 99)), (1, 0));
+    }
+
+    #[test]
+    fn every_refusal_names_field_value_and_limit() {
+        let load = LoadMonitor::default;
+        let new = |accuracies: &[f64], tables: Vec<SelectTable>| {
+            Selector::new(variants(accuracies), tables, load()).map(drop)
+        };
+        let table = |rate, wish| SelectTable::new(rate, ms(1), 1, [wish]).expect("valid");
+        let text = |result: Result<(), SelectError>| alloc::format!("{}", result.expect_err("refused"));
+        assert_eq!(text(new(&[], alloc::vec![])), "number of variants = 0 is outside 1..=64");
+        assert_eq!(text(new(&[0.5, 0.4], alloc::vec![])), "variant[1].accuracy = 0.4: must be in 0.5..=1");
+        assert_eq!(text(new(&[f64::NAN], alloc::vec![])), "variant[0].accuracy = NaN: must be in 0..=1");
+        let rates = alloc::vec![table(2.0, 0), table(2.0, 0)];
+        let rates = text(new(&[0.5], rates));
+        assert_eq!(rates, "table[1].rate_per_s = 2: must be above 2, that of the table before");
+        let wish = text(new(&[0.5], alloc::vec![table(2.0, 1)]));
+        assert_eq!(wish, "table[0].wish[0] = 1: must be below 1, the number of variants");
+        assert_eq!(new(&[0.5, 0.5], alloc::vec![]), Ok(()));
+    }
+}

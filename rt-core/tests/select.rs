@@ -1,0 +1,224 @@
+//! Variants inside the shield: whatever a table wishes for, no promise breaks, and what is run is its definition.
+
+mod harness;
+
+use harness::load::{Bench, Setup, ns, setup};
+use harness::{Dice, Harness, config};
+use proptest::prelude::*;
+use rt_core::{
+    Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError, SelectTable,
+    Selector, Shield, StreamSpec, Variant, Workers,
+};
+
+fn shield_of(setup: &Setup) -> Shield {
+    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
+    let load = setup.streams.iter().filter_map(StreamSpec::demand);
+    Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
+}
+
+/// The base, and up to four more variants; most are slower, some take no full batch.
+fn variants(workers: &Workers, dice: &mut Dice) -> Vec<Variant> {
+    let base = Variant { profile: workers.profile.clone(), accuracy: 0.5 };
+    let more = (0..dice.within(0, 4)).map(|i| {
+        let percent = dice.within(80, 400);
+        let sizes = workers.profile.max_batch() as u64;
+        let sizes = if dice.within(0, 3) == 0 { dice.within(1, sizes) } else { sizes };
+        let time = |b: u64| ns((workers.profile.bound(b as usize).as_nanos() * percent / 100).max(1));
+        let times: Vec<_> = (1..=sizes).map(time).collect();
+        Variant { profile: LatencyProfile::new(&times).expect("valid"), accuracy: 0.6 + 0.1 * i as f64 }
+    });
+    [base].into_iter().chain(more).collect()
+}
+
+/// A table of any shape with any wishes, and these: row by row.
+fn table(rate_per_s: f64, variants: usize, dice: &mut Dice) -> (SelectTable, (u64, Vec<Vec<u8>>)) {
+    let (bin, bins) = (dice.within(1, 30), dice.within(1, 12) as usize);
+    let wish = |dice: &mut Dice| dice.within(0, variants as u64 - 1) as u8;
+    let rows: Vec<Vec<u8>> =
+        (0..dice.within(1, 12)).map(|_| (0..bins).map(|_| wish(dice)).collect()).collect();
+    let made = SelectTable::new(rate_per_s, ns(bin), bins, rows.concat()).expect("valid");
+    (made, (bin, rows))
+}
+
+/// Any tables for any rates.
+fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
+    let variants = variants(&setup.config.workers[0], dice);
+    let mut rate = 0.0;
+    let tables: Vec<_> = (0..dice.within(0, 4))
+        .map(|_| {
+            rate += dice.within(1, 400) as f64 * 1e6;
+            table(rate, variants.len(), dice).0
+        })
+        .collect();
+    let load = LoadMonitor::new(ns(dice.within(1, 300))).expect("valid");
+    Selector::new(variants, tables, load).expect("valid")
+}
+
+/// Batches take what their variant takes at most, or less. Tells each choice: when, variant, time.
+fn run(setup: &Setup, selector: Selector) -> (Bench, Vec<(u64, usize, u64)>) {
+    let mut bench = Bench::new(setup);
+    bench.harness.timer_delay = setup.config.guard.as_nanos();
+    bench.harness.scheduler.set_shield(Some(shield_of(setup))).expect("made for it");
+    bench.harness.scheduler.set_selector(Some(selector)).expect("made for it");
+    let choices = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let told = std::rc::Rc::clone(&choices);
+    bench.harness.longer = Some(Box::new(move |scheduler, now, worker, bound| {
+        let (variant, size) = (scheduler.variant(worker), scheduler.batch(worker).len());
+        let time = scheduler.selector().and_then(|s| s.time(variant, size)).expect("a time").as_nanos();
+        assert_eq!(scheduler.granted(worker), ns(time.max(bound)));
+        told.borrow_mut().push((now, variant, time));
+        time
+    }));
+    bench.attack(setup, 4_000);
+    bench.harness.longer = None;
+    let choices = choices.take();
+    (bench, choices)
+}
+
+/// With a guard, and timers that use it up.
+fn guarded(setup: Setup, guard: u64) -> Setup {
+    let mut setup = setup;
+    setup.config.guard = ns(guard);
+    setup.config.deadline = setup.config.deadline + ns(guard);
+    setup
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_table_wishes_no_promise_breaks(setup in setup(), guard in 0u64..4) {
+        let setup = guarded(setup, guard);
+        let selector = selector(&setup, &mut Dice(setup.seed ^ 55));
+        let (bench, _) = run(&setup, selector);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert!(bench.harness.scheduler.shield().is_some());
+    }
+
+    /// The same run without a selector: the caller reads the table, tries the variants from the wish down against
+    /// what the shield allows, and prolongs the batch itself.
+    #[test]
+    fn the_choice_is_the_most_accurate_that_the_shield_allows(setup in setup(), guard in 0u64..4) {
+        let setup = guarded(setup, guard);
+        let mut dice = Dice(setup.seed ^ 56);
+        let variants = variants(&setup.config.workers[0], &mut dice);
+        let (table, (bin, rows)) = table(f64::INFINITY, variants.len(), &mut dice);
+        let selector = Selector::new(variants.clone(), [table], LoadMonitor::default()).expect("valid");
+        let (bench, choices) = run(&setup, selector);
+
+        let mut again = Bench::new(&setup);
+        again.harness.timer_delay = guard;
+        again.harness.scheduler.set_shield(Some(shield_of(&setup))).expect("made for it");
+        let mut expected = choices.into_iter();
+        again.harness.longer = Some(Box::new(move |scheduler: &mut Scheduler, now, worker, bound| {
+            let at = Instant::from_nanos(now);
+            let batch = scheduler.batch(worker);
+            let slack = batch.iter().map(|r| r.deadline.as_nanos().saturating_sub(guard + now)).min();
+            let requests = batch.len() + scheduler.waiting();
+            let row = &rows[requests.min(rows.len()) - 1];
+            let wish = row[(slack.expect("a request") / bin).min(row.len() as u64 - 1) as usize];
+            let (size, longest) = (batch.len(), scheduler.longest(at, worker));
+            let fits = |v: &usize| {
+                let profile = &variants[*v].profile;
+                size <= profile.max_batch() && profile.bound(size) <= longest
+            };
+            let variant = (0..=usize::from(wish)).rev().find(fits).expect("the base fits");
+            let time = variants[variant].profile.bound(size);
+            assert_eq!(expected.next(), Some((now, variant, time.as_nanos())));
+            assert_eq!(scheduler.prolong(at, worker, time), Ok(()));
+            assert!(time <= longest && longest >= ns(bound));
+            time.as_nanos()
+        }));
+        again.attack(&setup, 4_000);
+        prop_assert_eq!(again.harness.batches, bench.harness.batches);
+    }
+}
+
+/// The tests above say something only if slower variants run, and are held back, often enough.
+#[test]
+fn slower_variants_run_and_are_held_back() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut all, mut slower, mut less) = (0, 0, 0);
+    for _ in 0..200 {
+        let setup = setup().new_tree(&mut runner).expect("a setup").current();
+        let variants = variants(&setup.config.workers[0], &mut Dice(setup.seed ^ 55));
+        let (best, time) = (variants.len() - 1, setup.config.workers[0].batch_time().as_nanos());
+        let (_, choices) = run(&setup, Selector::greedy(variants).expect("valid"));
+        all += choices.len();
+        slower += choices.iter().filter(|&&(_, _, length)| length > time).count();
+        less += choices.iter().filter(|&&(_, variant, _)| variant < best).count();
+    }
+    println!("of {all} batches {slower} take longer than P, and {less} less than the best variant");
+    assert!(slower * 10 > all && less * 10 > all, "{slower} and {less} of {all}");
+}
+
+/// One worker, 2 a request or 9 with the better variant, due within 40.
+fn pair() -> (Harness, Vec<Variant>) {
+    let base = config(&[2], 1, 1, 40, Dispatch::Eager);
+    let better = LatencyProfile::new(&[ns(9)]).expect("valid");
+    let variants = vec![
+        Variant { profile: base.workers[0].profile.clone(), accuracy: 0.5 },
+        Variant { profile: better, accuracy: 0.9 },
+    ];
+    (Harness::new(base, |_, bound| bound), variants)
+}
+
+#[test]
+fn without_a_shield_and_in_safe_mode_the_base_answers() {
+    let (mut bench, variants) = pair();
+    let shield = Shield::new(&bench.scheduler.config().workers[0], ns(40), []).expect("in range");
+    bench.scheduler.set_selector(Some(Selector::greedy(variants).expect("valid"))).expect("made for it");
+    let id = bench.add(StreamSpec::best_effort());
+    let variant = |bench: &mut Harness| {
+        bench.arrive(id);
+        let chosen = (bench.scheduler.variant(0), bench.scheduler.granted(0));
+        bench.drain();
+        chosen
+    };
+    assert_eq!(variant(&mut bench), (0, ns(2)));
+    bench.scheduler.set_shield(Some(shield)).expect("made for it");
+    bench.longer = Some(Box::new(|scheduler, _, worker, _| scheduler.granted(worker).as_nanos()));
+    assert_eq!(variant(&mut bench), (1, ns(9)));
+    let (now, evidence) = (Instant::from_nanos(bench.now), rt_core::Evidence::default());
+    bench.scheduler.raise_safe_mode(now, Cause::ProfileStale, evidence, now);
+    assert_eq!(variant(&mut bench), (0, ns(2)));
+    bench.scheduler.clear_safe_mode();
+    assert_eq!(variant(&mut bench), (1, ns(9)));
+    bench.scheduler.set_selector(None).expect("nothing");
+    assert_eq!(variant(&mut bench).1, ns(2));
+    assert_eq!(bench.scheduler.granted(0), ns(0), "nothing runs");
+}
+
+/// The time granted is what the service monitor expects, no more and no less.
+#[test]
+fn a_variant_that_takes_longer_than_its_bound_is_seen() {
+    for (time, causes) in [(9, vec![]), (10, vec![Cause::ServiceOverrun])] {
+        let (mut bench, variants) = pair();
+        let shield = Shield::new(&bench.scheduler.config().workers[0], ns(40), []).expect("in range");
+        bench.scheduler.set_shield(Some(shield)).expect("made for it");
+        bench.scheduler.set_selector(Some(Selector::greedy(variants).expect("valid"))).expect("made for it");
+        bench.longer = Some(Box::new(move |_, _, _, _| time));
+        let id = bench.add(StreamSpec::best_effort());
+        bench.arrive(id);
+        bench.drain();
+        assert_eq!(bench.causes().into_iter().map(|(_, cause)| cause).collect::<Vec<_>>(), causes);
+        assert!(bench.resolutions.iter().all(|(_, r)| r.outcome == Outcome::Served));
+    }
+}
+
+#[test]
+fn a_selector_for_other_workers_is_refused() {
+    let (mut bench, mut variants) = pair();
+    variants.remove(0);
+    let other = Selector::greedy(variants).expect("valid");
+    assert_eq!(bench.scheduler.set_selector(Some(other)), Err(SelectError::Base));
+    let (_, variants) = pair();
+    let mut mixed = config(&[2], 1, 1, 40, Dispatch::Eager);
+    let kind = mixed.workers[0].clone();
+    mixed.workers.push(kind);
+    let mut mixed = Scheduler::new(mixed).expect("a configuration");
+    let selector = Selector::greedy(variants).expect("valid");
+    assert_eq!(mixed.set_selector(Some(selector)), Err(SelectError::Kinds { kinds: 2 }));
+}
