@@ -1,5 +1,7 @@
 //! Experiments as files: systems, arrivals, rates and policies, each with each; tables and figures of what comes out.
 
+mod contender;
+mod fleet;
 mod plot;
 mod profile;
 mod quantity;
@@ -15,12 +17,14 @@ use std::fmt::Display;
 use planner::ProblemError;
 use rt_core::Span;
 
-use crate::policy::{PlayError, PolicyKind};
+use crate::policy::PlayError;
 use crate::process::{Process, ProcessError, Recording};
 
 use service::Service;
 use system::System;
 
+pub use contender::Contender;
+pub use fleet::ServingKind;
 pub use profile::Data;
 pub use quantity::Quantity;
 pub use results::{Cell, Results};
@@ -43,7 +47,7 @@ pub struct Experiment {
     systems: Vec<System>,
     arrivals: Vec<Arrivals>,
     x: X,
-    policies: Vec<PolicyKind>,
+    policies: Vec<Contender>,
     service: Service,
     tables: Vec<(raw::Table, Quantity)>,
     figures: Vec<(raw::Figure, Quantity)>,
@@ -125,7 +129,7 @@ pub enum ExperimentError {
         /// The system's name.
         system: String,
         /// The policy.
-        policy: PolicyKind,
+        policy: Contender,
         /// What is wrong.
         error: PlayError,
     },
@@ -141,10 +145,7 @@ impl Experiment {
         let systems = raw.system.iter().enumerate().map(|(index, system)| System::new(index, system, data));
         let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));
         let policy = |(i, name): (usize, &String)| {
-            name.parse().map_err(|_| {
-                let names = PolicyKind::ALL.map(PolicyKind::name).join(", ");
-                refuse(format!("policies[{i}]"), name, format!("must be one of {names}"))
-            })
+            name.parse().map_err(|reason: String| refuse(format!("policies[{i}]"), name, reason))
         };
         let experiment = Self {
             title: raw.title,
@@ -181,6 +182,13 @@ impl Experiment {
         unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
         unique("policies", self.policies.iter())?;
         unique("x", self.x.values.iter())?;
+        for policy in &self.policies {
+            let picks = matches!(policy, Contender::Serving(_));
+            if let Some(other) = self.systems.iter().find(|system| system.fleet.is_some() != picks) {
+                let reason = if picks { "needs a fleet" } else { "cannot serve a fleet" };
+                return Err(refuse("policies", policy, format!("{reason}; system {}", other.name)));
+            }
+        }
         match self.size() {
             size if size > MAX_RUNS => {
                 Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))

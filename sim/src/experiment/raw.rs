@@ -58,14 +58,28 @@ pub struct System {
     /// Requests that wait at most under `weir`.
     #[serde(default = "queue")]
     pub queue: usize,
-    /// Kind by kind.
+    /// Kind by kind; or a fleet.
+    #[serde(default)]
     pub workers: Vec<Workers>,
+    /// Identical workers that can run any of several models, and one stream that is promised nothing.
+    pub fleet: Option<Fleet>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]
     pub variants: Vec<Variant>,
-    /// Of one kind after the other.
+    /// Of one kind after the other; none of a fleet.
+    #[serde(default)]
     pub streams: Vec<Streams>,
+}
+
+/// Identical workers that can run any of several models.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Fleet {
+    /// How many.
+    pub workers: usize,
+    /// Their models, as the authors of RAMSIS measured theirs: a JSON within the folder of data.
+    pub file: String,
 }
 
 fn queue() -> usize {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
+use super::contender::Contender;
 use super::quantity::Quantity;
 use crate::policy::PolicyKind;
 use crate::statistics::Estimate;
@@ -29,7 +30,7 @@ pub struct Cell {
     /// As the experiment has it.
     pub x: f64,
     /// Who decided.
-    pub policy: PolicyKind,
+    pub policy: Contender,
     /// The rate that is certified, in requests a second; NaN where nothing is promised.
     pub certified: f64,
     /// The mean rate of the arrivals, in requests a second.
@@ -49,7 +50,11 @@ impl Results {
     #[must_use]
     pub fn broken(&self) -> Vec<&Cell> {
         let silent = |cell: &&Cell| self.estimate(cell, Quantity::Unannounced).is_some_and(|e| e.mean > 0.0);
-        self.cells.iter().filter(|cell| cell.policy == PolicyKind::Weir).filter(silent).collect()
+        self.cells
+            .iter()
+            .filter(|cell| cell.policy == Contender::Policy(PolicyKind::Weir))
+            .filter(silent)
+            .collect()
     }
 
     /// All of it, a line for each cell: mean and half of the 95 % confidence interval of each quantity. A field is

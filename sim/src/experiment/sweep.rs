@@ -6,6 +6,7 @@ use planner::Problem;
 use rayon::prelude::*;
 use rt_core::{Cause, Instant, Outcome, SafeModeState, Selector, Transition};
 
+use super::contender::Contender;
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
 use super::system::{Certified, System};
@@ -23,7 +24,7 @@ struct Point<'a> {
     arrivals: &'a Arrivals,
     certified: Arc<Certified>,
     x: f64,
-    policy: PolicyKind,
+    policy: Contender,
 }
 
 impl Experiment {
@@ -123,12 +124,19 @@ impl Experiment {
         let service = |_, _, bound| self.service.draw(&mut dice, bound);
         let queue = (system.queue, streams);
         let order = Order::Together;
-        let played = match system.selector.clone().filter(|_| *policy == PolicyKind::Weir) {
-            None => policy.play(problem, queue, arrivals, order, service, &mut heard),
-            Some(selector) => Weir::new(problem, system.queue, streams)
-                .and_then(|weir| weir.selecting(problem, selector))
-                .map_err(PlayError::from)
-                .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?)),
+        let selector = system.selector.clone();
+        let played = match (policy, &system.fleet, selector) {
+            (Contender::Serving(kind), Some(fleet), _) => {
+                fleet.play(*kind, arrivals, service, &mut heard).map_err(PlayError::from)
+            }
+            (Contender::Policy(PolicyKind::Weir), _, Some(selector)) => {
+                Weir::new(problem, system.queue, streams)
+                    .and_then(|weir| weir.selecting(problem, selector))
+                    .map_err(PlayError::from)
+                    .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
+            }
+            (Contender::Policy(kind), ..) => kind.play(problem, queue, arrivals, order, service, &mut heard),
+            (Contender::Serving(_), None, _) => unreachable!("checked when the experiment was read"),
         };
         played.map_err(|error| ExperimentError::Play {
             system: system.name.clone(),
@@ -172,11 +180,12 @@ struct Heard {
 
 impl Heard {
     fn new(problem: &Problem, longest: u32, system: &System) -> Self {
-        let variants = system.selector.iter().flat_map(Selector::variants);
+        let variants = system.selector.iter().flat_map(Selector::variants).map(|variant| variant.accuracy);
+        let models = system.fleet.iter().flat_map(|fleet| &fleet.models).map(|model| model.accuracy);
         Self {
             measures: Measures::new(longest, problem.specs().map(|spec| spec.constraints().as_slice())),
             accuracy: system.accuracy.clone(),
-            variants: variants.map(|variant| variant.accuracy).collect(),
+            variants: variants.chain(models).collect(),
             announced: None,
             missed: vec![Instant::ZERO; problem.streams.len()],
             unannounced: 0,

@@ -7,6 +7,7 @@ use rt_core::{
     largest_count, seed_count,
 };
 
+use super::fleet::Fleet;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::{ExperimentError, refuse, span};
@@ -22,6 +23,8 @@ pub(super) struct System {
     pub(super) accuracy: Vec<Option<f64>>,
     /// Selects among variants, if there are several.
     pub(super) selector: Option<Selector>,
+    /// Instead of the workers, which then are none that anything is done with.
+    pub(super) fleet: Option<Fleet>,
 }
 
 /// What a system can be promised.
@@ -51,12 +54,30 @@ impl System {
                 });
             }
         }
-        if streams.is_empty() {
-            return Err(refuse(field("streams"), "[]", "must hold a stream"));
-        }
         let mut workers = Vec::new();
         for (i, kind) in raw.workers.iter().enumerate() {
             workers.push(workers_of(&field(&format!("workers[{i}]")), kind, data)?);
+        }
+        let fleet = raw.fleet.as_ref().map(|fleet| Fleet::new(&field("fleet"), fleet, deadline, data));
+        let fleet = fleet.transpose()?;
+        match (&fleet, streams.is_empty(), workers.is_empty()) {
+            (None, true, _) => return Err(refuse(field("streams"), "[]", "must hold a stream")),
+            (Some(_), false, _) => {
+                return Err(refuse(field("streams"), streams.len(), "must be none of a fleet"));
+            }
+            (Some(_), _, false) => {
+                return Err(refuse(field("workers"), workers.len(), "must be none beside a fleet"));
+            }
+            (None, false, _) => {}
+            (Some(_), true, true) => {
+                streams.push(written::Stream {
+                    name: "s0".to_owned(),
+                    constraints: Vec::new(),
+                    arrivals: None,
+                });
+                let time = Some(Number::whole(1));
+                workers.push(written::Workers { count: 1, batch: 1, time, times: None });
+            }
         }
         let accuracy =
             raw.workers.iter().flat_map(|kind| std::iter::repeat_n(kind.accuracy, kind.count)).collect();
@@ -69,7 +90,8 @@ impl System {
             workers,
             streams,
         };
-        let mut system = Self { name: raw.name.clone(), written, queue: raw.queue, accuracy, selector: None };
+        let mut system =
+            Self { name: raw.name.clone(), written, queue: raw.queue, accuracy, selector: None, fleet };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system
@@ -148,6 +170,9 @@ impl System {
 
     /// What the workers serve in full batches, in requests a second.
     pub(super) fn capacity(&self) -> f64 {
+        if let Some(fleet) = &self.fleet {
+            return fleet.capacity();
+        }
         self.declaring(None).map_or(0.0, |p| p.workers.iter().map(rt_core::Workers::capacity_per_s).sum())
     }
 

@@ -4,9 +4,7 @@ use rt_core::Span;
 
 use super::{Choice, Chooser, Model, View};
 
-/// One model for every request: at once, as many as wait, up to a batch that takes half of the deadline.
-///
-/// Half, as Jellyfish has it: a request can wait for one batch and then needs its own.
+/// One model for every request: at once, as many as wait, up to the largest batch within some time.
 #[derive(Clone, Debug)]
 pub struct Static {
     model: usize,
@@ -14,10 +12,17 @@ pub struct Static {
 }
 
 impl Static {
-    /// Of `models`, which answer within `deadline`.
+    /// Of `models`; no batch takes longer than `longest`, but for one of one request.
     #[must_use]
-    pub fn new(models: &[Model], model: usize, deadline: Span) -> Self {
-        Self { model, cap: cap(&models[model], deadline).max(1) }
+    pub fn new(models: &[Model], model: usize, longest: Span) -> Self {
+        let profile = &models[model].profile;
+        Self { model, cap: profile.largest_within(longest, profile.max_batch()).max(1) }
+    }
+
+    /// Requests a second that a worker serves in full batches.
+    #[must_use]
+    pub fn capacity(&self, models: &[Model]) -> f64 {
+        self.cap as f64 / models[self.model].profile.bound(self.cap).as_secs_f64()
     }
 }
 
@@ -43,8 +48,9 @@ impl Jellyfish {
     /// Of `models` on `workers` workers that answer within `deadline`.
     #[must_use]
     pub fn new(models: &[Model], workers: usize, deadline: Span) -> Self {
-        let mut list: Vec<_> =
-            (0..models.len()).filter_map(|m| Some((m, cap_of(&models[m], deadline)?))).collect();
+        let half = Span::from_nanos(deadline.as_nanos() / 2);
+        let cap = |m: &usize| models[*m].profile.largest_within(half, models[*m].profile.max_batch());
+        let mut list: Vec<_> = (0..models.len()).map(|m| (m, cap(&m))).filter(|&(_, cap)| cap > 0).collect();
         list.sort_by(|a, b| models[a.0].accuracy.total_cmp(&models[b.0].accuracy));
         let entry = |(model, cap): (usize, usize)| {
             let rate = |batch: usize| batch as f64 / models[model].profile.bound(batch).as_secs_f64();
@@ -68,6 +74,8 @@ impl Chooser for Jellyfish {
 
 /// ModelSwitching (Zhang et al., HotCloud 2020, as RAMSIS, section 7, has it): the most accurate model that was found,
 /// beforehand, to violate less than 1 % of the deadlines at the load.
+///
+/// Open: the largest batch. Here all of the deadline, two thirds or half of it, whatever goes with the largest load.
 #[derive(Clone, Debug)]
 pub struct Switching {
     /// By rising load: up to it, this model, with this cap.
@@ -77,16 +85,16 @@ pub struct Switching {
 impl Switching {
     /// Of `models` that answer within `deadline`: `largest` tells of a model up to which load it violates less than
     /// 1 %.
-    pub fn new(models: &[Model], deadline: Span, mut largest: impl FnMut(Static) -> f64) -> Self {
-        let mut order: Vec<_> = (0..models.len()).filter(|&m| cap(&models[m], deadline) > 0).collect();
+    pub fn new(models: &[Model], deadline: Span, largest: impl Fn(&Static) -> f64) -> Self {
+        let mut order: Vec<_> =
+            (0..models.len()).filter(|&m| models[m].profile.bound(1) <= deadline).collect();
         order.sort_by(|&a, &b| models[b].accuracy.total_cmp(&models[a].accuracy));
         let mut steps: Vec<(f64, Static)> = Vec::new();
         for model in order {
-            let one = Static::new(models, model, deadline);
-            let load = largest(one.clone());
-            if steps.last().is_none_or(|(before, _)| load > *before) {
-                steps.push((load, one));
-            }
+            let part = |sixths: u64| Span::from_nanos(deadline.as_nanos() * sixths / 6);
+            let caps = [6, 4, 3].map(|sixths| Static::new(models, model, part(sixths)));
+            let best = caps.map(|one| (largest(&one), one)).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+            steps.extend(best.filter(|(load, _)| steps.last().is_none_or(|(before, _)| load > before)));
         }
         Self { steps }
     }
@@ -139,14 +147,4 @@ impl Chooser for Greedy {
             None => Choice::Drop,
         }
     }
-}
-
-/// The largest batch that takes at most half of `deadline`, 0 if there is none.
-fn cap(model: &Model, deadline: Span) -> usize {
-    let half = Span::from_nanos(deadline.as_nanos() / 2);
-    model.profile.largest_within(half, model.profile.max_batch())
-}
-
-fn cap_of(model: &Model, deadline: Span) -> Option<usize> {
-    Some(cap(model, deadline)).filter(|&cap| cap > 0)
 }

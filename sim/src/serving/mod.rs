@@ -4,16 +4,16 @@
 //! The workers may be many more than a scheduler of the daemon has.
 
 mod central;
-mod load;
+mod profile;
 
 use std::collections::VecDeque;
 
-use rt_core::{Instant, LatencyProfile, MissReason, Outcome, Span, WorkerId};
+use rt_core::{Instant, LatencyProfile, LoadMonitor, MissReason, Outcome, Span, WorkerId};
 
 use crate::policy::{End, Policy, Step};
 
 pub use central::{Greedy, Jellyfish, Static, Switching};
-pub use load::Load;
+pub use profile::{ModelsError, read_models};
 
 /// A model that any worker can run.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct View<'a> {
     pub now: Instant,
     /// What waits for the worker, in order of arrival; not empty.
     pub queue: &'a VecDeque<Waiting>,
-    /// Arrivals a second at all workers, as observed.
+    /// Arrivals a second at all workers over the last half second (RAMSIS, section 6).
     pub load: f64,
     /// Workers that are free, the asking one among them.
     pub free: usize,
@@ -68,7 +68,7 @@ pub enum Choice {
 }
 
 /// Picks models.
-pub trait Chooser {
+pub trait Chooser: Send {
     /// Whether each worker has a queue of its own, which requests join in turn; else all share one.
     fn has_own_queues(&self) -> bool {
         false
@@ -78,13 +78,25 @@ pub trait Chooser {
     fn choose(&mut self, view: &View<'_>) -> Choice;
 }
 
+impl Chooser for Box<dyn Chooser> {
+    fn has_own_queues(&self) -> bool {
+        (**self).has_own_queues()
+    }
+
+    fn choose(&mut self, view: &View<'_>) -> Choice {
+        (**self).choose(view)
+    }
+}
+
 /// Identical workers, models, and who picks. A late answer is a miss, but is run if the chooser says so.
 #[derive(Debug)]
 pub struct Serving<C> {
     chooser: C,
     models: Vec<Model>,
     deadline: Span,
-    load: Load,
+    load: LoadMonitor,
+    /// The first arrival.
+    first: Option<Instant>,
     queues: Vec<VecDeque<Waiting>>,
     /// The queue that the next request joins.
     turn: usize,
@@ -110,13 +122,22 @@ impl<C: Chooser> Serving<C> {
             chooser,
             models,
             deadline,
-            load: Load::default(),
+            load: LoadMonitor::default(),
+            first: None,
             queues: vec![VecDeque::new(); queues],
             turn: 0,
             workers: (0..workers).map(|_| Worker::default()).collect(),
             busy: Vec::with_capacity(workers),
             ended: VecDeque::new(),
         }
+    }
+
+    /// The load of the last half second, or of the time since the first request if that is shorter: the authors' of
+    /// RAMSIS divide by the half second all the same, and so begin as if little came.
+    fn rate_per_s(&mut self, now: Instant) -> f64 {
+        let since = now.since(self.first.unwrap_or(now)).max(Span::from_millis(20));
+        let whole = self.load.window().as_secs_f64();
+        self.load.rate_per_s(now) * whole / since.as_secs_f64().min(whole)
     }
 
     /// Has `worker`, which is free, do what the chooser says. True if it started a batch; else when it asks again.
@@ -126,7 +147,7 @@ impl<C: Chooser> Serving<C> {
             if self.queues[queue].is_empty() {
                 return (false, None);
             }
-            let (load, free) = (self.load.per_s(now), self.workers.len() - self.busy.len());
+            let (load, free) = (self.rate_per_s(now), self.workers.len() - self.busy.len());
             let view = View { now, queue: &self.queues[queue], load, free, busy: &self.busy };
             match self.chooser.choose(&view) {
                 Choice::Start { model, batch } => {
@@ -156,6 +177,7 @@ impl<C: Chooser> Policy for Serving<C> {
 
     fn arrive(&mut self, now: Instant, _: usize, token: u64) -> Option<End> {
         self.load.observe(now);
+        self.first.get_or_insert(now);
         let turn = self.turn;
         self.queues[turn].push_back(Waiting { token, deadline: now + self.deadline });
         self.turn = (turn + 1) % self.queues.len();
@@ -207,5 +229,9 @@ impl<C: Chooser> Policy for Serving<C> {
     fn bound(&self, worker: WorkerId) -> Span {
         let Worker { model, batch, .. } = &self.workers[worker];
         self.models[*model].profile.bound(batch.len())
+    }
+
+    fn variant(&self, worker: WorkerId) -> usize {
+        self.workers[worker].model
     }
 }

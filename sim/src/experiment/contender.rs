@@ -1,0 +1,49 @@
+//! Who is compared: policies that schedule one model, or that pick among several.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::fleet::ServingKind;
+use crate::policy::PolicyKind;
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Contender {
+    /// Which request runs, when and where.
+    Policy(PolicyKind),
+    /// Also with which model, on a fleet.
+    Serving(ServingKind),
+}
+
+impl Contender {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Policy(kind) => kind.name(),
+            Self::Serving(kind) => kind.name(),
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Contender {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if let Ok(kind) = name.parse() {
+            return Ok(Self::Policy(kind));
+        }
+        if let Ok(kind) = name.parse() {
+            return Ok(Self::Serving(kind));
+        }
+        let all =
+            PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
+        Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
+    }
+}
