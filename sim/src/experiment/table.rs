@@ -198,7 +198,8 @@ fn told(estimate: Estimate, quantity: Quantity) -> String {
     }
     let scale = quantity.scale();
     let (mean, half) = (estimate.mean * scale, estimate.half_width * scale);
-    if half > 0.0 {
+    // What sums of rounded numbers differ in is no spread.
+    if half > 1e-6 * mean.abs() {
         return Estimate { mean, half_width: half, n: estimate.n }.to_string();
     }
     // Four significant digits, or all of a whole number.
