@@ -1,0 +1,48 @@
+//! How far the round of arrivals has come at a decision, given the queue and its slack (interval A of section
+//! 4.4.2).
+
+use super::arrivals::Clock;
+use super::poisson::{CUT, ln_pmf, pmf};
+
+/// For each state, the probabilities of the phases from some first one on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Phases {
+    /// First phase, then where in `mass` its probabilities begin and end.
+    states: Vec<(u32, u32, u32)>,
+    mass: Vec<f64>,
+}
+
+impl Phases {
+    /// Adds the next state: `n` requests, of which the oldest came `age` nanoseconds ago.
+    pub(super) fn push(&mut self, clock: Clock, n: usize, age: f64, underflow: bool) {
+        let from = (n - 1) * clock.ticks;
+        let mean = clock.per_ns * age;
+        let dense: Vec<f64> = if underflow {
+            let mut dense: Vec<f64> = (0..clock.ticks).map(|phase| pmf(from + phase, mean)).collect();
+            if dense.contains(&0.0) {
+                dense.iter_mut().for_each(|p| *p += f64::from_bits(1));
+            }
+            dense
+        } else if mean <= 0.0 {
+            // So soon after the oldest came, the others did just now.
+            vec![1.0]
+        } else {
+            let logs: Vec<f64> = (0..clock.ticks).map(|phase| ln_pmf(from + phase, mean)).collect();
+            let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            logs.iter().map(|log| (log - most).exp()).collect()
+        };
+        let sum: f64 = dense.iter().sum();
+        let counts = |p: &f64| *p >= CUT * sum;
+        let first = dense.iter().position(counts).unwrap_or(0);
+        let last = dense.iter().rposition(counts).unwrap_or(0);
+        let at = self.mass.len() as u32;
+        self.mass.extend(dense[first..=last].iter().map(|p| p / sum));
+        self.states.push((first as u32, at, self.mass.len() as u32));
+    }
+
+    /// The first phase of a state, and the probabilities from it on.
+    pub(super) fn of(&self, state: usize) -> (usize, &[f64]) {
+        let (first, from, to) = self.states[state];
+        (first as usize, &self.mass[from as usize..to as usize])
+    }
+}
