@@ -52,7 +52,7 @@ impl Ages {
     /// For times up to `longest`.
     pub(super) fn new(rules: &Rules, clock: Clock, grid: &Grid, layout: Layout, longest: f64) -> Self {
         let mut made = Self { clock, pieces: Vec::new(), nodes: Vec::new(), counts: Vec::new() };
-        let step = 2.5 / clock.per_ns;
+        let step = Rules::longest(0.0) / clock.per_ns;
         grid.ages(0.0, longest, |bin, from, to| {
             let parts = ((to - from) / step).ceil().max(1.0);
             let length = (to - from) / parts;
@@ -68,7 +68,7 @@ impl Ages {
         let first = self.nodes.len();
         let mut mass = Vec::new();
         let Clock { ticks, per_ns } = self.clock;
-        rules.integrate(from, to, per_ns, |age, weight| {
+        rules.integrate(from, to, per_ns, 0.0, |age, weight| {
             let low = window(per_ns * age, usize::MAX >> 1, &mut mass);
             let n_first = (low / ticks + 1).min(layout.queue + 1);
             let at = self.counts.len();

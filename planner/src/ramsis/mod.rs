@@ -9,6 +9,7 @@ mod evaluate;
 mod file;
 mod fresh;
 mod grid;
+mod left;
 mod model;
 mod phases;
 mod poisson;

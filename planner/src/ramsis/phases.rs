@@ -10,6 +10,7 @@ pub(super) struct Phases {
     /// First phase, then where in `mass` its probabilities begin and end.
     states: Vec<(u32, u32, u32)>,
     mass: Vec<f64>,
+    likely: Vec<f64>,
 }
 
 impl Phases {
@@ -31,6 +32,8 @@ impl Phases {
             let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             logs.iter().map(|log| (log - most).exp()).collect()
         };
+        let round = |phase| pmf(from + phase, mean);
+        self.likely.push((0..clock.ticks).map(round).sum());
         let sum: f64 = dense.iter().sum();
         let counts = |p: &f64| *p >= CUT * sum;
         let first = dense.iter().position(counts).unwrap_or(0);
@@ -38,6 +41,11 @@ impl Phases {
         let at = self.mass.len() as u32;
         self.mass.extend(dense[first..=last].iter().map(|p| p / sum));
         self.states.push((first as u32, at, self.mass.len() as u32));
+    }
+
+    /// The probability of a state's queue, given when its oldest request came.
+    pub(super) fn likely(&self, state: usize) -> f64 {
+        self.likely[state]
     }
 
     /// The first phase of a state, and the probabilities from it on.

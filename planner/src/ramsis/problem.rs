@@ -4,8 +4,9 @@ use super::RamsisError;
 use super::arrivals::{Arrivals, Clock};
 use super::fresh::{Ages, Block};
 use super::grid::Grid;
+use super::left::{Left, RARE, Remainder, Taken};
 use super::phases::Phases;
-use super::poisson::Rules;
+use super::poisson::{Rules, window};
 use super::rows::{Layout, Rows, dot};
 use super::spec::{Batching, Flavour, Spec};
 
@@ -56,6 +57,12 @@ pub(super) struct Choice {
 pub(super) enum Next {
     /// The whole queue was taken: the rows of this block.
     Fresh(u32),
+    /// Part of it was left.
+    Left(Remainder),
+    /// The probabilities are in this row.
+    Row(u32),
+    /// One request waits, just come, after the worker was idle.
+    Lone,
 }
 
 /// The decision problem for one load.
@@ -67,6 +74,9 @@ pub struct Problem {
     pub(super) phases: Phases,
     pub(super) blocks: Vec<Block>,
     pub(super) rows: Rows,
+    pub(super) left: Left,
+    /// Next states of choices that share them with no other.
+    pub(super) own: Rows,
     /// What may be done, state by state, and where each state's part ends.
     pub(super) choices: Vec<Choice>,
     pub(super) ends: Vec<u32>,
@@ -90,26 +100,30 @@ impl Problem {
             phases: Phases::default(),
             blocks: Vec::new(),
             rows: Rows::default(),
+            left: Left::default(),
+            own: Rows::default(),
             choices: Vec::new(),
             ends: Vec::new(),
             error: 0.0,
         };
         let program = spec.flavour == Flavour::Program;
+        let rules = Rules::new();
         for n in 1..=spec.queue {
             let clock = arrivals.clock(n);
             for bin in 0..layout.bins {
                 let age = spec.slo_ns as f64 - made.grid.ends[bin];
                 made.phases.push(clock, n, age, program);
-                made.choose(clock, n, bin);
+                made.choose(&rules, clock, n, bin);
                 made.ends.push(made.choices.len() as u32);
             }
         }
         let held = if program { spec.queue + 1 } else { spec.queue };
         let clock = arrivals.clock(spec.queue);
         made.phases.push(clock, held, spec.slo_ns as f64, program);
-        made.late(clock, held);
+        made.late(&rules, clock, held, 0);
         made.ends.push(made.choices.len() as u32);
-        made.fill();
+        made.left.finish();
+        made.fill(&rules);
         Ok(made)
     }
 
@@ -172,47 +186,77 @@ impl Problem {
     }
 
     /// Adds the choices of `n` requests with the slack of `bin` (section 4.3).
-    fn choose(&mut self, clock: Clock, n: usize, bin: usize) {
+    fn choose(&mut self, rules: &Rules, clock: Clock, n: usize, bin: usize) {
         let slack = self.grid.ends[bin];
         let begin = self.choices.len();
-        let batches = match self.spec.batching {
-            Batching::Maximal => n..=n,
-            Batching::Variable => 1..=n,
-        };
         let program = self.spec.flavour == Flavour::Program;
-        for batch in batches.rev() {
+        let least = if self.spec.batching == Batching::Maximal { n } else { 1 };
+        for i in 0..=n - least {
+            let batch = if program { least + i } else { n - i };
             for model in 0..self.spec.models.len() {
                 let time = self.spec.models[model].latency(batch);
-                if time > slack || batch < n {
+                if time > slack {
                     continue;
                 }
                 let mut reward = self.spec.models[model].accuracy;
-                if program {
-                    reward = reward / n as f64 * batch as f64;
+                match self.spec.flavour {
+                    Flavour::Paper => {}
+                    Flavour::Program => reward = reward / n as f64 * batch as f64,
+                    Flavour::Requests { .. } => reward *= batch as f64,
                 }
                 let action = Action { model: model as u16, batch: batch as u16 };
-                let next = self.fresh(clock, time);
+                let next = self.after(rules, Taken { clock, time, n, bin, batch });
                 self.choices.push(Choice { action, reward, on_time: true, next });
             }
         }
         let default = Action { model: 0, batch: n as u16 };
         if self.choices.len() == begin || program && !self.choices[begin..].iter().any(|c| c.action == default) {
-            self.late(clock, n);
+            self.late(rules, clock, n, bin);
         }
     }
 
-    /// Adds the choice of those who are too late: all `n` on the fastest model.
-    fn late(&mut self, clock: Clock, n: usize) {
+    /// Adds the choice of those who are too late: all `n` on the fastest model, or dropping the oldest.
+    fn late(&mut self, rules: &Rules, clock: Clock, n: usize, bin: usize) {
         let time = |model: usize| self.spec.models[model].latency(n);
         let all = 0..self.spec.models.len();
-        let fastest = if self.spec.flavour == Flavour::Program {
-            0
-        } else {
-            all.min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or(0)
+        let (model, batch, time) = match self.spec.flavour {
+            Flavour::Paper => {
+                let fastest = all.min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or(0);
+                (fastest as u16, n, time(fastest))
+            }
+            Flavour::Program => (0, n, time(0)),
+            Flavour::Requests { .. } => (Action::DROP, 1, 0.0),
         };
-        let action = Action { model: fastest as u16, batch: n as u16 };
-        let next = self.fresh(clock, time(fastest));
+        let action = Action { model, batch: batch as u16 };
+        let next = self.after(rules, Taken { clock, time, n, bin, batch });
         self.choices.push(Choice { action, reward: 0.0, on_time: false, next });
+    }
+
+    fn after(&mut self, rules: &Rules, taken: Taken) -> Next {
+        let Taken { clock, time, n, bin, batch } = taken;
+        if batch >= n {
+            return if time > 0.0 { self.fresh(clock, time) } else { Next::Lone };
+        }
+        let state = self.layout.state(n, bin);
+        let likely = self.phases.likely(state);
+        if likely >= RARE {
+            let (to, error) = self.left.remainder(rules, &self.grid, self.layout, &taken, likely);
+            self.error = self.error.max(error);
+            return Next::Left(to);
+        }
+        // All that is known of the others is that they came after the oldest.
+        let bin = self.grid.bin(self.grid.ends[bin] - time);
+        let (first, mass) = self.phases.of(state);
+        let mut during = Vec::new();
+        let come = window(clock.per_ns * time, usize::MAX >> 1, &mut during);
+        for (i, phase) in mass.iter().enumerate() {
+            for (j, p) in during.iter().enumerate() {
+                let n = n - batch + (first + i + come + j) / clock.ticks;
+                self.own.add(self.layout.state(n, bin), phase * p);
+            }
+        }
+        self.own.end_row();
+        Next::Row((self.own.len() - 1) as u32)
     }
 
     fn fresh(&mut self, clock: Clock, time: f64) -> Next {
@@ -225,21 +269,21 @@ impl Problem {
     }
 
     /// Works out the rows of all blocks.
-    fn fill(&mut self) {
-        let rules = Rules::new();
+    fn fill(&mut self, rules: &Rules) {
         let mut ages: Vec<(Clock, Ages)> = Vec::new();
         for block in &mut self.blocks {
             let known = ages.iter().position(|(clock, _)| *clock == block.clock);
             let at = known.unwrap_or_else(|| {
                 let longest = self.choices.iter().filter_map(|c| match c.next {
                     Next::Fresh(_) => Some(self.spec.models[usize::from(c.action.model)].latency(c.action.batch.into())),
+                    _ => None,
                 });
                 let longest = longest.fold(0.0, f64::max);
-                ages.push((block.clock, Ages::new(&rules, block.clock, &self.grid, self.layout, longest)));
+                ages.push((block.clock, Ages::new(rules, block.clock, &self.grid, self.layout, longest)));
                 ages.len() - 1
             });
             block.row = self.rows.len();
-            self.error = self.error.max(ages[at].1.rows(&rules, self.layout, block.time, &mut self.rows));
+            self.error = self.error.max(ages[at].1.rows(rules, self.layout, block.time, &mut self.rows));
         }
     }
 }
@@ -248,6 +292,9 @@ impl Problem {
 #[derive(Default)]
 pub(super) struct Work {
     fresh: Vec<f64>,
+    left: Vec<f64>,
+    own: Vec<f64>,
+    lone: f64,
 }
 
 impl Problem {
@@ -255,6 +302,10 @@ impl Problem {
     pub(super) fn pull(&self, values: &[f64], work: &mut Work) {
         work.fresh.clear();
         work.fresh.extend((0..self.rows.len()).map(|row| self.rows.expect(row, values)));
+        self.left.pull(self.layout, values, &mut work.left);
+        work.own.clear();
+        work.own.extend((0..self.own.len()).map(|row| self.own.expect(row, values)));
+        work.lone = values[self.layout.empty()];
     }
 
     /// The expected value of the state that follows `choice` in `state`.
@@ -265,6 +316,9 @@ impl Problem {
                 let from = self.blocks[block as usize].row + first;
                 dot(mass, &work.fresh[from..from + mass.len()])
             }
+            Next::Left(to) => self.left.expect(&to, &work.left),
+            Next::Row(row) => work.own[row as usize],
+            Next::Lone => work.lone,
         }
     }
 
@@ -279,6 +333,12 @@ impl Problem {
                     *out += weight * p;
                 }
             }
+            Next::Left(to) => self.left.spread(&to, weight, &mut work.left),
+            Next::Row(row) => {
+                work.own.resize(self.own.len(), 0.0);
+                work.own[row as usize] += weight;
+            }
+            Next::Lone => work.lone += weight,
         }
     }
 
@@ -290,6 +350,14 @@ impl Problem {
                 *weight = 0.0;
             }
         }
+        self.left.push(self.layout, &mut work.left, out);
+        for (row, weight) in work.own.iter_mut().enumerate() {
+            if *weight != 0.0 {
+                self.own.spread(row, *weight, out);
+                *weight = 0.0;
+            }
+        }
+        out[self.layout.empty()] += std::mem::take(&mut work.lone);
         if self.spec.flavour != Flavour::Paper {
             // An idle worker decides again when somebody comes.
             out[self.layout.lone()] += std::mem::take(&mut out[self.layout.empty()]);
