@@ -54,6 +54,8 @@ struct Part {
     n_first: u32,
     at: u32,
     len: u32,
+    /// Of all of them.
+    sum: f64,
 }
 
 /// Densities of the nodes of a table from one on.
@@ -75,6 +77,43 @@ pub(super) struct Taken {
     pub(super) bin: usize,
     /// Requests that are taken, fewer.
     pub(super) batch: usize,
+}
+
+/// Ticks while a batch runs.
+pub(super) struct During {
+    first: usize,
+    /// How likely at most `first`, one more, … come, the last of which is sure; backwards.
+    fewer: Vec<f64>,
+}
+
+impl During {
+    pub(super) fn new(mean: f64) -> Self {
+        let mut fewer = Vec::new();
+        let first = window(mean, usize::MAX >> 1, &mut fewer);
+        let mut sum = 0.0;
+        for p in &mut fewer {
+            sum += *p;
+            *p = sum;
+        }
+        fewer.reverse();
+        fewer[0] = 1.0;
+        Self { first, fewer }
+    }
+
+    /// The chance of fewer than `all` ticks, these and the `from`, `from + 1`, … before that have these
+    /// probabilities.
+    pub(super) fn below(&self, before: &[f64], from: usize, all: usize) -> f64 {
+        // With so many before, at most `first` more are allowed, and one less for each more before.
+        let room = all.saturating_sub(from + self.first + 1);
+        if all <= from + self.first {
+            return 0.0;
+        }
+        let sure = (room + 1).saturating_sub(self.fewer.len()).min(before.len());
+        let some = (room + 1).min(before.len());
+        let begin = self.fewer.len().saturating_sub(room + 1);
+        let sum: f64 = before[..sure].iter().sum();
+        sum + dot(&before[sure..some], &self.fewer[begin..begin + some - sure])
+    }
 }
 
 impl Left {
@@ -108,13 +147,8 @@ impl Left {
         let end = (first + count).min(density.node + density.len);
         let len = end.saturating_sub(begin);
         let (part, from) = (part + begin.saturating_sub(first), density.at + begin.saturating_sub(density.node));
-        let sum: f64 = (0..len as usize)
-            .map(|i| {
-                let part = &self.parts[part as usize + i];
-                let all = &self.probabilities[part.at as usize..(part.at + part.len) as usize];
-                self.densities[from as usize + i] * all.iter().sum::<f64>()
-            })
-            .sum();
+        let parts = &self.parts[part as usize..(part + len) as usize];
+        let sum: f64 = parts.iter().zip(&self.densities[from as usize..]).map(|(p, d)| p.sum * d).sum();
         let scale = if sum > 0.0 { 1.0 / sum } else { 0.0 };
         (Remainder { part, density: from, len, scale }, (sum - likely).abs())
     }
@@ -134,17 +168,7 @@ impl Left {
             // Where the oldest may have come, densities begin, and not smoothly.
             grid.ages(from - time, to - time, |_, from, to| part(from, to));
         });
-        // How likely fewer than so many ticks come while the batch runs.
-        let mut during = Vec::new();
-        let during_first = window(per_ns * time, usize::MAX >> 1, &mut during);
-        let mut sum = 0.0;
-        let mut fewer = Vec::new();
-        for p in &during {
-            fewer.push(sum);
-            sum += p;
-        }
-        fewer.push(1.0);
-        let below = |count: usize| fewer[count.saturating_sub(during_first).min(fewer.len() - 1)];
+        let during = During::new(per_ns * time);
         let mut by_left: Vec<Vec<(u32, Part)>> = (1..layout.queue.max(2)).map(|_| Vec::new()).collect();
         let mut before = Vec::new();
         for (i, &(age, _, bin)) in nodes.iter().enumerate() {
@@ -153,25 +177,24 @@ impl Left {
             for (round, parts) in by_left.iter_mut().enumerate().take(rounds).skip(first / ticks) {
                 let from = (round * ticks).max(first);
                 let to = ((round + 1) * ticks).min(first + before.len());
-                let last = (to + during_first + during.len()) / ticks;
-                let n_first = ((from + during_first) / ticks + 1).min(layout.queue + 1);
+                let n_first = ((from + during.first) / ticks + 1).min(layout.queue + 1);
+                let n_last = ((to + during.first + during.fewer.len()) / ticks + 1).min(layout.queue + 1);
                 let at = self.probabilities.len();
-                let n_last = (last + 1).min(layout.queue + 1);
-                self.probabilities.resize(at + n_last - n_first + 1, 0.0);
-                for count in from..to {
-                    let p = before[count - first];
-                    for n in n_first..=n_last {
-                        // In all between (n - 1) rounds and n, or more if the queue is full.
-                        let low = below(((n - 1) * ticks).saturating_sub(count));
-                        let high = if n > layout.queue { 1.0 } else { below((n * ticks).saturating_sub(count)) };
-                        self.probabilities[at + n - n_first] += p * (high - low);
-                    }
+                let before = &before[from - first..to - first];
+                let sum: f64 = before.iter().sum();
+                let mut below = 0.0;
+                for n in n_first..=n_last {
+                    // Less than n rounds in all, or any number if the queue is full.
+                    let next = if n > layout.queue { sum } else { during.below(before, from, n * ticks) };
+                    self.probabilities.push((next - below).max(0.0));
+                    below = next;
                 }
                 let part = Part {
                     bin: bin as u32,
                     n_first: n_first as u32,
                     at: at as u32,
                     len: (n_last - n_first + 1) as u32,
+                    sum,
                 };
                 parts.push((i as u32, part));
             }

@@ -18,7 +18,10 @@ impl Phases {
     pub(super) fn push(&mut self, clock: Clock, n: usize, age: f64, underflow: bool) {
         let from = (n - 1) * clock.ticks;
         let mean = clock.per_ns * age;
-        let dense: Vec<f64> = if underflow {
+        // Below this, numbers lose their digits and then vanish.
+        let vanishes = || [from, from + clock.ticks - 1].iter().any(|&k| ln_pmf(k, mean) < -700.0);
+        let mut likely = None;
+        let dense: Vec<f64> = if underflow && (mean <= 0.0 || vanishes()) {
             let mut dense: Vec<f64> = (0..clock.ticks).map(|phase| pmf(from + phase, mean)).collect();
             if dense.contains(&0.0) {
                 dense.iter_mut().for_each(|p| *p += f64::from_bits(1));
@@ -28,12 +31,19 @@ impl Phases {
             // So soon after the oldest came, the others did just now.
             vec![1.0]
         } else {
-            let logs: Vec<f64> = (0..clock.ticks).map(|phase| ln_pmf(from + phase, mean)).collect();
-            let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            logs.iter().map(|log| (log - most).exp()).collect()
+            let mode = (mean as usize).clamp(from, from + clock.ticks - 1) - from;
+            let mut dense = vec![1.0; clock.ticks];
+            for phase in mode + 1..clock.ticks {
+                dense[phase] = dense[phase - 1] * mean / (from + phase) as f64;
+            }
+            for phase in (0..mode).rev() {
+                dense[phase] = dense[phase + 1] * (from + phase + 1) as f64 / mean;
+            }
+            likely = Some(pmf(from + mode, mean) * dense.iter().sum::<f64>());
+            dense
         };
         let round = |phase| pmf(from + phase, mean);
-        self.likely.push((0..clock.ticks).map(round).sum());
+        self.likely.push(likely.unwrap_or_else(|| (0..clock.ticks).map(round).sum()));
         let sum: f64 = dense.iter().sum();
         let counts = |p: &f64| *p >= CUT * sum;
         let first = dense.iter().position(counts).unwrap_or(0);

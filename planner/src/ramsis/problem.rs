@@ -4,9 +4,9 @@ use super::RamsisError;
 use super::arrivals::{Arrivals, Clock};
 use super::fresh::{Ages, Block};
 use super::grid::Grid;
-use super::left::{Left, RARE, Remainder, Taken};
+use super::left::{During, Left, RARE, Remainder, Taken};
 use super::phases::Phases;
-use super::poisson::{Rules, window};
+use super::poisson::{CUT, Rules};
 use super::rows::{Layout, Rows, dot};
 use super::spec::{Batching, Flavour, Spec};
 
@@ -247,12 +247,19 @@ impl Problem {
         // All that is known of the others is that they came after the oldest.
         let bin = self.grid.bin(self.grid.ends[bin] - time);
         let (first, mass) = self.phases.of(state);
-        let mut during = Vec::new();
-        let come = window(clock.per_ns * time, usize::MAX >> 1, &mut during);
-        for (i, phase) in mass.iter().enumerate() {
-            for (j, p) in during.iter().enumerate() {
-                let n = n - batch + (first + i + come + j) / clock.ticks;
-                self.own.add(self.layout.state(n, bin), phase * p);
+        let during = During::new(clock.per_ns * time);
+        let mut below = 0.0f64;
+        for rounds in 1.. {
+            let next = during.below(mass, first, rounds * clock.ticks);
+            let n = n - batch + rounds - 1;
+            if n > self.layout.queue {
+                self.own.run(self.layout.full(), &[(1.0 - below).max(0.0)], 0.0);
+                break;
+            }
+            self.own.run(self.layout.state(n, bin), &[(next - below).max(0.0)], CUT);
+            below = next;
+            if next >= 1.0 - CUT {
+                break;
             }
         }
         self.own.end_row();

@@ -69,15 +69,6 @@ impl Rows {
         self.values.extend_from_slice(kept);
     }
 
-    /// Adds `p` for one state to the row that is being written, once or in parts.
-    pub(super) fn add(&mut self, state: usize, p: f64) {
-        let begin = self.ends.last().map_or(0, |&end| end as usize);
-        match self.runs[begin..].iter().position(|run| run.start as usize == state) {
-            Some(run) => self.values[self.runs[begin + run].at as usize] += p,
-            None => self.run(state, &[p], 0.0),
-        }
-    }
-
     /// Ends the row, scales it to a sum of 1, and tells what the sum was.
     pub(super) fn end_row(&mut self) -> f64 {
         let begin = self.ends.last().map_or(0, |&end| end as usize);
