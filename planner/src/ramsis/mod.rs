@@ -15,7 +15,9 @@ mod phases;
 mod poisson;
 mod policy;
 mod problem;
+mod requests;
 mod rows;
+mod set;
 mod solve;
 mod spec;
 
@@ -26,6 +28,7 @@ pub use file::{MAX_BYTES, VERSION};
 pub use model::{MAX_LATENCIES, MAX_MODELS, Model, pareto};
 pub use policy::Policy;
 pub use problem::{Action, Problem, State};
+pub use set::{Loaded, MAX_POLICIES, PolicySet};
 pub use solve::Solution;
 pub use spec::{Batching, Flavour, MAX_BINS, MAX_QUEUE, MAX_SLO, Slack, Spec};
 

@@ -37,7 +37,7 @@ pub(super) struct Parts {
 
 impl Policy {
     /// In each state the choice with this index.
-    pub(super) fn new(problem: &Problem, chosen: Vec<u16>) -> Self {
+    pub(super) fn new(problem: &Problem, chosen: &[u16]) -> Self {
         let of = |(state, &choice): (usize, &u16)| {
             let Action { model, batch } = problem.choices(state)[usize::from(choice)].action;
             (model, batch)

@@ -121,3 +121,25 @@ fn policies_are_those_of_the_program() {
         assert!(differ.is_empty(), "{key}: {} of {states} states differ: {differ:?}", differ.len());
     }
 }
+
+#[test]
+fn accuracy_per_request_is_what_the_program_s_matrices_allow() {
+    let Some(models) = image() else { return };
+    for (rate, per_decision, per_request) in [(800.0, 0.8102, 0.8125), (1600.0, 0.7621, 0.7666), (2000.0, 0.7487, 0.7494)] {
+        let program = problem(&models, Slack::Fixed(100), rate);
+        let expected = program.evaluate(&program.solve().policy).expect("its own");
+        println!("{rate}: {expected:?}");
+        assert!((expected.accuracy - per_decision).abs() < 2e-4);
+        for batching in [Batching::Maximal, Batching::Variable] {
+            let arrivals = RoundRobin::poisson(rate, 60).expect("valid");
+            let flavour = Flavour::Requests { max_miss: 1e-3 };
+            let spec = Spec { flavour, batching, ..spec(models.clone(), Slack::Fixed(100)) };
+            let problem = Problem::new(&spec, &arrivals).expect("valid");
+            let solution = problem.solve();
+            let found = problem.evaluate(&solution.policy).expect("its own");
+            println!("{rate} {batching:?}: {found:?} {:?} {}", solution.gain, solution.sweeps);
+            assert!(found.missed <= 1e-3);
+            assert!(found.accuracy > per_request - 2e-4, "{batching:?}, {rate}: {found:?}");
+        }
+    }
+}
