@@ -15,7 +15,8 @@ fn image() -> Option<Vec<Model>> {
         println!("skipped: WEIR_DATA does not say where the models are");
         return None;
     };
-    let text = fs::read_to_string(PathBuf::from(data).join("ramsis/latency_profile_image.json")).expect("the file");
+    let text =
+        fs::read_to_string(PathBuf::from(data).join("ramsis/latency_profile_image.json")).expect("the file");
     let profile: Value = serde_json::from_str(&text).expect("JSON");
     let model = |name: &Value| {
         let name = name.as_str().expect("a name");
@@ -25,7 +26,14 @@ fn image() -> Option<Vec<Model>> {
         let accuracy = profile["models"][name]["accuracy_pct"].as_f64().expect("accuracy") / 100.0;
         Model { name: name.to_owned(), accuracy, latencies }
     };
-    Some(profile["pareto_models_used_by_artifact_in_order"].as_array().expect("names").iter().map(model).collect())
+    Some(
+        profile["pareto_models_used_by_artifact_in_order"]
+            .as_array()
+            .expect("names")
+            .iter()
+            .map(model)
+            .collect(),
+    )
 }
 
 /// So many models between those of `models`, the latencies of neighbours mixed as their accuracies are (section

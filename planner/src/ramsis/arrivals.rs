@@ -155,12 +155,12 @@ mod tests {
     fn values_outside_their_range_are_named() {
         let refusal = |made: Result<RoundRobin, RamsisError>| made.expect_err("refused").to_string();
         assert_eq!(refusal(RoundRobin::poisson(0.0, 1)), "rate = 0: must be above 0 and at most 10000000");
-        assert_eq!(refusal(RoundRobin::poisson(f64::NAN, 1)), "rate = NaN: must be above 0 and at most 10000000");
-        assert_eq!(refusal(RoundRobin::poisson(1.0, 0)), "workers = 0: must be 1 to 4096");
         assert_eq!(
-            refusal(RoundRobin::gamma(1.0, 4096, 2.0)),
-            "shape × workers = 8192: must be 1 to 4096"
+            refusal(RoundRobin::poisson(f64::NAN, 1)),
+            "rate = NaN: must be above 0 and at most 10000000"
         );
+        assert_eq!(refusal(RoundRobin::poisson(1.0, 0)), "workers = 0: must be 1 to 4096");
+        assert_eq!(refusal(RoundRobin::gamma(1.0, 4096, 2.0)), "shape × workers = 8192: must be 1 to 4096");
         let crowded = ShortestQueue::new(130.0, 2, 60.0).expect_err("too much").to_string();
         assert_eq!(crowded, "rate = 130: must be above 0 and at most 120");
     }

@@ -43,13 +43,18 @@ pub enum RamsisError {
     #[error("no policy: {0}")]
     Json(#[from] serde_json::Error),
     /// A version that this program does not read.
-    #[error("weir_ramsis_policy is {found}, this program reads {}: make the policy anew", super::file::VERSION)]
+    #[error(
+        "weir_ramsis_policy is {found}, this program reads {}: make the policy anew",
+        super::file::VERSION
+    )]
     Version {
         /// Which one.
         found: u32,
     },
     /// The contents were changed after the file was made.
-    #[error("the digest is {written}, the contents have {computed}: the policy was changed after it was made")]
+    #[error(
+        "the digest is {written}, the contents have {computed}: the policy was changed after it was made"
+    )]
     Digest {
         /// The digest in the file.
         written: String,
@@ -57,7 +62,9 @@ pub enum RamsisError {
         computed: String,
     },
     /// The policy was made from other inputs than those at hand.
-    #[error("the policy was made from inputs with the hash {written}, those here have {expected}: make it anew")]
+    #[error(
+        "the policy was made from inputs with the hash {written}, those here have {expected}: make it anew"
+    )]
     Inputs {
         /// The hash in the file.
         written: String,
@@ -72,7 +79,12 @@ pub(super) fn refuse(field: impl Into<String>, value: impl Display, limit: impl 
 }
 
 /// `value` if it is in `least..=most`; the smallest positive number as `least` means above 0.
-pub(super) fn within(field: impl Into<String>, value: f64, least: f64, most: f64) -> Result<f64, RamsisError> {
+pub(super) fn within(
+    field: impl Into<String>,
+    value: f64,
+    least: f64,
+    most: f64,
+) -> Result<f64, RamsisError> {
     if (least..=most).contains(&value) {
         return Ok(value);
     }

@@ -54,7 +54,9 @@ impl Problem {
             let state = self.state(number);
             let action = policy.at(state);
             let found = self.choices(number).iter().find(|choice| Some(choice.action) == action);
-            let unknown = || refuse(format!("action in {state:?}"), format!("{action:?}"), "is no action of the problem");
+            let unknown = || {
+                refuse(format!("action in {state:?}"), format!("{action:?}"), "is no action of the problem")
+            };
             found.copied().ok_or_else(unknown)
         };
         (0..self.layout.empty()).map(one).collect()

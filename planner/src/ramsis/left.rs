@@ -146,7 +146,8 @@ impl Left {
         let begin = first.max(density.node);
         let end = (first + count).min(density.node + density.len);
         let len = end.saturating_sub(begin);
-        let (part, from) = (part + begin.saturating_sub(first), density.at + begin.saturating_sub(density.node));
+        let (part, from) =
+            (part + begin.saturating_sub(first), density.at + begin.saturating_sub(density.node));
         let parts = &self.parts[part as usize..(part + len) as usize];
         let sum: f64 = parts.iter().zip(&self.densities[from as usize..]).map(|(p, d)| p.sum * d).sum();
         let scale = if sum > 0.0 { 1.0 / sum } else { 0.0 };
@@ -214,7 +215,8 @@ impl Left {
         let Clock { ticks, per_ns } = table.clock;
         let at = self.densities.len();
         let mut node = 0;
-        for (i, &(of_node, weight, _)) in table.nodes.iter().enumerate().take_while(|(_, node)| node.0 < age) {
+        for (i, &(of_node, weight, _)) in table.nodes.iter().enumerate().take_while(|(_, node)| node.0 < age)
+        {
             let density = weight * per_ns * pmf(batch * ticks - 1, per_ns * (age - of_node));
             if density >= CUT * weight * per_ns {
                 self.densities.push(density);
@@ -238,7 +240,9 @@ impl Left {
         out.clear();
         out.extend(self.parts.iter().map(|part| {
             let all = &self.probabilities[part.at as usize..(part.at + part.len) as usize];
-            let value = |(i, p): (usize, &f64)| p * values[layout.state(part.n_first as usize + i, part.bin as usize)];
+            let value = |(i, p): (usize, &f64)| {
+                p * values[layout.state(part.n_first as usize + i, part.bin as usize)]
+            };
             all.iter().enumerate().map(value).sum::<f64>()
         }));
     }

@@ -35,7 +35,11 @@ impl Model {
     /// As [`Model::check`].
     pub fn of_profile(name: &str, accuracy: f64, profile: &LatencyProfile) -> Result<Self, RamsisError> {
         let latency = |batch| profile.bound(batch).as_nanos() as f64;
-        let made = Self { name: name.to_owned(), accuracy, latencies: (1..=profile.max_batch()).map(latency).collect() };
+        let made = Self {
+            name: name.to_owned(),
+            accuracy,
+            latencies: (1..=profile.max_batch()).map(latency).collect(),
+        };
         made.check("model").map(|()| made)
     }
 
@@ -45,7 +49,9 @@ impl Model {
     /// As [`Model::check`], or if a batch size was not measured.
     pub fn of_measured(name: &str, accuracy: f64, measured: &[Option<f64>]) -> Result<Self, RamsisError> {
         let one = |(i, value): (usize, &Option<f64>)| {
-            value.ok_or_else(|| refuse(format!("latencies[{i}]"), "(none)", "every batch size must be measured"))
+            value.ok_or_else(|| {
+                refuse(format!("latencies[{i}]"), "(none)", "every batch size must be measured")
+            })
         };
         let latencies = measured.iter().enumerate().map(one).collect::<Result<_, _>>()?;
         let made = Self { name: name.to_owned(), accuracy, latencies };
@@ -67,7 +73,11 @@ impl Model {
             let field = format!("{field}.latencies[{i}]");
             within(&field, latency, f64::MIN_POSITIVE, MAX_SPAN.as_nanos() as f64)?;
             if latency < before {
-                return Err(refuse(field, latency, format!("must be at least {before}, that of a smaller batch")));
+                return Err(refuse(
+                    field,
+                    latency,
+                    format!("must be at least {before}, that of a smaller batch"),
+                ));
             }
             before = latency;
         }
@@ -107,12 +117,12 @@ pub fn pareto(models: &[Model], batches: usize) -> Vec<Model> {
         a.accuracy <= b.accuracy && (1..=batches.max(1)).all(|batch| a.latency(batch) >= b.latency(batch))
     };
     let kept = |&(i, model): &(usize, &Model)| {
-        !models.iter().enumerate().any(|(j, other)| {
-            i != j && no_better(model, other) && (j < i || !no_better(other, model))
-        })
+        !models
+            .iter()
+            .enumerate()
+            .any(|(j, other)| i != j && no_better(model, other) && (j < i || !no_better(other, model)))
     };
-    let mut left: Vec<_> =
-        models.iter().enumerate().filter(kept).map(|(_, model)| model.clone()).collect();
+    let mut left: Vec<_> = models.iter().enumerate().filter(kept).map(|(_, model)| model.clone()).collect();
     left.sort_by(|a, b| a.latency(1).total_cmp(&b.latency(1)).then(a.accuracy.total_cmp(&b.accuracy)));
     left
 }

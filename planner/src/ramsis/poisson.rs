@@ -102,7 +102,14 @@ impl Rules {
 
     /// Calls `node(place, weight)` for points of `from..to` that integrate products of Poisson probabilities of
     /// a clock that ticks `rate` times per unit, none of which is narrower than `width` ticks.
-    pub(super) fn integrate(&self, from: f64, to: f64, rate: f64, width: f64, mut node: impl FnMut(f64, f64)) {
+    pub(super) fn integrate(
+        &self,
+        from: f64,
+        to: f64,
+        rate: f64,
+        width: f64,
+        mut node: impl FnMut(f64, f64),
+    ) {
         let ticks = rate * (to - from);
         if ticks <= 0.0 {
             return;
@@ -181,7 +188,11 @@ mod tests {
             rules.integrate(from, to, 1.0, 0.0, |x, weight| sum += weight * pmf(3, x));
             // The integral of the fourth arrival's density is the chance of at most 3 less the same later.
             let at_most_3 = |t: f64| (0..4).map(|k| pmf(k, t)).sum::<f64>();
-            assert!((sum - (at_most_3(from) - at_most_3(to))).abs() < 1e-13, "{from}..{to}: {:e}", sum - (at_most_3(from) - at_most_3(to)));
+            assert!(
+                (sum - (at_most_3(from) - at_most_3(to))).abs() < 1e-13,
+                "{from}..{to}: {:e}",
+                sum - (at_most_3(from) - at_most_3(to))
+            );
         }
     }
 }

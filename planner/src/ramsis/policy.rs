@@ -64,7 +64,11 @@ impl Policy {
         let last = slack_ns[slack_ns.len() - 1];
         within("last of slack_ns", last as f64, 1.0, MAX_SLO as f64)?;
         if let Some(i) = slack_ns.windows(2).position(|two| two[0] > two[1]) {
-            return Err(refuse(format!("slack_ns[{}]", i + 1), slack_ns[i + 1], "must not be below the one before"));
+            return Err(refuse(
+                format!("slack_ns[{}]", i + 1),
+                slack_ns[i + 1],
+                "must not be below the one before",
+            ));
         }
         within("slack_ns[0]", slack_ns[0] as f64, 0.0, 0.0)?;
         let action = |field: String, n: usize, (model, batch): (u16, u16)| {

@@ -210,7 +210,9 @@ impl Problem {
             }
         }
         let default = Action { model: 0, batch: n as u16 };
-        if self.choices.len() == begin || program && !self.choices[begin..].iter().any(|c| c.action == default) {
+        if self.choices.len() == begin
+            || program && !self.choices[begin..].iter().any(|c| c.action == default)
+        {
             self.late(rules, clock, n, bin);
         }
     }
@@ -282,7 +284,9 @@ impl Problem {
             let known = ages.iter().position(|(clock, _)| *clock == block.clock);
             let at = known.unwrap_or_else(|| {
                 let longest = self.choices.iter().filter_map(|c| match c.next {
-                    Next::Fresh(_) => Some(self.spec.models[usize::from(c.action.model)].latency(c.action.batch.into())),
+                    Next::Fresh(_) => {
+                        Some(self.spec.models[usize::from(c.action.model)].latency(c.action.batch.into()))
+                    }
                     _ => None,
                 });
                 let longest = longest.fold(0.0, f64::max);

@@ -63,36 +63,37 @@ impl Problem {
     /// The best policy where a miss costs `price`.
     fn at_price(&self, price: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
         let full = self.layout.full();
-        let requests = |state: usize, choice: &Choice| f64::from(choice.action.batch) + f64::from(u8::from(state == full));
+        let requests = |state: usize, choice: &Choice| {
+            f64::from(choice.action.batch) + f64::from(u8::from(state == full))
+        };
         let missed = |state: usize, choice: &Choice| {
-            let dropped = if choice.action.model == Action::DROP { f64::from(choice.action.batch) } else { 0.0 };
+            let dropped =
+                if choice.action.model == Action::DROP { f64::from(choice.action.batch) } else { 0.0 };
             dropped + f64::from(u8::from(state == full))
         };
-        let mut ratio = -price;
-        let mut best: Option<Priced> = None;
-        for _ in 0..MAX_TRIES {
+        let mut attempt = |ratio: f64| {
             let worth = |s: usize, c: &Choice| c.reward - price * missed(s, c) - ratio * requests(s, c);
             let gain = search.improve(worth, MAX_SWEEPS, CLOSE);
             let choices = search.chosen.iter().enumerate().map(|(s, &i)| self.choices(s)[usize::from(i)]);
-            let choices: Vec<Choice> = choices.collect();
-            let found = self.weigh(&choices, shares);
+            let found = self.weigh(&choices.collect::<Vec<Choice>>(), shares);
             let reached = found.right() - price * found.missed;
             // No policy gains more per decision than this, and each decision is about a request at least.
             let most = ratio + gain.1.max(0.0);
-            let better = reached > ratio + CLOSE;
-            if best.as_ref().is_none_or(|best| reached > best.reached) {
-                let chosen = search.chosen.clone();
-                best = Some(Priced { chosen, found, reached, gain: (reached, most.max(reached)) });
-            } else if let Some(best) = &mut best {
-                best.gain.1 = most.max(best.reached);
+            Priced { chosen: search.chosen.clone(), found, gain: (reached, most.max(reached)) }
+        };
+        let mut best = attempt(-price);
+        for _ in 0..MAX_TRIES {
+            let next = attempt(best.gain.0);
+            let better = next.gain.0 - best.gain.0;
+            best.gain.1 = next.gain.1.max(best.gain.0);
+            if better > 0.0 {
+                best = next;
             }
-            if !better {
+            if better <= CLOSE {
                 break;
             }
-            ratio = reached;
         }
-        // The first try always is one.
-        best.unwrap_or_else(|| unreachable!("no try"))
+        best
     }
 }
 
@@ -100,8 +101,7 @@ impl Problem {
 struct Priced {
     chosen: Vec<u16>,
     found: Evaluation,
-    /// Right answers less what misses cost, per request.
-    reached: f64,
+    /// Right answers less what misses cost, per request: what was reached, and what is possible at most.
     gain: (f64, f64),
 }
 

@@ -83,7 +83,8 @@ impl Rows {
 
     fn runs(&self, row: usize) -> impl Iterator<Item = (usize, &[f64])> {
         let begin = row.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        let part = |run: &Run| (run.start as usize, &self.values[run.at as usize..(run.at + run.len) as usize]);
+        let part =
+            |run: &Run| (run.start as usize, &self.values[run.at as usize..(run.at + run.len) as usize]);
         self.runs[begin..self.ends[row] as usize].iter().map(part)
     }
 

@@ -75,7 +75,11 @@ impl PolicySet {
                 todo.extend([above, middle]);
             }
             if done.len() + todo.len() > MAX_POLICIES {
-                return Err(refuse("policies", done.len() + todo.len(), format!("must be at most {MAX_POLICIES}")));
+                return Err(refuse(
+                    "policies",
+                    done.len() + todo.len(),
+                    format!("must be at most {MAX_POLICIES}"),
+                ));
             }
         }
         Ok(Self(done))

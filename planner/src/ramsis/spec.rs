@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::RamsisError;
 use super::arrivals::{Arrivals, MAX_TICKS};
 use super::error::{refuse, within};
 use super::model::{self, Model};
-use super::RamsisError;
 
 /// The longest queue.
 pub const MAX_QUEUE: usize = 64;
@@ -90,7 +90,10 @@ impl Spec {
         within("slo_ns", self.slo_ns as f64, 1.0, MAX_SLO as f64)?;
         let fastest = self.models.iter().map(|m| m.latency(1)).fold(f64::INFINITY, f64::min);
         if (self.slo_ns as f64) < fastest {
-            let limit = format!("must be at least {fastest}, the time of the fastest model ({})", model::span(fastest));
+            let limit = format!(
+                "must be at least {fastest}, the time of the fastest model ({})",
+                model::span(fastest)
+            );
             return Err(refuse("slo_ns", self.slo_ns, limit));
         }
         if let Slack::Fixed(bins) = self.slack {

@@ -101,7 +101,11 @@ fn what_is_expected_happens() {
         let seen = run(&spec, &arrivals, &policy, 300_000);
         let (accuracy, late) = (seen.right / seen.decisions, seen.late / seen.decisions);
         println!("{flavour:?}, {shape}, {rate}: {accuracy:.4}, {late:.4} late; {expected:?}");
-        println!("by request {:.4}, missed {:.4}", seen.accurate / (seen.requests - seen.missed), seen.missed / seen.requests);
+        println!(
+            "by request {:.4}, missed {:.4}",
+            seen.accurate / (seen.requests - seen.missed),
+            seen.missed / seen.requests
+        );
         assert!((accuracy - expected.accuracy_per_decision).abs() < 0.01);
         assert!((late - expected.late_per_decision).abs() < 0.01);
         assert!(seen.missed / seen.requests < expected.missed + 0.002);

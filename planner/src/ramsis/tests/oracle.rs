@@ -46,7 +46,8 @@ impl Count<'_> {
                             let p = p * poisson(b, mean(low)) * poisson(c, mean(high - low));
                             for d in 0..Self::MOST {
                                 let n = (phase + b + c + d) / ticks;
-                                out[self.problem.layout.state(n, to)] += p * poisson(d, mean(self.time - high));
+                                out[self.problem.layout.state(n, to)] +=
+                                    p * poisson(d, mean(self.time - high));
                             }
                         }
                     }
@@ -58,7 +59,8 @@ impl Count<'_> {
         for to in 0..ends.len() {
             // When after the oldest the next oldest has come.
             let begin = if to == 0 { 0.0 } else { (ends[to] + self.time - ends[self.bin]).clamp(0.0, age) };
-            let end = ends.get(to + 1).map_or(age, |end| (end + self.time - ends[self.bin]).clamp(begin, age));
+            let end =
+                ends.get(to + 1).map_or(age, |end| (end + self.time - ends[self.bin]).clamp(begin, age));
             for before in 0..self.batch * ticks {
                 for during in self.batch * ticks - before..rounds.end.max(before) - before {
                     let known = before + during;
@@ -151,9 +153,87 @@ fn no_policy_of_a_tiny_problem_is_better() {
             let solution = problem.solve();
             let best = best_of_all(&problem);
             assert!(solution.gain.1 - solution.gain.0 <= 1e-9);
-            assert!((solution.gain.0..=solution.gain.1 + 1e-9).contains(&(best + 5e-10)), "{best}: {solution:?}");
+            assert!(
+                (solution.gain.0..=solution.gain.1 + 1e-9).contains(&(best + 5e-10)),
+                "{best}: {solution:?}"
+            );
         }
     }
+}
+
+#[test]
+fn no_policy_of_a_tiny_problem_is_right_more_often() {
+    for rate in [100.0, 400.0, 900.0, 2500.0] {
+        let arrivals = RoundRobin::poisson(rate, 3).expect("valid");
+        for batching in [Batching::Maximal, Batching::Variable] {
+            let problem = Problem::new(&tiny(REQUESTS, batching), &arrivals).expect("valid");
+            let solution = problem.solve();
+            let found = problem.evaluate(&solution.policy).expect("its own").right();
+            let best = best_of_all(&problem);
+            assert!((found - best).abs() < 1e-8, "{batching:?}, {rate}: {found} instead of {best}");
+            assert!(solution.gain.0 <= best + 1e-8 && best <= solution.gain.1 + 1e-8, "{solution:?}");
+        }
+    }
+}
+
+#[test]
+fn fewer_misses_cost_right_answers() {
+    let arrivals = RoundRobin::poisson(1100.0, 3).expect("valid");
+    let mut before = 1.0;
+    for max_miss in [1.0, 3e-2, 1e-2, 3e-3, 1e-3] {
+        let flavour = Flavour::Requests { max_miss };
+        let problem =
+            Problem::new(&three(Slack::Fixed(40), Batching::Maximal, flavour), &arrivals).expect("valid");
+        let found = problem.evaluate(&problem.solve().policy).expect("its own");
+        println!("{max_miss}: {found:?}");
+        assert!(found.missed <= max_miss, "{found:?}");
+        assert!(found.right() <= before + 1e-9, "{found:?}");
+        before = found.right();
+    }
+}
+
+#[test]
+fn shortest_queues_have_probabilities_too() {
+    let arrivals = ShortestQueue::new(600.0, 3, 300.0).expect("valid");
+    let problem =
+        Problem::new(&three(Slack::Fixed(8), Batching::Variable, Flavour::Paper), &arrivals).expect("valid");
+    assert!(problem.error() < 1e-12, "{:e}", problem.error());
+    for (state, action) in all(&problem) {
+        let next = problem.next(state, action);
+        let sum: f64 = next.iter().map(|(_, p)| p).sum();
+        assert!((sum - 1.0).abs() < 1e-12 && next.iter().all(|(_, p)| (0.0..=1.0).contains(p)));
+        // Of those who come to a queue of three and more, there are as many as the lower rate says.
+        let State::Queue { n: n @ 3.., .. } = state else { continue };
+        if usize::from(action.batch) == n {
+            let time = problem.spec.models[usize::from(action.model)].latency(n);
+            let nobody = (-arrivals.clock(n).per_ns * time).exp();
+            let found = next.iter().find(|(state, _)| *state == State::Empty).map_or(0.0, |(_, p)| *p);
+            assert!((found - nobody).abs() < 1e-12);
+        }
+    }
+    let solution = problem.solve();
+    let found = problem.evaluate(&solution.policy).expect("its own");
+    assert!(found.accuracy_per_decision > 0.5 && found.residual < 1e-12);
+}
+
+#[test]
+fn sets_are_as_close_as_they_should_be() {
+    let spec = three(Slack::Fixed(40), Batching::Maximal, Flavour::Program);
+    let poisson = |rate| RoundRobin::poisson(rate, 3);
+    let set = PolicySet::over(&spec, poisson, (50.0, 3000.0), 0.01, 1.0).expect("a set");
+    let all = set.all();
+    assert!(all.len() > 20, "{}", all.len());
+    for two in all.windows(2) {
+        let apart = two[0].expected.accuracy_per_decision - two[1].expected.accuracy_per_decision;
+        assert!(two[0].load < two[1].load && (apart.abs() <= 0.01 || two[1].load - two[0].load <= 1.0));
+    }
+    assert_eq!((all[0].load, all[all.len() - 1].load), (50.0, 3000.0));
+    assert_eq!(set.at(10.0).map(|one| one.load), Some(50.0));
+    assert_eq!(set.at(50.1).map(|one| one.load), Some(all[1].load));
+    assert!(set.at(3000.1).is_none());
+    let refusal =
+        PolicySet::over(&spec, poisson, (50.0, 3000.0), 1e-9, 1e-9).expect_err("too many").to_string();
+    assert_eq!(refusal, "policies = 1001: must be at most 1000");
 }
 
 #[test]

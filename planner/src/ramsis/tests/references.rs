@@ -69,7 +69,8 @@ fn transitions_are_those_of_the_program() {
     };
     for row in samples["rows"].as_array().expect("rows") {
         let from = state(&row["state"]);
-        let [model, batch] = [0, 1].map(|i| row["action_model1based_batch"][i].as_u64().expect("a number") as u16);
+        let [model, batch] =
+            [0, 1].map(|i| row["action_model1based_batch"][i].as_u64().expect("a number") as u16);
         let next = problem.next(from, Action { model: model.wrapping_sub(1), batch });
         let mut worst = 0.0f64;
         for known in row["top12"].as_array().expect("probabilities") {
@@ -77,7 +78,9 @@ fn transitions_are_those_of_the_program() {
             let ours = next.iter().find(|(state, _)| *state == to).map_or(0.0, |(_, p)| *p);
             worst = worst.max((p - ours).abs());
         }
-        for (n, p) in row["next_queue_marginal_0_to_32_then_full"].as_array().expect("numbers").iter().enumerate() {
+        for (n, p) in
+            row["next_queue_marginal_0_to_32_then_full"].as_array().expect("numbers").iter().enumerate()
+        {
             let same = |state: &State| match *state {
                 State::Empty => n == 0,
                 State::Full => n == 33,
@@ -95,7 +98,12 @@ fn transitions_are_those_of_the_program() {
 fn policies_are_those_of_the_program() {
     let (Some(models), Some(file)) = (image(), read("reference_policies.json")) else { return };
     for (key, table) in file["policies"].as_object().expect("policies") {
-        let rate: f64 = key.split("_q").nth(1).and_then(|s| s.split('_').next()).and_then(|s| s.parse().ok()).expect("a rate");
+        let rate: f64 = key
+            .split("_q")
+            .nth(1)
+            .and_then(|s| s.split('_').next())
+            .and_then(|s| s.parse().ok())
+            .expect("a rate");
         let slack = match key.rsplit('_').next() {
             Some("D100") => Slack::Fixed(100),
             Some("D10") => Slack::Fixed(10),
@@ -125,7 +133,9 @@ fn policies_are_those_of_the_program() {
 #[test]
 fn accuracy_per_request_is_what_the_program_s_matrices_allow() {
     let Some(models) = image() else { return };
-    for (rate, per_decision, per_request) in [(800.0, 0.8102, 0.8125), (1600.0, 0.7621, 0.7666), (2000.0, 0.7487, 0.7494)] {
+    for (rate, per_decision, per_request) in
+        [(800.0, 0.8102, 0.8125), (1600.0, 0.7621, 0.7666), (2000.0, 0.7487, 0.7494)]
+    {
         let program = problem(&models, Slack::Fixed(100), rate);
         let expected = program.evaluate(&program.solve().policy).expect("its own");
         println!("{rate}: {expected:?}");

@@ -40,7 +40,10 @@ fn what_is_looked_up_keeps_the_deadline_if_anything_does() {
             let time = models[usize::from(action.model)].latency(action.batch.into());
             // Slack is rounded down to half a millisecond.
             let in_time = time <= us as f64 * 1e3;
-            assert!(in_time || us < 2_500 && action.model == 0 && usize::from(action.batch) == n, "{n}, {us} µs");
+            assert!(
+                in_time || us < 2_500 && action.model == 0 && usize::from(action.batch) == n,
+                "{n}, {us} µs"
+            );
         }
     }
 }
@@ -106,7 +109,10 @@ fn inputs_outside_their_range_are_refused() {
     let spec = three(Slack::Fixed(4), Batching::Maximal, Flavour::Program);
     let refusal = |spec: Spec| Problem::new(&spec, &arrivals).err().expect("refused").to_string();
     assert_eq!(refusal(Spec { queue: 0, ..spec.clone() }), "queue = 0: must be 1 to 64");
-    assert_eq!(refusal(Spec { slack: Slack::Fixed(1001), ..spec.clone() }), "slack = 1001: must be 1 to 1000");
+    assert_eq!(
+        refusal(Spec { slack: Slack::Fixed(1001), ..spec.clone() }),
+        "slack = 1001: must be 1 to 1000"
+    );
     assert_eq!(
         refusal(Spec { queue: 5, ..spec.clone() }),
         "length of models[0].latencies = 5: must be 6 to 65"
