@@ -3,8 +3,9 @@
 use super::RamsisError;
 use super::error::refuse;
 use super::policy::Policy;
-use super::problem::{Choice, Problem, Work};
+use super::problem::{Choice, Problem};
 use super::spec::Flavour;
+use super::work::Work;
 
 /// Steps at most.
 const MAX_STEPS: usize = 100_000;

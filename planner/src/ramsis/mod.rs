@@ -20,6 +20,7 @@ mod rows;
 mod set;
 mod solve;
 mod spec;
+mod work;
 
 pub use arrivals::{Arrivals, Clock, MAX_RATE, MAX_TICKS, MAX_WORKERS, RoundRobin, ShortestQueue};
 pub use error::RamsisError;

@@ -1,8 +1,9 @@
 //! Value iteration (section 4.1).
 
 use super::policy::Policy;
-use super::problem::{Choice, Problem, Work};
+use super::problem::{Choice, Problem};
 use super::spec::Flavour;
+use super::work::Work;
 
 /// Sweeps of the released program.
 const PROGRAM_SWEEPS: usize = 100;

@@ -20,17 +20,17 @@ impl Dice {
 
 /// What happened to the requests of one worker.
 #[derive(Default)]
-struct Happened {
-    decisions: f64,
-    right: f64,
-    late: f64,
-    requests: f64,
-    missed: f64,
-    accurate: f64,
+pub(super) struct Happened {
+    pub(super) decisions: f64,
+    pub(super) right: f64,
+    pub(super) late: f64,
+    pub(super) requests: f64,
+    pub(super) missed: f64,
+    pub(super) accurate: f64,
 }
 
 /// One worker with `policy`, for so many decisions.
-fn run(spec: &Spec, arrivals: &dyn Arrivals, policy: &Policy, decisions: usize) -> Happened {
+pub(super) fn run(spec: &Spec, arrivals: &dyn Arrivals, policy: &Policy, decisions: usize) -> Happened {
     let Clock { ticks, per_ns } = arrivals.clock(1);
     let slo = spec.slo_ns as f64;
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::super::*;
+use super::happens;
 
 /// The file of this name, or nothing, which is told.
 fn read(name: &str) -> Option<Value> {
@@ -150,6 +151,30 @@ fn accuracy_per_request_is_what_the_program_s_matrices_allow() {
             println!("{rate} {batching:?}: {found:?} {:?} {}", solution.gain, solution.sweeps);
             assert!(found.missed <= 1e-3);
             assert!(found.accuracy > per_request - 2e-4, "{batching:?}, {rate}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn simulations_end_as_those_of_the_program_did() {
+    let Some(models) = image() else { return };
+    for (rate, accuracy) in
+        [(400.0, 0.8423), (800.0, 0.8103), (1600.0, 0.7627), (2000.0, 0.7491), (2800.0, 0.7301)]
+    {
+        for (flavour, batching) in [
+            (Flavour::Program, Batching::Maximal),
+            (Flavour::Requests { max_miss: 1e-3 }, Batching::Variable),
+        ] {
+            let arrivals = RoundRobin::poisson(rate, 60).expect("valid");
+            let spec = Spec { flavour, batching, ..spec(models.clone(), Slack::Fixed(100)) };
+            let problem = Problem::new(&spec, &arrivals).expect("valid");
+            let policy = problem.solve().policy;
+            let seen = happens::run(&spec, &arrivals, &policy, 100_000);
+            let share = seen.accurate / (seen.requests - seen.missed);
+            println!("{rate} {flavour:?}: {share:.4}, missed {:.1e}", seen.missed / seen.requests);
+            // The program's are of 30 s and one seed.
+            let most = if flavour == Flavour::Program { 0.001 } else { 1.0 };
+            assert!(share > accuracy - 0.001 && share < accuracy + most, "{rate}, {flavour:?}: {share}");
         }
     }
 }
