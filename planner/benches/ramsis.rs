@@ -6,7 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use planner::ramsis::{Batching, Flavour, Model, Problem, RoundRobin, Slack, Spec};
+use planner::ramsis::{Batching, Flavour, Model, PolicySet, Problem, RoundRobin, Slack, Spec};
+use rt_core::Span;
 use serde_json::Value;
 
 /// The nine models of the image task; nothing, which is told, without them.
@@ -77,6 +78,7 @@ fn policies() {
     let sixty = between(&nine, 60);
     let max = Batching::Maximal;
     let any = Batching::Variable;
+    let requests = Flavour::Requests { max_miss: 1e-3 };
     println!("| models | slack | batches | for | least | most | sweeps | peak MB |");
     println!("|---:|---|---|---|---:|---:|---:|---:|");
     for (models, slack, batching, flavour) in [
@@ -89,6 +91,9 @@ fn policies() {
         (&nine, Slack::ModelBased, any, Flavour::Paper),
         (&nine, Slack::Fixed(100), any, Flavour::Paper),
         (&sixty, Slack::Fixed(100), any, Flavour::Paper),
+        (&nine, Slack::Fixed(100), max, requests),
+        (&nine, Slack::Fixed(100), any, requests),
+        (&nine, Slack::ModelBased, any, requests),
         (&sixty, Slack::ModelBased, any, Flavour::Paper),
     ] {
         let spec = Spec { models: models.clone(), slo_ns: 150_000_000, queue: 32, slack, batching, flavour };
@@ -101,5 +106,29 @@ fn policies() {
             models.len(),
             peak()
         );
+    }
+}
+
+#[test]
+fn looking_up_and_sets() {
+    let Some(models) = image() else { return };
+    for slack in [Slack::Fixed(100), Slack::ModelBased] {
+        let (batching, flavour) = (Batching::Maximal, Flavour::Paper);
+        let spec = Spec { models: models.clone(), slo_ns: 150_000_000, queue: 32, slack, batching, flavour };
+        let arrivals = |load| RoundRobin::poisson(load, 60);
+        let set = || PolicySet::over(&spec, arrivals, (200.0, 4000.0), 0.01, 10.0).expect("a set");
+        let made = set();
+        let [least, most] = times(set);
+        println!(
+            "{slack:?}: a set of {} policies for 200 to 4000 requests/s: {least:.1?} to {most:.1?}",
+            made.all().len()
+        );
+        let policy = &made.all()[0].policy;
+        let look = || {
+            let one = |i: u64| policy.action((i % 34) as usize, Span::from_nanos(i * 7_919 % 160_000_000));
+            (0..1_000_000).map(|i| usize::from(one(i).model)).sum::<usize>()
+        };
+        let [least, most] = times(look);
+        println!("{slack:?}: a million look-ups: {least:.1?} to {most:.1?}");
     }
 }
