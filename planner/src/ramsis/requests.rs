@@ -1,0 +1,112 @@
+//! Beyond the paper: accuracy per request instead of per decision, with a bound on how many miss.
+//!
+//! A reward per decision prefers to serve few at a time, since a batch of one weighs as much as one of ten. What
+//! users see is a share of requests. All requests that come are answered or dropped sooner or later, so the best
+//! share is also the most right answers per unit of time: idle times and the lengths of batches are accounted for.
+
+use super::evaluate::Evaluation;
+use super::policy::Policy;
+use super::problem::{Action, Choice, Problem};
+use super::solve::{Search, Solution};
+
+/// How close to the best possible share the policy for one price must be proven.
+const CLOSE: f64 = 1e-9;
+/// Sweeps at most for one price and one share.
+const MAX_SWEEPS: usize = 2_000;
+/// Tries at most to better a share.
+const MAX_TRIES: usize = 50;
+/// The highest price of a miss, in right answers.
+const MAX_PRICE: f64 = 1e6;
+/// How often the range of prices is halved.
+const HALVINGS: usize = 12;
+
+impl Problem {
+    /// The policy with the most right answers per request, of those found that miss at most `max_miss`; if there is
+    /// none, the one that misses least.
+    ///
+    /// A miss costs a price, which is raised from nothing until few enough miss, and then lowered again by
+    /// bisection (Lagrange's multiplier). For each price the ratio is maximised (W. Dinkelbach, On nonlinear
+    /// fractional programming, 1967).
+    pub(super) fn solve_requests(&self, max_miss: f64) -> Solution {
+        let mut search = Search::new(self);
+        let mut shares = self.start();
+        let mut try_price = |price| self.at_price(price, &mut search, &mut shares);
+        let mut best = try_price(0.0);
+        let (mut low, mut high) = (0.0, 1.0);
+        while best.missed(max_miss) && high <= MAX_PRICE {
+            let tried = try_price(high);
+            if !tried.missed(max_miss) {
+                best = tried;
+                for _ in 0..HALVINGS {
+                    let middle = (low + high) / 2.0;
+                    let tried = try_price(middle);
+                    if tried.missed(max_miss) {
+                        low = middle;
+                    } else {
+                        high = middle;
+                        if tried.found.right() >= best.found.right() {
+                            best = tried;
+                        }
+                    }
+                }
+                break;
+            }
+            if tried.found.missed < best.found.missed {
+                best = tried;
+            }
+            (low, high) = (high, high * 10.0);
+        }
+        let Priced { chosen, gain, .. } = best;
+        Solution { policy: Policy::new(self, &chosen), sweeps: search.sweeps, gain }
+    }
+
+    /// The best policy where a miss costs `price`.
+    fn at_price(&self, price: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
+        let full = self.layout.full();
+        let requests = |state: usize, choice: &Choice| {
+            f64::from(choice.action.batch) + f64::from(u8::from(state == full))
+        };
+        let missed = |state: usize, choice: &Choice| {
+            let dropped =
+                if choice.action.model == Action::DROP { f64::from(choice.action.batch) } else { 0.0 };
+            dropped + f64::from(u8::from(state == full))
+        };
+        let mut attempt = |ratio: f64| {
+            let worth = |s: usize, c: &Choice| c.reward - price * missed(s, c) - ratio * requests(s, c);
+            let gain = search.improve(worth, MAX_SWEEPS, CLOSE);
+            let choices = search.chosen.iter().enumerate().map(|(s, &i)| self.choices(s)[usize::from(i)]);
+            let found = self.weigh(&choices.collect::<Vec<Choice>>(), shares);
+            let reached = found.right() - price * found.missed;
+            // No policy gains more per decision than this, and each decision is about a request at least.
+            let most = ratio + gain.1.max(0.0);
+            Priced { chosen: search.chosen.clone(), found, gain: (reached, most.max(reached)) }
+        };
+        let mut best = attempt(-price);
+        for _ in 0..MAX_TRIES {
+            let next = attempt(best.gain.0);
+            let better = next.gain.0 - best.gain.0;
+            best.gain.1 = next.gain.1.max(best.gain.0);
+            if better > 0.0 {
+                best = next;
+            }
+            if better <= CLOSE {
+                break;
+            }
+        }
+        best
+    }
+}
+
+/// What was found for a price.
+struct Priced {
+    chosen: Vec<u16>,
+    found: Evaluation,
+    /// Right answers less what misses cost, per request: what was reached, and what is possible at most.
+    gain: (f64, f64),
+}
+
+impl Priced {
+    fn missed(&self, most: f64) -> bool {
+        self.found.missed > most
+    }
+}
