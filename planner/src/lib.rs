@@ -6,6 +6,7 @@ pub mod certify;
 mod files;
 pub mod number;
 pub mod problem;
+pub mod select;
 mod unique;
 pub mod verify;
 

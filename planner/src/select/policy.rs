@@ -1,0 +1,323 @@
+//! The decision: what a free worker does now, from a few table look-ups, without allocation.
+//!
+//! Worker time has a price, that of the fluid bound. A batch is worth its accuracy less its worker time at that price
+//! and less what its requests are worth on average; at the optimum of the fluid bound the batches in use are worth
+//! nothing more, so among them the *stock* decides: requests that wait, less those that the workers free now or soon
+//! will take. A quadratic cost keeps it near its target, as one controls an inventory with orders on their way. A
+//! stock above zero keeps workers busy; one below the deadline's slack keeps long batches possible.
+
+use rt_core::{Instant, Span};
+
+use super::fluid::{Choice, Fluid, fluid};
+use super::profile::Profile;
+use super::prospect::Prospect;
+
+/// Which waiting requests a batch may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest ones only.
+    #[default]
+    Fifo,
+    /// The newest ones too, where they alone can use a long batch; the older ones wait on.
+    NewestToo,
+}
+
+/// Which waiting requests a batch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The oldest.
+    Oldest,
+    /// The newest; only under [`Order::NewestToo`].
+    Newest,
+}
+
+/// What a free worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Run this batch; every request in it is answered in time.
+    Start {
+        /// Which model, from 0.
+        model: usize,
+        /// How many requests, from 1.
+        batch: usize,
+        /// Which ones.
+        take: Take,
+    },
+    /// Nothing now. Ask again at each arrival, each end of a batch, and at this instant if nothing happens before.
+    Wait {
+        /// The instant, after now; `None` if no worker is free or no request waits.
+        until: Option<Instant>,
+    },
+    /// Give the oldest request up: it cannot be answered in time, or only so dearly that more would be late.
+    Refuse,
+}
+
+/// What a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    /// The present.
+    pub now: Instant,
+    /// When the waiting requests arrived, oldest first, in two parts as of `VecDeque::as_slices`; none after `now`.
+    pub waiting: (&'a [Instant], &'a [Instant]),
+    /// How many workers are free.
+    pub free: usize,
+    /// How many busy workers will be free within [`Policy::horizon`].
+    pub soon: usize,
+}
+
+/// The numbers of a policy that the fluid bound does not give; [`super::plan()`] finds them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tuning {
+    /// The part of the objective that is kept for waiting when worker time is priced, in 0..1.
+    pub reserve: f64,
+    /// The load for which worker time is priced, over the load to come: positive.
+    pub pressure: f64,
+    /// Twice the cost of a stock one request off its target, in accuracy times requests: at least 0.
+    pub stiffness: f64,
+    /// The stock aimed at, in requests.
+    pub target: f64,
+    /// How many requests a worker free now or soon stands for: at least 0.
+    pub share: f64,
+    /// How far ahead "soon" is.
+    pub horizon: Span,
+    /// While the oldest request is no older than this, newer ones may be taken before it, or a worker kept for them.
+    pub patience: Span,
+    /// What a batch must be worth to be started, in accuracy times requests: on the last free worker, on others.
+    pub hold: [f64; 2],
+    /// What must be gained by keeping the last free worker for a batch that is still forming.
+    pub anticipation: f64,
+}
+
+/// A policy for one profile, load, and number of workers.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    slo: u64,
+    order: Order,
+    tuning: Tuning,
+    fluid: Fluid,
+    /// Distinct latencies within the objective, rising: a slack is of class `i` if `i` of them fit in it.
+    latencies: Vec<u64>,
+    /// The class of a slack at the lower end of each `1 << shift` nanoseconds.
+    coarse: Vec<u16>,
+    shift: u32,
+    /// `width` for each class: the batch of `b` requests that is worth most, at `b`.
+    best: Vec<Best>,
+    /// `width` for each class: the batch that takes least time per request, of at most `b` requests, at `b`.
+    drain: Vec<Choice>,
+    width: usize,
+    prospects: Vec<Prospect>,
+    /// The oldest request is this old: the queue is drained as fast as it can be.
+    drain_age: u64,
+    /// Older requests cannot be served at the rate at which they come.
+    lost_age: u64,
+    recheck: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    value: f64,
+    model: usize,
+}
+
+impl Policy {
+    /// The tables for `load` requests per second on `workers` workers. A load beyond what the workers can carry is
+    /// priced as the largest that they can.
+    pub(super) fn new(profile: &Profile, load: f64, workers: usize, order: Order, tuning: Tuning) -> Self {
+        let slo = profile.slo();
+        let per_request = workers as f64 / load;
+        let fluid = price(profile, per_request, &tuning);
+        let mut latencies: Vec<u64> = profile.within(slo).map(|(_, _, l)| l.as_nanos()).collect();
+        latencies.sort_unstable();
+        latencies.dedup();
+        let width = profile.largest_batch() + 1;
+        let nothing = Best { value: f64::NEG_INFINITY, model: 0 };
+        let mut best = vec![nothing; (latencies.len() + 1) * width];
+        let mut drain = vec![Choice { model: 0, batch: 0 }; best.len()];
+        for class in 1..=latencies.len() {
+            let row = class * width;
+            let mut quickest = vec![f64::INFINITY; width];
+            for (model, batch, latency) in profile.within(Span::from_nanos(latencies[class - 1])) {
+                let seconds = latency.as_secs_f64();
+                let value =
+                    batch as f64 * (profile.models()[model].accuracy - fluid.worth) - fluid.price * seconds;
+                if value > best[row + batch].value {
+                    best[row + batch] = Best { value, model };
+                }
+                for limit in batch..width {
+                    if seconds / (batch as f64) < quickest[limit] {
+                        quickest[limit] = seconds / batch as f64;
+                        drain[row + limit] = Choice { model, batch };
+                    }
+                }
+            }
+        }
+        let lost_age = profile
+            .within(slo)
+            .filter(|&(_, batch, latency)| latency.as_secs_f64() / batch as f64 <= per_request)
+            .map(|(_, _, latency)| slo.saturating_sub(latency).as_nanos())
+            .max()
+            .unwrap_or(0);
+        let shift = (slo.as_nanos() >> 10).max(1).ilog2();
+        let class_of = |slack: u64| latencies.partition_point(|&l| l <= slack) as u16;
+        let coarse = (0..=slo.as_nanos() >> shift).map(|i| class_of(i << shift)).collect();
+        Self {
+            slo: slo.as_nanos(),
+            order,
+            tuning,
+            fluid,
+            coarse,
+            shift,
+            best,
+            drain,
+            width,
+            prospects: Prospect::all(profile, &fluid, load),
+            drain_age: lost_age / 8 * 5,
+            lost_age,
+            recheck: Span::from_nanos((slo.as_nanos() >> 8).max(1)),
+            latencies,
+        }
+    }
+
+    /// How far ahead the ends of batches count for [`State::soon`].
+    #[must_use]
+    pub fn horizon(&self) -> Span {
+        self.tuning.horizon
+    }
+
+    /// What the policy was built from.
+    #[must_use]
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// The prices that it uses.
+    #[must_use]
+    pub fn fluid(&self) -> &Fluid {
+        &self.fluid
+    }
+
+    /// What a free worker does now. A batch that is started takes at most the slack of its oldest request.
+    #[must_use]
+    pub fn decide(&self, state: &State<'_>) -> Decision {
+        let (old, new) = state.waiting;
+        let waiting = old.len() + new.len();
+        let Some(&oldest) = old.first().or(new.first()) else {
+            return Decision::Wait { until: None };
+        };
+        let age = state.now.since(oldest).as_nanos();
+        let class = self.class(age);
+        if class == 0 {
+            return Decision::Refuse;
+        }
+        if state.free == 0 {
+            return Decision::Wait { until: None };
+        }
+        let most = waiting.min(self.width - 1);
+        let row = class * self.width;
+        if age >= self.drain_age {
+            let Choice { model, batch } = self.drain[row + most];
+            if age > self.lost_age && waiting > batch * state.free {
+                return Decision::Refuse;
+            }
+            return Decision::Start { model, batch, take: Take::Oldest };
+        }
+        let Tuning { stiffness, target, share, hold, .. } = self.tuning;
+        let stock = waiting as f64 - share * (state.free + state.soon) as f64 - target;
+        // By how much a batch of `b` lowers the cost `stiffness / 2 * stock^2`.
+        let relief = |b: usize| stiffness * b as f64 * (stock - 0.5 * b as f64);
+        let mut found = (f64::NEG_INFINITY, 0, 0, Take::Oldest);
+        for (b, best) in self.best[row..row + most + 1].iter().enumerate().skip(1) {
+            let value = best.value + relief(b);
+            if value > found.0 {
+                found = (value, best.model, b, Take::Oldest);
+            }
+        }
+        let patient = age <= self.tuning.patience.as_nanos();
+        if patient && self.order == Order::NewestToo {
+            for prospect in &self.prospects {
+                let Choice { model, batch } = prospect.choice;
+                if batch < waiting && self.newest(state, batch) <= prospect.window {
+                    let value = prospect.value + relief(batch);
+                    if value > found.0 {
+                        found = (value, model, batch, Take::Newest);
+                    }
+                }
+            }
+        }
+        let (value, model, batch, take) = found;
+        if patient
+            && state.free == 1
+            && let Some(until) = self.anticipate(state, waiting, value)
+        {
+            return Decision::Wait { until: Some(until) };
+        }
+        if value > hold[usize::from(state.free > 1)] {
+            return Decision::Start { model, batch, take };
+        }
+        Decision::Wait { until: Some(state.now + self.recheck) }
+    }
+
+    /// Until when to keep the last free worker for a batch that is still forming, if that beats a batch of `value`.
+    fn anticipate(&self, state: &State<'_>, waiting: usize, value: f64) -> Option<Instant> {
+        let mut top = self.tuning.anticipation + 0.1 * value.max(0.0);
+        let mut until = None;
+        for prospect in &self.prospects {
+            let batch = prospect.choice.batch;
+            let fewest = if self.order == Order::Fifo { waiting } else { 0 };
+            for count in fewest..batch.min(waiting + 1) {
+                let (gain, left) = if count == 0 {
+                    (prospect.afresh, self.recheck.as_nanos())
+                } else {
+                    let age = self.newest(state, count);
+                    if age >= prospect.window {
+                        break;
+                    }
+                    let left = prospect.window - age;
+                    (prospect.gain(batch - count, left), left + 1)
+                };
+                if gain > top {
+                    top = gain;
+                    until = Some(state.now + Span::from_nanos(left.min(self.recheck.as_nanos())));
+                }
+            }
+        }
+        until
+    }
+
+    /// The age of the oldest of the `count` newest requests that wait; there are as many.
+    fn newest(&self, state: &State<'_>, count: usize) -> u64 {
+        let (old, new) = state.waiting;
+        let arrival = match new.len().checked_sub(count) {
+            Some(index) => new[index],
+            None => old[old.len() + new.len() - count],
+        };
+        state.now.since(arrival).as_nanos()
+    }
+
+    /// How many of the latencies fit in the slack of a request of this age.
+    fn class(&self, age: u64) -> usize {
+        let Some(slack) = self.slo.checked_sub(age) else { return 0 };
+        let mut class = usize::from(self.coarse[(slack >> self.shift) as usize]);
+        while self.latencies.get(class).is_some_and(|&latency| latency <= slack) {
+            class += 1;
+        }
+        class
+    }
+}
+
+/// The price of worker time: the fluid bound's, with some of the objective kept for waiting.
+fn price(profile: &Profile, per_request: f64, tuning: &Tuning) -> Fluid {
+    let slo = profile.slo().as_nanos();
+    let limit = Span::from_nanos((slo as f64 * (1.0 - tuning.reserve)) as u64);
+    let least = |limit: Span| {
+        profile.within(limit).map(|(_, b, l)| l.as_secs_f64() / b as f64).min_by(f64::total_cmp)
+    };
+    let limit = if least(limit).is_some() { limit } else { profile.slo() };
+    let time = (per_request / tuning.pressure).max(least(limit).unwrap_or(0.0));
+    fluid(profile, limit, time).unwrap_or(Fluid {
+        accuracy: 0.0,
+        price: 0.0,
+        worth: 0.0,
+        mix: [(Choice { model: 0, batch: 1 }, 1.0), (Choice { model: 0, batch: 1 }, 0.0)],
+    })
+}
