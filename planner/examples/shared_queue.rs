@@ -1,6 +1,6 @@
 //! Plans the selection policy of a shared queue for several loads and plays each plan on fresh arrivals.
 //!
-//! `shared_queue PROFILE.json WORKERS LOADS [fifo|newest] [SECONDS] [SEEDS] [SLO_MS [TRIES TRY_SECONDS PLAN_SEED]]`: the loads in requests per
+//! `shared_queue PROFILE.json WORKERS LOADS [fifo|newest] [SECONDS] [SEEDS] [SLO_MS [TRIES REQUESTS PLAN_SEED]]`: the loads in requests per
 //! second, separated by commas. The profile is a JSON object with the models in rising order of latency in
 //! `pareto_models_used_by_artifact_in_order`, their accuracies in `models.NAME.accuracy_pct`, and the latencies of
 //! batches of 1, 2, 3... in `artifact_table_p95_monotone_ms.NAME`.
@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use planner::select::{Demand, Effort, Model, Order, Poisson, Profile, Score, fluid, plan, trial};
+use planner::select::{Demand, Effort, Model, Order, Poisson, Profile, Score, ceiling, plan, trial};
 use rt_core::{Instant, Span};
 use serde_json::Value;
 
@@ -18,20 +18,25 @@ const WARM: u64 = 1_000_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [file, workers, loads, rest @ ..] = &args[..] else {
-        return Err("shared_queue PROFILE.json WORKERS LOADS [fifo|newest] [SECONDS] [SEEDS] [SLO_MS [TRIES TRY_SECONDS PLAN_SEED]]".into());
+        return Err("shared_queue PROFILE.json WORKERS LOADS [fifo|newest] [SECONDS] [SEEDS] [SLO_MS [TRIES REQUESTS PLAN_SEED]]".into());
     };
     let number = |index: usize, default: u64| rest.get(index).map_or(Ok(default), |text| text.parse());
     let order = if rest.first().is_some_and(|o| o == "newest") { Order::NewestToo } else { Order::Fifo };
     let (seconds, seeds, slo) = (number(1, 120)?, number(2, 5)?, number(3, 150)?);
     let profile = read(&std::fs::read_to_string(file)?, Span::from_millis(slo))?;
-    let effort =
-        Effort { tries: number(4, 500)? as usize, seconds: number(5, 10)? as f64, seed: number(6, 1)? };
+    let effort = Effort {
+        tries: number(4, 1000)? as usize,
+        requests: number(5, 16_000)? as usize,
+        seed: number(6, 1)?,
+    };
     let workers: usize = workers.parse()?;
-    println!("load  bound%   accuracy%          violations%  idle  planned in  batches");
+    println!("load  bound%  ceiling%  accuracy%          violations%  idle  planned in  batches");
     for load in loads.split(',') {
         let load: f64 = load.parse()?;
-        let bound = fluid(&profile, profile.slo(), workers as f64 / load).map_or(f64::NAN, |f| f.accuracy);
-        let (plan, took) = timed(|| plan(&profile, Demand { load, workers, order }, effort))?;
+        let demand = Demand { load, workers, order };
+        let (plan, took) = timed(|| plan(&profile, demand, effort))?;
+        let bound = plan.bound.map_or(f64::NAN, |f| f.accuracy);
+        let reachable = ceiling(&profile, demand, 1)?.unwrap_or(f64::NAN);
         let end = Instant::from_nanos(WARM) + Span::from_millis(seconds * 1000);
         let scores: Vec<Score> = (0..seeds)
             .map(|seed| {
@@ -43,8 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (violations, _) = interval(scores.iter().map(|s| s.violations() * 100.0));
         let (idle, _) = interval(scores.iter().map(Score::idle_workers));
         println!(
-            "{load:<5} {:.3}  {accuracy:.3} +- {error:.3}    {violations:.5}      {idle:.2}  {:.1} s       {}",
+            "{load:<5} {:.3}  {:.3}  {accuracy:.3} +- {error:.3}    {violations:.5}      {idle:.2}  {:.1} s       {}",
             bound * 100.0,
+            reachable * 100.0,
             took.as_secs_f64(),
             batches(&scores[0]),
         );

@@ -2,44 +2,30 @@
 
 use rt_core::{Instant, Span};
 
+use super::decision::{Demand, DemandError, Tuning};
 use super::fluid::{Fluid, fluid};
-use super::policy::{Order, Policy, Tuning};
+use super::policy::Policy;
 use super::profile::Profile;
 use super::trial::{Poisson, Score, trial};
 
-/// The most workers that share a queue.
-pub const MAX_SELECT_WORKERS: usize = 4096;
-/// The largest load, in requests per second.
-const MAX_LOAD: f64 = 1e6;
-/// The most requests of one try.
-const MAX_REQUESTS: f64 = 2e6;
 /// What a violation costs, in answers that are wrong for certain.
 const VIOLATION: f64 = 20.0;
 /// A policy is tried at this multiple of its load too, which counts a quarter: loads are estimates.
 const STRESS: f64 = 1.03;
+/// How many arrivals follow the last that counts.
+const AFTER: usize = 64;
 /// How many numbers are searched for.
 const NUMBERS: usize = 10;
 /// How many of the best tries are varied, and then tried anew.
-const ELITE: usize = 8;
-
-/// What is to be served, and how.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
-    /// Poisson arrivals, per second: above 0 and at most 1,000,000.
-    pub load: f64,
-    /// How many workers there are: 1 to [`MAX_SELECT_WORKERS`].
-    pub workers: usize,
-    /// Which requests a batch may take.
-    pub order: Order,
-}
+const ELITE: usize = 20;
 
 /// How much work to put into a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// How many policies to try, at least 1.
     pub tries: usize,
-    /// For how long in virtual time each, in seconds: above 0. Cut to two million requests.
-    pub seconds: f64,
+    /// On how many requests each, at least 1.
+    pub requests: usize,
     /// The seed of all draws.
     pub seed: u64,
 }
@@ -57,27 +43,10 @@ pub struct Plan {
     pub violations: f64,
 }
 
-/// Why something is no demand or no effort.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum DemandError {
-    /// Not above 0, or too large.
-    #[error("load = {0}: must be above 0 and at most {MAX_LOAD} per second")]
-    Load(f64),
-    /// None, or too many.
-    #[error("workers = {0}: must be 1 to {MAX_SELECT_WORKERS}")]
-    Workers(usize),
-    /// None.
-    #[error("tries = 0: must be at least 1")]
-    Tries,
-    /// Not above 0, or not a number.
-    #[error("seconds = {0}: must be above 0")]
-    Seconds(f64),
-}
-
 impl Default for Effort {
-    /// A second or two of computing at a thousand requests per second.
+    /// Two to four seconds of computing.
     fn default() -> Self {
-        Self { tries: 500, seconds: 10.0, seed: 1 }
+        Self { tries: 1000, requests: 16_000, seed: 1 }
     }
 }
 
@@ -86,9 +55,15 @@ impl Default for Effort {
 /// # Errors
 /// [`DemandError`] for the first value that is outside its range.
 pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, DemandError> {
-    check(demand, effort)?;
+    demand.check()?;
+    if effort.tries == 0 {
+        return Err(DemandError::Tries);
+    }
+    if effort.requests == 0 {
+        return Err(DemandError::Requests);
+    }
     let mut draws = Poisson::new(1.0, effort.seed);
-    let short = Course::new(demand, effort.seconds, effort.seed ^ 1);
+    let short = Course::new(demand, effort.requests, effort.seed ^ 1);
     let mut tried: Vec<(f64, [f64; NUMBERS])> = Vec::with_capacity(effort.tries);
     let random = effort.tries.div_ceil(3);
     for index in 0..effort.tries {
@@ -112,13 +87,13 @@ pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, D
     }
     tried.sort_by(|a, b| b.0.total_cmp(&a.0));
     tried.truncate(ELITE);
-    let long = Course::new(demand, effort.seconds * 3.0, effort.seed ^ 2);
+    let long = Course::new(demand, effort.requests.saturating_mul(3), effort.seed ^ 2);
     let mut best: Option<(f64, Plan)> = None;
     for (_, numbers) in tried {
         let policy = build(profile, demand, numbers);
         let (worth, accuracy, violations) = long.worth(profile, &policy);
         if best.as_ref().is_none_or(|b| worth > b.0) {
-            let bound = fluid(profile, profile.slo(), demand.workers as f64 / demand.load);
+            let bound = fluid(profile, profile.slo(), demand.per_request());
             best = Some((worth, Plan { policy, bound, accuracy, violations }));
         }
     }
@@ -133,17 +108,16 @@ struct Course {
 }
 
 impl Course {
-    fn new(demand: Demand, seconds: f64, seed: u64) -> Self {
-        let arrivals = |load: f64, seconds: f64, seed| {
-            let count = (load * seconds).min(MAX_REQUESTS) as usize + 64;
-            let arrivals: Vec<Instant> = Poisson::new(load, seed).take(count).collect();
-            let last = arrivals[count - 1];
+    fn new(demand: Demand, requests: usize, seed: u64) -> Self {
+        let arrivals = |load: f64, count: usize, seed| {
+            let arrivals: Vec<Instant> = Poisson::new(load, seed).take(count + AFTER).collect();
+            let last = arrivals[count];
             (arrivals, last)
         };
         Self {
             workers: demand.workers,
-            calm: arrivals(demand.load, seconds, seed),
-            stress: arrivals(demand.load * STRESS, seconds * 0.5, seed ^ 0x5555),
+            calm: arrivals(demand.load, requests, seed),
+            stress: arrivals(demand.load * STRESS, requests.div_ceil(2), seed ^ 0x5555),
         }
     }
 
@@ -168,7 +142,7 @@ fn build(profile: &Profile, demand: Demand, numbers: [f64; NUMBERS]) -> Policy {
     let [reserve, pressure, stiffness, target, share, horizon, last, other, anticipation, patience] = numbers;
     let slo = profile.slo().as_secs_f64();
     let between = |low: f64, high: f64, at: f64| low + (high - low) * at;
-    let per_request = demand.workers as f64 / demand.load;
+    let per_request = demand.per_request();
     let reserve = between(0.01, 0.1, reserve);
     // The mean batch and the mean time of a batch in the best mix give the scale of the stock.
     let limit = Span::from_nanos((profile.slo().as_nanos() as f64 * (1.0 - reserve)) as u64);
@@ -190,21 +164,5 @@ fn build(profile: &Profile, demand: Demand, numbers: [f64; NUMBERS]) -> Policy {
         patience: Span::from_nanos((slo * between(0.03, 0.35, patience) * 1e9) as u64),
         anticipation: between(-0.015, 0.015, anticipation),
     };
-    Policy::new(profile, demand.load, demand.workers, demand.order, tuning)
-}
-
-fn check(demand: Demand, effort: Effort) -> Result<(), DemandError> {
-    if !(demand.load > 0.0 && demand.load <= MAX_LOAD) {
-        return Err(DemandError::Load(demand.load));
-    }
-    if demand.workers == 0 || demand.workers > MAX_SELECT_WORKERS {
-        return Err(DemandError::Workers(demand.workers));
-    }
-    if effort.tries == 0 {
-        return Err(DemandError::Tries);
-    }
-    if !(effort.seconds > 0.0 && effort.seconds.is_finite()) {
-        return Err(DemandError::Seconds(effort.seconds));
-    }
-    Ok(())
+    Policy::build(profile, demand, tuning)
 }

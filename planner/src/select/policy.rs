@@ -8,85 +8,10 @@
 
 use rt_core::{Instant, Span};
 
+use super::decision::{Decision, Demand, DemandError, Order, State, Take, Tuning};
 use super::fluid::{Choice, Fluid, fluid};
 use super::profile::Profile;
 use super::prospect::Prospect;
-
-/// Which waiting requests a batch may take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The oldest ones only.
-    #[default]
-    Fifo,
-    /// The newest ones too, where they alone can use a long batch; the older ones wait on.
-    NewestToo,
-}
-
-/// Which waiting requests a batch takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Take {
-    /// The oldest.
-    Oldest,
-    /// The newest; only under [`Order::NewestToo`].
-    Newest,
-}
-
-/// What a free worker does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Run this batch; every request in it is answered in time.
-    Start {
-        /// Which model, from 0.
-        model: usize,
-        /// How many requests, from 1.
-        batch: usize,
-        /// Which ones.
-        take: Take,
-    },
-    /// Nothing now. Ask again at each arrival, each end of a batch, and at this instant if nothing happens before.
-    Wait {
-        /// The instant, after now; `None` if no worker is free or no request waits.
-        until: Option<Instant>,
-    },
-    /// Give the oldest request up: it cannot be answered in time, or only so dearly that more would be late.
-    Refuse,
-}
-
-/// What a decision depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct State<'a> {
-    /// The present.
-    pub now: Instant,
-    /// When the waiting requests arrived, oldest first, in two parts as of `VecDeque::as_slices`; none after `now`.
-    pub waiting: (&'a [Instant], &'a [Instant]),
-    /// How many workers are free.
-    pub free: usize,
-    /// How many busy workers will be free within [`Policy::horizon`].
-    pub soon: usize,
-}
-
-/// The numbers of a policy that the fluid bound does not give; [`super::plan()`] finds them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tuning {
-    /// The part of the objective that is kept for waiting when worker time is priced, in 0..1.
-    pub reserve: f64,
-    /// The load for which worker time is priced, over the load to come: positive.
-    pub pressure: f64,
-    /// Twice the cost of a stock one request off its target, in accuracy times requests: at least 0.
-    pub stiffness: f64,
-    /// The stock aimed at, in requests.
-    pub target: f64,
-    /// How many requests a worker free now or soon stands for: at least 0.
-    pub share: f64,
-    /// How far ahead "soon" is.
-    pub horizon: Span,
-    /// While the oldest request is no older than this, newer ones may be taken before it, or a worker kept for them.
-    pub patience: Span,
-    /// What a batch must be worth to be started, in accuracy times requests: on the last free worker, on others.
-    pub hold: [f64; 2],
-    /// What must be gained by keeping the last free worker for a batch that is still forming.
-    pub anticipation: f64,
-}
 
 /// A policy for one profile, load, and number of workers.
 #[derive(Clone, Debug)]
@@ -120,11 +45,22 @@ struct Best {
 }
 
 impl Policy {
-    /// The tables for `load` requests per second on `workers` workers. A load beyond what the workers can carry is
-    /// priced as the largest that they can.
-    pub(super) fn new(profile: &Profile, load: f64, workers: usize, order: Order, tuning: Tuning) -> Self {
+    /// The tables for `demand`, from `tuning`. A load beyond what the workers can carry is priced as the largest that
+    /// they can.
+    ///
+    /// # Errors
+    /// [`DemandError`] for the first value that is outside its range.
+    pub fn new(profile: &Profile, demand: Demand, tuning: Tuning) -> Result<Self, DemandError> {
+        demand.check()?;
+        tuning.check(profile)?;
+        Ok(Self::build(profile, demand, tuning))
+    }
+
+    /// As [`Policy::new`], of values in their ranges.
+    pub(super) fn build(profile: &Profile, demand: Demand, tuning: Tuning) -> Self {
         let slo = profile.slo();
-        let per_request = workers as f64 / load;
+        let Demand { load, order, .. } = demand;
+        let per_request = demand.per_request();
         let fluid = price(profile, per_request, &tuning);
         let mut latencies: Vec<u64> = profile.within(slo).map(|(_, _, l)| l.as_nanos()).collect();
         latencies.sort_unstable();
@@ -251,7 +187,7 @@ impl Policy {
         {
             return Decision::Wait { until: Some(until) };
         }
-        if value > hold[usize::from(state.free > 1)] {
+        if !patient || value > hold[usize::from(state.free > 1)] {
             return Decision::Start { model, batch, take };
         }
         Decision::Wait { until: Some(state.now + self.recheck) }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use rt_core::{Instant, Span};
 
-use super::policy::{Decision, Policy, State, Take};
+use super::decision::{Decision, State, Take};
+use super::policy::Policy;
 use super::profile::Profile;
 
 /// Poisson arrivals: the same for the same seed, on every machine.
