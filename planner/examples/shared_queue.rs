@@ -1,9 +1,9 @@
 //! Plans the selection policy of a shared queue for several loads and plays each plan on fresh arrivals.
 //!
-//! `shared_queue PROFILE.json WORKERS LOADS [fifo|newest] [SECONDS] [SEEDS] [SLO_MS [TRIES REQUESTS PLAN_SEED]]`: the loads in requests per
-//! second, separated by commas. The profile is a JSON object with the models in rising order of latency in
-//! `pareto_models_used_by_artifact_in_order`, their accuracies in `models.NAME.accuracy_pct`, and the latencies of
-//! batches of 1, 2, 3... in `artifact_table_p95_monotone_ms.NAME`.
+//! `shared_queue PROFILE.json WORKERS LOADS [fifo|newest [SECONDS [SEEDS [SLO_MS [TRIES [REQUESTS [SEED [PERCENT]]]]]]]]`:
+//! the loads in requests per second, separated by commas, and played at so many percent of them. The profile is a JSON
+//! object with the models in rising order of latency in `pareto_models_used_by_artifact_in_order`, their accuracies in
+//! `models.NAME.accuracy_pct`, and the latencies of batches of 1, 2, 3... in `artifact_table_p95_monotone_ms.NAME`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         requests: number(5, 16_000)? as usize,
         seed: number(6, 1)?,
     };
+    let percent = number(7, 100)? as f64 / 100.0;
     let workers: usize = workers.parse()?;
     println!("load  bound%  ceiling%  accuracy%          violations%  idle  planned in  batches");
     for load in loads.split(',') {
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let end = Instant::from_nanos(WARM) + Span::from_millis(seconds * 1000);
         let scores: Vec<Score> = (0..seeds)
             .map(|seed| {
-                let arrivals = Poisson::new(load, 1000 + seed);
+                let arrivals = Poisson::new(load * percent, 1000 + seed);
                 trial(&profile, &plan.policy, workers, arrivals, Instant::from_nanos(WARM)..end)
             })
             .collect();

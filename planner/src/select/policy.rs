@@ -23,7 +23,7 @@ pub struct Policy {
     /// Distinct latencies within the objective, rising: a slack is of class `i` if `i` of them fit in it.
     latencies: Vec<u64>,
     /// The class of a slack at the lower end of each `1 << shift` nanoseconds.
-    coarse: Vec<u16>,
+    coarse: Vec<u32>,
     shift: u32,
     /// `width` for each class: the batch of `b` requests that is worth most, at `b`.
     best: Vec<Best>,
@@ -62,31 +62,7 @@ impl Policy {
         let Demand { load, order, .. } = demand;
         let per_request = demand.per_request();
         let fluid = price(profile, per_request, &tuning);
-        let mut latencies: Vec<u64> = profile.within(slo).map(|(_, _, l)| l.as_nanos()).collect();
-        latencies.sort_unstable();
-        latencies.dedup();
-        let width = profile.largest_batch() + 1;
-        let nothing = Best { value: f64::NEG_INFINITY, model: 0 };
-        let mut best = vec![nothing; (latencies.len() + 1) * width];
-        let mut drain = vec![Choice { model: 0, batch: 0 }; best.len()];
-        for class in 1..=latencies.len() {
-            let row = class * width;
-            let mut quickest = vec![f64::INFINITY; width];
-            for (model, batch, latency) in profile.within(Span::from_nanos(latencies[class - 1])) {
-                let seconds = latency.as_secs_f64();
-                let value =
-                    batch as f64 * (profile.models()[model].accuracy - fluid.worth) - fluid.price * seconds;
-                if value > best[row + batch].value {
-                    best[row + batch] = Best { value, model };
-                }
-                for limit in batch..width {
-                    if seconds / (batch as f64) < quickest[limit] {
-                        quickest[limit] = seconds / batch as f64;
-                        drain[row + limit] = Choice { model, batch };
-                    }
-                }
-            }
-        }
+        let Tables { latencies, best, drain, width } = Tables::new(profile, &fluid);
         let lost_age = profile
             .within(slo)
             .filter(|&(_, batch, latency)| latency.as_secs_f64() / batch as f64 <= per_request)
@@ -94,7 +70,7 @@ impl Policy {
             .max()
             .unwrap_or(0);
         let shift = (slo.as_nanos() >> 10).max(1).ilog2();
-        let class_of = |slack: u64| latencies.partition_point(|&l| l <= slack) as u16;
+        let class_of = |slack: u64| latencies.partition_point(|&l| l <= slack) as u32;
         let coarse = (0..=slo.as_nanos() >> shift).map(|i| class_of(i << shift)).collect();
         Self {
             slo: slo.as_nanos(),
@@ -233,11 +209,52 @@ impl Policy {
     /// How many of the latencies fit in the slack of a request of this age.
     fn class(&self, age: u64) -> usize {
         let Some(slack) = self.slo.checked_sub(age) else { return 0 };
-        let mut class = usize::from(self.coarse[(slack >> self.shift) as usize]);
+        let mut class = self.coarse[(slack >> self.shift) as usize] as usize;
         while self.latencies.get(class).is_some_and(|&latency| latency <= slack) {
             class += 1;
         }
         class
+    }
+}
+
+/// The batch to take for each class of slack and number of requests, as [`Policy`] keeps it.
+struct Tables {
+    latencies: Vec<u64>,
+    best: Vec<Best>,
+    drain: Vec<Choice>,
+    width: usize,
+}
+
+impl Tables {
+    /// Each class has what the class before it has, and the batches of just its latency.
+    fn new(profile: &Profile, fluid: &Fluid) -> Self {
+        let mut batches: Vec<_> = profile.within(profile.slo()).collect();
+        batches.sort_by_key(|&(_, _, latency)| latency);
+        let width = profile.largest_batch() + 1;
+        let mut row = vec![Best { value: f64::NEG_INFINITY, model: 0 }; width];
+        let mut drain_row = vec![Choice { model: 0, batch: 0 }; width];
+        let mut quickest = vec![f64::INFINITY; width];
+        let mut tables = Self { latencies: Vec::new(), best: row.clone(), drain: drain_row.clone(), width };
+        for same in batches.chunk_by(|a, b| a.2 == b.2) {
+            for &(model, batch, latency) in same {
+                let seconds = latency.as_secs_f64();
+                let gain = profile.models()[model].accuracy - fluid.worth;
+                let value = batch as f64 * gain - fluid.price * seconds;
+                if value > row[batch].value {
+                    row[batch] = Best { value, model };
+                }
+                for limit in batch..width {
+                    if seconds / (batch as f64) < quickest[limit] {
+                        quickest[limit] = seconds / batch as f64;
+                        drain_row[limit] = Choice { model, batch };
+                    }
+                }
+            }
+            tables.latencies.push(same[0].2.as_nanos());
+            tables.best.extend_from_slice(&row);
+            tables.drain.extend_from_slice(&drain_row);
+        }
+        tables
     }
 }
 

@@ -3,9 +3,9 @@
 use rt_core::Span;
 
 /// The most models of a profile.
-pub const MAX_MODELS: usize = 256;
+pub const MAX_MODELS: usize = 64;
 /// The most batch sizes of a model.
-pub const MAX_BATCH: usize = 256;
+pub const MAX_BATCH: usize = 128;
 /// The longest service level objective, one minute.
 pub const MAX_SLO: Span = Span::from_millis(60_000);
 
