@@ -47,7 +47,13 @@ fn decisions_and_plans() {
             for _ in 0..100 {
                 for (index, (now, waiting)) in queues.iter().enumerate() {
                     let waiting = waiting.split_at(index % (waiting.len() + 1));
-                    let state = State { now: *now, waiting, free: 1 + index % 3, soon: 5 + index % 11 };
+                    let state = State {
+                        now: *now,
+                        waiting,
+                        free: 1 + index % 3,
+                        soon: 5 + index % 11,
+                        longest: profile.slo(),
+                    };
                     let decision = found.policy.decide(black_box(&state));
                     starts += u64::from(matches!(decision, Decision::Start { .. }));
                     count += 1;

@@ -80,7 +80,7 @@ pub enum Decision {
     },
     /// Nothing now. Ask again at each arrival, each end of a batch, and at this instant if nothing happens before.
     Wait {
-        /// The instant, after now; `None` if no worker is free or no request waits.
+        /// The instant, after now; `None` if no worker is free, no request waits, or no batch may be as long as one is.
         until: Option<Instant>,
     },
     /// Give the oldest request up: it cannot be answered in time, or only so dearly that more would be late.
@@ -96,8 +96,10 @@ pub struct State<'a> {
     pub waiting: (&'a [Instant], &'a [Instant]),
     /// How many workers are free.
     pub free: usize,
-    /// How many busy workers will be free within [`Policy::horizon`].
+    /// How many busy workers will be free within [`super::Policy::horizon`].
     pub soon: usize,
+    /// No batch may take longer, whatever it is worth: what a guarantee allows, or the objective if there is none.
+    pub longest: Span,
 }
 
 /// The numbers of a policy that the fluid bound does not give; [`super::plan()`] finds them.

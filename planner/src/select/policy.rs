@@ -108,7 +108,8 @@ impl Policy {
         &self.fluid
     }
 
-    /// What a free worker does now. A batch that is started takes at most the slack of its oldest request.
+    /// What a free worker does now. A batch that is started takes at most the slack of its oldest request,
+    /// and at most [`State::longest`].
     #[must_use]
     pub fn decide(&self, state: &State<'_>) -> Decision {
         let (old, new) = state.waiting;
@@ -117,11 +118,11 @@ impl Policy {
             return Decision::Wait { until: None };
         };
         let age = state.now.since(oldest).as_nanos();
-        let class = self.class(age);
-        if class == 0 {
+        let Some(slack) = self.slo.checked_sub(age).filter(|&slack| slack >= self.latencies[0]) else {
             return Decision::Refuse;
-        }
-        if state.free == 0 {
+        };
+        let class = self.class(slack.min(state.longest.as_nanos()));
+        if state.free == 0 || class == 0 {
             return Decision::Wait { until: None };
         }
         let most = waiting.min(self.width - 1);
@@ -148,7 +149,10 @@ impl Policy {
         if patient && self.order == Order::NewestToo {
             for prospect in &self.prospects {
                 let Choice { model, batch } = prospect.choice;
-                if batch < waiting && self.newest(state, batch) <= prospect.window {
+                if batch < waiting
+                    && prospect.latency <= state.longest
+                    && self.newest(state, batch) <= prospect.window
+                {
                     let value = prospect.value + relief(batch);
                     if value > found.0 {
                         found = (value, model, batch, Take::Newest);
@@ -173,7 +177,7 @@ impl Policy {
     fn anticipate(&self, state: &State<'_>, waiting: usize, value: f64) -> Option<Instant> {
         let mut top = self.tuning.anticipation + 0.1 * value.max(0.0);
         let mut until = None;
-        for prospect in &self.prospects {
+        for prospect in self.prospects.iter().filter(|p| p.latency <= state.longest) {
             let batch = prospect.choice.batch;
             let fewest = if self.order == Order::Fifo { waiting } else { 0 };
             for count in fewest..batch.min(waiting + 1) {
@@ -206,9 +210,8 @@ impl Policy {
         state.now.since(arrival).as_nanos()
     }
 
-    /// How many of the latencies fit in the slack of a request of this age.
-    fn class(&self, age: u64) -> usize {
-        let Some(slack) = self.slo.checked_sub(age) else { return 0 };
+    /// How many of the latencies fit in a slack, which is within the objective.
+    fn class(&self, slack: u64) -> usize {
         let mut class = self.coarse[(slack >> self.shift) as usize] as usize;
         while self.latencies.get(class).is_some_and(|&latency| latency <= slack) {
             class += 1;

@@ -15,6 +15,7 @@ const MOST: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Prospect {
     pub(super) choice: Choice,
+    pub(super) latency: Span,
     /// What it is worth beyond its worker time, above 0.
     pub(super) value: f64,
     /// In nanoseconds.
@@ -38,6 +39,7 @@ impl Prospect {
                 let window = slo.saturating_sub(latency);
                 (value > 1e-9).then(|| Self {
                     choice: Choice { model, batch },
+                    latency,
                     value,
                     window: window.as_nanos(),
                     gains: gains(batch, window, value, fluid.price, load),

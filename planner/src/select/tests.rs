@@ -185,6 +185,7 @@ proptest! {
         busy in (0..40usize, 0..40usize),
         ages in prop::collection::vec(0.0..1.1f64, 0..40),
         split in 0..40usize,
+        longest in 0.0..130.0f64,
     ) {
         let order = if newest { Order::NewestToo } else { Order::Fifo };
         let tuning = Tuning {
@@ -202,6 +203,7 @@ proptest! {
             waiting: waiting.split_at(split.min(waiting.len())),
             free: workers.saturating_sub(busy.0),
             soon: busy.1.min(workers),
+            longest: ms(longest),
         };
         let slack = |arrival: Instant| profile.slo().as_nanos().checked_sub(now.since(arrival).as_nanos());
         match policy.decide(&state) {
@@ -213,11 +215,13 @@ proptest! {
                 };
                 prop_assert!(take == Take::Oldest || newest);
                 let latency = profile.latency(model, batch).expect("a latency").as_nanos();
+                prop_assert!(latency <= state.longest.as_nanos());
                 prop_assert!(slack(taken[0]).is_some_and(|s| latency <= s));
             }
             Decision::Wait { until } => {
                 prop_assert!(until.is_none_or(|until| until > now));
-                prop_assert!(until.is_some() || waiting.is_empty() || state.free == 0);
+                let any = profile.within(state.longest).next().is_some();
+                prop_assert!(until.is_some() || waiting.is_empty() || state.free == 0 || !any);
             }
             Decision::Refuse => {
                 let quick = |time: f64| profile.within(profile.slo()).any(|(_, b, l)| {

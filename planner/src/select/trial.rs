@@ -154,6 +154,7 @@ impl Play<'_> {
                 waiting: self.queue.as_slices(),
                 free: self.free,
                 soon: self.ends.len() - self.ends.partition_point(|&end| end > soon),
+                longest: self.profile.slo(),
             };
             match self.policy.decide(&state) {
                 Decision::Wait { until } => return until,
