@@ -7,6 +7,7 @@ mod files;
 pub mod number;
 pub mod problem;
 pub mod ramsis;
+pub mod select;
 mod unique;
 pub mod verify;
 

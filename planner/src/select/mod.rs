@@ -1,0 +1,21 @@
+//! Model selection for one queue shared by identical workers: which model a free worker runs, on how many requests.
+
+mod ceiling;
+mod decision;
+mod fluid;
+mod plan;
+mod policy;
+mod profile;
+mod prospect;
+mod trial;
+
+pub use ceiling::ceiling;
+pub use decision::{Decision, Demand, DemandError, MAX_LOAD, MAX_SELECT_WORKERS, Order, State, Take, Tuning};
+pub use fluid::{Choice, Fluid, fluid};
+pub use plan::{Effort, Plan, plan};
+pub use policy::Policy;
+pub use profile::{MAX_BATCH, MAX_MODELS, MAX_SLO, Model, Profile, ProfileError};
+pub use trial::{Poisson, Score, trial};
+
+#[cfg(test)]
+mod tests;

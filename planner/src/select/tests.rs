@@ -1,0 +1,324 @@
+//! The fluid bound against brute force, decisions over random profiles and queues, and whole trials.
+
+use proptest::prelude::*;
+use rt_core::{Instant, Span};
+
+use super::*;
+
+fn ms(time: f64) -> Span {
+    Span::from_nanos((time * 1e6).round() as u64)
+}
+
+fn model(accuracy: f64, latencies: &[f64]) -> Model {
+    Model { accuracy, latencies: latencies.iter().map(|&l| ms(l)).collect() }
+}
+
+/// A fast, a middling and an accurate model: batches help the fast one most.
+fn synthetic() -> Profile {
+    let models = vec![
+        model(0.6, &[8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]),
+        model(0.75, &[20.0, 30.0, 40.0, 50.0, 60.0]),
+        model(0.9, &[45.0, 80.0, 115.0]),
+    ];
+    Profile::new(ms(100.0), models).expect("a profile")
+}
+
+const QUICK: Effort = Effort { tries: 60, requests: 4000, seed: 3 };
+
+fn tuning() -> Tuning {
+    Tuning {
+        reserve: 0.05,
+        pressure: 1.0,
+        stiffness: 1e-3,
+        target: 2.0,
+        share: 0.5,
+        horizon: ms(20.0),
+        patience: ms(20.0),
+        hold: [-0.01, -0.02],
+        anticipation: 0.0,
+    }
+}
+
+#[test]
+fn a_profile_is_checked() {
+    let refusal = |slo, models| Profile::new(slo, models).expect_err("refused").to_string();
+    let fine = || model(0.5, &[1.0, 2.0]);
+    assert_eq!(refusal(Span::ZERO, vec![fine()]), "slo = 0 ns: must be above 0 and at most 60.0 s");
+    assert_eq!(refusal(ms(9.0), vec![]), "models = 0 entries: must be 1 to 64");
+    assert_eq!(
+        refusal(ms(9.0), vec![fine(), model(1.5, &[1.0])]),
+        "models[1].accuracy = 1.5: must be in 0..=1"
+    );
+    assert!(refusal(ms(9.0), vec![model(f64::NAN, &[1.0])]).contains("accuracy = NaN"));
+    assert_eq!(refusal(ms(9.0), vec![model(0.5, &[])]), "models[0].latencies = 0 entries: must be 1 to 128");
+    assert_eq!(
+        refusal(ms(9.0), vec![model(0.5, &[2.0, 1.0])]),
+        "models[0].latencies[1] = 1.00 ms: must be above 0 and at least 2.00 ms"
+    );
+    assert!(refusal(ms(9.0), vec![model(0.5, &[0.0])]).starts_with("models[0].latencies[0] = "));
+    assert_eq!(
+        refusal(ms(9.0), vec![model(0.5, &[10.0])]),
+        "models[..].latencies[0] = 10.0 ms at least: one must be at most slo = 9.00 ms"
+    );
+    let profile = synthetic();
+    assert_eq!(profile.largest_batch(), 8);
+    assert_eq!(profile.latency(2, 3), Some(ms(115.0)));
+    assert_eq!((profile.latency(2, 0), profile.latency(2, 4), profile.latency(3, 1)), (None, None, None));
+}
+
+#[test]
+fn demands_efforts_and_tunings_are_checked() {
+    let profile = synthetic();
+    let demand = Demand { load: 100.0, workers: 4, order: Order::Fifo };
+    let refusal = |demand, effort| plan(&profile, demand, effort).expect_err("refused").to_string();
+    for load in [0.0, -1.0, f64::NAN, 2e6] {
+        assert!(refusal(Demand { load, ..demand }, QUICK).starts_with("load = "), "{load}");
+    }
+    for workers in [0, MAX_SELECT_WORKERS + 1] {
+        assert!(refusal(Demand { workers, ..demand }, QUICK).starts_with("workers = "), "{workers}");
+    }
+    assert_eq!(refusal(demand, Effort { tries: 0, ..QUICK }), "tries = 0: must be at least 1");
+    assert_eq!(refusal(demand, Effort { requests: 0, ..QUICK }), "requests = 0: must be at least 1");
+    let refusal = |tuning| Policy::new(&profile, demand, tuning).expect_err("refused").to_string();
+    assert_eq!(refusal(Tuning { reserve: 1.0, ..tuning() }), "reserve = 1: must be at least 0 and below 1");
+    assert_eq!(refusal(Tuning { pressure: 0.0, ..tuning() }), "pressure = 0: must be above 0");
+    assert_eq!(refusal(Tuning { share: -1.0, ..tuning() }), "share = -1: must be at least 0");
+    assert_eq!(refusal(Tuning { target: f64::NAN, ..tuning() }), "target = NaN: must be finite");
+    assert_eq!(
+        refusal(Tuning { horizon: ms(101.0), ..tuning() }),
+        "horizon = 0.101: must be at most the objective"
+    );
+}
+
+/// The best mix of two choices, of all pairs.
+fn brute_force(profile: &Profile, limit: Span, per_request: f64) -> Option<f64> {
+    let points: Vec<(f64, f64)> = profile
+        .within(limit)
+        .map(|(m, b, l)| (l.as_secs_f64() / b as f64, profile.models()[m].accuracy))
+        .collect();
+    let mut best = None;
+    for &(t, a) in &points {
+        for &(u, b) in &points {
+            // The share of the second that uses all the time, or all of it.
+            let share = if t <= per_request && u <= per_request {
+                1.0
+            } else if t <= per_request {
+                (per_request - t) / (u - t)
+            } else {
+                continue;
+            };
+            best = best.max(Some(ordered(((1.0 - share) * a + share * b).max(a))));
+        }
+    }
+    best.map(f64::from_bits)
+}
+
+/// Accuracies are not negative, so that their bits have their order.
+fn ordered(value: f64) -> u64 {
+    value.to_bits()
+}
+
+fn profiles() -> impl Strategy<Value = Profile> {
+    let one = (0.0..=1.0f64, prop::collection::vec(0.05..40.0f64, 1..6), 0.5..60.0f64);
+    (10.0..120.0f64, prop::collection::vec(one, 1..5)).prop_map(|(slo, models)| {
+        let models = models.into_iter().map(|(accuracy, steps, first)| {
+            let rising = steps.iter().scan(first, |sum, step| {
+                let latency = *sum;
+                *sum += step;
+                Some(latency)
+            });
+            model(accuracy, &rising.collect::<Vec<_>>())
+        });
+        let models: Vec<Model> = models.chain([model(0.3, &[slo * 0.2, slo * 0.3])]).collect();
+        Profile::new(ms(slo), models).expect("a profile")
+    })
+}
+
+fn tunings() -> impl Strategy<Value = Tuning> {
+    let spans = (0.0..10.0f64, 0.0..10.0f64);
+    (0.0..0.5f64, 0.5..2.0f64, 0.0..0.1f64, -50.0..50.0f64, 0.0..8.0f64, spans, -0.1..0.1f64, -0.1..0.1f64)
+        .prop_map(|(reserve, pressure, stiffness, target, share, (horizon, patience), hold, anticipation)| {
+            Tuning {
+                reserve,
+                pressure,
+                stiffness,
+                target,
+                share,
+                horizon: ms(horizon),
+                patience: ms(patience),
+                hold: [hold, -hold],
+                anticipation,
+            }
+        })
+}
+
+proptest! {
+    #[test]
+    fn the_fluid_bound_is_the_best_mix(profile in profiles(), per_request in 0.0001..0.1f64, cut in 0.3..1.0f64) {
+        let limit = ms(profile.slo().as_secs_f64() * 1e3 * cut);
+        let found = fluid(&profile, limit, per_request);
+        let best = brute_force(&profile, limit, per_request);
+        prop_assert_eq!(found.is_some(), best.is_some());
+        if let (Some(found), Some(best)) = (found, best) {
+            prop_assert!((found.accuracy - best).abs() < 1e-9, "{} for {}", found.accuracy, best);
+            let mixed = |value: &dyn Fn(Choice) -> f64| {
+                found.mix.iter().map(|&(c, share)| share * value(c)).sum::<f64>()
+            };
+            prop_assert!((mixed(&|_| 1.0) - 1.0).abs() < 1e-9);
+            prop_assert!((mixed(&|c| profile.models()[c.model].accuracy) - found.accuracy).abs() < 1e-9);
+            // Nothing is worth more than the worth, at the price.
+            for (model, batch, latency) in profile.within(limit) {
+                let time = latency.as_secs_f64() / batch as f64;
+                let value = profile.models()[model].accuracy - found.price * time;
+                prop_assert!(value <= found.worth + 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn decisions_keep_every_deadline(
+        profile in profiles(),
+        tuning in tunings(),
+        newest in any::<bool>(),
+        workers in 1..40usize,
+        load in 1.0..5000.0f64,
+        busy in (0..40usize, 0..40usize),
+        ages in prop::collection::vec(0.0..1.1f64, 0..40),
+        split in 0..40usize,
+        longest in 0.0..130.0f64,
+    ) {
+        let order = if newest { Order::NewestToo } else { Order::Fifo };
+        let tuning = Tuning {
+            horizon: tuning.horizon.min(profile.slo()),
+            patience: tuning.patience.min(profile.slo()),
+            ..tuning
+        };
+        let policy = Policy::new(&profile, Demand { load, workers, order }, tuning).expect("a policy");
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut waiting: Vec<Instant> =
+            ages.iter().map(|age| now - ms(age * profile.slo().as_secs_f64() * 1e3)).collect();
+        waiting.sort();
+        let state = State {
+            now,
+            waiting: waiting.split_at(split.min(waiting.len())),
+            free: workers.saturating_sub(busy.0),
+            soon: busy.1.min(workers),
+            longest: ms(longest),
+        };
+        let slack = |arrival: Instant| profile.slo().as_nanos().checked_sub(now.since(arrival).as_nanos());
+        match policy.decide(&state) {
+            Decision::Start { model, batch, take } => {
+                prop_assert!(state.free > 0 && (1..=waiting.len()).contains(&batch));
+                let taken = match take {
+                    Take::Oldest => &waiting[..batch],
+                    Take::Newest => &waiting[waiting.len() - batch..],
+                };
+                prop_assert!(take == Take::Oldest || newest);
+                let latency = profile.latency(model, batch).expect("a latency").as_nanos();
+                prop_assert!(latency <= state.longest.as_nanos());
+                prop_assert!(slack(taken[0]).is_some_and(|s| latency <= s));
+            }
+            Decision::Wait { until } => {
+                prop_assert!(until.is_none_or(|until| until > now));
+                let any = profile.within(state.longest).next().is_some();
+                prop_assert!(until.is_some() || waiting.is_empty() || state.free == 0 || !any);
+            }
+            Decision::Refuse => {
+                let quick = |time: f64| profile.within(profile.slo()).any(|(_, b, l)| {
+                    slack(waiting[0]).is_some_and(|s| l.as_nanos() <= s) && l.as_secs_f64() / b as f64 <= time
+                });
+                prop_assert!(!quick(workers as f64 / load), "it could be served at the rate of the load");
+            }
+        }
+    }
+
+    #[test]
+    fn every_request_has_its_fate(
+        profile in profiles(),
+        tuning in tunings(),
+        newest in any::<bool>(),
+        workers in 1..6usize,
+        load in 1.0..2000.0f64,
+        seed in any::<u64>(),
+    ) {
+        let order = if newest { Order::NewestToo } else { Order::Fifo };
+        let tuning = Tuning {
+            horizon: tuning.horizon.min(profile.slo()),
+            patience: tuning.patience.min(profile.slo()),
+            ..tuning
+        };
+        let policy = Policy::new(&profile, Demand { load, workers, order }, tuning).expect("a policy");
+        let arrivals: Vec<Instant> = Poisson::new(load, seed).take(300).collect();
+        let counted = arrivals[20]..arrivals[250];
+        let score = trial(&profile, &policy, workers, arrivals.iter().copied(), counted.clone());
+        let expected = arrivals.iter().filter(|a| counted.contains(a)).count() as u64;
+        prop_assert_eq!(score.answered + score.late + score.refused, expected);
+        prop_assert_eq!(score.late, 0);
+        prop_assert!(score.accuracy() <= 1.0 && score.idle_workers() <= workers as f64 + 1e-9);
+    }
+}
+
+#[test]
+fn arrivals_are_poisson_and_the_same_for_the_same_seed() {
+    let gaps = |seed| -> Vec<f64> {
+        let arrivals: Vec<Instant> = Poisson::new(1000.0, seed).take(100_000).collect();
+        arrivals.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect()
+    };
+    let one = gaps(1);
+    let mean = one.iter().sum::<f64>() / one.len() as f64;
+    let variance = one.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / one.len() as f64;
+    assert!((mean * 1000.0 - 1.0).abs() < 0.02, "{mean}");
+    assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{variance}");
+    assert_eq!(one, gaps(1));
+    assert_ne!(one, gaps(2));
+}
+
+#[test]
+fn a_plan_beats_the_best_single_model_and_stays_under_the_ceiling() {
+    let profile = synthetic();
+    for (load, order) in [(150.0, Order::Fifo), (300.0, Order::NewestToo), (500.0, Order::Fifo)] {
+        let demand = Demand { load, workers: 8, order };
+        let play = |profile: &Profile| {
+            let found = plan(profile, demand, QUICK).expect("a plan");
+            let from = Instant::from_nanos(1_000_000_000);
+            let until = Instant::from_nanos(31_000_000_000);
+            trial(profile, &found.policy, 8, Poisson::new(load, 77), from..until)
+        };
+        let single =
+            profile.models().iter().map(|m| Profile::new(profile.slo(), vec![m.clone()]).expect("one"));
+        let best = single.map(|p| play(&p)).filter(|s| s.violations() < 1e-3).map(|s| s.accuracy());
+        let best = best.max_by(f64::total_cmp).expect("a model that carries the load");
+        let mixed = play(&profile);
+        assert!(mixed.violations() < 1e-4, "{load}: {}", mixed.violations());
+        assert!(mixed.accuracy() > best + 0.02, "{load}: {} for {best}", mixed.accuracy());
+        let bound = fluid(&profile, profile.slo(), demand.per_request()).expect("a bound").accuracy;
+        let reachable = ceiling(&profile, demand, 5).expect("a demand").expect("a ceiling");
+        // The load that was drawn differs from the mean by less than this.
+        assert!(reachable < bound + 1e-9 && mixed.accuracy() < reachable + 0.005, "{load}: {reachable}");
+        assert!(mixed.accuracy() > 0.97 * bound, "{load}: {} of {bound}", mixed.accuracy());
+    }
+}
+
+#[test]
+fn a_plan_is_the_same_each_time() {
+    let demand = Demand { load: 200.0, workers: 4, order: Order::NewestToo };
+    let once = plan(&synthetic(), demand, QUICK).expect("a plan");
+    let again = plan(&synthetic(), demand, QUICK).expect("a plan");
+    assert_eq!(once.policy.tuning(), again.policy.tuning());
+    assert_eq!((once.accuracy, once.violations), (again.accuracy, again.violations));
+}
+
+#[test]
+fn an_overload_is_shed_not_served_late() {
+    let profile = synthetic();
+    // 8 requests take 22 ms at best: 364 per second and worker.
+    let demand = Demand { load: 1000.0, workers: 2, order: Order::Fifo };
+    let found = plan(&profile, demand, QUICK).expect("a plan");
+    assert_eq!(found.bound, None);
+    assert_eq!(ceiling(&profile, demand, 1), Ok(None));
+    let counted = Instant::from_nanos(1_000_000_000)..Instant::from_nanos(11_000_000_000);
+    let score = trial(&profile, &found.policy, 2, Poisson::new(1000.0, 9), counted);
+    assert_eq!(score.late, 0);
+    let served = score.answered as f64 / (score.answered + score.refused) as f64;
+    assert!(served > 0.6, "{served} of at most 0.727");
+}
