@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
+use planner::select::{self, Demand, Effort};
 use rt_core::{Instant, Span, WorkerId};
 
 use super::profile::Data;
 use super::{ExperimentError, raw, refuse};
 use crate::drive::{Backwards, Observer, Order, drive};
 use crate::process::{Process, stream_seed};
-use crate::serving::{Chooser, Greedy, Jellyfish, Model, Serving, Static, Switching, read_models};
+use crate::serving::{
+    Chooser, Greedy, Jellyfish, Model, Ramsis, Serving, Shared, Static, Switching, read_models,
+};
 
 /// Identical workers, and the models that they can run.
 #[derive(Clone, Debug)]
@@ -18,8 +23,18 @@ pub(super) struct Fleet {
     /// By rising time.
     pub(super) models: Vec<Model>,
     deadline: Span,
-    /// What ModelSwitching found out beforehand.
-    switching: Switching,
+}
+
+/// Who picks models at a load, planned as far ahead as it plans.
+#[derive(Clone, Debug)]
+pub(super) enum Planned {
+    /// Nothing to plan.
+    Static(Static),
+    Greedy(Greedy),
+    Jellyfish(Jellyfish),
+    Switching(Switching),
+    Ramsis(Ramsis),
+    Shared(Shared),
 }
 
 /// Who picks models.
@@ -33,11 +48,25 @@ pub enum ServingKind {
     Jellyfish,
     /// ModelSwitching.
     ModelSwitching,
+    /// RAMSIS, as its authors' program plans.
+    Ramsis,
+    /// RAMSIS, planned for accuracy per request, with late requests dropped.
+    RamsisRequests,
+    /// One queue for all workers, planned for the load that comes: ours.
+    SharedQueue,
 }
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Fastest, Self::MostAccurate, Self::Jellyfish, Self::ModelSwitching];
+    pub const ALL: [Self; 7] = [
+        Self::Fastest,
+        Self::MostAccurate,
+        Self::Jellyfish,
+        Self::ModelSwitching,
+        Self::Ramsis,
+        Self::RamsisRequests,
+        Self::SharedQueue,
+    ];
 
     /// Its name.
     #[must_use]
@@ -47,6 +76,9 @@ impl ServingKind {
             Self::MostAccurate => "most-accurate",
             Self::Jellyfish => "jellyfish",
             Self::ModelSwitching => "model-switching",
+            Self::Ramsis => "ramsis",
+            Self::RamsisRequests => "ramsis-requests",
+            Self::SharedQueue => "shared-queue",
         }
     }
 }
@@ -87,10 +119,60 @@ impl Fleet {
                 "no model is as fast as the deadline",
             ));
         }
-        let workers = raw.workers;
-        let switching =
-            Switching::new(&models, deadline, |one| largest_load(one, &models, workers, deadline));
-        Ok(Self { workers, models, deadline, switching })
+        Ok(Self { workers: raw.workers, models, deadline })
+    }
+
+    /// Plans `kind`: for each load from `loads.0` to `loads.1`, or for `load` alone if it knows no other.
+    ///
+    /// # Errors
+    /// What the planner finds wrong with the models, as text.
+    pub(super) fn plan(&self, kind: ServingKind, loads: (f64, f64), load: f64) -> Result<Planned, String> {
+        let (models, deadline) = (&self.models, self.deadline);
+        Ok(match kind {
+            ServingKind::Fastest => Planned::Static(Static::new(models, 0, deadline)),
+            ServingKind::MostAccurate => Planned::Greedy(Greedy::new(models)),
+            ServingKind::Jellyfish => Planned::Jellyfish(Jellyfish::new(models, self.workers, deadline)),
+            ServingKind::ModelSwitching => Planned::Switching(Switching::new(models, deadline, |one| {
+                largest_load(one, models, self.workers, deadline)
+            })),
+            ServingKind::Ramsis => Planned::Ramsis(self.ramsis(Flavour::Program, loads)?),
+            ServingKind::RamsisRequests => {
+                Planned::Ramsis(self.ramsis(Flavour::Requests { max_miss: 0.001 }, loads)?)
+            }
+            ServingKind::SharedQueue => Planned::Shared(self.shared(load)?),
+        })
+    }
+
+    /// Whether [`Fleet::plan`] looks at the load alone.
+    pub(super) fn plans_for_one_load(kind: ServingKind) -> bool {
+        kind == ServingKind::SharedQueue
+    }
+
+    fn ramsis(&self, flavour: Flavour, loads: (f64, f64)) -> Result<Ramsis, String> {
+        let named = |(i, model): (usize, &Model)| {
+            ramsis::Model::of_profile(&format!("{i}"), model.accuracy, &model.profile)
+        };
+        let models = self.models.iter().enumerate().map(named).collect::<Result<Vec<_>, _>>();
+        let models = models.map_err(|error| error.to_string())?;
+        let (slo_ns, slack, batching) =
+            (self.deadline.as_nanos(), ramsis::Slack::Fixed(100), Batching::Maximal);
+        // The program tells so many apart, and wants to know a batch of one more.
+        let queue = self.models.iter().map(|model| model.profile.max_batch()).min().unwrap_or(1).min(33) - 1;
+        let spec = Spec { models, slo_ns, queue, slack, batching, flavour };
+        let arrivals = |load| RoundRobin::poisson(load, self.workers);
+        let set = PolicySet::over(&spec, arrivals, loads, 0.01, (loads.1 - loads.0) / 40.0 + 1.0);
+        Ok(Ramsis(Arc::new(set.map_err(|error| error.to_string())?)))
+    }
+
+    fn shared(&self, load: f64) -> Result<Shared, String> {
+        let latencies =
+            |model: &Model| (1..=model.profile.max_batch()).map(|b| model.profile.bound(b)).collect();
+        let model = |model: &Model| select::Model { accuracy: model.accuracy, latencies: latencies(model) };
+        let profile = select::Profile::new(self.deadline, self.models.iter().map(model).collect());
+        let profile = profile.map_err(|error| error.to_string())?;
+        let demand = Demand { load, workers: self.workers, order: select::Order::NewestToo };
+        let plan = select::plan(&profile, demand, Effort::default()).map_err(|error| error.to_string())?;
+        Ok(Shared(Arc::new(plan.policy)))
     }
 
     /// What the fastest model serves in half of the deadline, on all workers, in requests a second.
@@ -103,22 +185,23 @@ impl Fleet {
         self.models.iter().map(rate).fold(0.0, f64::max) * self.workers as f64
     }
 
-    /// As [`crate::drive()`], with `kind` picking models.
+    /// As [`crate::drive()`], with `planned` picking models.
     pub(super) fn play(
         &self,
-        kind: ServingKind,
+        planned: &Planned,
         arrivals: impl IntoIterator<Item = (Instant, usize)>,
         service: impl FnMut(WorkerId, usize, Span) -> Span,
         observer: &mut impl Observer,
     ) -> Result<(), Backwards> {
-        let models = &self.models;
-        let chooser: Box<dyn Chooser> = match kind {
-            ServingKind::Fastest => Box::new(Static::new(models, 0, self.deadline)),
-            ServingKind::MostAccurate => Box::new(Greedy::new(models)),
-            ServingKind::Jellyfish => Box::new(Jellyfish::new(models, self.workers, self.deadline)),
-            ServingKind::ModelSwitching => Box::new(self.switching.clone()),
+        let chooser: Box<dyn Chooser> = match planned.clone() {
+            Planned::Static(one) => Box::new(one),
+            Planned::Greedy(greedy) => Box::new(greedy),
+            Planned::Jellyfish(jellyfish) => Box::new(jellyfish),
+            Planned::Switching(switching) => Box::new(switching),
+            Planned::Ramsis(ramsis) => Box::new(ramsis),
+            Planned::Shared(shared) => Box::new(shared),
         };
-        let mut serving = Serving::new(chooser, models.clone(), self.workers, self.deadline);
+        let mut serving = Serving::new(chooser, self.models.clone(), self.workers, self.deadline);
         drive(&mut serving, arrivals, Order::Together, service, observer)
     }
 }

@@ -7,10 +7,11 @@ use rayon::prelude::*;
 use rt_core::{Cause, Instant, Outcome, SafeModeState, Selector, Transition};
 
 use super::contender::Contender;
+use super::fleet::{Fleet, Planned};
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
 use super::system::{Certified, System};
-use super::{Arrivals, Experiment, ExperimentError, Of};
+use super::{Arrivals, Experiment, ExperimentError, Of, refuse};
 use crate::dice::Dice;
 use crate::drive::{Batch, Observer, Order, Request, drive};
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
@@ -25,6 +26,8 @@ struct Point<'a> {
     certified: Arc<Certified>,
     x: f64,
     policy: Contender,
+    /// Of one that picks models.
+    planned: Option<Arc<Planned>>,
 }
 
 impl Experiment {
@@ -79,11 +82,42 @@ impl Experiment {
         for (&(system, arrivals), certified) in pairs.iter().zip(certified) {
             for &x in &self.x.values {
                 for &policy in &self.policies {
-                    points.push(Point { system, arrivals, certified: Arc::clone(&certified), x, policy });
+                    let certified = Arc::clone(&certified);
+                    points.push(Point { system, arrivals, certified, x, policy, planned: None });
                 }
             }
         }
+        self.plan(&mut points)?;
         Ok(points)
+    }
+
+    /// Plans those that pick models: once for all loads of a system where that is enough.
+    fn plan(&self, points: &mut [Point<'_>]) -> Result<(), ExperimentError> {
+        let alike = |a: &Point<'_>, b: &Point<'_>| match a.policy {
+            Contender::Serving(kind) if Fleet::plans_for_one_load(kind) => self.rate(a) == self.rate(b),
+            _ => true,
+        };
+        let same = |a: &Point<'_>, b: &Point<'_>| {
+            a.policy == b.policy && a.system.name == b.system.name && alike(a, b)
+        };
+        let first = |&i: &usize| !points[..i].iter().any(|earlier| same(earlier, &points[i]));
+        let todo: Vec<usize> = (0..points.len()).filter(first).collect();
+        let rates = || points.iter().map(|point| self.rate(point));
+        // What is observed strays from the mean.
+        let loads = (0.8 * rates().fold(f64::INFINITY, f64::min), 1.2 * rates().fold(0.0, f64::max));
+        let plan = |&i: &usize| {
+            let Point { system, policy, .. } = &points[i];
+            let (Contender::Serving(kind), Some(fleet)) = (*policy, &system.fleet) else { return Ok(None) };
+            let planned = fleet.plan(kind, loads, self.rate(&points[i])).map(Arc::new);
+            let name = system.name.clone();
+            planned.map(Some).map_err(|reason| refuse(format!("system {name}"), policy, reason))
+        };
+        let planned = todo.par_iter().map(plan).collect::<Result<Vec<_>, ExperimentError>>()?;
+        for i in 0..points.len() {
+            let place = todo.iter().position(|&first| same(&points[first], &points[i]));
+            points[i].planned = place.and_then(|place| planned[place].clone());
+        }
+        Ok(())
     }
 
     /// The quantities that are told, and those that tables and figures ask for.
@@ -110,7 +144,7 @@ impl Experiment {
 
     /// One run.
     fn play(&self, point: &Point<'_>, seed: u64) -> Result<Heard, ExperimentError> {
-        let Point { system, certified, policy, .. } = point;
+        let Point { system, certified, policy, planned, .. } = point;
         let problem = &certified.problem;
         let streams = problem.streams.len();
         let sources = self.sources(point, seed, streams)?;
@@ -125,9 +159,9 @@ impl Experiment {
         let queue = (system.queue, streams);
         let order = Order::Together;
         let selector = system.selector.clone();
-        let played = match (policy, &system.fleet, selector) {
-            (Contender::Serving(kind), Some(fleet), _) => {
-                fleet.play(*kind, arrivals, service, &mut heard).map_err(PlayError::from)
+        let played = match (policy, system.fleet.as_ref().zip(planned.as_deref()), selector) {
+            (Contender::Serving(_), Some((fleet, planned)), _) => {
+                fleet.play(planned, arrivals, service, &mut heard).map_err(PlayError::from)
             }
             (Contender::Policy(PolicyKind::Weir), _, Some(selector)) => {
                 Weir::new(problem, system.queue, streams)

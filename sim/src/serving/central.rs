@@ -28,7 +28,7 @@ impl Static {
 
 impl Chooser for Static {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        Choice::Start { model: self.model, batch: view.queue.len().min(self.cap) }
+        Choice::Start { model: self.model, batch: view.queue.len().min(self.cap), newest: false }
     }
 }
 
@@ -66,8 +66,10 @@ impl Chooser for Jellyfish {
         let able = self.models.iter().rev().find(|(_, rate, _)| *rate >= asked);
         let most = || self.models.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         match able.or_else(most) {
-            Some(&(model, _, cap)) => Choice::Start { model, batch: view.queue.len().min(cap) },
-            None => Choice::Start { model: 0, batch: 1 },
+            Some(&(model, _, cap)) => {
+                Choice::Start { model, batch: view.queue.len().min(cap), newest: false }
+            }
+            None => Choice::Start { model: 0, batch: 1, newest: false },
         }
     }
 }
@@ -106,7 +108,7 @@ impl Chooser for Switching {
         let index = index.unwrap_or(self.steps.len().saturating_sub(1));
         match self.steps.get_mut(index) {
             Some((_, one)) => one.choose(view),
-            None => Choice::Start { model: 0, batch: 1 },
+            None => Choice::Start { model: 0, batch: 1, newest: false },
         }
     }
 }
@@ -143,7 +145,7 @@ impl Chooser for Greedy {
             sizes.max_by_key(|&(_, batch)| batch).filter(|&(_, batch)| batch > 0)
         };
         match best.or_else(most) {
-            Some((model, batch)) => Choice::Start { model, batch },
+            Some((model, batch)) => Choice::Start { model, batch, newest: false },
             None => Choice::Drop,
         }
     }

@@ -4,6 +4,7 @@
 //! The workers may be many more than a scheduler of the daemon has.
 
 mod central;
+mod planned;
 mod profile;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use rt_core::{Instant, LatencyProfile, LoadMonitor, MissReason, Outcome, Span, W
 use crate::policy::{End, Policy, Step};
 
 pub use central::{Greedy, Jellyfish, Static, Switching};
+pub use planned::{Ramsis, Shared};
 pub use profile::{ModelsError, read_models};
 
 /// A model that any worker can run.
@@ -40,6 +42,8 @@ pub struct View<'a> {
     pub now: Instant,
     /// What waits for the worker, in order of arrival; not empty.
     pub queue: &'a VecDeque<Waiting>,
+    /// When it came.
+    pub arrivals: (&'a [Instant], &'a [Instant]),
     /// Arrivals a second at all workers over the last half second (RAMSIS, section 6).
     pub load: f64,
     /// Workers that are free, the asking one among them.
@@ -51,12 +55,14 @@ pub struct View<'a> {
 /// What a free worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Runs this model on the first `batch` requests, which is 1 to as many as wait.
+    /// Runs this model on `batch` requests, 1 to as many as wait.
     Start {
         /// Which, by its place in the list of models.
         model: usize,
         /// How many.
         batch: usize,
+        /// Whether the newest are taken; else the oldest.
+        newest: bool,
     },
     /// Gives up the first request.
     Drop,
@@ -98,6 +104,8 @@ pub struct Serving<C> {
     /// The first arrival.
     first: Option<Instant>,
     queues: Vec<VecDeque<Waiting>>,
+    /// When what waits there came.
+    arrivals: Vec<VecDeque<Instant>>,
     /// The queue that the next request joins.
     turn: usize,
     workers: Vec<Worker>,
@@ -125,6 +133,7 @@ impl<C: Chooser> Serving<C> {
             load: LoadMonitor::default(),
             first: None,
             queues: vec![VecDeque::new(); queues],
+            arrivals: vec![VecDeque::new(); queues],
             turn: 0,
             workers: (0..workers).map(|_| Worker::default()).collect(),
             busy: Vec::with_capacity(workers),
@@ -148,18 +157,23 @@ impl<C: Chooser> Serving<C> {
                 return (false, None);
             }
             let (load, free) = (self.rate_per_s(now), self.workers.len() - self.busy.len());
-            let view = View { now, queue: &self.queues[queue], load, free, busy: &self.busy };
+            let arrivals = self.arrivals[queue].as_slices();
+            let view = View { now, queue: &self.queues[queue], arrivals, load, free, busy: &self.busy };
             match self.chooser.choose(&view) {
-                Choice::Start { model, batch } => {
-                    let batch = batch.clamp(1, self.queues[queue].len());
+                Choice::Start { model, batch, newest } => {
+                    let waiting = self.queues[queue].len();
+                    let batch = batch.clamp(1, waiting);
+                    let first = if newest { waiting - batch } else { 0 };
                     let worker = &mut self.workers[worker];
-                    worker.batch.extend(self.queues[queue].drain(..batch));
+                    self.arrivals[queue].drain(first..first + batch);
+                    worker.batch.extend(self.queues[queue].drain(first..first + batch));
                     worker.model = model;
                     worker.finish = now + self.models[model].profile.bound(batch);
                     self.busy.push(worker.finish);
                     return (true, None);
                 }
                 Choice::Drop => {
+                    self.arrivals[queue].pop_front();
                     let first = self.queues[queue].pop_front();
                     let expired = Outcome::Missed(MissReason::Expired);
                     self.ended.extend(first.map(|first| (first.token, expired)));
@@ -180,6 +194,7 @@ impl<C: Chooser> Policy for Serving<C> {
         self.first.get_or_insert(now);
         let turn = self.turn;
         self.queues[turn].push_back(Waiting { token, deadline: now + self.deadline });
+        self.arrivals[turn].push_back(now);
         self.turn = (turn + 1) % self.queues.len();
         None
     }
