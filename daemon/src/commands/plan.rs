@@ -93,7 +93,7 @@ fn print_variants(plan: &ServicePlan) {
     match (plan.variants.len(), plan.lull()) {
         (1, _) => return,
         (_, Ok(lull)) => println!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
-        (_, Err(error)) => println!("  variants, base only: {error}"),
+        (_, Err(error)) => println!("  variants, but the base only beside the promised rate: {error}"),
     }
     for VariantPlan { spec, times, .. } in &plan.variants {
         let fits = match plan.lull().map_or(0, |lull| times.largest_within(lull, batch)) {

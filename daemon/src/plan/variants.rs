@@ -168,23 +168,38 @@ impl ServicePlan {
         if self.selector.is_some() { &self.variants } else { &self.variants[..1] }
     }
 
-    /// The shield for `load`, and beside it for one more stream at the promised rate, if there is room and none
-    /// like it among `load` yet: so that it can come at any time.
+    /// The shield for `load`, and beside it for one more stream at the promised rate, if there is room, none like it
+    /// among `load` yet, and a shield for both: so that it can come at any time.
     ///
     /// # Errors
-    /// If there is none; no batch may take longer then.
+    /// If there is none for `load` alone; no batch may take longer then.
     pub(crate) fn shield(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let both = self.anticipated(load).map(|promised| {
+            let all: Vec<_> = load.iter().copied().chain([&promised]).collect();
+            self.shield_for(&all)
+        });
+        match both {
+            Some(Ok(shield)) => Ok(shield),
+            _ => self.shield_for(load),
+        }
+    }
+
+    /// The stream at the promised rate that may come beside `load`.
+    fn anticipated(&self, load: &[&StreamSpec]) -> Option<StreamSpec> {
         let promised = self.promised_stream().map(|(_, spec)| spec);
         let missing = |spec: &StreamSpec| {
             let reserved = self.config.reserved.iter().filter(|s| s.spec == *spec).count();
             load.iter().filter(|s| **s == spec).count() <= reserved
         };
-        let promised = promised.filter(missing).filter(|spec| {
+        promised.filter(missing).filter(|spec| {
             let all = load.iter().copied().chain([spec]);
             self.system.admit(all).is_ok_and(|a| a.waiting <= self.config.queue as u64)
-        });
-        let all = load.iter().copied().chain(promised.as_ref());
-        let shield = Shield::new(self.workers(), self.system.latency, all.filter_map(StreamSpec::demand))?;
+        })
+    }
+
+    fn shield_for(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let demand = load.iter().filter_map(|spec| spec.demand());
+        let shield = Shield::new(self.workers(), self.system.latency, demand)?;
         let waiting = shield.most_waiting(self.config.deadline);
         if waiting > self.config.queue as u64 {
             return Err(ShieldError::Queue { waiting, limit: self.config.queue });
@@ -192,14 +207,17 @@ impl ServicePlan {
         Ok(shield)
     }
 
-    /// The longest that a batch may take while nothing waits and nothing else runs, beside the reserved streams and
-    /// one at the promised rate.
+    /// The longest that a batch may take while nothing waits and nothing else runs, beside the reserved streams and,
+    /// if there is room, one at the promised rate.
     ///
     /// # Errors
-    /// As [`ServicePlan::shield`].
+    /// If there is no shield for them.
     pub(crate) fn lull(&self) -> Result<Span, ShieldError> {
-        let reserved: Vec<_> = self.config.reserved.iter().map(|s| &s.spec).collect();
+        let reserved = self.config.reserved.iter().map(|s| &s.spec);
+        let all: Vec<_> = reserved.clone().collect();
+        let promised = self.anticipated(&all);
+        let all: Vec<_> = reserved.chain(&promised).collect();
         let idle = vec![Span::ZERO; self.workers().count - 1];
-        Ok(self.shield(&reserved)?.longest(Instant::ZERO, &idle, empty::<Instant>()))
+        Ok(self.shield_for(&all)?.longest(Instant::ZERO, &idle, empty::<Instant>()))
     }
 }
