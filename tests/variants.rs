@@ -223,6 +223,32 @@ fn a_stream_that_comes_beside_long_batches_is_admitted() {
     }
 }
 
+/// The promised stream is counted before it comes, unless the queue could not hold what may wait beside it: then long
+/// batches end with its coming.
+#[test]
+fn the_promised_stream_can_come_at_any_time() {
+    for (queue, shielded) in [(256, true), (20, false)] {
+        let place = profiled(&config(&format!("queue = {queue}")));
+        let text = place.succeed(&["plan"]);
+        assert_ne!(text.contains("the base only beside the promised rate"), shielded, "{text}");
+        let daemon = place.serve();
+        let status = daemon.status();
+        let service = &status["services"][0];
+        assert_eq!(service["shielded"], true);
+        let nanos = |field: &str| Duration::from_nanos(service[field].as_u64().expect("a time"));
+        let registration = Registration::builder("lanes", "promised")
+            .constraint(Constraint::any_miss(1, 3))
+            .arrivals(ArrivalBound::periodic(nanos("promised_period_ns"), nanos("jitter_ns")))
+            .build()
+            .expect("it fits the frame");
+        let mut client = daemon.client();
+        let stream = client.register(&registration).expect("it is promised");
+        assert_eq!(daemon.status()["services"][0]["shielded"], shielded);
+        let outcome = client.infer(&stream, &[0.0; 4]).expect("an answer");
+        assert!(shielded || matches!(&outcome, Outcome::Result(r) if r.variant == 0), "{outcome:?}");
+    }
+}
+
 #[test]
 fn several_shipped_models_answer() {
     let place = Deployment::new(format!(
