@@ -35,9 +35,11 @@ pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
     let profile = Profile::load(&config.daemon.profile)?;
     let claims =
         config.services.iter().zip(resolve_models(config)?).map(
-            |(service, spec)| match ServicePlan::compute(service, spec.clone(), &profile) {
+            |(service, specs)| match ServicePlan::compute(service, specs.clone(), &profile) {
                 Ok(plan) => promise(&plan),
-                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &spec, &profile),
+                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
+                    refusal(service, &specs[0], &profile)
+                }
                 Err(error) => Err(error.into()),
             },
         );

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::Config;
+use crate::engine::ModelSpec;
 use crate::hardware::Watch;
-use crate::plan::Plan;
+use crate::plan::{Plan, VariantPlan};
 use crate::profile::sysfs;
 use crate::realtime;
 use crate::service::{Service, lock};
@@ -101,8 +102,15 @@ impl Daemon {
     }
 }
 
+/// `null` where it is not known.
+fn accuracy(spec: &ModelSpec) -> Value {
+    if spec.accuracy.is_nan() { Value::Null } else { spec.accuracy.into() }
+}
+
 fn service_status(service: &Service) -> Value {
     let plan = &service.plan;
+    let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
+    let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let registry = lock(&service.registry);
     let names = lock(&service.names);
     service.look(|scheduler| {
@@ -147,7 +155,10 @@ fn service_status(service: &Service) -> Value {
             "engine": plan.config.engine.to_string(),
             "simulated": plan.is_simulated(),
             "model": plan.spec.name,
-            "accuracy": if plan.spec.accuracy.is_nan() { Value::Null } else { plan.spec.accuracy.into() },
+            "accuracy": accuracy(&plan.spec),
+            "variants": variants,
+            "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
+            "shielded": scheduler.shield().is_some(),
             "input": { "name": plan.spec.input.name, "shape": plan.spec.input.shape },
             "output": { "name": plan.spec.output.name, "shape": plan.spec.output.shape },
             "deadline_ns": plan.config.deadline.as_nanos(),

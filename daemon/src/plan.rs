@@ -1,21 +1,25 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
 mod rate;
+mod select;
+mod variants;
 
 use std::path::PathBuf;
 
 use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
-    LatencyProfile, Shield, Span, StreamSpec, System, Workers,
+    LatencyProfile, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
 };
 
-use crate::config::{Config, ModelChoice, Optimise, ReservedStream, ServiceConfig};
-use crate::engine::{EngineKind, ModelSpec, RunMode, TensorSpec, sha256_hex};
-use crate::manifest::{Manifest, ManifestError};
+use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
+use crate::engine::{EngineKind, ModelSpec};
+use crate::manifest::ManifestError;
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
 pub(crate) use rate::RatePlan;
 use rate::densest;
+pub(crate) use select::{TableError, inputs, inputs_sha256};
+pub(crate) use variants::{VariantPlan, resolve_models};
 
 /// Every service's plan, and the machine that was profiled.
 #[derive(Debug)]
@@ -28,13 +32,14 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct ServicePlan {
     pub(crate) config: ServiceConfig,
+    /// The base variant's.
     pub(crate) spec: ModelSpec,
-    /// How each batch size was run when it was measured.
-    pub(crate) modes: Vec<RunMode>,
+    /// The base and more accurate ones.
+    pub(crate) variants: Vec<VariantPlan>,
+    /// Selects among the variants; absent if the base answers everything.
+    pub(crate) selector: Option<Selector>,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub(crate) profile_sha256: String,
-    /// The median time of the chosen batch size: what a batch usually takes, and no promise rests on.
-    pub(crate) typical: Span,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
     pub(crate) system: System,
     /// The reserved streams together.
@@ -64,6 +69,12 @@ pub(crate) enum PlanError {
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
     #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
     Queue { service: String, queue: usize, waiting: u64 },
+    #[error("{field} = {value}: {reason}")]
+    Variant { field: String, value: String, reason: String },
+    #[error("service {service}: {source}")]
+    Select { service: String, source: SelectError },
+    #[error("{}: {source}", path.display())]
+    Table { path: PathBuf, source: TableError },
     #[error(
         "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
          then needs its own, together {twice}, but deadline less guard is {latency}"
@@ -84,7 +95,7 @@ impl Plan {
             .services
             .iter()
             .zip(models)
-            .map(|(service, spec)| ServicePlan::compute(service, spec, &profile))
+            .map(|(service, specs)| ServicePlan::compute(service, specs, &profile))
             .collect();
         Ok(Self { services: services?, profiled: profile.fingerprint().clone() })
     }
@@ -95,46 +106,17 @@ impl Plan {
     }
 }
 
-/// The model of each service, in order.
-pub(crate) fn resolve_models(config: &Config) -> Result<Vec<ModelSpec>, PlanError> {
-    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
-    let resolve = |(index, service): (usize, &ServiceConfig)| match (&service.model, &manifest) {
-        (ModelChoice::Simulated { times, input, output }, _) => Ok(simulated(times, *input, *output)),
-        (ModelChoice::Named(model), Some(manifest)) => Ok(manifest.model(model)?.clone()),
-        (ModelChoice::Named(model), None) => {
-            Err(PlanError::NoManifest { path: config.path.clone(), index, model: model.clone() })
-        }
-    };
-    config.services.iter().enumerate().map(resolve).collect()
-}
-
-/// Stands for a model that does not exist; its hash is that of the times it waits out.
-fn simulated(times: &[Span], input: usize, output: usize) -> ModelSpec {
-    let times: Vec<u8> = times.iter().flat_map(|t| t.as_nanos().to_le_bytes()).collect();
-    let sha256 = sha256_hex(&times);
-    let tensor = |name: &str, values| TensorSpec { name: name.into(), shape: vec![values] };
-    ModelSpec {
-        name: format!("simulated-{}", &sha256[..8]),
-        path: PathBuf::new(),
-        sha256,
-        input: tensor("input", input),
-        output: tensor("output", output),
-        accuracy: f64::NAN,
-        parameters: 0,
-        macs: 0,
-    }
-}
-
 impl ServicePlan {
-    /// What `config` can promise with the best of its batch sizes.
+    /// What `config` can promise with the best of its batch sizes, by the first of `specs`, its base variant.
     ///
     /// # Errors
     /// As [`Plan::compute`].
     pub(crate) fn compute(
         config: &ServiceConfig,
-        spec: ModelSpec,
+        specs: Vec<ModelSpec>,
         profile: &Profile,
     ) -> Result<Self, PlanError> {
+        let spec = &specs[0];
         let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
         let all = workers_of(config, entry)?;
         let latency = config.deadline.saturating_sub(config.guard);
@@ -152,7 +134,7 @@ impl ServicePlan {
         let mut best: Option<(f64, Self)> = None;
         let mut first_error = None;
         for system in systems {
-            match Self::with_system(config, &spec, entry, system) {
+            match Self::with_system(config, spec, entry, system) {
                 Ok(plan) => {
                     let merit = plan.merit();
                     if best.as_ref().is_none_or(|(most, _)| merit > *most) {
@@ -163,7 +145,7 @@ impl ServicePlan {
             }
         }
         match (best, first_error) {
-            (Some((_, plan)), _) => Ok(plan),
+            (Some((_, plan)), _) => plan.with_variants(specs, profile),
             (None, Some(error)) => Err(error),
             (None, None) => unreachable!("there is a batch size"),
         }
@@ -199,9 +181,9 @@ impl ServicePlan {
         Ok(Self {
             config: config.clone(),
             spec: spec.clone(),
-            modes: entry.modes(),
+            variants: Vec::new(),
+            selector: None,
             profile_sha256: entry.digest(),
-            typical: Span::from_nanos(entry.batches[system.workers[0].batch - 1].p50_ns),
             system,
             admission,
             rate,
@@ -280,9 +262,7 @@ impl ServicePlan {
 /// # Errors
 /// If the profile does not go as far as the batch size that is configured.
 pub(crate) fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>, PlanError> {
-    let whole = |bound| Span::from_nanos(bound) + config.handover;
-    let mut times: Vec<Span> = entry.bounds().into_iter().map(whole).collect();
-    times.truncate(config.max_batch);
+    let times = variants::times_of(config, entry);
     let profiled = times.len();
     let wanted = config.batch.unwrap_or(1);
     let profile = match LatencyProfile::new(&times) {

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use weir_client::blocking::Client;
-use weir_client::{Outcome, Registration};
+use weir_client::{Outcome, Registration, StreamInfo};
 
 use super::Socket;
 use crate::idx::Pictures;
+use crate::load::Target;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -51,23 +52,43 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     ensure!(input.len() == wanted, "the input has {} values, {} takes {wanted}", input.len(), stream.variant);
     let outcome = client.infer(&stream, &input)?;
+    let (variant, accuracy) = answered_by(&mut client, &args.service, &stream, &outcome)?;
     match (&outcome, args.json) {
         (Outcome::Result(r), true) => println!(
             "{:#}",
             json!({
-                "served": true, "variant": stream.variant, "accuracy": stream.accuracy, "output": r.output,
+                "served": true, "variant": variant, "accuracy": accuracy, "output": r.output,
                 "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch,
             })
         ),
         (Outcome::Miss(m), true) => println!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
         (Outcome::Result(r), false) => {
             let best = r.output.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
-            println!("{} says {best} (accuracy {:.1}%)", stream.variant, 100.0 * stream.accuracy);
+            println!("{variant} says {best} (accuracy {:.1}%)", 100.0 * accuracy);
             println!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
         }
         (Outcome::Miss(m), false) => println!("missed: {}", m.reason.meaning()),
     }
     Ok(if outcome.output().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The variant that answered, and its accuracy; the base if none did.
+fn answered_by(
+    client: &mut Client,
+    service: &str,
+    stream: &StreamInfo,
+    outcome: &Outcome,
+) -> Result<(String, f32)> {
+    let index = match outcome {
+        Outcome::Result(result) => usize::from(result.variant),
+        Outcome::Miss(_) => 0,
+    };
+    if index == 0 {
+        return Ok((stream.variant.clone(), stream.accuracy));
+    }
+    let target = Target::find(&client.status()?, service)?;
+    let (model, accuracy) = target.variants.get(index).with_context(|| format!("no variant {index}"))?;
+    Ok((model.clone(), accuracy.map_or(f32::NAN, |accuracy| accuracy as f32)))
 }
 
 struct Picture {

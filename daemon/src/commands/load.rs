@@ -223,12 +223,14 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 
 fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
     let mut value = json!(report.phases.first());
+    let answered = report.phases.first().map_or(&[][..], |phase| &phase.by_variant);
     if let Some(object) = value.as_object_mut() {
         object.remove("name");
         object.extend([
             ("service".to_owned(), json!(report.service)),
             ("stream".to_owned(), json!(report.stream)),
             ("model".to_owned(), json!(target.model)),
+            ("expected_accuracy".to_owned(), json!(target.expected_accuracy(answered))),
             ("simulated".to_owned(), json!(target.simulated)),
             ("deadline_ns".to_owned(), json!(target.deadline_ns)),
             ("promised_per_s".to_owned(), json!(target.promised_rate())),
@@ -249,7 +251,7 @@ fn print(report: &Report, target: &Target, declared: Option<f64>) {
         let declared = declared.map_or_else(|| "declared nothing".to_owned(), |d| format!("declared {d:.1}"));
         println!("{} on {}{simulated}, stream {}", target.service, target.model, report.stream);
         println!("  {:.1} requests/s for {:.1} s{relative}; {declared}", phase.rate, phase.seconds);
-        print_counts(phase);
+        print_counts(phase, target);
         for c in &phase.constraints {
             let verdict = if c.held { "held" } else { "VIOLATED" };
             println!(
@@ -281,13 +283,16 @@ fn print(report: &Report, target: &Target, declared: Option<f64>) {
     }
 }
 
-fn print_counts(phase: &PhaseReport) {
+fn print_counts(phase: &PhaseReport, target: &Target) {
     let accuracy = phase.accuracy.map_or_else(String::new, |a| format!(", {:.2}% right", 100.0 * a));
     let batch = phase.batch_mean.map_or_else(String::new, |b| format!(", {b:.2} a batch"));
     let reasons: Vec<_> = phase.missed_by.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
     println!("  {:<12} {}", "sent", phase.sent);
     println!("  {:<12} {}{batch}{accuracy}", "answered", phase.answered);
+    if let Some(shares) = target.shares(&phase.by_variant) {
+        println!("  {:<12} {shares}", "");
+    }
     println!(
         "  {:<12} {} ({:.2}%), at most {} in a row{reasons}",
         "missed",

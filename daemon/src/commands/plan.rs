@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
 use crate::config::Config;
-use crate::plan::{Plan, RatePlan, ServicePlan};
+use crate::plan::{Plan, RatePlan, ServicePlan, VariantPlan, inputs, inputs_sha256};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -74,6 +74,7 @@ fn print_service(plan: &ServicePlan) {
             plan.headroom()
         );
     }
+    print_variants(plan);
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
         None => println!("  no constraints of its own: streams bring theirs, or get best effort"),
@@ -83,6 +84,24 @@ fn print_service(plan: &ServicePlan) {
         (true, _) => {}
         (false, None) => println!("  reserved: {} (best effort)", reserved.join(", ")),
         (false, Some(b)) => println!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
+    }
+}
+
+/// What each variant takes, and how many requests at once it may answer in a lull.
+fn print_variants(plan: &ServicePlan) {
+    let (select, batch) = (plan.config.select.name(), plan.workers().batch);
+    match (plan.variants.len(), plan.lull()) {
+        (1, _) => return,
+        (_, Ok(lull)) => println!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
+        (_, Err(error)) => println!("  variants, but the base only beside the promised rate: {error}"),
+    }
+    for VariantPlan { spec, times, .. } in &plan.variants {
+        let fits = match plan.lull().map_or(0, |lull| times.largest_within(lull, batch)) {
+            0 => "never".to_owned(),
+            size => format!("batches of up to {size}"),
+        };
+        let (one, full, accuracy) = (times.bound(1), times.bound(batch), 100.0 * spec.accuracy);
+        println!("    {:<16} {accuracy:>5.1}% right, P(1) = {one}, P({batch}) = {full}: {fits}", spec.name);
     }
 }
 
@@ -136,6 +155,10 @@ fn service_json(plan: &ServicePlan) -> Value {
         "batch_times_ns": (1..=workers.profile.max_batch()).map(|b| workers.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.headroom().as_nanos(),
+        "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
+        "lull_ns": plan.lull().ok().map(|lull| lull.as_nanos()),
+        "select_inputs": inputs(plan),
+        "select_inputs_sha256": inputs_sha256(plan),
         "rate": plan.rate.as_ref().map(|rate| json!({
             "constraint": rate.binding.to_string(),
             "density": [rate.density.numerator(), rate.density.denominator()],

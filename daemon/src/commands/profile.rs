@@ -68,17 +68,26 @@ pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profi
         .unwrap_or_else(|| Profile::new(here));
     let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos}/{len} runs, {eta} left")
         .context("progress template")?;
-    let pairs = || config.services.iter().zip(&specs);
-    for (i, (service, spec)) in pairs().enumerate() {
+    let all: Vec<(&ServiceConfig, usize, &ModelSpec)> = config
+        .services
+        .iter()
+        .zip(&specs)
+        .flat_map(|(service, specs)| specs.iter().enumerate().map(move |(v, spec)| (service, v, spec)))
+        .collect();
+    for (i, &(service, variant, spec)) in all.iter().enumerate() {
         // Services that share a model share its entry: measured once, for the largest batch.
-        let key = |(j, (service, _)): (usize, (&ServiceConfig, _))| (service.max_batch, std::cmp::Reverse(j));
-        let same =
-            pairs().enumerate().filter(|(_, (s, m))| (&m.name, s.engine) == (&spec.name, service.engine));
+        let key = |(j, (service, ..)): (usize, &(&ServiceConfig, usize, &ModelSpec))| {
+            (service.max_batch, std::cmp::Reverse(j))
+        };
+        let same = all
+            .iter()
+            .enumerate()
+            .filter(|(_, (s, _, m))| (&m.name, s.engine) == (&spec.name, service.engine));
         if same.map(key).max() != Some((service.max_batch, std::cmp::Reverse(i))) {
             continue;
         }
         let bar = ProgressBar::new(0).with_style(style.clone()).with_prefix(spec.name.clone());
-        let entry = measure_as_served(config, service, spec, samples, margin, &bar)?;
+        let entry = measure_as_served(config, (service, variant, spec), samples, margin, &bar)?;
         bar.finish();
         profile.put(entry);
     }
@@ -89,13 +98,12 @@ pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profi
 /// On a thread with the core and priority that the service's first worker will have.
 fn measure_as_served(
     config: &Config,
-    service: &ServiceConfig,
-    spec: &ModelSpec,
+    (service, variant, spec): (&ServiceConfig, usize, &ModelSpec),
     samples: usize,
     margin: f64,
     bar: &ProgressBar,
 ) -> Result<Entry> {
-    let times = service.model.simulated_times();
+    let times = service.model.simulated_times(variant);
     // A simulated engine has no times for larger batches.
     let max_batch = times.as_ref().map_or(service.max_batch, |times| service.max_batch.min(times.len()));
     let work = || -> Result<Entry> {

@@ -42,6 +42,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             service["waiting"],
             service["running"]
         );
+        let variants = each(&service["variants"]);
+        if variants.len() > 1 {
+            let answers: u64 = variants.iter().filter_map(|v| v["answered"].as_u64()).sum();
+            let share = |v: &Value| 100.0 * v["answered"].as_f64().unwrap_or(0.0) / answers.max(1) as f64;
+            let shares = variants.iter().map(|v| format!("{:.1}% by {}", share(v), text(&v["model"])));
+            let shares = shares.collect::<Vec<_>>().join(", ");
+            let shield = if service["shielded"] == true { "" } else { ", no shield: base only" };
+            println!("  answered {shares} (select {}{shield})", text(&service["select"]));
+        }
         println!("  {} {}", text(&mode["state"]), mode["text"].as_str().unwrap_or_default());
         for stream in each(&service["streams"]) {
             let missed: u64 =

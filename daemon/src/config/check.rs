@@ -10,10 +10,7 @@ use rt_core::{
     SafeModeConfig, Span, StreamSpec,
 };
 
-use super::{
-    Allowed, Config, ConfigError, DaemonConfig, ModelChoice, RecordConfig, ReservedStream, ServiceConfig, raw,
-};
-use crate::engine::EngineKind;
+use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
 
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
@@ -73,7 +70,8 @@ impl<'a> Check<'a> {
     fn service(&self, at: &str, raw: raw::Service) -> Result<ServiceConfig, ConfigError> {
         let field = |name: &str| format!("{at}.{name}");
         let max_batch = self.number(&field("max-batch"), raw.max_batch, 1, MAX_BATCH as u64)? as usize;
-        let model = self.model(at, raw.engine, raw.model, raw.simulated)?;
+        let models = (raw.engine, raw.model, raw.variants);
+        let (model, select) = self.model(at, models, raw.simulated, raw.select)?;
         let deadline = self.span(&field("deadline"), &raw.deadline, Span::from_nanos(1))?;
         let guard = self.span(&field("guard"), &raw.guard, Span::ZERO)?;
         if guard >= deadline {
@@ -100,6 +98,7 @@ impl<'a> Check<'a> {
             name: raw.name,
             engine: raw.engine,
             model,
+            select,
             deadline,
             guard,
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
@@ -157,41 +156,6 @@ impl<'a> Check<'a> {
             }
         }
         Ok(())
-    }
-
-    fn model(
-        &self,
-        at: &str,
-        engine: EngineKind,
-        model: Option<String>,
-        simulated: Option<raw::Simulated>,
-    ) -> Result<ModelChoice, ConfigError> {
-        let refuse =
-            |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
-        match (engine, model, simulated) {
-            (EngineKind::Simulated, None, Some(s)) => {
-                let field = format!("{at}.simulated.times");
-                self.number(&format!("length of {field}"), s.times.len() as u64, 1, MAX_BATCH as u64)?;
-                let times: Result<Vec<_>, _> =
-                    s.times.iter().map(|t| self.span(&field, t, Span::ZERO)).collect();
-                Ok(ModelChoice::Simulated {
-                    times: times?,
-                    input: self.number(&format!("{at}.simulated.input"), s.input, 1, 1 << 20)? as usize,
-                    output: self.number(&format!("{at}.simulated.output"), s.output, 1, 1 << 20)? as usize,
-                })
-            }
-            (EngineKind::Simulated, None, None) => {
-                Err(refuse("simulated", "(absent)", "engine \"simulated\" needs a table with its times"))
-            }
-            (EngineKind::Simulated, Some(m), _) => {
-                Err(refuse("model", &m, "engine \"simulated\" runs no model; remove it"))
-            }
-            (_, Some(m), None) => Ok(ModelChoice::Named(m)),
-            (_, None, None) => Err(refuse("model", "(absent)", "must name a model of daemon.models")),
-            (_, _, Some(_)) => {
-                Err(refuse("simulated", "(table)", "only for engine = \"simulated\"; remove it"))
-            }
-        }
     }
 
     fn stream(
@@ -252,7 +216,7 @@ impl<'a> Check<'a> {
         made.map_err(|e| self.refuse(field, &format!("{raw:?}"), e))
     }
 
-    fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
+    pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
         let duration: Duration = text
             .parse::<humantime::Duration>()
             .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
@@ -264,7 +228,7 @@ impl<'a> Check<'a> {
         Ok(span)
     }
 
-    fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
+    pub(super) fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
         if (min..=max).contains(&value) {
             return Ok(value);
         }
@@ -310,11 +274,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn resolve(&self, path: &Path) -> PathBuf {
+    pub(super) fn resolve(&self, path: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {
+    pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {
         ConfigError::Value {
             path: self.path.to_owned(),
             field: field.to_owned(),

@@ -1,6 +1,7 @@
 //! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
 
 mod check;
+mod model;
 mod raw;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use rt_core::{
 };
 
 use crate::engine::EngineKind;
+
+pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
 /// A checked configuration. Paths are resolved against the folder of the file.
 #[derive(Clone, Debug)]
@@ -67,6 +70,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) name: String,
     pub(crate) engine: EngineKind,
     pub(crate) model: ModelChoice,
+    /// Which of its variants answers.
+    pub(crate) select: Select,
     pub(crate) deadline: Span,
     pub(crate) guard: Span,
     /// Added to each measured batch time for the way to the worker and back.
@@ -98,25 +103,6 @@ pub(crate) struct RecordConfig {
     pub(crate) path: PathBuf,
     /// Lines in it at most.
     pub(crate) limit: u64,
-}
-
-/// What answers a service's requests.
-#[derive(Clone, Debug)]
-pub(crate) enum ModelChoice {
-    /// A model of the manifest, by name.
-    Named(String),
-    /// No model at all: a simulated engine that waits out these times, `times[b-1]` for a batch of `b`.
-    Simulated { times: Vec<Span>, input: usize, output: usize },
-}
-
-impl ModelChoice {
-    /// The times that a simulated engine waits out, in nanoseconds; `None` for a real model.
-    pub(crate) fn simulated_times(&self) -> Option<Vec<u64>> {
-        match self {
-            Self::Named(_) => None,
-            Self::Simulated { times, .. } => Some(times.iter().map(|t| t.as_nanos()).collect()),
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -225,6 +211,12 @@ mod tests {
             ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
             ("model = \"digits-m\"", "model = \"digits-m\"\nbatch = 65", &["service[0].batch", "65"]),
+            (
+                "model = \"digits-m\"",
+                "model = \"m\"\nvariants = [\"m\"]",
+                &["service[0].variants[0]", "\"m\""],
+            ),
+            ("model = \"digits-m\"", "model = \"m\"\nselect = \"base\"", &["service[0].select", "variants"]),
         ] {
             let text = error(from, to);
             for word in wanted {

@@ -73,6 +73,9 @@ pub(super) struct Service {
     #[serde(default = "tract")]
     pub(super) engine: EngineKind,
     pub(super) model: Option<String>,
+    #[serde(default)]
+    pub(super) variants: Vec<String>,
+    pub(super) select: Option<Select>,
     pub(super) simulated: Option<Simulated>,
     pub(super) deadline: String,
     #[serde(default = "default_guard")]
@@ -117,11 +120,31 @@ pub(super) enum Dispatch {
 pub(super) struct Simulated {
     /// `times[b-1]`: how long a batch of `b` is waited out.
     pub(super) times: Vec<String>,
+    pub(super) accuracy: Option<f64>,
+    #[serde(default)]
+    pub(super) variants: Vec<SimulatedVariant>,
     /// Values in and out of one request.
     #[serde(default = "default_values")]
     pub(super) input: u64,
     #[serde(default = "default_values")]
     pub(super) output: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SimulatedVariant {
+    pub(super) times: Vec<String>,
+    pub(super) accuracy: f64,
+}
+
+/// Who says which variant answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Select {
+    Accurate,
+    Base,
+    /// A file of tables.
+    Table(PathBuf),
 }
 
 #[derive(Debug, Deserialize)]

@@ -48,6 +48,8 @@ pub(crate) struct PhaseReport {
     pub(crate) answered_past_deadline: u64,
     /// How late the generator itself sent, in nanoseconds.
     pub(crate) lateness_ns: Option<Quantiles>,
+    /// Answers by variant of the model, up to the last one that answered.
+    pub(crate) by_variant: Vec<u64>,
     /// Requests of this load in a batch, mean over batches.
     pub(crate) batch_mean: Option<f64>,
     /// Share of the answers that are right, 0..=1; `None` without labels.
@@ -105,7 +107,7 @@ impl Report {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ended {
-    Answered { latency_ns: u64, batch: u16, right: Option<bool> },
+    Answered { latency_ns: u64, batch: u16, variant: u16, right: Option<bool> },
     Missed(&'static str),
 }
 
@@ -124,6 +126,7 @@ pub(crate) struct Measures {
     latency: Histogram<u64>,
     lateness: Histogram<u64>,
     past_deadline: u64,
+    by_variant: Vec<u64>,
     batches: f64,
     right: u64,
     judged: u64,
@@ -145,6 +148,7 @@ impl Measures {
             latency: histogram()?,
             lateness: histogram()?,
             past_deadline: 0,
+            by_variant: Vec::new(),
             batches: 0.0,
             right: 0,
             judged: 0,
@@ -161,8 +165,11 @@ impl Measures {
     /// A request ended; calls come in any order.
     pub(super) fn end(&mut self, ended: Ended) {
         match ended {
-            Ended::Answered { latency_ns, batch, right } => {
+            Ended::Answered { latency_ns, batch, variant, right } => {
                 self.answered += 1;
+                let variant = usize::from(variant);
+                self.by_variant.resize(self.by_variant.len().max(variant + 1), 0);
+                self.by_variant[variant] += 1;
                 self.latency.saturating_record(latency_ns.max(1));
                 self.past_deadline += u64::from(latency_ns > self.deadline_ns);
                 self.batches += 1.0 / f64::from(batch.max(1));
@@ -200,6 +207,7 @@ impl Measures {
             latency_ns: quantiles(&self.latency),
             answered_past_deadline: self.past_deadline,
             lateness_ns: quantiles(&self.lateness),
+            by_variant: self.by_variant.clone(),
             batch_mean: (self.answered > 0).then(|| self.answered as f64 / self.batches),
             accuracy: (self.judged > 0).then(|| self.right as f64 / self.judged as f64),
         }
@@ -279,7 +287,7 @@ mod tests {
         fn quantiles_are_those_of_the_sorted_values(mut values in proptest::collection::vec(1u64..2_000, 1..200)) {
             let mut measures = measures(&[]);
             for &latency_ns in &values {
-                measures.end(Ended::Answered { latency_ns, batch: 1, right: None });
+                measures.end(Ended::Answered { latency_ns, batch: 1, variant: 0, right: None });
             }
             values.sort_unstable();
             let found = measures.report("x", 1.0, 0.0, 1.0).latency_ns.unwrap();
@@ -295,12 +303,13 @@ mod tests {
         (0..4).for_each(|i| measures.issue(i * 10, i < 3));
         measures.end(Ended::Missed("not-sent"));
         measures.end(Ended::Missed("shed"));
-        measures.end(Ended::Answered { latency_ns: 500, batch: 2, right: Some(true) });
-        measures.end(Ended::Answered { latency_ns: 1_500, batch: 2, right: Some(false) });
+        measures.end(Ended::Answered { latency_ns: 500, batch: 2, variant: 0, right: Some(true) });
+        measures.end(Ended::Answered { latency_ns: 1_500, batch: 2, variant: 2, right: Some(false) });
         let report = measures.report("x", 1.0, 0.0, 1.0);
         assert_eq!((report.scheduled, report.sent, report.answered, report.missed), (4, 3, 2, 2));
         assert_eq!(report.missed_by, BTreeMap::from([("not-sent", 1), ("shed", 1)]));
         assert_eq!((report.miss_ratio, report.accuracy), (0.5, Some(0.5)));
+        assert_eq!(report.by_variant, [1, 0, 1]);
         assert_eq!((report.answered_past_deadline, report.batch_mean), (1, Some(2.0)));
     }
 

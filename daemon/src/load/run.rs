@@ -202,7 +202,8 @@ impl<'a> Collector<'a> {
                 self.misses_left = result.misses_left;
                 let latency_ns = now.since(self.entry(number).due).as_nanos();
                 let right = self.plan.inputs.is_right(number, &result.output);
-                self.end(number, Ended::Answered { latency_ns, batch: result.batch, right });
+                let (batch, variant) = (result.batch, result.variant);
+                self.end(number, Ended::Answered { latency_ns, batch, variant, right });
             }
             Answer::Miss(id, miss) => {
                 let Some(number) = self.number_of(id) else { return };

@@ -9,8 +9,10 @@ use serde::Deserialize;
 pub(crate) struct Target {
     /// The service's name.
     pub(crate) service: String,
-    /// The model that answers.
+    /// The model that answers, in its base variant.
     pub(crate) model: String,
+    /// Every variant and its accuracy, 0..=1, if it is known.
+    pub(crate) variants: Vec<(String, Option<f64>)>,
     /// Whether no real engine runs.
     pub(crate) simulated: bool,
     /// Values of one input tensor.
@@ -53,6 +55,7 @@ impl Target {
         Ok(Self {
             service: found.name,
             model: found.model,
+            variants: found.variants.into_iter().map(|v| (v.model, v.accuracy)).collect(),
             simulated: found.simulated,
             input_len: found.input.shape.iter().product(),
             deadline_ns: found.deadline_ns,
@@ -69,6 +72,27 @@ impl Target {
     /// The largest rate promised to one stream, in requests per second.
     pub(crate) fn promised_rate(&self) -> Option<f64> {
         self.promised_period_ns.map(|period| 1e9 / period as f64)
+    }
+
+    /// The share of the answers by each variant, for people; `None` if there is one alone.
+    pub(crate) fn shares(&self, answered: &[u64]) -> Option<String> {
+        let all = answered.iter().sum::<u64>().max(1) as f64;
+        let share = |(i, (model, _)): (usize, &(String, _))| {
+            let count = answered.get(i).copied().unwrap_or(0);
+            format!("{:.1}% by {model}", 100.0 * count as f64 / all)
+        };
+        let shares: Vec<_> = self.variants.iter().enumerate().map(share).collect();
+        (shares.len() > 1).then(|| shares.join(", "))
+    }
+
+    /// The accuracy that the variants' own promise for these answers, 0..=1; `None` if one is not known.
+    pub(crate) fn expected_accuracy(&self, answered: &[u64]) -> Option<f64> {
+        let all: u64 = answered.iter().sum();
+        let right = |(&count, (_, accuracy)): (&u64, &(String, Option<f64>))| {
+            if count == 0 { Some(0.0) } else { accuracy.map(|accuracy| accuracy * count as f64) }
+        };
+        let right: Option<f64> = answered.iter().zip(&self.variants).map(right).sum();
+        right.filter(|_| all > 0).map(|right| right / all as f64)
     }
 
     /// The constraints of a stream that the daemon knows, reserved or held.
@@ -91,6 +115,7 @@ struct Status {
 struct ServiceStatus {
     name: String,
     model: String,
+    variants: Vec<VariantStatus>,
     simulated: bool,
     input: TensorStatus,
     deadline_ns: u64,
@@ -99,6 +124,12 @@ struct ServiceStatus {
     constraints: Vec<String>,
     safe_mode: SafeModeStatus,
     streams: Vec<StreamStatus>,
+}
+
+#[derive(Deserialize)]
+struct VariantStatus {
+    model: String,
+    accuracy: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -124,6 +155,7 @@ mod tests {
 
     const STATUS: &str = r#"{ "version": "0.1.0", "services": [{
         "name": "digits", "model": "digits-l", "simulated": false,
+        "variants": [{ "model": "digits-l", "accuracy": 0.8 }, { "model": "digits-xl", "accuracy": 0.9 }],
         "input": { "name": "image", "shape": [1, 28, 28] }, "deadline_ns": 100, "jitter_ns": 20,
         "promised_period_ns": 2000000, "constraints": ["row_miss(1)", "any_miss(5,10)"],
         "safe_mode": { "state": "safe-mode", "cause": "operator", "text": "operator: raised by an operator" },
@@ -137,6 +169,9 @@ mod tests {
         assert_eq!(target.constraints[1], Constraint::any_miss(5, 10).unwrap());
         assert_eq!(target.stream_constraints("cam").unwrap()[0].window(), 10);
         assert_eq!(target.stream_constraints("other"), None);
+        assert_eq!(target.shares(&[1, 3]).unwrap(), "25.0% by digits-l, 75.0% by digits-xl");
+        assert_eq!(target.expected_accuracy(&[0, 3]), Some(0.9));
+        assert_eq!(target.expected_accuracy(&[]), None);
         assert_eq!(target.safe_mode.unwrap().cause, "operator");
         assert!(
             Target::find(STATUS, "x").unwrap_err().to_string().contains("no service x; there are: digits")

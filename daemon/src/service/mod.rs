@@ -2,12 +2,13 @@
 
 mod recorder;
 mod registry;
+mod shield;
 mod slots;
 mod timer;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
@@ -46,6 +47,8 @@ pub(crate) struct Service {
     /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
     inline: bool,
     timer: Timer,
+    /// Answers by variant.
+    answered: Box<[AtomicU64]>,
     recorder: Option<Recorder>,
     hub: Arc<Hub>,
     realtime: bool,
@@ -64,7 +67,7 @@ pub(crate) struct Effects {
 }
 
 impl Service {
-    /// Loads the model for every worker and starts the threads. Joined by [`Service::stop`].
+    /// Loads the variants for every worker and starts the threads. Joined by [`Service::stop`].
     ///
     /// # Errors
     /// If the model cannot be loaded, or the file of its arrivals not be created.
@@ -75,7 +78,7 @@ impl Service {
         realtime: bool,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let (workers, config) = (plan.workers(), &plan.config);
-        let scheduler = Scheduler::new(SchedulerConfig {
+        let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
             workers: vec![workers.clone()],
@@ -85,6 +88,7 @@ impl Service {
             streams: config.streams,
             safe_mode,
         })?;
+        scheduler.set_selector(plan.selector.clone())?;
         let executors: Result<Vec<_>, EngineError> =
             (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
         let executors = executors?;
@@ -99,8 +103,9 @@ impl Service {
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
             executors,
-            inline: plan.typical <= INLINE_LIMIT,
+            inline: plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             timer: Timer::new(),
+            answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             recorder,
             hub,
             realtime,
@@ -109,6 +114,7 @@ impl Service {
             plan,
         });
         Registry::reserve(&service)?;
+        service.raise_shield();
         let mut threads = Vec::from_iter(writer);
         for id in 0..service.plan.workers().count {
             let name = format!("{}/{id}", service.name());
@@ -165,6 +171,11 @@ impl Service {
         look(&lock(&self.scheduler))
     }
 
+    /// Answers so far, by variant.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
+        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
+    }
+
     /// Nothing waits and nothing runs.
     pub(crate) fn is_drained(&self) -> bool {
         self.look(|s| s.waiting() == 0 && s.running() == 0)
@@ -216,7 +227,8 @@ impl Service {
         loop {
             match scheduler.poll(now) {
                 Action::Start { worker } => {
-                    self.mailboxes[worker].put(scheduler.batch(worker).iter().map(|r| r.token));
+                    let tokens = scheduler.batch(worker).iter().map(|r| r.token);
+                    self.mailboxes[worker].put(scheduler.variant(worker), tokens);
                     effects.started.push(worker);
                 }
                 Action::Resolve(resolution) => effects.resolutions.push(resolution),
@@ -256,8 +268,9 @@ impl Service {
                         queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
                         run_ns: slot.run_ns,
                         batch: slot.batch,
-                        variant: 0,
+                        variant: slot.variant,
                     };
+                    self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
                     head.encode_floats(id, &slot.output, frame);
                 }
                 Outcome::Missed(reason) => {

@@ -95,8 +95,7 @@ impl Registry {
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
                 registry.admit(service, &spec)?;
-                let added = lock(&service.scheduler).add_stream(spec.clone());
-                let id = added.map_err(|e| refuse(RefusalCode::TooManyStreams, e.to_string()))?;
+                let id = service.add_stream(&spec, &registry.counted())?;
                 let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
                 registry.streams.insert(name.to_owned(), entry);
                 service.record_declared(name, &spec);
@@ -142,12 +141,15 @@ impl Registry {
         self.streams.iter().map(|(name, e)| (name.as_str(), e.id, &e.spec, e.reserved, e.held))
     }
 
+    /// What still counts: streams that are there, and those that are leaving.
+    fn counted(&self) -> Vec<&StreamSpec> {
+        self.streams.values().map(|e| &e.spec).chain(self.leaving.iter().map(|(spec, _)| spec)).collect()
+    }
+
     fn admit(&mut self, service: &Service, spec: &StreamSpec) -> Result<(), Refusal> {
         let (idle, epoch) = service.look(|s| s.idle_epoch());
         self.leaving.retain(|&(_, left_at)| !idle && epoch == left_at);
-        let held = self.streams.values().map(|e| &e.spec);
-        let leaving = self.leaving.iter().map(|(spec, _)| spec);
-        let tested = service.plan.system.admit(held.chain(leaving).chain([spec]));
+        let tested = service.plan.system.admit(self.counted().into_iter().chain([spec]));
         let others = self.streams.len();
         let queue = service.plan.config.queue;
         match tested {
@@ -162,6 +164,6 @@ impl Registry {
     }
 }
 
-fn refuse(code: RefusalCode, text: String) -> Refusal {
+pub(super) fn refuse(code: RefusalCode, text: String) -> Refusal {
     Refusal { code, text }
 }

@@ -14,6 +14,7 @@ pub(crate) struct Slot {
     pub(crate) started_ns: u64,
     pub(crate) run_ns: u64,
     pub(crate) batch: u16,
+    pub(crate) variant: u16,
 }
 
 /// The client, the frame, and the stream's number on its connection.

@@ -10,7 +10,7 @@ use super::slots::lock;
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::{Engine, EngineError, Runner};
-use crate::plan::ServicePlan;
+use crate::plan::{ServicePlan, VariantPlan};
 use crate::realtime;
 
 /// Pause before a model whose run panicked is loaded again.
@@ -25,6 +25,8 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 struct Letter {
     tokens: Vec<u64>,
+    /// What they are to be run with.
+    variant: usize,
     full: bool,
     /// The model must be loaded anew.
     broken: bool,
@@ -38,8 +40,9 @@ impl Mailbox {
     }
 
     /// Puts a batch in. The scheduler starts a worker only when it is free, so the box is empty.
-    pub(crate) fn put(&self, tokens: impl Iterator<Item = u64>) {
+    pub(crate) fn put(&self, variant: usize, tokens: impl Iterator<Item = u64>) {
         let mut letter = lock(&self.next);
+        letter.variant = variant;
         letter.tokens.clear();
         letter.tokens.extend(tokens);
         letter.full = true;
@@ -55,11 +58,11 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Takes the batch out; false if there is none.
-    fn take(&self, tokens: &mut Vec<u64>) -> bool {
+    /// Takes the batch out, and tells its variant; `None` if there is none.
+    fn take(&self, tokens: &mut Vec<u64>) -> Option<usize> {
         let mut letter = lock(&self.next);
         std::mem::swap(&mut letter.tokens, tokens);
-        std::mem::take(&mut letter.full)
+        std::mem::take(&mut letter.full).then_some(letter.variant)
     }
 
     /// Waits until something is to be done.
@@ -81,46 +84,49 @@ enum Errand {
     Stop,
 }
 
-/// The model and buffers of one worker, used by whichever thread runs its batch.
+/// The variants and buffers of one worker, used by whichever thread runs its batch.
 pub(crate) struct Executor {
-    runner: Box<dyn Runner>,
+    runners: Vec<Box<dyn Runner>>,
     input: Vec<f32>,
     output: Vec<f32>,
     tokens: Vec<u64>,
 }
 
 impl Executor {
-    /// Loads the service's model.
+    /// Loads the service's model, in all variants that may run.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
     pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
         let batch = plan.workers().batch;
         Ok(Self {
-            runner: load(plan)?,
+            runners: load(plan)?,
             input: vec![0.0; batch * plan.spec.input.elements()],
             output: vec![0.0; batch * plan.spec.output.elements()],
             tokens: Vec::with_capacity(batch),
         })
     }
 
-    /// Runs each batch size a few times on zeros, so that the first request finds pages and caches in place.
+    /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and caches in place.
     fn warm_up(&mut self, plan: &ServicePlan) {
         let (input_len, output_len) = (plan.spec.input.elements(), plan.spec.output.elements());
-        for size in (1..=plan.workers().batch).chain(1..=plan.workers().batch) {
-            let (input, output) = (&self.input[..size * input_len], &mut self.output[..size * output_len]);
-            // An engine that fails or panics now will do so on the first batch, where it is told and counted.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.runner.run(size, input, output)));
+        for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
+            let largest = plan.workers().batch.min(variant.times.max_batch());
+            for size in (1..=largest).chain(1..=largest) {
+                let (input, output) =
+                    (&self.input[..size * input_len], &mut self.output[..size * output_len]);
+                // An engine that fails or panics now will do so on the first batch, where it is told and counted.
+                let _ = catch_unwind(AssertUnwindSafe(|| runner.run(size, input, output)));
+            }
         }
     }
 
     /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
     pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
-        let Self { runner, input, output, tokens } = self;
+        let Self { runners, input, output, tokens } = self;
         let mailbox = &service.mailboxes[id];
-        if !mailbox.take(tokens) {
-            return;
-        }
+        let Some(variant) = mailbox.take(tokens) else { return };
+        let runner = &mut runners[variant];
         let spec = &service.plan.spec;
         let (size, input_len, output_len) = (tokens.len(), spec.input.elements(), spec.output.elements());
         for (token, values) in tokens.iter().zip(input.chunks_exact_mut(input_len)) {
@@ -132,7 +138,7 @@ impl Executor {
         let took = clock::now().since(started);
         let ran = match result {
             Ok(Ok(())) => {
-                write_results(service, tokens, output, output_len, started.as_nanos(), took);
+                write_results(service, (tokens, variant), (output, output_len), started.as_nanos(), took);
                 Ran::Done(took)
             }
             Ok(Err(error)) => {
@@ -150,14 +156,16 @@ impl Executor {
     }
 }
 
-fn load(plan: &ServicePlan) -> Result<Box<dyn Runner>, EngineError> {
-    let max_batch = plan.workers().profile.max_batch();
-    let times = plan.config.model.simulated_times();
-    let engine = match &times {
-        Some(times_ns) => Engine::Simulated { times_ns },
-        None => Engine::Tract { modes: Some(&plan.modes) },
+fn load(plan: &ServicePlan) -> Result<Vec<Box<dyn Runner>>, EngineError> {
+    let load = |(index, variant): (usize, &VariantPlan)| {
+        let times = plan.config.model.simulated_times(index);
+        let engine = match &times {
+            Some(times_ns) => Engine::Simulated { times_ns },
+            None => Engine::Tract { modes: Some(&variant.modes) },
+        };
+        crate::engine::load(engine, &variant.spec, variant.times.max_batch())
     };
-    crate::engine::load(engine, &plan.spec, max_batch)
+    plan.running_variants().iter().enumerate().map(load).collect()
 }
 
 /// The life of worker `id`.
@@ -173,8 +181,8 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
             Errand::Stop => return,
             Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
             Errand::Reload => {
-                let Some(runner) = reload(service, id) else { return };
-                lock(&service.executors[id]).runner = runner;
+                let Some(runners) = reload(service, id) else { return };
+                lock(&service.executors[id]).runners = runners;
                 service.with_scheduler(&mut effects, |s, _| s.handle_worker_ready(id));
             }
         }
@@ -183,9 +191,8 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
 
 fn write_results(
     service: &Service,
-    tokens: &[u64],
-    output: &[f32],
-    output_len: usize,
+    (tokens, variant): (&[u64], usize),
+    (output, output_len): (&[f32], usize),
     started_ns: u64,
     took: Span,
 ) {
@@ -196,18 +203,19 @@ fn write_results(
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
         slot.batch = tokens.len() as u16;
+        slot.variant = variant as u16;
     }
 }
 
-/// Loads the model until it can be loaded; `None` once the service stops.
-fn reload(service: &Service, id: WorkerId) -> Option<Box<dyn Runner>> {
+/// Loads the variants until they can be loaded; `None` once the service stops.
+fn reload(service: &Service, id: WorkerId) -> Option<Vec<Box<dyn Runner>>> {
     loop {
         std::thread::park_timeout(RELOAD_PAUSE);
         if service.is_stopped() {
             return None;
         }
         match load(&service.plan) {
-            Ok(runner) => return Some(runner),
+            Ok(runners) => return Some(runners),
             Err(error) => eprintln!("weir: service {}: worker {id}: {error}", service.name()),
         }
     }

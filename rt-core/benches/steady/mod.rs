@@ -30,6 +30,7 @@ impl Steady {
 
     /// The same of requests that are promised nothing, behind a shield; `select`: and each batch is given one of eight
     /// variants by a table for one of ten rates, 32 queue lengths and 101 slacks.
+    #[allow(dead_code, reason = "the example counts plain steps")]
     pub(crate) fn shielded(length: usize, select: bool) -> Self {
         Self::of(length, &StreamSpec::best_effort(), |scheduler| {
             let workers = scheduler.config().workers[0].clone();

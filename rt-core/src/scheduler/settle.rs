@@ -8,6 +8,7 @@
 
 use super::{MAX_WORKERS, Scheduler, WorkerState};
 use crate::shield::Shield;
+use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
 
 /// What is known of batches that were granted more than `P`.
@@ -23,6 +24,13 @@ pub(super) enum Long {
 }
 
 impl Scheduler {
+    /// Whether one more stream like `spec` can be added at any time, for the shield that is set counts it already.
+    #[must_use]
+    pub fn counts_another(&self, spec: &StreamSpec) -> bool {
+        let alike = self.streams.iter().flatten().filter(|s| s.spec.demand() == spec.demand()).count();
+        spec.demand().is_none() || self.shield.as_ref().is_some_and(|shield| alike < shield.counts(spec))
+    }
+
     /// Whether streams may be added at `now` whose load `shield` counts beside that of those that are there:
     /// nothing promised to them is put at risk by batches longer than `P` that were started before. Always so if
     /// there were none. If not, take the shield away ([`Scheduler::set_shield`]), so that there will be no more,

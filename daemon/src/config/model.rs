@@ -1,0 +1,157 @@
+//! What answers a service's requests: one model or several variants of it, and who chooses among them.
+
+use std::path::PathBuf;
+
+use rt_core::{MAX_BATCH, MAX_VARIANTS, Span};
+
+use super::check::Check;
+use super::{ConfigError, raw};
+use crate::engine::EngineKind;
+
+/// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
+/// ones.
+#[derive(Clone, Debug)]
+pub(crate) enum ModelChoice {
+    /// Models of the manifest, by name.
+    Named(Vec<String>),
+    /// No model at all: a simulated engine.
+    Simulated { models: Vec<SimulatedModel>, input: usize, output: usize },
+}
+
+/// What a simulated engine pretends to be.
+#[derive(Clone, Debug)]
+pub(crate) struct SimulatedModel {
+    /// The times that it waits out, `times[b-1]` for a batch of `b`.
+    pub(crate) times: Vec<Span>,
+    /// The share of right answers that is told for it, 0..=1; `None` if nothing is.
+    pub(crate) accuracy: Option<f64>,
+}
+
+/// Which variant answers where the shield leaves a choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Select {
+    /// The base, always.
+    Base,
+    /// The most accurate.
+    Accurate,
+    /// What the tables of this file say.
+    Table(PathBuf),
+}
+
+impl Select {
+    /// As it is configured.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Accurate => "accurate",
+            Self::Table(_) => "table",
+        }
+    }
+}
+
+impl ModelChoice {
+    /// The times that a simulated engine waits out for a variant, in nanoseconds; `None` for a real model.
+    pub(crate) fn simulated_times(&self, variant: usize) -> Option<Vec<u64>> {
+        match self {
+            Self::Named(_) => None,
+            Self::Simulated { models, .. } => {
+                models.get(variant).map(|model| model.times.iter().map(|t| t.as_nanos()).collect())
+            }
+        }
+    }
+
+    fn variants(&self) -> usize {
+        match self {
+            Self::Named(models) => models.len(),
+            Self::Simulated { models, .. } => models.len(),
+        }
+    }
+}
+
+impl Check<'_> {
+    /// What answers, and who chooses.
+    pub(super) fn model(
+        &self,
+        at: &str,
+        (engine, model, variants): (EngineKind, Option<String>, Vec<String>),
+        simulated: Option<raw::Simulated>,
+        select: Option<raw::Select>,
+    ) -> Result<(ModelChoice, Select), ConfigError> {
+        let refuse =
+            |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
+        let model = match (engine, model, simulated) {
+            (EngineKind::Simulated, None, Some(s)) => {
+                if let Some(first) = variants.first() {
+                    return Err(refuse("variants", first, "engine \"simulated\" has simulated.variants"));
+                }
+                self.simulated(&format!("{at}.simulated"), s)?
+            }
+            (EngineKind::Simulated, None, None) => {
+                return Err(refuse(
+                    "simulated",
+                    "(absent)",
+                    "engine \"simulated\" needs a table with its times",
+                ));
+            }
+            (EngineKind::Simulated, Some(m), _) => {
+                return Err(refuse("model", &m, "engine \"simulated\" runs no model; remove it"));
+            }
+            (_, Some(m), None) => {
+                let names: Vec<_> = [m].into_iter().chain(variants).collect();
+                for (i, name) in names.iter().enumerate().skip(1) {
+                    if names[..i].contains(name) {
+                        let reason = "is there already: name each variant once, and the base as model";
+                        return Err(refuse(&format!("variants[{}]", i - 1), &format!("{name:?}"), reason));
+                    }
+                }
+                ModelChoice::Named(names)
+            }
+            (_, None, None) => return Err(refuse("model", "(absent)", "must name a model of daemon.models")),
+            (_, _, Some(_)) => {
+                return Err(refuse("simulated", "(table)", "only for engine = \"simulated\"; remove it"));
+            }
+        };
+        let count = model.variants() as u64;
+        self.number(&format!("number of {at}.variants, with the base"), count, 1, MAX_VARIANTS as u64)?;
+        let select = match select {
+            Some(_) if count == 1 => {
+                return Err(refuse("select", "(present)", "only with variants to select among; remove it"));
+            }
+            Some(raw::Select::Base) => Select::Base,
+            Some(raw::Select::Accurate) | None => Select::Accurate,
+            Some(raw::Select::Table(path)) => Select::Table(self.resolve(&path)),
+        };
+        Ok((model, select))
+    }
+
+    fn simulated(&self, at: &str, raw: raw::Simulated) -> Result<ModelChoice, ConfigError> {
+        let mut models = vec![self.simulated_model(at, &raw.times, raw.accuracy)?];
+        if !raw.variants.is_empty() && raw.accuracy.is_none() {
+            let reason = "must be given where there are variants";
+            return Err(self.refuse(&format!("{at}.accuracy"), "(absent)", reason));
+        }
+        for (i, variant) in raw.variants.iter().enumerate() {
+            let at = format!("{at}.variants[{i}]");
+            models.push(self.simulated_model(&at, &variant.times, Some(variant.accuracy))?);
+        }
+        let size = |name: &str, size| self.number(&format!("{at}.{name}"), size, 1, 1 << 20);
+        let (input, output) = (size("input", raw.input)? as usize, size("output", raw.output)? as usize);
+        Ok(ModelChoice::Simulated { models, input, output })
+    }
+
+    fn simulated_model(
+        &self,
+        at: &str,
+        times: &[String],
+        accuracy: Option<f64>,
+    ) -> Result<SimulatedModel, ConfigError> {
+        let field = format!("{at}.times");
+        self.number(&format!("length of {field}"), times.len() as u64, 1, MAX_BATCH as u64)?;
+        if let Some(accuracy) = accuracy.filter(|accuracy| !(0.0..=1.0).contains(accuracy)) {
+            let reason = "must be in 0..=1";
+            return Err(self.refuse(&format!("{at}.accuracy"), &accuracy.to_string(), reason));
+        }
+        let times: Result<_, _> = times.iter().map(|time| self.span(&field, time, Span::ZERO)).collect();
+        Ok(SimulatedModel { times: times?, accuracy })
+    }
+}

@@ -1,0 +1,223 @@
+//! The variants of a service: what each takes and is worth, and what may choose among them.
+
+use std::iter::empty;
+
+use rt_core::{Instant, LatencyProfile, Selector, Shield, ShieldError, Span, StreamSpec, Variant};
+
+use super::{PlanError, ServicePlan, select};
+use crate::config::{Config, ModelChoice, Select, ServiceConfig, SimulatedModel};
+use crate::engine::{ModelSpec, RunMode, TensorSpec, sha256_hex};
+use crate::manifest::Manifest;
+use crate::profile::{Entry, Profile};
+
+/// One variant, measured.
+#[derive(Clone, Debug)]
+pub(crate) struct VariantPlan {
+    pub(crate) spec: ModelSpec,
+    /// How each batch size was run when it was measured.
+    pub(crate) modes: Vec<RunMode>,
+    /// Its bounds, with the handover.
+    pub(crate) times: LatencyProfile,
+    /// The median time of a full batch, or of the largest it takes.
+    pub(crate) typical: Span,
+}
+
+/// The variants of each service, in order: the base first.
+///
+/// # Errors
+/// A model that the manifest does not have, and a variant that cannot stand in for the one before it.
+pub(crate) fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, PlanError> {
+    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
+    let resolve = |(index, service): (usize, &ServiceConfig)| {
+        let specs = match (&service.model, &manifest) {
+            (ModelChoice::Simulated { models, input, output }, _) => {
+                models.iter().map(|model| simulated(model, *input, *output)).collect()
+            }
+            (ModelChoice::Named(names), Some(manifest)) => names
+                .iter()
+                .map(|name| Ok(manifest.model(name)?.clone()))
+                .collect::<Result<_, PlanError>>()?,
+            (ModelChoice::Named(names), None) => {
+                let model = names[0].clone();
+                return Err(PlanError::NoManifest { path: config.path.clone(), index, model });
+            }
+        };
+        check(index, &service.model, specs)
+    };
+    config.services.iter().enumerate().map(resolve).collect()
+}
+
+/// Every variant must answer the same requests, better than the one before.
+fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec>, PlanError> {
+    let list = match model {
+        ModelChoice::Named(_) => format!("service[{index}].variants"),
+        ModelChoice::Simulated { .. } => format!("service[{index}].simulated.variants"),
+    };
+    for (i, pair) in specs.windows(2).enumerate() {
+        let (before, spec) = (&pair[0], &pair[1]);
+        let refuse = |what: &str, value: String, reason: String| {
+            let field = format!("{list}[{i}]");
+            let value = format!("{} with {what} {value}", spec.name);
+            Err(PlanError::Variant { field, value, reason })
+        };
+        for (what, here, there) in
+            [("input", &spec.input, &specs[0].input), ("output", &spec.output, &specs[0].output)]
+        {
+            if here.shape != there.shape {
+                let reason = format!("must be {:?}, as of {}", there.shape, specs[0].name);
+                return refuse(&format!("{what} shape"), format!("{:?}", here.shape), reason);
+            }
+        }
+        if spec.accuracy <= before.accuracy {
+            let reason = format!("must be above {}, that of {} before it", before.accuracy, before.name);
+            return refuse("accuracy", spec.accuracy.to_string(), reason);
+        }
+    }
+    Ok(specs)
+}
+
+/// Stands for a model that does not exist; its hash is that of the times it waits out.
+fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
+    let times: Vec<u8> = model.times.iter().flat_map(|t| t.as_nanos().to_le_bytes()).collect();
+    let sha256 = sha256_hex(&times);
+    let tensor = |name: &str, values| TensorSpec { name: name.into(), shape: vec![values] };
+    ModelSpec {
+        name: format!("simulated-{}", &sha256[..8]),
+        path: std::path::PathBuf::new(),
+        sha256,
+        input: tensor("input", input),
+        output: tensor("output", output),
+        accuracy: model.accuracy.unwrap_or(f64::NAN),
+        parameters: 0,
+        macs: 0,
+    }
+}
+
+impl VariantPlan {
+    fn new(config: &ServiceConfig, spec: ModelSpec, entry: &Entry, batch: usize) -> Result<Self, PlanError> {
+        let times = times_of(config, entry);
+        let measured = times.len();
+        let times = LatencyProfile::new(&times).map_err(|_| PlanError::Batch {
+            service: config.name.clone(),
+            batch: 1,
+            profiled: measured,
+        })?;
+        let typical = Span::from_nanos(entry.batches[batch.min(measured) - 1].p50_ns);
+        Ok(Self { spec, modes: entry.modes(), times, typical })
+    }
+}
+
+/// What batches of 1, 2, … take at most, with the handover.
+pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Vec<Span> {
+    let whole = |bound| Span::from_nanos(bound) + config.handover;
+    entry.bounds().into_iter().map(whole).take(config.max_batch).collect()
+}
+
+impl ServicePlan {
+    /// Adds the variants and who selects among them.
+    ///
+    /// # Errors
+    /// If one is not profiled, is faster than the one before at every batch size, or the file of tables is wrong.
+    pub(super) fn with_variants(
+        mut self,
+        specs: Vec<ModelSpec>,
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
+        let batch = self.workers().batch;
+        for spec in specs {
+            let entry = profile.entry(&spec.name, &spec.sha256, self.config.engine)?;
+            self.variants.push(VariantPlan::new(&self.config, spec, entry, batch)?);
+        }
+        for (i, pair) in self.variants.windows(2).enumerate() {
+            let (before, variant) = (&pair[0], &pair[1]);
+            let sizes = 1..=batch.min(variant.times.max_batch()).min(before.times.max_batch());
+            let last = *sizes.end();
+            if sizes.into_iter().all(|b| variant.times.bound(b) < before.times.bound(b)) {
+                let time = variant.times.bound(last);
+                return Err(PlanError::Variant {
+                    field: format!("service {}: variants[{i}]", self.config.name),
+                    value: format!("{} with P({last}) = {time}", variant.spec.name),
+                    reason: format!(
+                        "must not be faster than {} before it, which is less accurate and takes {}: leave that out",
+                        before.spec.name,
+                        before.times.bound(last)
+                    ),
+                });
+            }
+        }
+        self.selector = match &self.config.select {
+            _ if self.variants.len() == 1 => None,
+            Select::Base => None,
+            Select::Accurate => Some(
+                Selector::greedy(self.core_variants())
+                    .map_err(|source| PlanError::Select { service: self.config.name.clone(), source })?,
+            ),
+            Select::Table(path) => Some(select::load(path, &self)?),
+        };
+        Ok(self)
+    }
+
+    /// The variants as the scheduler sees them.
+    pub(super) fn core_variants(&self) -> Vec<Variant> {
+        let variant = |v: &VariantPlan| Variant { profile: v.times.clone(), accuracy: v.spec.accuracy };
+        self.variants.iter().map(variant).collect()
+    }
+
+    /// The variants that are ever run: the base alone if nobody selects.
+    pub(crate) fn running_variants(&self) -> &[VariantPlan] {
+        if self.selector.is_some() { &self.variants } else { &self.variants[..1] }
+    }
+
+    /// The shield for `load`, and beside it for one more stream at the promised rate, if there is room, none like it
+    /// among `load` yet, and a shield for both: so that it can come at any time.
+    ///
+    /// # Errors
+    /// If there is none for `load` alone; no batch may take longer then.
+    pub(crate) fn shield(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let both = self.anticipated(load).map(|promised| {
+            let all: Vec<_> = load.iter().copied().chain([&promised]).collect();
+            self.shield_for(&all)
+        });
+        match both {
+            Some(Ok(shield)) => Ok(shield),
+            _ => self.shield_for(load),
+        }
+    }
+
+    /// The stream at the promised rate that may come beside `load`.
+    fn anticipated(&self, load: &[&StreamSpec]) -> Option<StreamSpec> {
+        let promised = self.promised_stream().map(|(_, spec)| spec);
+        let missing = |spec: &StreamSpec| {
+            let reserved = self.config.reserved.iter().filter(|s| s.spec == *spec).count();
+            load.iter().filter(|s| **s == spec).count() <= reserved
+        };
+        promised.filter(missing).filter(|spec| {
+            let all = load.iter().copied().chain([spec]);
+            self.system.admit(all).is_ok_and(|a| a.waiting <= self.config.queue as u64)
+        })
+    }
+
+    fn shield_for(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let demand = load.iter().filter_map(|spec| spec.demand());
+        let shield = Shield::new(self.workers(), self.system.latency, demand)?;
+        let waiting = shield.most_waiting(self.config.deadline);
+        if waiting > self.config.queue as u64 {
+            return Err(ShieldError::Queue { waiting, limit: self.config.queue });
+        }
+        Ok(shield)
+    }
+
+    /// The longest that a batch may take while nothing waits and nothing else runs, beside the reserved streams and,
+    /// if there is room, one at the promised rate.
+    ///
+    /// # Errors
+    /// If there is no shield for them.
+    pub(crate) fn lull(&self) -> Result<Span, ShieldError> {
+        let reserved = self.config.reserved.iter().map(|s| &s.spec);
+        let all: Vec<_> = reserved.clone().collect();
+        let promised = self.anticipated(&all);
+        let all: Vec<_> = reserved.chain(&promised).collect();
+        let idle = vec![Span::ZERO; self.workers().count - 1];
+        Ok(self.shield_for(&all)?.longest(Instant::ZERO, &idle, empty::<Instant>()))
+    }
+}
