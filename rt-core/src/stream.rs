@@ -9,7 +9,7 @@ use crate::curve::ArrivalCurve;
 use crate::outcome::OutcomeMonitor;
 use crate::police::Policer;
 use crate::time::Instant;
-use crate::word::{BalancedWord, Density};
+use crate::word::{Density, Marks};
 
 /// Names a stream of one scheduler; an old name never means a new stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,19 +137,20 @@ impl StreamCounts {
     }
 }
 
+/// One request, as a share of it.
+pub(crate) const WHOLE: u64 = 1 << 32;
+
 /// The scheduler's record of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: StreamSpec,
-    pub(crate) word: BalancedWord,
+    pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) ledger: Ledger,
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
-    /// When it last had a request in a batch, in batched requests.
-    pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
@@ -161,16 +162,23 @@ impl Stream {
     pub(crate) fn new(id: StreamId, spec: StreamSpec, places: usize) -> Self {
         Self {
             id,
-            word: BalancedWord::new(spec.constraints.density()),
+            marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
             ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), places),
             counts: StreamCounts::default(),
             share: 0,
-            turn: 0,
             warned: None,
             violated: None,
             spec,
         }
+    }
+
+    /// Whether the next of its requests is chosen, of which it earns the part `step` in 1/2³².
+    pub(crate) fn earns(&mut self, step: u64) -> bool {
+        self.share += step;
+        let chosen = self.share >= WHOLE;
+        self.share = if chosen { self.share - WHOLE } else { self.share };
+        chosen
     }
 }
 

@@ -92,6 +92,53 @@ impl BalancedWord {
     }
 }
 
+/// How much a request counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// The promise counts on it.
+    Mandatory,
+    /// It would be mandatory if it kept to the declaration.
+    Wanted,
+    /// Neither.
+    Optional,
+}
+
+/// Which requests of a stream are to be served, of all that come, and which of these are mandatory.
+///
+/// The balanced word runs over all requests, so that what is to be served stays evenly spread whatever comes. Of
+/// the conforming requests alone each earns `p/q` of a mandatory one, and less than one is kept: `n` in a row hold
+/// at most `ceil(n·p/q)` mandatory ones. As long as all conform, the two agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    word: BalancedWord,
+    /// What the conforming requests have earned, in `1/q`; less than `q`.
+    earned: u32,
+}
+
+impl Marks {
+    /// Before the first request.
+    pub(crate) const fn new(density: Density) -> Self {
+        Self { word: BalancedWord::new(density), earned: 0 }
+    }
+
+    /// The class of the next request. Outside an excess nothing is wanted: what the word is ahead is forgotten.
+    pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
+        if !excess {
+            self.word.remainder = self.word.remainder.min(self.earned);
+        }
+        let marked = self.word.next_is_mandatory();
+        let (p, q) = (u64::from(self.word.density.p), u64::from(self.word.density.q));
+        let earned = u64::from(self.earned) + if conforms { p } else { 0 };
+        let mandatory = marked && earned >= q;
+        self.earned = (if mandatory { earned - q } else { earned.min(q - 1) }) as u32;
+        match (marked, mandatory) {
+            (_, true) => Class::Mandatory,
+            (true, false) => Class::Wanted,
+            (false, false) => Class::Optional,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
