@@ -173,11 +173,11 @@ impl Stream {
         }
     }
 
-    /// Whether the next of its requests is chosen, of which it earns the part `step` in 1/2³².
-    pub(crate) fn earns(&mut self, step: u64) -> bool {
-        self.share += step;
-        let chosen = self.share >= WHOLE;
-        self.share = if chosen { self.share - WHOLE } else { self.share };
+    /// Whether the next of its requests is chosen if there is room, of which it earns the part `step` in 1/2³².
+    pub(crate) fn earns(&mut self, step: u64, room: bool) -> bool {
+        let earned = self.share + step;
+        let chosen = room && earned >= WHOLE;
+        self.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
         chosen
     }
 }

@@ -1,13 +1,18 @@
 //! Which requests a batch takes, class by class, and which are given up where too many are in a hurry.
 
 use super::dispatch::pop_before;
-use super::{MANDATORY, Outcome, Scheduler, WorkerId, WorkerState};
+use super::{MANDATORY, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::stream::{MissReason, WHOLE};
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 use crate::word::Class;
+use crate::workers::Workers;
+use alloc::collections::VecDeque;
 
 /// The classes that fill a batch, in order.
 const FILLING: [usize; 2] = [Class::Wanted as usize, Class::Optional as usize];
+
+/// How many wanted requests are searched for an older one of a stream.
+const NEAR: usize = 16;
 
 impl Scheduler {
     /// Takes a batch for `worker`: mandatory requests first, then wanted, then optional ones. False if none is left
@@ -75,7 +80,7 @@ impl Scheduler {
         for _ in 0..candidates {
             let Some(request) = self.queues[MANDATORY].remove(skip) else { break };
             let room = self.workers[worker].batch.len() < full;
-            if room && self.stream_mut(request.stream).is_some_and(|stream| stream.earns(step)) {
+            if self.stream_mut(request.stream).is_some_and(|stream| stream.earns(step, room)) {
                 self.workers[worker].batch.push(request);
             } else {
                 self.end(now, request, Outcome::Missed(MissReason::Shed));
@@ -86,15 +91,20 @@ impl Scheduler {
     /// Fills the batch up to the largest size, `most` at most, for which enough requests are in time. What that is
     /// too late for is left, for a batch that can be smaller.
     fn fill(&mut self, now: Instant, worker: WorkerId, most: usize, lost: Instant, skip: [usize; 3]) {
-        let profile = &self.config.workers[self.workers[worker].kind].profile;
+        let Workers { profile, batch: full, .. } = &self.config.workers[self.workers[worker].kind];
+        let full = *full;
         let taken = self.workers[worker].batch.len();
         let from = |class: usize, size| self.before(class, now + profile.bound(size)).max(skip[class]);
         let enough = |size: &usize| {
             let in_time = FILLING.map(|class| self.queues[class].len() - from(class, *size));
             taken + in_time.iter().sum::<usize>() >= *size
         };
-        let Some(size) = (taken + 1..=most).rev().find(enough) else { return };
-        for (class, from) in FILLING.map(|class| (class, from(class, size))) {
+        let Some(size) = (taken.max(1)..=most).rev().find(enough) else { return };
+        let left = self.queues.iter().map(VecDeque::len).sum::<usize>() + taken - size;
+        let lost = lost - profile.bound(full).saturating_sub(profile.bound(left.clamp(1, full)));
+        let from = FILLING.map(|class| (class, from(class, size)));
+        self.swap(worker, from[0].1);
+        for (class, from) in from {
             let candidates = from..self.before(class, lost).max(from);
             let batch = &mut self.workers[worker].batch;
             let queue = &mut self.queues[class];
@@ -105,7 +115,7 @@ impl Scheduler {
                 for index in candidates.clone() {
                     let request = queue[index];
                     let stream = self.streams[usize::from(request.stream.slot)].as_mut();
-                    if batch.len() < size && stream.is_some_and(|stream| stream.earns(step)) {
+                    if stream.is_some_and(|stream| stream.earns(step, batch.len() < size)) {
                         batch.push(request);
                     } else {
                         queue[kept] = request;
@@ -116,6 +126,25 @@ impl Scheduler {
             }
             let rest = (size - batch.len()).min(queue.len() - from);
             batch.extend(queue.drain(from..from + rest));
+        }
+    }
+
+    /// Of each stream the oldest come first: a mandatory request in the batch gives its place to an older wanted one
+    /// of its own stream, and is wanted itself. For all other streams this is the same. From `from` on all are in
+    /// time for the batch.
+    fn swap(&mut self, worker: WorkerId, from: usize) {
+        let (batch, wanted) = (&mut self.workers[worker].batch, &mut self.queues[Class::Wanted as usize]);
+        for place in batch.iter_mut() {
+            let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
+            let near = from..wanted.len().min(from + NEAR);
+            if let Some(index) = near.into_iter().find(|&index| older(&wanted[index]))
+                && let Some(other) = wanted.remove(index)
+            {
+                let later = Request { mandatory: false, ..*place };
+                *place = Request { mandatory: true, ..other };
+                let index = wanted.partition_point(|r| r.deadline <= later.deadline);
+                wanted.insert(index, later);
+            }
         }
     }
 }
