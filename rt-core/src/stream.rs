@@ -151,6 +151,8 @@ pub(crate) struct Stream {
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
+    /// When it last had a request in a batch, in batched requests.
+    pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
@@ -167,6 +169,7 @@ impl Stream {
             ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), places),
             counts: StreamCounts::default(),
             share: 0,
+            turn: 0,
             warned: None,
             violated: None,
             spec,

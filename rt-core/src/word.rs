@@ -121,6 +121,13 @@ impl Marks {
         Self { word: BalancedWord::new(density), earned: 0 }
     }
 
+    /// Whether the next request could be mandatory, but is not yet to be served.
+    pub(crate) fn is_early(&self) -> bool {
+        let Density { p, q } = self.word.density;
+        let full = |part: u32| u64::from(part) + u64::from(p) >= u64::from(q);
+        full(self.earned) && !full(self.word.remainder)
+    }
+
     /// The class of the next request. Outside an excess nothing is wanted: what the word is ahead is forgotten.
     pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
         if !excess {

@@ -1,7 +1,8 @@
 //! The end of a request inside the scheduler: resolved, counted, judged, and what that gives rise to announced.
 
 use super::{
-    Event, MANDATORY, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL, WorkerId,
+    Event, MANDATORY, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL,
+    WorkerId,
 };
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence};

@@ -100,29 +100,36 @@ impl Scheduler {
             taken + in_time.iter().sum::<usize>() >= *size
         };
         let Some(size) = (taken.max(1)..=most).rev().find(enough) else { return };
+        let as_good = |&small: &usize| {
+            profile.bound(size).as_nanos() as u128 * small as u128 * 100
+                >= profile.bound(small).as_nanos() as u128 * size as u128 * 98
+        };
+        let size = (taken.max(1)..=size).find(as_good).unwrap_or(size);
         let left = self.queues.iter().map(VecDeque::len).sum::<usize>() + taken - size;
         let lost = lost - profile.bound(full).saturating_sub(profile.bound(left.clamp(1, full)));
         let from = FILLING.map(|class| (class, from(class, size)));
-        self.swap(worker, from[0].1);
+        if self.queues[1].len() - from[0].1 <= full / 2 {
+            self.swap(worker, from[0].1);
+        }
         for (class, from) in from {
             let candidates = from..self.before(class, lost).max(from);
             let batch = &mut self.workers[worker].batch;
             let queue = &mut self.queues[class];
             let room = size - batch.len();
-            if candidates.len() > room && room > 0 {
-                let step = part(room, candidates.len());
-                let mut kept = from;
-                for index in candidates.clone() {
-                    let request = queue[index];
-                    let stream = self.streams[usize::from(request.stream.slot)].as_mut();
-                    if stream.is_some_and(|stream| stream.earns(step, batch.len() < size)) {
-                        batch.push(request);
-                    } else {
-                        queue[kept] = request;
-                        kept += 1;
+            if candidates.len() > room {
+                for first in from..from + room {
+                    let turn = |&index: &usize| {
+                        self.streams[usize::from(queue[index].stream.slot)]
+                            .as_ref()
+                            .map_or(0, |stream| stream.turn)
+                    };
+                    let chosen = (first..candidates.end.min(first + NEAR)).min_by_key(turn).unwrap_or(first);
+                    (first..chosen).rev().for_each(|index| queue.swap(index, index + 1));
+                    self.turns += 1;
+                    if let Some(stream) = self.streams[usize::from(queue[first].stream.slot)].as_mut() {
+                        stream.turn = self.turns;
                     }
                 }
-                queue.drain(kept..candidates.end);
             }
             let rest = (size - batch.len()).min(queue.len() - from);
             batch.extend(queue.drain(from..from + rest));

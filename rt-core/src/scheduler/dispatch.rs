@@ -120,7 +120,8 @@ impl Scheduler {
         let useful = |&id: &WorkerId| self.in_reach(now, id) > 0;
         let candidates = (0..self.workers.len()).filter(free).filter(useful);
         let worker = candidates.min_by_key(|&id| self.kind(id).batch_time())?;
-        let heads = self.queues.iter().zip(self.out_of_reach(now, worker)).filter_map(|(q, skip)| q.get(skip));
+        let heads =
+            self.queues.iter().zip(self.out_of_reach(now, worker)).filter_map(|(q, skip)| q.get(skip));
         let earliest = heads.map(|request| request.deadline).min()?;
         Some((worker, earliest - self.config.guard - self.kind(worker).batch_time()))
     }

@@ -81,6 +81,8 @@ pub struct Scheduler {
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
+    /// Requests taken into batches so far.
+    turns: u64,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Shield>,
 }
@@ -112,6 +114,7 @@ impl Scheduler {
             idle_epoch: 0,
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
+            turns: 0,
             shield: None,
             config,
         })
@@ -194,9 +197,11 @@ impl Scheduler {
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
-        let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now));
+        let keep = background && record.marks.is_early();
+        let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now, keep));
         let until = record.police.as_ref().and_then(|p| p.spaced_until()).unwrap_or(now);
-        let class = if conforms || background { record.marks.next(conforms, now < until) } else { Class::Optional };
+        let class =
+            if conforms || background { record.marks.next(conforms, now < until) } else { Class::Optional };
         request.mandatory = class == Class::Mandatory;
         if let Some(e) = excess {
             let window = e.window.as_nanos();
