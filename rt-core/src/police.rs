@@ -95,7 +95,8 @@ impl Policer {
         }
     }
 
-    /// Records a request at `now`: whether it counts towards the promise, and the breach if it is one.
+    /// Records a request at `now`: whether it counts towards the promise, and the breach if it is one. In an excess a
+    /// request does not count if its place is to be kept for the next one, `keep`.
     /// Calls must not go back in time.
     pub fn observe(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
@@ -109,7 +110,8 @@ impl Policer {
             self.spaced_until = Some(now + self.memory);
         }
         let spaced = !spacing && excess.is_none() || now + self.spacing >= self.next_spaced;
-        let conforms = excess.is_none() && spaced && !(keep && self.spaced_until.is_some_and(|until| now < until));
+        let kept = keep && self.spaced_until.is_some_and(|until| now < until);
+        let conforms = excess.is_none() && spaced && !kept;
         if conforms {
             self.next_spaced = self.next_spaced.max(now) + self.spacing;
             self.bounds.iter_mut().for_each(|b| b.count(now));

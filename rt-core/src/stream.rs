@@ -151,7 +151,7 @@ pub(crate) struct Stream {
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
-    /// When it last had a request in a batch, in batched requests.
+    /// When it was last given one of the places for which streams take turns.
     pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,

@@ -121,7 +121,7 @@ impl Marks {
         Self { word: BalancedWord::new(density), earned: 0 }
     }
 
-    /// Whether the next request could be mandatory, but is not yet to be served.
+    /// Whether the next request, if it conforms, could be mandatory, and yet need not be served.
     pub(crate) fn is_early(&self) -> bool {
         let Density { p, q } = self.word.density;
         let full = |part: u32| u64::from(part) + u64::from(p) >= u64::from(q);

@@ -1,17 +1,16 @@
 //! Which requests a batch takes, class by class, and which are given up where too many are in a hurry.
 
+use core::ops::Range;
+
 use super::dispatch::pop_before;
 use super::{MANDATORY, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::stream::{MissReason, WHOLE};
 use crate::time::Instant;
 use crate::word::Class;
-use crate::workers::Workers;
-use alloc::collections::VecDeque;
 
 /// The classes that fill a batch, in order.
 const FILLING: [usize; 2] = [Class::Wanted as usize, Class::Optional as usize];
-
-/// How many wanted requests are searched for an older one of a stream.
+/// Of so many requests the one is taken whose stream has waited longest for its turn.
 const NEAR: usize = 16;
 
 impl Scheduler {
@@ -88,69 +87,88 @@ impl Scheduler {
         }
     }
 
-    /// Fills the batch up to the largest size, `most` at most, for which enough requests are in time. What that is
-    /// too late for is left, for a batch that can be smaller.
+    /// Fills the batch with what is in time for it, class by class, each in order of deadlines. What it is too late
+    /// for is left to a smaller one.
     fn fill(&mut self, now: Instant, worker: WorkerId, most: usize, lost: Instant, skip: [usize; 3]) {
-        let Workers { profile, batch: full, .. } = &self.config.workers[self.workers[worker].kind];
-        let full = *full;
-        let taken = self.workers[worker].batch.len();
-        let from = |class: usize, size| self.before(class, now + profile.bound(size)).max(skip[class]);
-        let enough = |size: &usize| {
-            let in_time = FILLING.map(|class| self.queues[class].len() - from(class, *size));
-            taken + in_time.iter().sum::<usize>() >= *size
-        };
-        let Some(size) = (taken.max(1)..=most).rev().find(enough) else { return };
-        let as_good = |&small: &usize| {
-            profile.bound(size).as_nanos() as u128 * small as u128 * 100
-                >= profile.bound(small).as_nanos() as u128 * size as u128 * 98
-        };
-        let size = (taken.max(1)..=size).find(as_good).unwrap_or(size);
-        let left = self.queues.iter().map(VecDeque::len).sum::<usize>() + taken - size;
-        let lost = lost - profile.bound(full).saturating_sub(profile.bound(left.clamp(1, full)));
-        let from = FILLING.map(|class| (class, from(class, size)));
-        if self.queues[1].len() - from[0].1 <= full / 2 {
-            self.swap(worker, from[0].1);
+        if FILLING.iter().all(|&class| self.queues[class].is_empty()) {
+            return;
         }
-        for (class, from) in from {
+        let Some(size) = self.size(now, worker, most, skip) else { return };
+        let kind = self.kind(worker);
+        let from = FILLING.map(|class| self.in_time(now + kind.profile.bound(size), class, skip));
+        // The next batch may be a small one, and then less is lost.
+        let left = (self.waiting() + self.workers[worker].batch.len() - size).clamp(1, kind.batch);
+        let lost = lost - kind.batch_time().saturating_sub(kind.profile.bound(left));
+        if self.queues[FILLING[0]].len() - from[0] <= kind.batch / 2 {
+            self.swap(worker, from[0]);
+        }
+        for (class, from) in FILLING.into_iter().zip(from) {
+            let room = size - self.workers[worker].batch.len();
             let candidates = from..self.before(class, lost).max(from);
-            let batch = &mut self.workers[worker].batch;
-            let queue = &mut self.queues[class];
-            let room = size - batch.len();
             if candidates.len() > room {
-                for first in from..from + room {
-                    let turn = |&index: &usize| {
-                        self.streams[usize::from(queue[index].stream.slot)]
-                            .as_ref()
-                            .map_or(0, |stream| stream.turn)
-                    };
-                    let chosen = (first..candidates.end.min(first + NEAR)).min_by_key(turn).unwrap_or(first);
-                    (first..chosen).rev().for_each(|index| queue.swap(index, index + 1));
-                    self.turns += 1;
-                    if let Some(stream) = self.streams[usize::from(queue[first].stream.slot)].as_mut() {
-                        stream.turn = self.turns;
-                    }
-                }
+                self.take_turns(class, candidates, room);
             }
-            let rest = (size - batch.len()).min(queue.len() - from);
-            batch.extend(queue.drain(from..from + rest));
+            let queue = &mut self.queues[class];
+            let end = queue.len().min(from + room);
+            self.workers[worker].batch.extend(queue.drain(from..end));
         }
     }
 
-    /// Of each stream the oldest come first: a mandatory request in the batch gives its place to an older wanted one
-    /// of its own stream, and is wanted itself. For all other streams this is the same. From `from` on all are in
-    /// time for the batch.
+    /// How large the batch is: the most, up to `most`, for which enough requests are in time, or the fewest that make
+    /// nearly as many a second, for those are answered sooner. All that it holds already stay.
+    fn size(&self, now: Instant, worker: WorkerId, most: usize, skip: [usize; 3]) -> Option<usize> {
+        let profile = &self.kind(worker).profile;
+        let taken = self.workers[worker].batch.len();
+        let enough = |&size: &usize| {
+            let in_time = |class: usize| {
+                self.queues[class].len() - self.in_time(now + profile.bound(size), class, skip)
+            };
+            taken + FILLING.map(in_time).iter().sum::<usize>() >= size
+        };
+        let largest = (taken.max(1)..=most).rev().find(enough)?;
+        let time = |size| u128::from(profile.bound(size).as_nanos());
+        let pays = |&size: &usize| 20 * size as u128 * time(largest) >= 19 * largest as u128 * time(size);
+        (taken.max(1)..=largest).find(pays)
+    }
+
+    /// The first request of a class that is in time for an answer at `reach`; the first few are left to others.
+    fn in_time(&self, reach: Instant, class: usize, skip: [usize; 3]) -> usize {
+        self.before(class, reach).max(skip[class])
+    }
+
+    /// Within a stream the oldest come first: a mandatory request in the batch gives its place to an older wanted one
+    /// of its own stream and is wanted itself, which is the same to all other streams. From `from` on all are in
+    /// time; only if they are few, so that all may yet be served. In a lasting overload the places of mandatory
+    /// requests are what keeps the misses apart.
     fn swap(&mut self, worker: WorkerId, from: usize) {
-        let (batch, wanted) = (&mut self.workers[worker].batch, &mut self.queues[Class::Wanted as usize]);
-        for place in batch.iter_mut() {
+        let (batch, wanted) = (&mut self.workers[worker].batch, &mut self.queues[FILLING[0]]);
+        for place in batch {
             let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
-            let near = from..wanted.len().min(from + NEAR);
-            if let Some(index) = near.into_iter().find(|&index| older(&wanted[index]))
+            if let Some(index) = (from..wanted.len()).find(|&index| older(&wanted[index]))
                 && let Some(other) = wanted.remove(index)
             {
                 let later = Request { mandatory: false, ..*place };
                 *place = Request { mandatory: true, ..other };
                 let index = wanted.partition_point(|r| r.deadline <= later.deadline);
                 wanted.insert(index, later);
+            }
+        }
+    }
+
+    /// More `candidates` are lost if they are not taken now than there is room: the streams take turns, each with
+    /// its oldest. Brings those to the front.
+    fn take_turns(&mut self, class: usize, candidates: Range<usize>, room: usize) {
+        for first in candidates.start..candidates.start + room {
+            let turn = |&index: &usize| self.stream(self.queues[class][index].stream).map_or(0, |s| s.turn);
+            let near = first..candidates.end.min(first + NEAR);
+            let chosen = near.min_by_key(turn).unwrap_or(first);
+            let queue = &mut self.queues[class];
+            (first..chosen).rev().for_each(|index| queue.swap(index, index + 1));
+            let stream = queue[first].stream;
+            self.turns += 1;
+            let turns = self.turns;
+            if let Some(stream) = self.stream_mut(stream) {
+                stream.turn = turns;
             }
         }
     }

@@ -52,8 +52,8 @@ struct Worker {
 
 /// Decides which request runs, when, where, or not at all.
 ///
-/// It serves mandatory requests first, in order, and fills batches with optional ones (theory of
-/// `docs/guarantee.md`). It does not test admission: run [`crate::System::admit`] before
+/// It serves mandatory requests first, in order, and fills batches with others (theory of `docs/guarantee.md`):
+/// first with those that a stream beyond its declaration would need. It does not test admission: run [`crate::System::admit`] before
 /// [`Scheduler::add_stream`].
 ///
 /// # Calling contract
@@ -81,7 +81,7 @@ pub struct Scheduler {
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
-    /// Requests taken into batches so far.
+    /// Places that streams took in turn so far.
     turns: u64,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Shield>,
