@@ -7,9 +7,9 @@ use core::fmt;
 use crate::constraint::{Constraint, ConstraintSet};
 use crate::curve::ArrivalCurve;
 use crate::outcome::OutcomeMonitor;
-use crate::police::Policer;
+use crate::police::{Excess, Policer};
 use crate::time::Instant;
-use crate::word::{Density, Marks};
+use crate::word::{Class, Density, Marks};
 
 /// Names a stream of one scheduler; an old name never means a new stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,6 +174,21 @@ impl Stream {
             violated: None,
             spec,
         }
+    }
+
+    /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
+    /// its effects. What does not conform is never served unless `background` is, and has no part in the word then.
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        background: bool,
+    ) -> (bool, Class, Option<(Excess, Instant)>) {
+        let Some(police) = &mut self.police else { return (true, self.marks.next(true, false), None) };
+        let (conforms, excess) = police.observe(now, background && self.marks.is_early());
+        let until = police.spaced_until().unwrap_or(now);
+        let counts = conforms || background;
+        let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
+        (conforms, class, excess.map(|excess| (excess, until)))
     }
 
     /// Whether the next of its requests is chosen if there is room, of which it earns the part `step` in 1/2³².

@@ -171,6 +171,49 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_conforming_stream_never_has_wanted_requests(
+            (q, p) in (1u32..12).prop_flat_map(|q| (Just(q), 0..=q)),
+            excesses in proptest::collection::vec((proptest::collection::vec(any::<bool>(), 0..20), 0usize..60), 1..4),
+        ) {
+            let density = Density::new(p, q).expect("p ≤ q");
+            let mut marks = Marks::new(density);
+            let mut conforming = Vec::new();
+            for (excess, after) in excesses {
+                let mut marked = Vec::new();
+                for conforms in excess {
+                    let class = marks.next(conforms, true);
+                    prop_assert!(conforms || class != Class::Mandatory);
+                    marked.push(class != Class::Optional);
+                    if conforms {
+                        conforming.push(class == Class::Mandatory);
+                    }
+                }
+                // In an excess the marks are as even over all requests as otherwise over those that conform.
+                for n in 1..=marked.len() {
+                    for window in marked.windows(n) {
+                        let ones = window.iter().filter(|&&m| m).count() as u64;
+                        prop_assert!((n as u64 * u64::from(p) / u64::from(q)..=density.ceil_of(n as u64)).contains(&ones));
+                    }
+                }
+                let classes: Vec<_> = (0..after).map(|_| marks.next(true, false)).collect();
+                prop_assert!(classes.iter().all(|&class| class != Class::Wanted));
+                let mandatory: Vec<_> = classes.iter().map(|&class| class == Class::Mandatory).collect();
+                for n in 1..=after {
+                    let least = n as u64 * u64::from(p) / u64::from(q);
+                    prop_assert!(mandatory.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 >= least));
+                }
+                conforming.extend(mandatory);
+            }
+            // Whatever came, the promise counts on no more of those that conform than admission allowed for.
+            for n in 1..=conforming.len() {
+                let most = density.ceil_of(n as u64);
+                prop_assert!(conforming.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 <= most));
+            }
+        }
+    }
+
     #[test]
     fn densities_compare_as_fractions() {
         assert_eq!(Density::new(1, 2), Density::new(2, 4));

@@ -197,13 +197,9 @@ impl Scheduler {
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
-        let keep = background && record.marks.is_early();
-        let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now, keep));
-        let until = record.police.as_ref().and_then(|p| p.spaced_until()).unwrap_or(now);
-        let class =
-            if conforms || background { record.marks.next(conforms, now < until) } else { Class::Optional };
+        let (conforms, class, excess) = record.observe(now, background);
         request.mandatory = class == Class::Mandatory;
-        if let Some(e) = excess {
+        if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
             self.raise(now, Cause::ArrivalExcess, evidence, until);
