@@ -95,9 +95,10 @@ impl Policer {
         }
     }
 
-    /// Records a request at `now`: whether it counts towards the promise, and the breach if it is one.
+    /// Records a request at `now`: whether it counts towards the promise, and the breach if it is one. In an excess a
+    /// request does not count if its place is to be kept for the next one, `keep`.
     /// Calls must not go back in time.
-    pub fn observe(&mut self, now: Instant) -> (bool, Option<Excess>) {
+    pub fn observe(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
         let spacing = self.spaced_until.is_some_and(|until| now < until);
         if excess.is_some() && !spacing {
@@ -109,7 +110,8 @@ impl Policer {
             self.spaced_until = Some(now + self.memory);
         }
         let spaced = !spacing && excess.is_none() || now + self.spacing >= self.next_spaced;
-        let conforms = excess.is_none() && spaced;
+        let kept = keep && self.spaced_until.is_some_and(|until| now < until);
+        let conforms = excess.is_none() && spaced && !kept;
         if conforms {
             self.next_spaced = self.next_spaced.max(now) + self.spacing;
             self.bounds.iter_mut().for_each(|b| b.count(now));
@@ -223,7 +225,7 @@ pub(crate) mod tests {
             for gap in gaps {
                 now += gap;
                 seen.push(now);
-                let (conforms, excess) = police.observe(at(now));
+                let (conforms, excess) = police.observe(at(now), false);
                 prop_assert_eq!(conforms, satisfies(&seen, &curve));
                 prop_assert_eq!(excess.is_none(), conforms);
                 if let Some(e) = excess {
@@ -241,7 +243,7 @@ pub(crate) mod tests {
             let mut counted = Vec::new();
             for gap in gaps {
                 now += gap;
-                if police.observe(at(now)).0 {
+                if police.observe(at(now), false).0 {
                     counted.push(now);
                 }
             }
@@ -254,7 +256,7 @@ pub(crate) mod tests {
         let curve = ArrivalCurve::new(&[ArrivalBound::window(10, Span::from_nanos(100)).expect("valid")]);
         let mut police = Policer::new(&curve.expect("one"));
         // One and a half times the rate: after the first window two of three conform, none far apart.
-        let conforming: Vec<bool> = (0..300).map(|i| police.observe(at(i * 20 / 3)).0).collect();
+        let conforming: Vec<bool> = (0..300).map(|i| police.observe(at(i * 20 / 3), false).0).collect();
         let steady = &conforming[60..];
         let share = steady.iter().filter(|&&c| c).count() as f64 / steady.len() as f64;
         assert!((0.62..=0.68).contains(&share), "{share}");
@@ -267,7 +269,7 @@ pub(crate) mod tests {
         let curve =
             ArrivalCurve::new(&[ArrivalBound::token_bucket(9, Span::from_nanos(100)).expect("valid")]);
         let mut police = Policer::new(&curve.expect("one"));
-        let conforming: Vec<bool> = (0..2_000).map(|i| police.observe(at(i * 1_000 / 19)).0).collect();
+        let conforming: Vec<bool> = (0..2_000).map(|i| police.observe(at(i * 1_000 / 19), false).0).collect();
         let longest = conforming.split(|&c| c).map(<[bool]>::len).max();
         assert!(longest <= Some(2), "{longest:?} in a row did not conform");
     }

@@ -7,9 +7,9 @@ use core::fmt;
 use crate::constraint::{Constraint, ConstraintSet};
 use crate::curve::ArrivalCurve;
 use crate::outcome::OutcomeMonitor;
-use crate::police::Policer;
+use crate::police::{Excess, Policer};
 use crate::time::Instant;
-use crate::word::{BalancedWord, Density};
+use crate::word::{Class, Density, Marks};
 
 /// Names a stream of one scheduler; an old name never means a new stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,18 +137,21 @@ impl StreamCounts {
     }
 }
 
+/// One request, as a share of it.
+pub(crate) const WHOLE: u64 = 1 << 32;
+
 /// The scheduler's record of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     pub(crate) spec: StreamSpec,
-    pub(crate) word: BalancedWord,
+    pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) ledger: Ledger,
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
-    /// When it last had a request in a batch, in batched requests.
+    /// When it was last given one of the places for which streams take turns.
     pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
@@ -161,7 +164,7 @@ impl Stream {
     pub(crate) fn new(id: StreamId, spec: StreamSpec, places: usize) -> Self {
         Self {
             id,
-            word: BalancedWord::new(spec.constraints.density()),
+            marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
             ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), places),
             counts: StreamCounts::default(),
@@ -171,6 +174,29 @@ impl Stream {
             violated: None,
             spec,
         }
+    }
+
+    /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
+    /// its effects. What does not conform is never served unless `background` is, and has no part in the word then.
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        background: bool,
+    ) -> (bool, Class, Option<(Excess, Instant)>) {
+        let Some(police) = &mut self.police else { return (true, self.marks.next(true, false), None) };
+        let (conforms, excess) = police.observe(now, background && self.marks.is_early());
+        let until = police.spaced_until().unwrap_or(now);
+        let counts = conforms || background;
+        let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
+        (conforms, class, excess.map(|excess| (excess, until)))
+    }
+
+    /// Whether the next of its requests is chosen if there is room, of which it earns the part `step` in 1/2³².
+    pub(crate) fn earns(&mut self, step: u64, room: bool) -> bool {
+        let earned = self.share + step;
+        let chosen = room && earned >= WHOLE;
+        self.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
+        chosen
     }
 }
 

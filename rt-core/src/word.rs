@@ -92,6 +92,60 @@ impl BalancedWord {
     }
 }
 
+/// How much a request counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// The promise counts on it.
+    Mandatory,
+    /// It would be mandatory if it kept to the declaration.
+    Wanted,
+    /// Neither.
+    Optional,
+}
+
+/// Which requests of a stream are to be served, of all that come, and which of these are mandatory.
+///
+/// The balanced word runs over all requests, so that what is to be served stays evenly spread whatever comes. Of
+/// the conforming requests alone each earns `p/q` of a mandatory one, and less than one is kept: `n` in a row hold
+/// at most `ceil(n·p/q)` mandatory ones. As long as all conform, the two agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    word: BalancedWord,
+    /// What the conforming requests have earned, in `1/q`; less than `q`.
+    earned: u32,
+}
+
+impl Marks {
+    /// Before the first request.
+    pub(crate) const fn new(density: Density) -> Self {
+        Self { word: BalancedWord::new(density), earned: 0 }
+    }
+
+    /// Whether the next request, if it conforms, could be mandatory, and yet need not be served.
+    pub(crate) fn is_early(&self) -> bool {
+        let Density { p, q } = self.word.density;
+        let full = |part: u32| u64::from(part) + u64::from(p) >= u64::from(q);
+        full(self.earned) && !full(self.word.remainder)
+    }
+
+    /// The class of the next request. Outside an excess nothing is wanted: what the word is ahead is forgotten.
+    pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
+        if !excess {
+            self.word.remainder = self.word.remainder.min(self.earned);
+        }
+        let marked = self.word.next_is_mandatory();
+        let (p, q) = (u64::from(self.word.density.p), u64::from(self.word.density.q));
+        let earned = u64::from(self.earned) + if conforms { p } else { 0 };
+        let mandatory = marked && earned >= q;
+        self.earned = (if mandatory { earned - q } else { earned.min(q - 1) }) as u32;
+        match (marked, mandatory) {
+            (_, true) => Class::Mandatory,
+            (true, false) => Class::Wanted,
+            (false, false) => Class::Optional,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -113,6 +167,49 @@ mod tests {
                 let ones = window.iter().filter(|&&m| m).count() as u64;
                 prop_assert!(ones >= n as u64 * u64::from(p) / u64::from(q));
                 prop_assert!(ones <= density.ceil_of(n as u64));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_conforming_stream_never_has_wanted_requests(
+            (q, p) in (1u32..12).prop_flat_map(|q| (Just(q), 0..=q)),
+            excesses in proptest::collection::vec((proptest::collection::vec(any::<bool>(), 0..20), 0usize..60), 1..4),
+        ) {
+            let density = Density::new(p, q).expect("p ≤ q");
+            let mut marks = Marks::new(density);
+            let mut conforming = Vec::new();
+            for (excess, after) in excesses {
+                let mut marked = Vec::new();
+                for conforms in excess {
+                    let class = marks.next(conforms, true);
+                    prop_assert!(conforms || class != Class::Mandatory);
+                    marked.push(class != Class::Optional);
+                    if conforms {
+                        conforming.push(class == Class::Mandatory);
+                    }
+                }
+                // In an excess the marks are as even over all requests as otherwise over those that conform.
+                for n in 1..=marked.len() {
+                    for window in marked.windows(n) {
+                        let ones = window.iter().filter(|&&m| m).count() as u64;
+                        prop_assert!((n as u64 * u64::from(p) / u64::from(q)..=density.ceil_of(n as u64)).contains(&ones));
+                    }
+                }
+                let classes: Vec<_> = (0..after).map(|_| marks.next(true, false)).collect();
+                prop_assert!(classes.iter().all(|&class| class != Class::Wanted));
+                let mandatory: Vec<_> = classes.iter().map(|&class| class == Class::Mandatory).collect();
+                for n in 1..=after {
+                    let least = n as u64 * u64::from(p) / u64::from(q);
+                    prop_assert!(mandatory.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 >= least));
+                }
+                conforming.extend(mandatory);
+            }
+            // Whatever came, the promise counts on no more of those that conform than admission allowed for.
+            for n in 1..=conforming.len() {
+                let most = density.ceil_of(n as u64);
+                prop_assert!(conforming.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 <= most));
             }
         }
     }

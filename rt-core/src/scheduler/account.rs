@@ -1,7 +1,8 @@
 //! The end of a request inside the scheduler: resolved, counted, judged, and what that gives rise to announced.
 
 use super::{
-    Event, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL, WorkerId,
+    Event, MANDATORY, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL,
+    WorkerId,
 };
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence};
@@ -94,7 +95,7 @@ impl Scheduler {
 
     /// Takes every waiting request of a stream back.
     pub(super) fn cancel(&mut self, id: StreamId) {
-        for queue in [&mut self.mandatory, &mut self.optional] {
+        for queue in &mut self.queues {
             queue.retain(|request| {
                 let keep = request.stream != id;
                 if !keep {
@@ -104,7 +105,7 @@ impl Scheduler {
                 keep
             });
         }
-        if self.mandatory.is_empty() {
+        if self.queues[MANDATORY].is_empty() {
             self.idle_epoch += 1;
         }
     }

@@ -25,14 +25,13 @@
 //! Beyond the guarantee a request may have time for the quick workers only. Slower ones leave it in its place
 //! (`out_of_reach`); it expires once not even the quickest could answer it.
 
+use alloc::collections::VecDeque;
+
 use super::{Action, Event, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::admission::Dispatch;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
-
-/// How many of the newest optional requests are compared where they pile up.
-const NEWEST: usize = 8;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -55,14 +54,12 @@ impl Scheduler {
         }
     }
 
-    /// Gives up requests that not even a batch of one on the quickest worker could still serve. Both queues
+    /// Gives up requests that not even a batch of one on the quickest worker could still serve. All queues
     /// are in deadline order, so only their heads need a look.
     fn expire(&mut self, now: Instant) -> bool {
         let reach = now + self.quickest();
         let mut any = false;
-        while let Some(request) =
-            pop_before(&mut self.mandatory, reach).or_else(|| pop_before(&mut self.optional, reach))
-        {
+        while let Some(request) = self.queues.iter_mut().find_map(|queue| pop_before(queue, reach)) {
             self.end(now, request, Outcome::Missed(MissReason::Expired));
             any = true;
         }
@@ -123,28 +120,28 @@ impl Scheduler {
         let useful = |&id: &WorkerId| self.in_reach(now, id) > 0;
         let candidates = (0..self.workers.len()).filter(free).filter(useful);
         let worker = candidates.min_by_key(|&id| self.kind(id).batch_time())?;
-        let [mandatory, optional] = self.out_of_reach(now, worker);
-        let heads = [self.mandatory.get(mandatory), self.optional.get(optional)];
-        let earliest = heads.into_iter().flatten().map(|request| request.deadline).min()?;
+        let heads =
+            self.queues.iter().zip(self.out_of_reach(now, worker)).filter_map(|(q, skip)| q.get(skip));
+        let earliest = heads.map(|request| request.deadline).min()?;
         Some((worker, earliest - self.config.guard - self.kind(worker).batch_time()))
     }
 
     /// How many requests wait that `worker` may take.
-    fn in_reach(&self, now: Instant, worker: WorkerId) -> usize {
+    pub(super) fn in_reach(&self, now: Instant, worker: WorkerId) -> usize {
         self.waiting() - self.out_of_reach(now, worker).iter().sum::<usize>()
     }
 
-    /// How many requests, mandatory and optional, `worker` leaves to others: those for which its full batch
+    /// How many requests of each class `worker` leaves to others: those for which its full batch
     /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
     /// that a worker is to take is among them.
-    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> [usize; 2] {
+    pub(super) fn out_of_reach(&self, now: Instant, worker: WorkerId) -> [usize; 3] {
         let kind = self.kind(worker);
         let alike = self.config.workers.len() == 1;
         if alike || kind.profile.bound(1) <= self.quickest() {
-            return [0, 0];
+            return [0; 3];
         }
         let reach = now + kind.batch_time();
-        [&self.mandatory, &self.optional].map(|queue| queue.partition_point(|r| r.deadline < reach))
+        [0, 1, 2].map(|class| self.before(class, reach))
     }
 
     /// The least time in which a worker that is there answers one request.
@@ -158,112 +155,13 @@ impl Scheduler {
         &self.config.workers[self.workers[worker].kind]
     }
 
+    /// How many requests of a class have a deadline before `reach`.
+    pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
+        self.queues[class].partition_point(|request| request.deadline < reach)
+    }
+
     fn earliest_deadline(&self) -> Option<Instant> {
-        [&self.mandatory, &self.optional].into_iter().filter_map(|q| q.front()).map(|r| r.deadline).min()
-    }
-
-    /// Takes a batch for `worker`: mandatory requests first, then optional ones. False if none is left
-    /// that a batch of this size could serve; what is given up on the way is resolved.
-    fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
-        let full = self.kind(worker).batch;
-        let [skip, skip_optional] = self.out_of_reach(now, worker);
-        self.armed = None;
-        // Mandatory requests that miss their deadline if they are not taken now: should there be more
-        // than a batch of them, the promise is already broken, and what counts is to spread the misses.
-        let mut next = self.next_answer(now, worker);
-        if !self.config.background {
-            // A load that only the refinement admits counts on the next batch being no larger than what is left.
-            let kind = self.kind(worker);
-            let left = self.mandatory.partition_point(|r| r.deadline < next).saturating_sub(full + skip);
-            next = next - kind.batch_time().saturating_sub(kind.profile.bound(left.clamp(1, full)));
-        }
-        if self.mandatory.partition_point(|r| r.deadline < next) > full + skip {
-            self.shed(now, worker, next, skip);
-        }
-        // Shrink the batch rather than lose the first mandatory request; never for optional ones.
-        let mut size = full.min(self.workers[worker].batch.len() + self.in_reach(now, worker));
-        if let Some(head) = self.mandatory.get(skip) {
-            let left = head.deadline.since(now);
-            size = size.min(self.kind(worker).profile.largest_within(left, full)).max(1);
-        }
-        let reach = now + self.kind(worker).profile.bound(size);
-        while self.workers[worker].batch.len() < size {
-            let next = self.mandatory.remove(skip);
-            let Some(request) = next.or_else(|| self.pop_optional(now, skip_optional)) else { break };
-            if request.deadline < reach {
-                self.end(now, request, Outcome::Missed(MissReason::Expired));
-            } else {
-                self.take(worker, request);
-            }
-        }
-        if self.mandatory.is_empty() {
-            self.idle_epoch += 1;
-        }
-        let taken = self.workers[worker].batch.len();
-        if taken == 0 {
-            return false;
-        }
-        let due = now + self.kind(worker).profile.bound(taken);
-        self.workers[worker].state = WorkerState::Busy { started: now, due, reported: false };
-        true
-    }
-
-    /// Per-batch spread (spread-drop paper, section 3.3, as corrected in the theory): of the mandatory
-    /// requests due before `next`, takes a full batch evenly and gives up the rest, each stream by a
-    /// balanced word of its own. The first `skip` are left to quicker workers.
-    fn shed(&mut self, now: Instant, worker: WorkerId, next: Instant, skip: usize) {
-        let full = self.kind(worker).batch;
-        let reach = now + self.kind(worker).batch_time();
-        while skip == 0
-            && let Some(request) = pop_before(&mut self.mandatory, reach)
-        {
-            self.end(now, request, Outcome::Missed(MissReason::Shed));
-        }
-        let candidates = self.mandatory.partition_point(|r| r.deadline < next).saturating_sub(skip);
-        if candidates <= full {
-            return;
-        }
-        const WHOLE: u64 = 1 << 32;
-        let step = (WHOLE * full as u64).div_ceil(candidates as u64);
-        for _ in 0..candidates {
-            let Some(request) = self.mandatory.remove(skip) else { break };
-            let room = self.workers[worker].batch.len() < full;
-            let chosen = self.stream_mut(request.stream).is_some_and(|stream| {
-                stream.share += step;
-                let chosen = room && stream.share >= WHOLE;
-                stream.share = if chosen { stream.share - WHOLE } else { stream.share.min(WHOLE) };
-                chosen
-            });
-            if chosen {
-                self.take(worker, request);
-            } else {
-                self.end(now, request, Outcome::Missed(MissReason::Shed));
-            }
-        }
-    }
-
-    /// Puts a request into the batch of `worker`; its stream has had its turn.
-    fn take(&mut self, worker: WorkerId, request: Request) {
-        self.workers[worker].batch.push(request);
-        self.turns += 1;
-        let turns = self.turns;
-        if let Some(stream) = self.stream_mut(request.stream) {
-            stream.turn = turns;
-        }
-    }
-
-    /// The next optional request: the oldest, as long as it is young. Where optional requests pile up, a new
-    /// one: as many are served, sooner; and of the newest the one whose stream has waited longest for its turn.
-    /// The first `skip` are left to quicker workers.
-    fn pop_optional(&mut self, now: Instant, skip: usize) -> Option<Request> {
-        let waited = now.since(self.optional.get(skip)?.arrival).as_nanos();
-        if waited <= self.config.deadline.as_nanos() / 2 {
-            return self.optional.remove(skip);
-        }
-        let newest = self.optional.len().saturating_sub(NEWEST).max(skip)..self.optional.len();
-        let turn = |&index: &usize| self.stream(self.optional[index].stream).map_or(0, |s| s.turn);
-        let index = newest.rev().min_by_key(turn)?;
-        self.optional.remove(index)
+        self.queues.iter().filter_map(VecDeque::front).map(|r| r.deadline).min()
     }
 
     /// Places in the ledger of a stream: for as many requests as it may send in the longest life of one,
@@ -276,7 +174,7 @@ impl Scheduler {
     }
 
     /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
-    fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
+    pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let done_at = |(id, worker): (WorkerId, &super::Worker)| {
             let time = self.kind(id).batch_time();
             match worker.state {
@@ -324,6 +222,6 @@ impl Scheduler {
     }
 }
 
-fn pop_before(queue: &mut alloc::collections::VecDeque<Request>, reach: Instant) -> Option<Request> {
+pub(super) fn pop_before(queue: &mut VecDeque<Request>, reach: Instant) -> Option<Request> {
     if queue.front()?.deadline < reach { queue.pop_front() } else { None }
 }

@@ -1,6 +1,7 @@
 //! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
 
 mod account;
+mod batch;
 mod dispatch;
 mod prolong;
 mod select;
@@ -14,6 +15,7 @@ use crate::safe_mode::{Cause, Evidence, SafeMode};
 use crate::shield::Shield;
 use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
+use crate::word::Class;
 
 pub use types::{
     Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, ShieldRefusal,
@@ -22,6 +24,8 @@ pub use types::{
 
 /// The most workers of one scheduler.
 pub const MAX_WORKERS: usize = 16;
+/// The queue of mandatory requests.
+const MANDATORY: usize = Class::Mandatory as usize;
 /// Events kept between two polls; the last few places are for safe mode alone.
 const MAX_EVENTS: usize = 64;
 const RESERVED_EVENTS: usize = 8;
@@ -50,8 +54,8 @@ struct Worker {
 
 /// Decides which request runs, when, where, or not at all.
 ///
-/// It serves mandatory requests first, in order, and fills batches with optional ones (theory of
-/// `docs/guarantee.md`). It does not test admission: run [`crate::System::admit`] before
+/// It serves mandatory requests first, in order, and fills batches with others (theory of `docs/guarantee.md`):
+/// first with those that a stream beyond its declaration would need. It does not test admission: run [`crate::System::admit`] before
 /// [`Scheduler::add_stream`].
 ///
 /// # Calling contract
@@ -66,8 +70,8 @@ pub struct Scheduler {
     config: SchedulerConfig,
     streams: Vec<Option<Stream>>,
     next_generation: u32,
-    mandatory: VecDeque<Request>,
-    optional: VecDeque<Request>,
+    /// What waits, class by class, each in order of deadlines.
+    queues: [VecDeque<Request>; 3],
     workers: Vec<Worker>,
     resolved: VecDeque<Resolution>,
     events: heapless::Deque<Event, MAX_EVENTS>,
@@ -79,7 +83,7 @@ pub struct Scheduler {
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
-    /// Requests taken into batches so far.
+    /// Places that streams took in turn so far.
     turns: u64,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Shield>,
@@ -104,8 +108,7 @@ impl Scheduler {
         Ok(Self {
             streams: Vec::with_capacity(config.streams),
             next_generation: 1,
-            mandatory: VecDeque::with_capacity(config.queue),
-            optional: VecDeque::with_capacity(config.queue),
+            queues: [(); 3].map(|()| VecDeque::with_capacity(config.queue)),
             workers,
             resolved: VecDeque::with_capacity(config.queue + running + 1),
             events: heapless::Deque::new(),
@@ -167,7 +170,7 @@ impl Scheduler {
         let places = self.places(&self.streams[usize::from(id.slot)].as_ref()?.spec);
         let slot = self.streams[usize::from(id.slot)].as_mut()?;
         let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), places);
-        fresh.word = slot.word.clone();
+        fresh.marks = slot.marks.clone();
         fresh.police = slot.police.clone();
         *slot = fresh;
         Some(slot.id)
@@ -192,17 +195,16 @@ impl Scheduler {
         let token = token.unwrap_or(u64::MAX);
         let mut request =
             Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false, place: 0 };
-        let alive = self.workers_alive() > 0;
+        let (alive, background) = (self.workers_alive() > 0, self.config.background);
         let Some(record) = self.stream_mut(stream) else {
             let outcome = Outcome::Missed(MissReason::Cancelled);
             return Some(Resolution { request, outcome, misses_left: None });
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
-        let (conforms, excess) = record.police.as_mut().map_or((true, None), |p| p.observe(now));
-        let until = record.police.as_ref().and_then(|p| p.spaced_until()).unwrap_or(now);
-        request.mandatory = conforms && record.word.next_is_mandatory();
-        if let Some(e) = excess {
+        let (conforms, class, excess) = record.observe(now, background);
+        request.mandatory = class == Class::Mandatory;
+        if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
             self.raise(now, Cause::ArrivalExcess, evidence, until);
@@ -210,22 +212,23 @@ impl Scheduler {
         if !alive {
             return Some(self.refuse(now, request, MissReason::WorkerLost));
         }
-        if !conforms && !self.config.background {
+        if !conforms && !background {
             return Some(self.refuse(now, request, MissReason::Shed));
         }
-        // In a full queue the oldest optional request gives way: it is the one that would be served last.
+        // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = self.waiting() < self.config.queue;
-        let taken = welcome && (room || !self.optional.is_empty());
+        let below = (class.max(Class::Wanted) as usize)..self.queues.len();
+        let victim = below.rev().find(|&class| !self.queues[class].is_empty());
+        let taken = welcome && (room || victim.is_some());
         let place = self.stream_mut(stream).filter(|_| taken).and_then(|s| s.ledger.open());
         let Some(place) = place else {
             return Some(self.refuse(now, request, MissReason::QueueFull));
         };
         request.place = place;
-        if !room && let Some(other) = self.optional.pop_front() {
+        if !room && let Some(other) = victim.and_then(|class| self.queues[class].pop_front()) {
             self.end(now, other, Outcome::Missed(MissReason::QueueFull));
         }
-        let queue = if request.mandatory { &mut self.mandatory } else { &mut self.optional };
-        queue.push_back(request);
+        self.queues[class as usize].push_back(request);
         self.arm(now);
         None
     }
@@ -265,7 +268,7 @@ impl Scheduler {
         self.raise_worker_lost(now, 0);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         if self.workers.iter().all(|w| matches!(w.state, WorkerState::Lost)) {
-            while let Some(request) = self.mandatory.pop_front().or_else(|| self.optional.pop_front()) {
+            while let Some(request) = self.queues.iter_mut().find_map(VecDeque::pop_front) {
                 self.end(now, request, Outcome::Missed(MissReason::WorkerLost));
             }
         }
@@ -301,7 +304,7 @@ impl Scheduler {
     /// Requests waiting.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.mandatory.len() + self.optional.len()
+        self.queues.iter().map(VecDeque::len).sum()
     }
 
     /// Requests running.
@@ -319,7 +322,7 @@ impl Scheduler {
     /// Whether no mandatory request waits, and how often that has come about.
     #[must_use]
     pub fn idle_epoch(&self) -> (bool, u64) {
-        (self.mandatory.is_empty(), self.idle_epoch)
+        (self.queues[MANDATORY].is_empty(), self.idle_epoch)
     }
 
     /// The state of the promise.

@@ -1,7 +1,7 @@
 //! Longer batches: what the shield allows a batch that has just been started, and what is then expected of it.
 
 use super::settle::Long;
-use super::{MAX_WORKERS, Scheduler, ShieldRefusal, WorkerId, WorkerState};
+use super::{MANDATORY, MAX_WORKERS, Scheduler, ShieldRefusal, WorkerId, WorkerState};
 use crate::safe_mode::SafeModeState;
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
@@ -98,7 +98,7 @@ impl Scheduler {
         };
         let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
         let others: heapless::Vec<Span, MAX_WORKERS> = others.map(|(_, w)| left(w)).collect();
-        let waiting = self.mandatory.iter().map(|request| request.deadline - self.config.guard);
+        let waiting = self.queues[MANDATORY].iter().map(|request| request.deadline - self.config.guard);
         let batch = self.workers[worker].batch.iter();
         let own = batch.map(|request| (request.deadline - self.config.guard).since(now)).min();
         let longest = own.map_or(granted, |own| own.min(shield.longest(now, &others, waiting)));

@@ -13,9 +13,6 @@ use crate::dice::Dice;
 const MAX_BURSTS: usize = 6_000;
 /// Background requests at most in a trace.
 const MAX_FLOOD: usize = 30_000;
-/// Where optional requests pile up, the scheduler takes one of the newest: so many newer ones, and those that it
-/// takes, leave a stream's own behind.
-const CROWD: usize = 8;
 
 /// How many requests, sent as early as they may, are sure to violate a constraint of a load above capacity; `None`
 /// if the load is not above it.
@@ -59,21 +56,18 @@ pub(super) fn floods(problem: &Problem, hint: u64) -> Vec<Vec<(Instant, usize)>>
     let flood = |(head, starved): (u64, bool)| {
         let mut trace = Trace::new(problem);
         let start = trace.phase(&[]).max(head);
-        // Enough comes as batches start, and more just before they do: whatever the streams sent meanwhile is
-        // neither among the oldest nor among the newest.
-        let (mut all, mut newer) = (Merged::default(), Merged::default());
+        // Enough comes as batches start that whatever the streams sent meanwhile is not among the oldest.
+        let mut all = Merged::default();
         // Either from the very first request of the streams on, or just before the burst.
         let mut instant = if starved { (start - head) % full } else { start - head };
         let until = trace.until_all_have_sent(start, hint);
         while instant <= until && all.len() < MAX_FLOOD {
             (0..2 * round).for_each(|_| all.add(instant, background));
-            (0..round + CROWD).for_each(|_| newer.add(instant + full - 1, background));
             instant += full;
         }
         let starts = vec![Some(start); trace.pacers.len()];
         trace.burst(&starts, until.min(instant), trace.all.len() + MAX_BURSTS);
         all.append(trace.all);
-        all.append(newer);
         all.into_arrivals()
     };
     [false, true].iter().flat_map(|&starved| heads.map(|head| flood((head, starved)))).collect()
