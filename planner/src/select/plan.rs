@@ -16,6 +16,9 @@ const STRESS: f64 = 1.03;
 const AFTER: usize = 64;
 /// How many numbers are searched for.
 const NUMBERS: usize = 10;
+/// The first tries, in the order that [`build`] has: one that never keeps a worker waiting for long, and one that keeps
+/// the last free worker for batches worth more.
+const STARTS: [[f64; NUMBERS]; 2] = [[0.5; NUMBERS], [0.05, 0.7, 0.05, 0.65, 0.4, 0.5, 0.8, 0.0, 1.0, 0.6]];
 /// How many of the best tries are varied, and then tried anew.
 const ELITE: usize = 20;
 
@@ -67,10 +70,10 @@ pub fn plan(profile: &Profile, demand: Demand, effort: Effort) -> Result<Plan, D
     let mut tried: Vec<(f64, [f64; NUMBERS])> = Vec::with_capacity(effort.tries);
     let random = effort.tries.div_ceil(3);
     for index in 0..effort.tries {
-        let mut numbers = [0.5; NUMBERS];
-        if (1..random).contains(&index) {
+        let mut numbers = STARTS[index.min(STARTS.len() - 1)];
+        if (STARTS.len()..random).contains(&index) {
             numbers = numbers.map(|_| draws.unit());
-        } else if index > 0 {
+        } else if index >= STARTS.len() {
             tried.sort_by(|a, b| b.0.total_cmp(&a.0));
             tried.truncate(ELITE);
             numbers = tried[(draws.unit() * tried.len() as f64) as usize % tried.len()].1;
@@ -157,7 +160,7 @@ fn build(profile: &Profile, demand: Demand, numbers: [f64; NUMBERS]) -> Policy {
         reserve,
         pressure: between(0.96, 1.06, pressure),
         stiffness: 1e-4 * libm::exp(between(0.0, 5.3, stiffness)),
-        target: demand.load * slo * between(-0.05, 0.06, target) - share * soon,
+        target: demand.load * slo * between(-0.05, 0.12, target) - share * soon,
         share,
         horizon: Span::from_nanos((horizon * 1e9) as u64),
         hold: [between(-0.025, 0.015, last), between(-0.035, 0.005, other)],
