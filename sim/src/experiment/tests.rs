@@ -64,7 +64,9 @@ fn nothing_that_is_certified_is_violated() {
     for (name, experiment) in shipped(2, 4000) {
         let results = experiment.run(&|| {}).expect(&name);
         let violated = |cell: &Cell| results.estimate(cell, Quantity::Violations).expect("told").mean > 0.0;
-        for cell in results.cells.iter().filter(|cell| cell.policy == Contender::Policy(crate::PolicyKind::Weir)) {
+        for cell in
+            results.cells.iter().filter(|cell| cell.policy == Contender::Policy(crate::PolicyKind::Weir))
+        {
             let kept = ["periodic", "jitter", "adversarial", "constant"].contains(&cell.arrivals.as_str());
             if kept && cell.rate <= cell.certified {
                 covered += 1;
