@@ -8,7 +8,7 @@ use super::spec::Flavour;
 use super::work::Work;
 
 /// Steps at most.
-const MAX_STEPS: usize = 100_000;
+const MAX_STEPS: usize = 20_000;
 /// When the shares of states are taken to be settled: the sum of all changes in one step.
 const SETTLED: f64 = 1e-13;
 
@@ -27,7 +27,7 @@ pub struct Evaluation {
     /// Requests in a batch, on average.
     pub batch: f64,
     /// How much the shares of states still changed in the last step, all changes added up: 1e-13 or less, unless
-    /// 100,000 steps did not settle them.
+    /// 20,000 steps did not settle them.
     pub residual: f64,
 }
 
@@ -46,7 +46,7 @@ impl Problem {
     /// [`RamsisError::Value`] if the policy has an action, or intervals of slack, that the problem does not have.
     pub fn evaluate(&self, policy: &Policy) -> Result<Evaluation, RamsisError> {
         let chosen = self.chosen(policy)?;
-        Ok(self.weigh(&chosen, &mut self.start()))
+        Ok(self.weigh(&chosen, &mut self.start(), SETTLED))
     }
 
     /// The choice of `policy` in each state.
@@ -70,8 +70,9 @@ impl Problem {
         shares
     }
 
-    /// As [`Problem::evaluate`]; `shares` is where to begin, and then the states' long-run shares.
-    pub(super) fn weigh(&self, chosen: &[Choice], shares: &mut Vec<f64>) -> Evaluation {
+    /// As [`Problem::evaluate`]; `shares` is where to begin, and then the states' long-run
+    /// shares, settled when their changes in a step add up to `settled` at most.
+    pub(super) fn weigh(&self, chosen: &[Choice], shares: &mut Vec<f64>, settled: f64) -> Evaluation {
         let mut work = Work::default();
         let mut next = vec![0.0; shares.len()];
         let mut residual = f64::INFINITY;
@@ -88,7 +89,7 @@ impl Problem {
             next.iter_mut().for_each(|share| *share /= sum);
             residual = next.iter().zip(shares.iter()).map(|(a, b)| (a - b).abs()).sum();
             std::mem::swap(&mut next, shares);
-            if residual <= SETTLED {
+            if residual <= settled {
                 break;
             }
         }

@@ -210,10 +210,10 @@ impl Problem {
                 self.choices.push(Choice { action, reward, on_time: true, next });
             }
         }
+        let drops = matches!(self.spec.flavour, Flavour::Requests { .. });
         let default = Action { model: 0, batch: n as u16 };
-        if self.choices.len() == begin
-            || program && !self.choices[begin..].iter().any(|c| c.action == default)
-        {
+        let has = |wanted: Action| self.choices[begin..].iter().any(|choice| choice.action == wanted);
+        if self.choices.len() == begin || drops || program && !has(default) {
             self.late(rules, clock, n, bin);
         }
     }

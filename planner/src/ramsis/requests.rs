@@ -9,14 +9,19 @@ use super::policy::Policy;
 use super::problem::{Action, Choice, Problem};
 use super::solve::{Search, Solution};
 
-/// How close to the best possible share the policy for one price must be proven.
+/// How close to the best possible share the policy for one price must be proven, in units of the price if that is
+/// above 1.
 const CLOSE: f64 = 1e-9;
+/// When the long-run shares of states are taken to be settled.
+const SETTLED: f64 = 1e-11;
 /// Sweeps at most for one price and one share.
 const MAX_SWEEPS: usize = 2_000;
+/// Sweeps at most for all, after which the best so far must do.
+const MAX_ALL: usize = 6_000;
 /// Tries at most to better a share.
-const MAX_TRIES: usize = 50;
+const MAX_TRIES: usize = 20;
 /// The highest price of a miss, in right answers.
-const MAX_PRICE: f64 = 1e6;
+const MAX_PRICE: f64 = 1e3;
 /// How often the range of prices is halved.
 const HALVINGS: usize = 12;
 
@@ -30,16 +35,27 @@ impl Problem {
     pub(super) fn solve_requests(&self, max_miss: f64) -> Solution {
         let mut search = Search::new(self);
         let mut shares = self.start();
-        let mut try_price = |price| self.at_price(price, &mut search, &mut shares);
+        let mut known: Option<Evaluation> = None;
+        let mut try_price = |price: f64| {
+            // What is reached already is where to begin.
+            let ratio = known.map_or(-price, |known| known.right() - price * known.missed);
+            let tried = self.at_price(price, ratio, &mut search, &mut shares);
+            known = Some(tried.found);
+            tried
+        };
         let mut best = try_price(0.0);
         let (mut low, mut high) = (0.0, 1.0);
-        while best.missed(max_miss) && high <= MAX_PRICE {
+        while best.missed(max_miss) && high <= MAX_PRICE && best.sweeps < MAX_ALL {
             let tried = try_price(high);
+            let sweeps = tried.sweeps;
             if !tried.missed(max_miss) {
                 best = tried;
                 for _ in 0..HALVINGS {
                     let middle = (low + high) / 2.0;
                     let tried = try_price(middle);
+                    if tried.sweeps >= MAX_ALL {
+                        break;
+                    }
                     if tried.missed(max_miss) {
                         low = middle;
                     } else {
@@ -54,14 +70,16 @@ impl Problem {
             if tried.found.missed < best.found.missed {
                 best = tried;
             }
+            best.sweeps = sweeps;
             (low, high) = (high, high * 10.0);
         }
         let Priced { chosen, gain, .. } = best;
         Solution { policy: Policy::new(self, &chosen), sweeps: search.sweeps, gain }
     }
 
-    /// The best policy where a miss costs `price`.
-    fn at_price(&self, price: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
+    /// The best policy where a miss costs `price`; `ratio` is reached in any case.
+    fn at_price(&self, price: f64, ratio: f64, search: &mut Search, shares: &mut Vec<f64>) -> Priced {
+        let close = CLOSE * price.max(1.0);
         let full = self.layout.full();
         let requests = |state: usize, choice: &Choice| {
             f64::from(choice.action.batch) + f64::from(u8::from(state == full))
@@ -73,23 +91,29 @@ impl Problem {
         };
         let mut attempt = |ratio: f64| {
             let worth = |s: usize, c: &Choice| c.reward - price * missed(s, c) - ratio * requests(s, c);
-            let gain = search.improve(worth, MAX_SWEEPS, CLOSE);
+            // A choice that surely betters the ratio, and not by little, is good enough to go on from.
+            let enough = |(low, high): (f64, f64)| high - low <= close || low > close && high < 2.0 * low;
+            let left = MAX_SWEEPS.min(MAX_ALL.saturating_sub(search.sweeps));
+            let gain = search.improve(worth, left, enough);
             let choices = search.chosen.iter().enumerate().map(|(s, &i)| self.choices(s)[usize::from(i)]);
-            let found = self.weigh(&choices.collect::<Vec<Choice>>(), shares);
+            let found = self.weigh(&choices.collect::<Vec<Choice>>(), shares, SETTLED);
             let reached = found.right() - price * found.missed;
             // No policy gains more per decision than this, and each decision is about a request at least.
             let most = ratio + gain.1.max(0.0);
-            Priced { chosen: search.chosen.clone(), found, gain: (reached, most.max(reached)) }
+            let gain = (reached, most.max(reached));
+            Priced { chosen: search.chosen.clone(), found, gain, sweeps: search.sweeps }
         };
-        let mut best = attempt(-price);
+        let mut best = attempt(ratio);
         for _ in 0..MAX_TRIES {
             let next = attempt(best.gain.0);
             let better = next.gain.0 - best.gain.0;
+            let sweeps = next.sweeps;
             best.gain.1 = next.gain.1.max(best.gain.0);
             if better > 0.0 {
                 best = next;
             }
-            if better <= CLOSE {
+            best.sweeps = sweeps;
+            if better <= close || sweeps >= MAX_ALL {
                 break;
             }
         }
@@ -103,6 +127,8 @@ struct Priced {
     found: Evaluation,
     /// Right answers less what misses cost, per request: what was reached, and what is possible at most.
     gain: (f64, f64),
+    /// Sweeps so far, for other prices too.
+    sweeps: usize,
 }
 
 impl Priced {

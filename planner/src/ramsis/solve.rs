@@ -20,8 +20,9 @@ pub struct Solution {
     /// How often all states were looked at.
     pub sweeps: usize,
     /// The expected reward per decision lies between these, and so does the best possible; for
-    /// [`Flavour::Requests`] per request. At most 1e-9 apart, unless sweeps were limited, as with
-    /// [`Flavour::Program`].
+    /// [`Flavour::Requests`] per request, less what misses cost. About 1e-9 apart, or as far as the limit on
+    /// sweeps left them: 100 for [`Flavour::Program`], and enough for a few seconds else, which loads near
+    /// capacity may use up; the upper one is infinite then.
     pub gain: (f64, f64),
 }
 
@@ -38,7 +39,7 @@ impl Problem {
             Flavour::Program => (PROGRAM_SWEEPS, f64::NEG_INFINITY),
             _ => (MAX_SWEEPS, CLOSE),
         };
-        let gain = search.improve(|_, choice| choice.reward, sweeps, close);
+        let gain = search.improve(|_, choice| choice.reward, sweeps, |(low, high)| high - low <= close);
         Solution { policy: Policy::new(self, &search.chosen), sweeps: search.sweeps, gain }
     }
 }
@@ -61,21 +62,21 @@ impl<'a> Search<'a> {
         Self { problem, next: values.clone(), values, work: Work::default(), chosen: Vec::new(), sweeps: 0 }
     }
 
-    /// Sweeps until the reward per decision is known to `close`, or so many times, and chooses; it tells between
+    /// Sweeps until the reward per decision is known well enough, or so many times, and chooses; it tells between
     /// what that reward is, of the choice and of the best possible one (A. Odoni, On finding the maximal gain for
     /// Markov decision processes, 1969).
     pub(super) fn improve(
         &mut self,
         reward: impl Fn(usize, &Choice) -> f64,
         sweeps: usize,
-        close: f64,
+        enough: impl Fn((f64, f64)) -> bool,
     ) -> (f64, f64) {
         let problem = self.problem;
         let (empty, lone) = (problem.layout.empty(), problem.layout.lone());
         let paper = problem.spec.flavour == Flavour::Paper;
         let mut gain = (f64::NEG_INFINITY, f64::INFINITY);
         let mut done = 0;
-        while done < sweeps && gain.1 - gain.0 > close {
+        while done < sweeps && !enough(gain) {
             self.look(&reward);
             self.next[empty] = if paper { self.values[lone] } else { self.next[lone] };
             let steps = self.next.iter().zip(&self.values).map(|(next, value)| next - value);

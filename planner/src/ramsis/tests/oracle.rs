@@ -126,7 +126,7 @@ fn best_of_all(problem: &Problem) -> f64 {
     loop {
         let choices: Vec<_> = (0..states).map(|s| problem.choices(s)[chosen[s]]).collect();
         let mut shares = problem.start();
-        let found = problem.weigh(&choices, &mut shares);
+        let found = problem.weigh(&choices, &mut shares, 1e-13);
         best = best.max(match problem.spec.flavour {
             Flavour::Requests { .. } => found.right(),
             // Here an idle worker decides, too.

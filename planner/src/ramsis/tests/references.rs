@@ -178,3 +178,20 @@ fn simulations_end_as_those_of_the_program_did() {
         }
     }
 }
+
+#[test]
+fn nine_of_the_26_models_are_worth_having() {
+    let Some(profile) = read("latency_profile_image.json") else { return };
+    let one = |(name, model): (&String, &Value)| {
+        let latency = model["p95"][0].as_f64().expect("ms") * 1e6;
+        let accuracy = model["accuracy_pct"].as_f64().expect("accuracy") / 100.0;
+        Model::of_measured(name, accuracy, &[Some(latency)]).expect("valid")
+    };
+    let all: Vec<Model> = profile["models"].as_object().expect("models").iter().map(one).collect();
+    let left: Vec<_> = pareto(&all, 1).into_iter().map(|model| model.name).collect();
+    let known = profile["pareto_models_used_by_artifact_in_order"].as_array().expect("names");
+    assert_eq!(
+        (all.len(), left),
+        (26, known.iter().map(|n| n.as_str().expect("a name").to_owned()).collect())
+    );
+}
