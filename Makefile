@@ -64,11 +64,11 @@ bench: deps
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
 
-## experiments: the tables and figures of docs/experiments.md; WEIR_DATA names the folder with proteus/profile.csv
+## experiments: the tables and figures of docs/experiments.md; WEIR_DATA names the folder of others' measurements
 experiments: deps
 	$(CARGO) build --release --bin weir
 	mkdir -p docs/experiments
-	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(filter-out %/proteus-batching.toml,$(wildcard sim/experiments/*.toml))) \
+	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(shell grep -L 'file = ' sim/experiments/*.toml)) \
 	    -o docs/experiments --into docs/experiments.md >/dev/null
 
 ## fuzz: made-up problems and certificates: the seeds on any machine, then each target for FUZZ_SECONDS (60)

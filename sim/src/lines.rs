@@ -12,11 +12,13 @@ use crate::arrivals::{ArrivalsError, MAX_ARRIVALS};
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads lines that all have the same fields. A first line of just their names, empty lines, and those that begin
-/// with `#` are left out.
+/// with `#` are left out; of a table of numbers any first line without a number.
 pub(crate) struct Lines<R> {
     reader: csv::Reader<Take<R>>,
     record: csv::StringRecord,
     fields: &'static [&'static str],
+    /// Whether all fields are numbers.
+    numbers: bool,
     /// Whether the next line may be the names.
     first: bool,
     read: usize,
@@ -36,13 +38,24 @@ impl<R: Read> Lines<R> {
             .comment(Some(b'#'))
             .trim(csv::Trim::All)
             .from_reader(csv.take(MAX_BYTES));
-        Self { reader, record: csv::StringRecord::new(), fields, first: true, read: 0 }
+        Self { reader, record: csv::StringRecord::new(), fields, numbers: false, first: true, read: 0 }
+    }
+
+    /// As [`Lines::new`], of numbers alone.
+    pub(crate) fn of_numbers(csv: R, fields: &'static [&'static str]) -> Self {
+        Self { numbers: true, ..Self::new(csv, fields) }
+    }
+
+    /// Whether the line just read, the first, is none of them but names the fields.
+    fn is_header(&self) -> bool {
+        let named = self.record.iter().eq(self.fields.iter().copied());
+        named || self.numbers && self.record.iter().all(|field| field.parse::<f64>().is_err())
     }
 
     /// The next line; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>, ArrivalsError> {
         while self.reader.read_record(&mut self.record)? {
-            if std::mem::take(&mut self.first) && self.record.iter().eq(self.fields.iter().copied()) {
+            if std::mem::take(&mut self.first) && self.is_header() {
                 continue;
             }
             if self.record.len() != self.fields.len() {

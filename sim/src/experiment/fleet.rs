@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
 use planner::select::{self, Demand, Effort};
+use rayon::prelude::*;
 use rt_core::{Instant, Span, WorkerId};
 
 use super::profile::Data;
@@ -122,11 +123,11 @@ impl Fleet {
         Ok(Self { workers: raw.workers, models, deadline })
     }
 
-    /// Plans `kind`: for each load from `loads.0` to `loads.1`, or for `load` alone if it knows no other.
+    /// Plans `kind` for each load from `loads.0` to `loads.1`, or just that one if they are the same.
     ///
     /// # Errors
     /// What the planner finds wrong with the models, as text.
-    pub(super) fn plan(&self, kind: ServingKind, loads: (f64, f64), load: f64) -> Result<Planned, String> {
+    pub(super) fn plan(&self, kind: ServingKind, loads: (f64, f64)) -> Result<Planned, String> {
         let (models, deadline) = (&self.models, self.deadline);
         Ok(match kind {
             ServingKind::Fastest => Planned::Static(Static::new(models, 0, deadline)),
@@ -139,13 +140,8 @@ impl Fleet {
             ServingKind::RamsisRequests => {
                 Planned::Ramsis(self.ramsis(Flavour::Requests { max_miss: 0.001 }, loads)?)
             }
-            ServingKind::SharedQueue => Planned::Shared(self.shared(load)?),
+            ServingKind::SharedQueue => Planned::Shared(self.shared(loads)?),
         })
-    }
-
-    /// Whether [`Fleet::plan`] looks at the load alone.
-    pub(super) fn plans_for_one_load(kind: ServingKind) -> bool {
-        kind == ServingKind::SharedQueue
     }
 
     fn ramsis(&self, flavour: Flavour, loads: (f64, f64)) -> Result<Ramsis, String> {
@@ -164,15 +160,22 @@ impl Fleet {
         Ok(Ramsis(Arc::new(set.map_err(|error| error.to_string())?)))
     }
 
-    fn shared(&self, load: f64) -> Result<Shared, String> {
+    /// In steps of 4 %, where loads change.
+    fn shared(&self, loads: (f64, f64)) -> Result<Shared, String> {
         let latencies =
             |model: &Model| (1..=model.profile.max_batch()).map(|b| model.profile.bound(b)).collect();
         let model = |model: &Model| select::Model { accuracy: model.accuracy, latencies: latencies(model) };
         let profile = select::Profile::new(self.deadline, self.models.iter().map(model).collect());
         let profile = profile.map_err(|error| error.to_string())?;
-        let demand = Demand { load, workers: self.workers, order: select::Order::NewestToo };
-        let plan = select::plan(&profile, demand, Effort::default()).map_err(|error| error.to_string())?;
-        Ok(Shared(Arc::new(plan.policy)))
+        let steps = ((loads.1 / loads.0).ln() / 1.04f64.ln()).ceil() as i32;
+        let plan = |step: i32| {
+            let load = (loads.0 * 1.04f64.powi(step)).min(loads.1);
+            let demand = Demand { load, workers: self.workers, order: select::Order::NewestToo };
+            let plan = select::plan(&profile, demand, Effort::default());
+            plan.map(|plan| (load, plan.policy)).map_err(|error| error.to_string())
+        };
+        let plans: Result<Vec<_>, _> = (0..=steps).into_par_iter().map(plan).collect();
+        Ok(Shared(plans?.into()))
     }
 
     /// What the fastest model serves in half of the deadline, on all workers, in requests a second.

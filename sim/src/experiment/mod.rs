@@ -11,6 +11,7 @@ mod service;
 mod sweep;
 mod system;
 mod table;
+mod view;
 
 use std::fmt::Display;
 
@@ -233,6 +234,28 @@ impl Arrivals {
             process.arrivals(1.0, 0).map_err(wrong)?;
         }
         Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean })
+    }
+}
+
+impl Arrivals {
+    /// The least and the largest rate over the mean, where the rate is one that changes.
+    fn extremes(&self) -> (f64, f64) {
+        let states = |rates: &mut dyn Iterator<Item = f64>, mean: f64| {
+            let (least, most) =
+                rates.fold((f64::INFINITY, 0.0f64), |(a, b), rate| (a.min(rate), b.max(rate)));
+            ((least / mean).max(0.1), most / mean)
+        };
+        match &self.process {
+            Some(Process::Rates { rates, .. }) => {
+                states(&mut rates.iter().copied(), rates.iter().sum::<f64>() / rates.len() as f64)
+            }
+            Some(Process::MarkovModulated { states: all }) => {
+                let time: f64 = all.iter().map(|state| state.dwell_s).sum();
+                let mean = all.iter().map(|state| state.rate * state.dwell_s).sum::<f64>() / time;
+                states(&mut all.iter().map(|state| state.rate), mean)
+            }
+            _ => (1.0, 1.0),
+        }
     }
 }
 

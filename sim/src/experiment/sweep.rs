@@ -1,5 +1,6 @@
 //! Each system with all arrivals, rates and policies: every run by itself, on all cores.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use planner::Problem;
@@ -7,7 +8,7 @@ use rayon::prelude::*;
 use rt_core::{Cause, Instant, Outcome, SafeModeState, Selector, Transition};
 
 use super::contender::Contender;
-use super::fleet::{Fleet, Planned};
+use super::fleet::{Planned, ServingKind};
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
 use super::system::{Certified, System};
@@ -91,31 +92,41 @@ impl Experiment {
         Ok(points)
     }
 
-    /// Plans those that pick models: once for all loads of a system where that is enough.
+    /// Plans those that pick models: the shared queue for the load itself where it does not change, and else for all
+    /// that it may be; others once for all loads of a system.
     fn plan(&self, points: &mut [Point<'_>]) -> Result<(), ExperimentError> {
-        let alike = |a: &Point<'_>, b: &Point<'_>| match a.policy {
-            Contender::Serving(kind) if Fleet::plans_for_one_load(kind) => self.rate(a) == self.rate(b),
-            _ => true,
+        let knows = |point: &Point<'_>| {
+            let is_steady = point.arrivals.extremes() == (1.0, 1.0);
+            is_steady && point.policy == Contender::Serving(ServingKind::SharedQueue)
         };
-        let same = |a: &Point<'_>, b: &Point<'_>| {
-            a.policy == b.policy && a.system.name == b.system.name && alike(a, b)
+        let key = |point: &Point<'_>| {
+            let load = knows(point).then(|| self.rate(point).to_bits());
+            (point.system.name.clone(), point.arrivals.name.clone(), point.policy, load)
         };
-        let first = |&i: &usize| !points[..i].iter().any(|earlier| same(earlier, &points[i]));
-        let todo: Vec<usize> = (0..points.len()).filter(first).collect();
-        let rates = || points.iter().map(|point| self.rate(point));
-        // What is observed strays from the mean.
-        let loads = (0.8 * rates().fold(f64::INFINITY, f64::min), 1.2 * rates().fold(0.0, f64::max));
+        let mut loads: HashMap<_, (f64, f64)> = HashMap::new();
+        for point in points.iter() {
+            let rate = self.rate(point);
+            // What is observed over half a second strays from the mean.
+            let (low, high) = if knows(point) { (1.0, 1.0) } else { (0.8, 1.2) };
+            let (least, most) = point.arrivals.extremes();
+            let all = loads.entry(key(point)).or_insert((f64::INFINITY, 0.0));
+            *all = (all.0.min(rate * least * low), all.1.max(rate * most * high));
+        }
+        let new = |&i: &usize| !points[..i].iter().any(|earlier| key(earlier) == key(&points[i]));
+        let todo: Vec<usize> = (0..points.len()).filter(new).collect();
         let plan = |&i: &usize| {
-            let Point { system, policy, .. } = &points[i];
-            let (Contender::Serving(kind), Some(fleet)) = (*policy, &system.fleet) else { return Ok(None) };
-            let planned = fleet.plan(kind, loads, self.rate(&points[i])).map(Arc::new);
-            let name = system.name.clone();
-            planned.map(Some).map_err(|reason| refuse(format!("system {name}"), policy, reason))
+            let point = &points[i];
+            let (Contender::Serving(kind), Some(fleet)) = (point.policy, &point.system.fleet) else {
+                return Ok(None);
+            };
+            let refused = |reason| refuse(format!("system {}", point.system.name), kind, reason);
+            let planned = fleet.plan(kind, loads[&key(point)]).map_err(refused)?;
+            Ok(Some((key(point), Arc::new(planned))))
         };
         let planned = todo.par_iter().map(plan).collect::<Result<Vec<_>, ExperimentError>>()?;
-        for i in 0..points.len() {
-            let place = todo.iter().position(|&first| same(&points[first], &points[i]));
-            points[i].planned = place.and_then(|place| planned[place].clone());
+        let planned: HashMap<_, _> = planned.into_iter().flatten().collect();
+        for point in points {
+            point.planned = planned.get(&key(point)).cloned();
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl Process {
             Recording::Instants { unit } => Self::Trace(instants(csv, unit)?.into()),
             Recording::Counts { unit } => counts(csv, unit)?,
             Recording::Rates { interval } => {
-                let mut lines = Lines::new(csv, &["rate"]);
+                let mut lines = Lines::of_numbers(csv, &["rate"]);
                 let mut rates = Vec::new();
                 while let Some(line) = lines.next()? {
                     rates.push(amount(&line, 0)?);
@@ -86,7 +86,7 @@ impl Process {
 }
 
 fn instants(csv: impl Read, unit: Unit) -> Result<Vec<Instant>, ArrivalsError> {
-    let mut lines = Lines::new(csv, &["time"]);
+    let mut lines = Lines::of_numbers(csv, &["time"]);
     let mut trace: Vec<Instant> = Vec::new();
     while let Some(line) = lines.next()? {
         let instant = Instant::ZERO + line.span(0, unit)?;
@@ -99,7 +99,7 @@ fn instants(csv: impl Read, unit: Unit) -> Result<Vec<Instant>, ArrivalsError> {
 }
 
 fn counts(csv: impl Read, unit: Unit) -> Result<Process, RecordingError> {
-    let mut lines = Lines::new(csv, &["time", "count"]);
+    let mut lines = Lines::of_numbers(csv, &["time", "count"]);
     let (mut counts, mut before, mut interval) = (Vec::new(), None, None);
     while let Some(line) = lines.next()? {
         let time = line.span(0, unit)?;

@@ -31,13 +31,16 @@ impl Chooser for Ramsis {
     }
 }
 
-/// Ours: one queue for all workers, batches chosen by the price of worker time ([`planner::select`]).
+/// Ours: one queue for all workers, batches chosen by the price of worker time ([`planner::select`]), by the policy of
+/// the lowest load that is at least that of the last half second, of one or several by rising load.
 #[derive(Clone, Debug)]
-pub struct Shared(pub Arc<Policy>);
+pub struct Shared(pub Arc<[(f64, Policy)]>);
 
 impl Chooser for Shared {
     fn choose(&mut self, view: &View<'_>) -> Choice {
-        let end = view.now + self.0.horizon();
+        let at = self.0.partition_point(|(load, _)| *load < view.load).min(self.0.len() - 1);
+        let policy = &self.0[at].1;
+        let end = view.now + policy.horizon();
         let state = State {
             now: view.now,
             waiting: view.arrivals,
@@ -45,7 +48,7 @@ impl Chooser for Shared {
             soon: view.busy.iter().filter(|&&free| free <= end).count(),
             longest: Span::from_nanos(u64::MAX),
         };
-        match self.0.decide(&state) {
+        match policy.decide(&state) {
             Decision::Start { model, batch, take } => {
                 Choice::Start { model, batch, newest: take == Take::Newest }
             }
