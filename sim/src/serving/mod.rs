@@ -250,3 +250,6 @@ impl<C: Chooser> Policy for Serving<C> {
         self.workers[worker].model
     }
 }
+
+#[cfg(test)]
+mod tests;
