@@ -275,7 +275,7 @@ fn selecting_a_variant_allocates_nothing() {
     let variants = [(workers.profile, 0.5), (slower, 0.9)].map(|(p, a)| Variant { profile: p, accuracy: a });
     let table = |rate| SelectTable::new(rate, Span::from_nanos(P), 2, [0, 1, 1, 1]).expect("a table");
     let load = LoadMonitor::new(Span::from_nanos(10 * P)).expect("a window");
-    let selector = Selector::new(variants, [1e6, 1e7].map(table), load).expect("valid");
+    let selector = Selector::new(variants, [1e6, 1e7].map(table), load).expect("valid").sparing(1e9);
     caller.scheduler.set_selector(Some(selector)).expect("made for it");
     let seen = caller.silently("selection", |c| c.load(P, 10_000));
     assert!(seen.served > 9_000, "{seen:?}");

@@ -51,7 +51,9 @@ fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
         })
         .collect();
     let load = LoadMonitor::new(ns(dice.within(1, 300))).expect("valid");
-    Selector::new(variants, tables, load).expect("valid")
+    let selector = Selector::new(variants, tables, load).expect("valid");
+    let capacity = setup.config.workers[0].capacity_per_s();
+    if dice.within(0, 2) == 0 { selector.sparing(capacity) } else { selector }
 }
 
 /// Batches take what their variant takes at most, or less. Tells each choice: when, variant, time.
@@ -189,6 +191,48 @@ fn without_a_shield_and_in_safe_mode_the_base_answers() {
     bench.scheduler.set_selector(None).expect("nothing");
     assert_eq!(variant(&mut bench).1, ns(2));
     assert_eq!(bench.scheduler.granted(0), ns(0), "nothing runs");
+}
+
+/// A sparing selector leaves what waits, promised or not, the time of a batch; a greedy one does not.
+#[test]
+fn what_waits_is_not_given_up_for_accuracy() {
+    for (sparing, missed) in [(false, 3), (true, 0)] {
+        // Four at once, due within 40: after one that takes 39, there is no time for another.
+        let base = config(&[2], 1, 1, 40, Dispatch::Eager);
+        let slow = LatencyProfile::new(&[ns(39)]).expect("valid");
+        let variants = vec![
+            Variant { profile: base.workers[0].profile.clone(), accuracy: 0.5 },
+            Variant { profile: slow, accuracy: 0.9 },
+        ];
+        let mut bench = Harness::new(base, |_, bound| bound);
+        let shield = Shield::new(&bench.scheduler.config().workers[0], ns(40), []).expect("in range");
+        bench.scheduler.set_shield(Some(shield)).expect("made for it");
+        let greedy = Selector::greedy(variants).expect("valid");
+        let selector = if sparing { greedy.sparing(f64::INFINITY) } else { greedy };
+        bench.scheduler.set_selector(Some(selector)).expect("made for it");
+        bench.longer = Some(Box::new(|scheduler, _, worker, _| scheduler.granted(worker).as_nanos()));
+        let id = bench.add(StreamSpec::best_effort());
+        for _ in 0..4 {
+            bench.arrive_unpolled(id);
+        }
+        bench.settle();
+        bench.drain();
+        let served = bench.outcomes(id);
+        assert_eq!(served.iter().filter(|hit| !**hit).count(), missed, "{sparing}: {served:?}");
+    }
+}
+
+/// Where more comes than the base could well answer, it is left to itself.
+#[test]
+fn near_its_capacity_the_base_is_left_to_itself() {
+    let (_, variants) = pair();
+    let mut selector = Selector::greedy(variants).expect("valid").sparing(100.0);
+    let at = |i: u64| Instant::ZERO + rt_core::Span::from_micros(i * 11_400);
+    // 88 a second, and then some more.
+    (0..100).for_each(|i| selector.observe(at(i)));
+    assert_eq!(selector.wish(at(99), 1, ns(40)), 1);
+    (0..5).for_each(|_| selector.observe(at(99)));
+    assert_eq!(selector.wish(at(99), 1, ns(40)), 0);
 }
 
 /// The time granted is what the service monitor expects, no more and no less.

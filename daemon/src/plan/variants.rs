@@ -148,10 +148,10 @@ impl ServicePlan {
         self.selector = match &self.config.select {
             _ if self.variants.len() == 1 => None,
             Select::Base => None,
-            Select::Accurate => Some(
-                Selector::greedy(self.core_variants())
-                    .map_err(|source| PlanError::Select { service: self.config.name.clone(), source })?,
-            ),
+            Select::Accurate => {
+                let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
+                Some(Selector::greedy(self.core_variants()).map_err(failed)?.sparing(self.capacity()))
+            }
             Select::Table(path) => Some(select::load(path, &self)?),
         };
         Ok(self)

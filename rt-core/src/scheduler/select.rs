@@ -1,7 +1,7 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
 use super::settle::Long;
-use super::{Action, MAX_WORKERS, Scheduler, WorkerId};
+use super::{Action, MAX_WORKERS, Request, Scheduler, WorkerId, WorkerState};
 use crate::select::{SelectError, Selector};
 use crate::time::{Instant, Span};
 
@@ -60,7 +60,7 @@ impl Scheduler {
     #[must_use]
     pub fn granted(&self, worker: WorkerId) -> Span {
         match self.workers.get(worker).map(|w| &w.state) {
-            Some(&super::WorkerState::Busy { started, due, .. }) => due.since(started),
+            Some(&WorkerState::Busy { started, due, .. }) => due.since(started),
             _ => Span::ZERO,
         }
     }
@@ -71,6 +71,29 @@ impl Scheduler {
             self.select(now, worker);
         }
         Action::Start { worker }
+    }
+
+    /// How long the batch that `worker` starts may take so that all that wait, mandatory ones first, and the next that
+    /// comes, can be answered in time by full batches. No promise rests on it.
+    fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
+        let Some(shield) = &self.shield else { return Span::ZERO };
+        let left = |w: &super::Worker| match w.state {
+            WorkerState::Busy { due, .. } => due.since(now),
+            WorkerState::Free | WorkerState::Lost => Span::ZERO,
+        };
+        let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
+        let others: heapless::Vec<Span, MAX_WORKERS> = others.map(|(_, w)| left(w)).collect();
+        // What waits for longer than half a deadline has newer ones served before it: `pop_optional`.
+        let half = Span::from_nanos(self.config.deadline.as_nanos() / 2) + shield.workers().batch_time();
+        let due = |request: &Request| (request.arrival + half).min(request.deadline - self.config.guard);
+        let first = self.mandatory.len();
+        // The first of each batch is due first, and so may be the first optional one.
+        let each = shield.workers().batch;
+        let optional = (0..self.optional.len()).filter(|i| *i == 0 || (first + i).is_multiple_of(each));
+        let optional = optional.map(|i| (first + i, due(&self.optional[i])));
+        let next = (self.waiting(), now + half);
+        let optional = optional.chain([next]);
+        shield.longest_beside(now, &others, optional)
     }
 
     fn select(&mut self, now: Instant, worker: WorkerId) {
@@ -84,7 +107,11 @@ impl Scheduler {
         if wish == 0 {
             return;
         }
-        let longest = self.longest(now, worker);
+        let sparing = selector.is_sparing();
+        let mut longest = self.longest(now, worker);
+        if sparing {
+            longest = longest.min(self.sparing(now, worker));
+        }
         let Some(selector) = &self.selection.selector else { return };
         let variant = selector.within(wish, size, longest);
         let time = selector.time(variant, size);

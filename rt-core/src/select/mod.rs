@@ -17,6 +17,8 @@ pub use table::SelectTable;
 
 /// The most variants of one model.
 pub const MAX_VARIANTS: usize = 64;
+/// The share of what the base could answer that may come before a sparing selector leaves it all to the base.
+const SPARE: f64 = 0.9;
 /// The most tables of one [`Selector`].
 pub const MAX_TABLES: usize = 1024;
 
@@ -35,6 +37,8 @@ pub struct Selector {
     variants: Box<[Variant]>,
     tables: Box<[SelectTable]>,
     load: LoadMonitor,
+    /// Up to how many requests a second, if it is sparing.
+    sparing: Option<f64>,
 }
 
 /// Why variants cannot be selected so.
@@ -144,7 +148,7 @@ impl Selector {
                 return Err(SelectError::Wish { table, index, wish, variants: variants.len() });
             }
         }
-        Ok(Self { variants, tables, load })
+        Ok(Self { variants, tables, load, sparing: None })
     }
 
     /// Always wishes for the most accurate of `variants`: as accurate as the shield allows, here and now.
@@ -155,6 +159,20 @@ impl Selector {
         let variants = variants.into();
         let best = variants.len().saturating_sub(1).min(MAX_VARIANTS) as u8;
         Self::new(variants, [SelectTable::constant(best)], LoadMonitor::default())
+    }
+
+    /// The same, but requests that are promised nothing are not given up for accuracy either: a wish is cut down further
+    /// to a time after which full batches of the base, `capacity_per_s` requests a second, answer all that waits and the
+    /// next that comes, and where more than nine tenths of that come the base is left to itself. No promise rests on it.
+    #[must_use]
+    pub fn sparing(self, capacity_per_s: f64) -> Self {
+        Self { sparing: Some(SPARE * capacity_per_s), ..self }
+    }
+
+    /// Whether it is [`Selector::sparing`].
+    #[must_use]
+    pub const fn is_sparing(&self) -> bool {
+        self.sparing.is_some()
     }
 
     /// The variants, by rising accuracy.
@@ -185,6 +203,11 @@ impl Selector {
     /// above all rates the base, 0.
     #[must_use]
     pub fn wish(&mut self, now: Instant, requests: usize, slack: Span) -> usize {
+        if let Some(most) = self.sparing
+            && self.load.rate_per_s(now) > most
+        {
+            return 0;
+        }
         // Most often there is one table, for any rate.
         let table = match &self.tables[..] {
             [] => None,

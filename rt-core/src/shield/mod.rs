@@ -165,6 +165,27 @@ impl Shield {
         longest.max(time)
     }
 
+    /// (1) alone, for requests that need not be mandatory: how long a batch may take so that each, with so many before
+    /// it, is answered by its deadline (less the guard).
+    pub(crate) fn longest_beside(
+        &self,
+        now: Instant,
+        others: &[Span],
+        waiting: impl Iterator<Item = (usize, Instant)>,
+    ) -> Span {
+        let time = self.workers.batch_time();
+        let others: heapless::Vec<Span, MAX_WORKERS> = others.iter().map(|&f| f.max(time)).collect();
+        let mut longest = self.latency;
+        for (before, deadline) in waiting {
+            if longest <= time {
+                break;
+            }
+            let batch = (before / self.workers.batch) as u64 + 1;
+            longest = longest.min(self.longest_for(deadline.since(now), batch, &others));
+        }
+        longest
+    }
+
     /// `L`, the latency that the shield was made for.
     #[must_use]
     pub const fn latency(&self) -> Span {

@@ -103,7 +103,7 @@ impl System {
         Ok(system)
     }
 
-    /// As accurate as the shield allows.
+    /// As accurate as the shield allows, as the daemon does.
     fn selector(&self, field: &str, raw: &Raw, data: &Data) -> Result<Selector, ExperimentError> {
         let workers = self.declaring(None).map(|plain| plain.workers);
         let ([kind], Ok([workers])) = (&raw.workers[..], workers.as_deref()) else {
@@ -129,7 +129,10 @@ impl System {
                 profile.ok_or_else(|| refuse(field, i, "must have times above 0 that do not fall"))?;
             variants.push(Variant { profile, accuracy });
         }
-        Selector::greedy(variants).map_err(|error| refuse(field, raw.variants.len(), error))
+        let capacity = workers.capacity_per_s();
+        Selector::greedy(variants)
+            .map(|greedy| greedy.sparing(capacity))
+            .map_err(|error| refuse(field, raw.variants.len(), error))
     }
 
     /// The most that can be certified if all streams with constraints declare alike: `None` if nothing can.

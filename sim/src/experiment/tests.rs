@@ -128,6 +128,8 @@ fn variants_answer_in_lulls_and_break_no_promise() {
             assert_eq!(mean(&results, cell, "violations"), 0.0, "{process} {cell}");
             let accuracy = mean(&results, cell, "accuracy");
             assert!(accuracy >= least, "{process} {cell}: {accuracy}");
+            // Nor is anything else given up where the base could answer it.
+            assert!(cell > 0 || mean(&results, cell, "misses") == 0.0, "{process}");
             // Rivals know the base alone.
             assert_eq!(mean(&results, cell + 1, "accuracy"), 0.5);
         }
