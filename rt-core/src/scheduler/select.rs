@@ -83,17 +83,18 @@ impl Scheduler {
         };
         let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
         let others: heapless::Vec<Span, MAX_WORKERS> = others.map(|(_, w)| left(w)).collect();
-        // What waits for longer than half a deadline has newer ones served before it: `pop_optional`.
-        let half = Span::from_nanos(self.config.deadline.as_nanos() / 2) + shield.workers().batch_time();
-        let due = |request: &Request| (request.arrival + half).min(request.deadline - self.config.guard);
-        let first = self.mandatory.len();
-        // The first of each batch is due first, and so may be the first optional one.
+        let due = |request: &Request| request.deadline - self.config.guard;
+        let [mandatory, wanted, optional] = &self.queues;
+        let first = mandatory.len();
+        // The first of each batch is due first, and of each class.
         let each = shield.workers().batch;
-        let optional = (0..self.optional.len()).filter(|i| *i == 0 || (first + i).is_multiple_of(each));
-        let optional = optional.map(|i| (first + i, due(&self.optional[i])));
-        let next = (self.waiting(), now + half);
-        let optional = optional.chain([next]);
-        shield.longest_beside(now, &others, optional)
+        let counts = |i: &usize| *i == 0 || *i == wanted.len() || (first + i).is_multiple_of(each);
+        let at = |i: usize| wanted.get(i).or_else(|| optional.get(i - wanted.len()));
+        let rest = (0..wanted.len() + optional.len()).filter(counts);
+        let rest = rest.filter_map(|i| Some((first + i, due(at(i)?))));
+        let next = (self.waiting(), now + self.config.deadline - self.config.guard);
+        let rest = rest.chain([next]);
+        shield.longest_beside(now, &others, rest)
     }
 
     fn select(&mut self, now: Instant, worker: WorkerId) {
