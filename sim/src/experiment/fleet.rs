@@ -7,22 +7,20 @@ use std::sync::Arc;
 use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
 use planner::select::{self, Demand, Effort};
 use rayon::prelude::*;
-use rt_core::{Instant, Span, WorkerId};
+use rt_core::{Instant, Span, Variant, WorkerId};
 
 use super::profile::Data;
 use super::{ExperimentError, raw, refuse};
 use crate::drive::{Backwards, Observer, Order, drive};
 use crate::process::{Process, stream_seed};
-use crate::serving::{
-    Chooser, Greedy, Jellyfish, Model, Ramsis, Serving, Shared, Static, Switching, read_models,
-};
+use crate::serving::{Chooser, Greedy, Jellyfish, Ramsis, Serving, Shared, Static, Switching, read_models};
 
 /// Identical workers, and the models that they can run.
 #[derive(Clone, Debug)]
 pub(super) struct Fleet {
     pub(super) workers: usize,
     /// By rising time.
-    pub(super) models: Vec<Model>,
+    pub(super) models: Vec<Variant>,
     deadline: Span,
 }
 
@@ -145,7 +143,7 @@ impl Fleet {
     }
 
     fn ramsis(&self, flavour: Flavour, loads: (f64, f64)) -> Result<Ramsis, String> {
-        let named = |(i, model): (usize, &Model)| {
+        let named = |(i, model): (usize, &Variant)| {
             ramsis::Model::of_profile(&format!("{i}"), model.accuracy, &model.profile)
         };
         let models = self.models.iter().enumerate().map(named).collect::<Result<Vec<_>, _>>();
@@ -163,8 +161,8 @@ impl Fleet {
     /// In steps of 4 %, where loads change.
     fn shared(&self, loads: (f64, f64)) -> Result<Shared, String> {
         let latencies =
-            |model: &Model| (1..=model.profile.max_batch()).map(|b| model.profile.bound(b)).collect();
-        let model = |model: &Model| select::Model { accuracy: model.accuracy, latencies: latencies(model) };
+            |model: &Variant| (1..=model.profile.max_batch()).map(|b| model.profile.bound(b)).collect();
+        let model = |model: &Variant| select::Model { accuracy: model.accuracy, latencies: latencies(model) };
         let profile = select::Profile::new(self.deadline, self.models.iter().map(model).collect());
         let profile = profile.map_err(|error| error.to_string())?;
         let steps = ((loads.1 / loads.0).ln() / 1.04f64.ln()).ceil() as i32;
@@ -180,7 +178,7 @@ impl Fleet {
 
     /// What the fastest model serves in half of the deadline, on all workers, in requests a second.
     pub(super) fn capacity(&self) -> f64 {
-        let rate = |model: &Model| {
+        let rate = |model: &Variant| {
             let half = Span::from_nanos(self.deadline.as_nanos() / 2);
             let batch = model.profile.largest_within(half, model.profile.max_batch());
             batch as f64 / model.profile.bound(batch).as_secs_f64()
@@ -211,7 +209,7 @@ impl Fleet {
 
 /// The largest load, in requests a second, at which one model violates less than 1 % of the deadlines, in ten
 /// seconds of Poisson arrivals.
-fn largest_load(one: &Static, models: &[Model], workers: usize, deadline: Span) -> f64 {
+fn largest_load(one: &Static, models: &[Variant], workers: usize, deadline: Span) -> f64 {
     struct Count(u64, u64);
     impl Observer for Count {
         fn request(&mut self, request: &crate::Request) {

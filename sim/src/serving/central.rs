@@ -1,8 +1,8 @@
 //! Choosers with one queue for all workers: one model for all, and models by load.
 
-use rt_core::Span;
+use rt_core::{Span, Variant};
 
-use super::{Choice, Chooser, Model, View};
+use super::{Choice, Chooser, View};
 
 /// One model for every request: at once, as many as wait, up to the largest batch within some time.
 #[derive(Clone, Debug)]
@@ -14,14 +14,14 @@ pub struct Static {
 impl Static {
     /// Of `models`; no batch takes longer than `longest`, but for one of one request.
     #[must_use]
-    pub fn new(models: &[Model], model: usize, longest: Span) -> Self {
+    pub fn new(models: &[Variant], model: usize, longest: Span) -> Self {
         let profile = &models[model].profile;
         Self { model, cap: profile.largest_within(longest, profile.max_batch()).max(1) }
     }
 
     /// Requests a second that a worker serves in full batches.
     #[must_use]
-    pub fn capacity(&self, models: &[Model]) -> f64 {
+    pub fn capacity(&self, models: &[Variant]) -> f64 {
         self.cap as f64 / models[self.model].profile.bound(self.cap).as_secs_f64()
     }
 }
@@ -47,7 +47,7 @@ pub struct Jellyfish {
 impl Jellyfish {
     /// Of `models` on `workers` workers that answer within `deadline`.
     #[must_use]
-    pub fn new(models: &[Model], workers: usize, deadline: Span) -> Self {
+    pub fn new(models: &[Variant], workers: usize, deadline: Span) -> Self {
         let half = Span::from_nanos(deadline.as_nanos() / 2);
         let cap = |m: &usize| models[*m].profile.largest_within(half, models[*m].profile.max_batch());
         let mut list: Vec<_> = (0..models.len()).map(|m| (m, cap(&m))).filter(|&(_, cap)| cap > 0).collect();
@@ -87,7 +87,7 @@ pub struct Switching {
 impl Switching {
     /// Of `models` that answer within `deadline`: `largest` tells of a model up to which load it violates less than
     /// 1 %.
-    pub fn new(models: &[Model], deadline: Span, largest: impl Fn(&Static) -> f64) -> Self {
+    pub fn new(models: &[Variant], deadline: Span, largest: impl Fn(&Static) -> f64) -> Self {
         let mut order: Vec<_> =
             (0..models.len()).filter(|&m| models[m].profile.bound(1) <= deadline).collect();
         order.sort_by(|&a, &b| models[b].accuracy.total_cmp(&models[a].accuracy));
@@ -118,13 +118,13 @@ impl Chooser for Switching {
 pub struct Greedy {
     /// By falling accuracy.
     order: Vec<usize>,
-    models: Vec<Model>,
+    models: Vec<Variant>,
 }
 
 impl Greedy {
     /// Of `models`.
     #[must_use]
-    pub fn new(models: &[Model]) -> Self {
+    pub fn new(models: &[Variant]) -> Self {
         let mut order: Vec<_> = (0..models.len()).collect();
         order.sort_by(|&a, &b| models[b].accuracy.total_cmp(&models[a].accuracy));
         Self { order, models: models.to_vec() }

@@ -9,22 +9,13 @@ mod profile;
 
 use std::collections::VecDeque;
 
-use rt_core::{Instant, LatencyProfile, LoadMonitor, MissReason, Outcome, Span, WorkerId};
+use rt_core::{Instant, LoadMonitor, MissReason, Outcome, Span, Variant, WorkerId};
 
 use crate::policy::{End, Policy, Step};
 
 pub use central::{Greedy, Jellyfish, Static, Switching};
 pub use planned::{Ramsis, Shared};
 pub use profile::{ModelsError, read_models};
-
-/// A model that any worker can run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Model {
-    /// Of its answers, in `0..=1`.
-    pub accuracy: f64,
-    /// How long its batches take.
-    pub profile: LatencyProfile,
-}
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +89,7 @@ impl Chooser for Box<dyn Chooser> {
 #[derive(Debug)]
 pub struct Serving<C> {
     chooser: C,
-    models: Vec<Model>,
+    models: Vec<Variant>,
     deadline: Span,
     load: LoadMonitor,
     /// The first arrival.
@@ -123,7 +114,7 @@ struct Worker {
 
 impl<C: Chooser> Serving<C> {
     /// `workers` workers, at least one, that answer within `deadline`.
-    pub fn new(chooser: C, models: Vec<Model>, workers: usize, deadline: Span) -> Self {
+    pub fn new(chooser: C, models: Vec<Variant>, workers: usize, deadline: Span) -> Self {
         let workers = workers.max(1);
         let queues = if chooser.has_own_queues() { workers } else { 1 };
         Self {

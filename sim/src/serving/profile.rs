@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rt_core::{LatencyProfile, ProfileError, Span};
+use rt_core::{LatencyProfile, ProfileError, Span, Variant};
 use serde::Deserialize;
-
-use super::Model;
 
 /// The fields that are read; all others are left alone.
 #[derive(Deserialize)]
@@ -47,7 +45,7 @@ pub enum ModelsError {
 ///
 /// # Errors
 /// [`ModelsError`], with the model.
-pub fn read_models(path: &Path) -> Result<Vec<Model>, ModelsError> {
+pub fn read_models(path: &Path) -> Result<Vec<Variant>, ModelsError> {
     let file: File = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let model = |name: &String| {
         let wrong = |reason: String| ModelsError::Model { model: name.clone(), reason };
@@ -61,7 +59,7 @@ pub fn read_models(path: &Path) -> Result<Vec<Model>, ModelsError> {
         let span = |ms: &f64| Span::from_nanos((ms * 1e6).ceil().max(0.0) as u64);
         let times: Vec<_> = times.iter().take(rt_core::MAX_BATCH).map(span).collect();
         let profile = LatencyProfile::new(&times).map_err(|error: ProfileError| wrong(error.to_string()))?;
-        Ok(Model { accuracy, profile })
+        Ok(Variant { accuracy, profile })
     };
     file.pareto_models_used_by_artifact_in_order.iter().map(model).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Slack, Spec};
 use planner::select::{self, Demand, Effort, Order};
-use rt_core::{Instant, LatencyProfile, Outcome, Span};
+use rt_core::{Instant, LatencyProfile, Outcome, Span, Variant};
 
 use super::*;
 use crate::drive::{Order as Instants, drive};
@@ -15,16 +15,17 @@ const WORKERS: usize = 4;
 const DEADLINE: Span = Span::from_millis(100);
 
 /// A fast one, a middling one and a slow one: milliseconds of one request and of each more.
-fn models() -> Vec<Model> {
+fn models() -> Vec<Variant> {
     let model = |accuracy, first: u64, more: u64| {
         let times: Vec<_> = (0..16).map(|b| Span::from_millis(first + more * b)).collect();
-        Model { accuracy, profile: LatencyProfile::new(&times).expect("a profile") }
+        Variant { accuracy, profile: LatencyProfile::new(&times).expect("a profile") }
     };
     vec![model(0.6, 8, 4), model(0.75, 20, 9), model(0.85, 60, 30)]
 }
 
 fn ramsis(flavour: Flavour) -> Ramsis {
-    let named = |(i, m): (usize, &Model)| ramsis::Model::of_profile(&format!("m{i}"), m.accuracy, &m.profile);
+    let named =
+        |(i, m): (usize, &Variant)| ramsis::Model::of_profile(&format!("m{i}"), m.accuracy, &m.profile);
     let models = models().iter().enumerate().map(named).collect::<Result<_, _>>().expect("models");
     let (slo_ns, slack, batching) = (DEADLINE.as_nanos(), Slack::Fixed(25), Batching::Maximal);
     let spec = Spec { models, slo_ns, queue: 12, slack, batching, flavour };
@@ -33,8 +34,8 @@ fn ramsis(flavour: Flavour) -> Ramsis {
 }
 
 fn shared(loads: &[f64]) -> Shared {
-    let latencies = |m: &Model| (1..=m.profile.max_batch()).map(|b| m.profile.bound(b)).collect();
-    let model = |m: &Model| select::Model { accuracy: m.accuracy, latencies: latencies(m) };
+    let latencies = |m: &Variant| (1..=m.profile.max_batch()).map(|b| m.profile.bound(b)).collect();
+    let model = |m: &Variant| select::Model { accuracy: m.accuracy, latencies: latencies(m) };
     let profile = select::Profile::new(DEADLINE, models().iter().map(model).collect()).expect("a profile");
     let effort = Effort { tries: 300, requests: 4000, seed: 1 };
     let plan = |&load: &f64| {
