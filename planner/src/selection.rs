@@ -25,9 +25,9 @@ pub const DEFAULT_MAX_MISS: f64 = 1e-3;
 pub const MAX_BATCH: usize = MAX_QUEUE / 2;
 /// The part of the misses allowed from which on the base answers all: nearer to the limit the search takes long and
 /// gains next to nothing.
-const NOTHING_LEFT: f64 = 0.1;
+const NOTHING_LEFT: f64 = 0.05;
 /// Intervals of slack.
-const BINS: usize = 40;
+const BINS: usize = 25;
 
 /// What is served, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ pub struct Expected {
 /// The best tables for `loads`, in requests a second and rising, each below what the base can carry.
 ///
 /// Requests come at random (Poisson) and are dealt to the workers in turn; the policy is that with the most right
-/// answers of those that were found with at most `max_miss` missed. Where the base alone misses a tenth of that or more,
+/// answers of those that were found with at most `max_miss` missed. Where the base alone misses a twentieth of that or more,
 /// there is little to choose, and it answers all.
 /// With several workers, which in truth share a queue, a worker is taken to have its batch and its even part of what
 /// waits behind: exact for one worker. At most [`MAX_QUEUE`] requests of one worker are told apart, so no batch is

@@ -124,7 +124,7 @@ fn every_refusal_names_field_value_and_limit() {
     assert_eq!(refusal(&|i| i.workers = 0, &[1.0]), "workers = 0: must be 1 to 4096");
     assert_eq!(
         refusal(&|i| i.latency = Span::ZERO, &[1.0]),
-        "latency in nanoseconds = 0: must be at least 40"
+        "latency in nanoseconds = 0: must be at least 25"
     );
     let short = refusal(&|i| i.latency = Span::from_millis(7), &[1.0]);
     assert!(short.starts_with("slo_ns = 7000000: must be at least 8000000"), "{short}");
