@@ -201,6 +201,8 @@ fn tables_are_planned_written_and_read() {
     place.configure(config("select = { table = \"t.json\" }\nworkers = 2"));
     let message = place.fail(&["plan"]);
     assert!(message.contains("here it is") && message.contains("make the tables anew"), "{message}");
+    let message = place.fail(&["plan", "--max-miss", "2"]);
+    assert!(message.contains("--max-miss = 2: must be 0 to 1"), "{message}");
     let message = place.fail(&["plan", "--select", "other=t.json"]);
     assert!(message.contains("--select = other: must be one of the services, lanes"), "{message}");
 }

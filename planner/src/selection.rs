@@ -60,7 +60,7 @@ pub struct Planned {
     pub alone: Vec<Option<Expected>>,
 }
 
-/// What to expect in the long run, accuracy from below and misses from above.
+/// What to expect in the long run: of one worker accuracy from below and misses from above, of several about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// The share of right answers among the requests that are answered in time; 0 if there are none.
@@ -75,7 +75,8 @@ pub struct Expected {
 /// answers of those that were found with at most `max_miss` missed. Where the base alone misses a twentieth of that or more,
 /// there is little to choose, and it answers all.
 /// With several workers, which in truth share a queue, a worker is taken to have its batch and its even part of what
-/// waits behind: exact for one worker. At most [`MAX_QUEUE`] requests of one worker are told apart, so no batch is
+/// waits behind: exact for one worker, and
+/// within a hundredth of the accuracy for several in the tests. At most [`MAX_QUEUE`] requests of one worker are told apart, so no batch is
 /// wished for during which about that many would come, and what waits beyond counts as missed.
 ///
 /// # Errors

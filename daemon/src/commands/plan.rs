@@ -39,6 +39,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    for (option, share) in [("--max-miss", args.max_miss), ("--figure-at", args.figure_at)] {
+        if !(0.0..=1.0).contains(&share) {
+            bail!("{option} = {share}: must be 0 to 1");
+        }
+    }
     let plan = plan(args)?;
     if let Some(name) = &args.problem {
         print_problem(&plan, name)?;

@@ -56,7 +56,7 @@ pub enum Batching {
     /// Any number of those that wait longest.
     Variable,
     /// Those that wait longest, so many at most and as many as the first model has time for: what a scheduler takes
-    /// that decides on batches itself, and drops only what no model has time for. Only for [`Flavour::Requests`].
+    /// that decides on batches itself, and drops only what no model has time for alone. Only for [`Flavour::Requests`].
     Limited(usize),
 }
 

@@ -65,19 +65,21 @@ fn more_slack_for_what_fits_a_batch_is_never_less_accurate() {
     }
 }
 
-/// What one worker sees that takes four at most, wishes by the table and drops what is late.
+/// What workers see that take four at most, wish by the table and drop what is late.
 #[test]
 fn what_is_expected_happens() {
-    let inputs = inputs(1);
-    for planned in plan(&inputs, &[30.0, 120.0]).expect("tables") {
+    for (workers, load) in [(1, 30.0), (1, 120.0), (2, 60.0), (2, 240.0), (4, 480.0)] {
+        let inputs = inputs(workers);
+        let planned = &plan(&inputs, &[load]).expect("tables")[0];
         let table = planned.table().expect("a table");
         let arrivals: Vec<u64> = crate::select::Poisson::new(planned.rate_per_s, 7)
             .take(200_000)
             .map(|at| at.as_nanos())
             .collect();
-        let (mut now, mut next, mut right, mut answered, mut missed) = (0, 0, 0.0, 0.0, 0.0);
+        let (mut free, mut next, mut right, mut answered, mut missed) = (vec![0; workers], 0, 0.0, 0.0, 0.0);
         while next < arrivals.len() {
-            now = now.max(arrivals[next]);
+            free.sort_unstable();
+            let now = arrivals[next].max(free[0]);
             let waiting = arrivals[next..].partition_point(|&at| at <= now);
             let slack = Span::from_nanos((arrivals[next] + inputs.latency.as_nanos()).saturating_sub(now));
             let batch = inputs.variants[0].profile.largest_within(slack, waiting.min(inputs.batch));
@@ -90,14 +92,16 @@ fn what_is_expected_happens() {
                 batch <= profile.max_batch() && profile.bound(batch) <= slack
             };
             let chosen = (0..=table.wish(waiting, slack)).rev().find(fits).expect("the base fits");
-            now += inputs.variants[chosen].profile.bound(batch).as_nanos();
+            free[0] = now + inputs.variants[chosen].profile.bound(batch).as_nanos();
             next += batch;
             answered += batch as f64;
             right += batch as f64 * inputs.variants[chosen].accuracy;
         }
         let (accuracy, missed) = (right / answered, missed / (missed + answered));
         let Expected { accuracy: least, missed: most } = planned.expected;
-        assert!((-0.002..0.02).contains(&(accuracy - least)), "{accuracy}, expected {least}");
+        // Workers that share a queue are not quite what is planned for.
+        let least_off = if workers == 1 { -0.002 } else { -0.01 };
+        assert!((least_off..0.02).contains(&(accuracy - least)), "{accuracy}, expected {least}");
         assert!(missed <= most + 3e-4, "{missed}, expected {most}");
     }
 }
