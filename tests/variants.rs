@@ -167,6 +167,46 @@ fn tables_are_read_if_they_are_made_for_what_is_served() {
     assert_eq!(daemon.status()["services"][0]["select"], "table");
 }
 
+/// The plan writes what `select = { table = … }` reads, and says what it is worth.
+#[test]
+fn tables_are_planned_written_and_read() {
+    let place = profiled(&config("select = { table = \"t.json\" }"));
+    let [table, figure] = ["t.json", "t.svg"].map(|name| place.path(name).display().to_string());
+    let select = format!("lanes={table}");
+    let message = place.fail(&["plan"]);
+    assert!(
+        message.contains("t.json: cannot be read") && message.contains("weir plan --select"),
+        "{message}"
+    );
+    let json = place.succeed(&["plan", "--json", "--select", &select, "--figure", &figure]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let selection = &json["services"][0]["selection"];
+    let loads = selection["loads"].as_array().expect("loads");
+    assert_eq!((loads.len(), &loads[9]["rate_per_s"]), (10, &selection["rate_per_s"]));
+    for load in loads.iter().filter(|load| !load["expected"].is_null()) {
+        let share = |value: &Value| value.as_f64().expect("a share");
+        let base = &load["alone"][0];
+        assert!(share(&load["expected"]["accuracy"]) >= share(&base["accuracy"]) - 1e-3, "{load}");
+    }
+    assert!(loads[0]["expected"]["accuracy"].as_f64().expect("a share") > ACCURACY[1], "{}", loads[0]);
+    let svg = std::fs::read_to_string(figure).expect("a figure");
+    assert!(svg.contains("95.0% right") && svg.contains("variants wished for at"), "{svg}");
+    let text = place.succeed(&["plan"]);
+    assert!(text.contains("select = table") && text.contains("best variant alone"), "{text}");
+    let daemon = place.serve();
+    let variants = lull(&daemon, 12);
+    assert!(held(&variants) && variants.iter().flatten().any(|&v| v > 0), "{variants:?}");
+    drop(daemon);
+    // Two workers are other inputs.
+    place.configure(config("select = { table = \"t.json\" }\nworkers = 2"));
+    let message = place.fail(&["plan"]);
+    assert!(message.contains("here it is") && message.contains("make the tables anew"), "{message}");
+    let message = place.fail(&["plan", "--max-miss", "2"]);
+    assert!(message.contains("--max-miss = 2: must be 0 to 1"), "{message}");
+    let message = place.fail(&["plan", "--select", "other=t.json"]);
+    assert!(message.contains("--select = other: must be one of the services, lanes"), "{message}");
+}
+
 #[test]
 fn variants_that_make_no_sense_are_refused_by_name() {
     let complaint = |from: &str, to: &str| {

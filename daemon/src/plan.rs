@@ -2,6 +2,7 @@
 
 mod rate;
 mod select;
+mod selection;
 mod variants;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 pub(crate) use rate::RatePlan;
 use rate::densest;
 pub(crate) use select::{TableError, inputs, inputs_sha256};
+pub(crate) use selection::SelectionPlan;
 pub(crate) use variants::{VariantPlan, resolve_models};
 
 /// Every service's plan, and the machine that was profiled.

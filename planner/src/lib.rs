@@ -8,6 +8,7 @@ pub mod number;
 pub mod problem;
 pub mod ramsis;
 pub mod select;
+pub mod selection;
 mod unique;
 pub mod verify;
 

@@ -10,7 +10,7 @@ use super::{PlanError, ServicePlan};
 use crate::engine::sha256_hex;
 
 /// The version of the file format, its field `weir_select`.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,13 +40,13 @@ fn default_window() -> u64 {
 /// Why a file of tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {0}; `weir plan --select` makes such a file")]
     Read(#[from] std::io::Error),
     #[error("no selection tables: {0}")]
     Parse(#[from] serde_json::Error),
     #[error("weir_select is {found}, this weir reads {VERSION}")]
     Version { found: u32 },
-    #[error("inputs_sha256 is {found}, here it is {here}: make the tables anew, from `weir plan --json`")]
+    #[error("inputs_sha256 is {found}, here it is {here}: make the tables anew with `weir plan --select`")]
     Inputs { found: String, here: String },
     #[error("tables[{table}].wishes[{row}] has {found} bins, the first row has {bins}")]
     Row { table: usize, row: usize, found: usize, bins: usize },

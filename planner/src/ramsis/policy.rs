@@ -53,6 +53,21 @@ impl Policy {
         })
     }
 
+    /// In each state of `problem` the last of its models up to `model` that may be run there; if none may, what comes
+    /// first.
+    #[must_use]
+    pub fn constant(problem: &Problem, model: usize) -> Self {
+        let best = |state: usize| {
+            let allowed = problem.choices(state).iter().enumerate();
+            let allowed = allowed.filter(|(_, choice)| usize::from(choice.action.model) <= model);
+            allowed
+                .max_by_key(|(_, choice)| (choice.on_time, choice.action.model))
+                .map_or(0, |(i, _)| i as u16)
+        };
+        let chosen: Vec<u16> = (0..problem.layout.empty()).map(best).collect();
+        Self::new(problem, &chosen)
+    }
+
     /// Checks what a file says.
     pub(super) fn of_parts(parts: Parts) -> Result<Self, RamsisError> {
         let Parts { models, slack_ns, table, full, .. } = &parts;

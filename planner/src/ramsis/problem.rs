@@ -191,9 +191,9 @@ impl Problem {
         let slack = self.grid.ends[bin];
         let begin = self.choices.len();
         let program = self.spec.flavour == Flavour::Program;
-        let least = if self.spec.batching == Batching::Maximal { n } else { 1 };
-        for i in 0..=n - least {
-            let batch = if program { least + i } else { n - i };
+        let (least, most) = self.batches(n, slack);
+        for i in 0..=most - least {
+            let batch = if program { least + i } else { most - i };
             for model in 0..self.spec.models.len() {
                 let time = self.spec.models[model].latency(batch);
                 if time > slack {
@@ -210,11 +210,25 @@ impl Problem {
                 self.choices.push(Choice { action, reward, on_time: true, next });
             }
         }
-        let drops = matches!(self.spec.flavour, Flavour::Requests { .. });
+        let limited = matches!(self.spec.batching, Batching::Limited(_));
+        let drops = matches!(self.spec.flavour, Flavour::Requests { .. }) && !limited;
         let default = Action { model: 0, batch: n as u16 };
         let has = |wanted: Action| self.choices[begin..].iter().any(|choice| choice.action == wanted);
         if self.choices.len() == begin || drops || program && !has(default) {
             self.late(rules, clock, n, bin);
+        }
+    }
+
+    /// The least and the most that may be taken of `n` requests with this slack.
+    fn batches(&self, n: usize, slack: f64) -> (usize, usize) {
+        match self.spec.batching {
+            Batching::Maximal => (n, n),
+            Batching::Variable => (1, n),
+            Batching::Limited(most) => {
+                let fits = |batch: &usize| self.spec.models[0].latency(*batch) <= slack;
+                let batch = (1..=n.min(most)).rev().find(fits).unwrap_or(1);
+                (batch, batch)
+            }
         }
     }
 

@@ -21,8 +21,8 @@ const MAX_EXPECTED: f64 = 1e5;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// 1 to [`model::MAX_MODELS`] models with at least `queue` batch sizes each, [`Flavour::Program`] one more.
-    /// They are taken as they are: see [`super::pareto`].
+    /// 1 to [`model::MAX_MODELS`] models with at least `queue` batch sizes each, [`Flavour::Program`] one more,
+    /// [`Batching::Limited`] as many as it takes. They are taken as they are: see [`super::pareto`].
     pub models: Vec<Model>,
     /// The time from arrival to answer, in nanoseconds: at least the fastest model's for one request, at most
     /// [`MAX_SLO`].
@@ -55,6 +55,9 @@ pub enum Batching {
     Maximal,
     /// Any number of those that wait longest.
     Variable,
+    /// Those that wait longest, so many at most and as many as the first model has time for: what a scheduler takes
+    /// that decides on batches itself, and drops only what no model has time for alone. Only for [`Flavour::Requests`].
+    Limited(usize),
 }
 
 /// What the decisions are made for.
@@ -86,7 +89,19 @@ impl Spec {
     /// [`RamsisError::Value`] for the first that is outside its range.
     pub fn check(&self, arrivals: &dyn Arrivals) -> Result<(), RamsisError> {
         within("queue", self.queue as f64, 1.0, MAX_QUEUE as f64)?;
-        model::check(&self.models, self.queue + usize::from(self.flavour == Flavour::Program))?;
+        let mut batches = self.queue + usize::from(self.flavour == Flavour::Program);
+        if let Batching::Limited(most) = self.batching {
+            within("batching", most as f64, 1.0, MAX_QUEUE as f64)?;
+            if !matches!(self.flavour, Flavour::Requests { .. }) {
+                return Err(refuse(
+                    "flavour",
+                    format!("{:?}", self.flavour),
+                    "must be requests for these batches",
+                ));
+            }
+            batches = batches.min(most);
+        }
+        model::check(&self.models, batches)?;
         within("slo_ns", self.slo_ns as f64, 1.0, MAX_SLO as f64)?;
         let fastest = self.models.iter().map(|m| m.latency(1)).fold(f64::INFINITY, f64::min);
         if (self.slo_ns as f64) < fastest {

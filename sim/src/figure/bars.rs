@@ -79,7 +79,7 @@ impl Bars {
 }
 
 /// A bar between two corners: filled, striped in the second round of colours, hollow in the third.
-fn draw_bar(area: &Area, look: Look, (left, top): At, (right, bottom): At) -> Drawn {
+pub(super) fn draw_bar(area: &Area, look: Look, (left, top): At, (right, bottom): At) -> Drawn {
     let outline = look.colour.stroke_width(2);
     let fill = if look.round == 0 { look.colour } else { WHITE };
     area.draw(&Rectangle::new([(left, top), (right, bottom)], fill.filled()))?;

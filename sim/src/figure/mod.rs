@@ -1,4 +1,4 @@
-//! Figures as SVG text: curves with confidence intervals in small multiples, and grouped bars.
+//! Figures as SVG text: curves with confidence intervals in small multiples, grouped bars, and maps of cells.
 //!
 //! A figure is 800 px wide, on white, in the viewer's sans-serif font; it is higher the more it holds. The same
 //! figure is always the same text. Series are told apart by colour, marker and dash, up to 21 of them. Values that
@@ -7,6 +7,7 @@
 mod axis;
 mod bars;
 mod canvas;
+mod cells;
 mod line;
 mod text;
 
@@ -99,6 +100,23 @@ pub struct Bar {
     pub y: f64,
     /// Half the width of the confidence interval around `y`, drawn as a bar unless 0.
     pub spread: Option<f64>,
+}
+
+/// A map of cells, each in the colour of a name: a policy over what it depends on, say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cells {
+    /// Above everything.
+    pub title: String,
+    /// What the axis to the right shows, with its unit; it starts at 0.
+    pub x: String,
+    /// How wide a cell is on it, above 0.
+    pub width: f64,
+    /// What the upright axis counts: rows from 1.
+    pub y: String,
+    /// The names in the legend.
+    pub names: Vec<String>,
+    /// From below, which of the names each cell has, from left to right; others are left white.
+    pub rows: Vec<Vec<usize>>,
 }
 
 impl Point {

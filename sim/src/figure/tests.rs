@@ -99,3 +99,28 @@ fn without_data_there_is_still_a_figure() {
     let panels = vec![Panel { series: vec![one], ..Panel::default() }];
     assert!(Figure { panels, ..Figure::default() }.svg().contains("<circle"));
 }
+
+#[test]
+fn cells_have_the_colours_of_their_names() {
+    let cells = Cells {
+        title: "Selection".to_owned(),
+        x: "slack (ms)".to_owned(),
+        width: 2.5,
+        y: "requests".to_owned(),
+        names: ["small", "large"].map(str::to_owned).to_vec(),
+        rows: vec![vec![0, 0, 1, 1, 1], vec![0, 0, 0, 9], vec![]],
+    };
+    let svg = cells.svg();
+    assert_eq!(svg, cells.svg());
+    // Cells of one name beside each other are one; each is filled and outlined, and so is the legend's sample.
+    let count = |colour: &str| svg.lines().filter(|l| l.starts_with("<rect") && l.contains(colour)).count();
+    assert_eq!((count("#0072B2"), count("#D55E00")), (6, 4), "{svg}");
+    for text in ["small", "large", "slack (ms)", "requests", "Selection", "3"] {
+        assert_eq!(svg.lines().filter(|line| *line == text).count(), 1, "{text}");
+    }
+    for width in [0.0, f64::NAN, f64::INFINITY, 1e-300] {
+        let svg = Cells { width, ..cells.clone() }.svg();
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+    assert!(Cells::default().svg().contains("</svg>"));
+}

@@ -3,7 +3,7 @@
 use rt_core::Span;
 
 use super::super::*;
-use super::three;
+use super::{REQUESTS, all, three};
 
 fn problem(slack: Slack) -> Problem {
     let spec = three(slack, Batching::Variable, Flavour::Paper);
@@ -126,4 +126,27 @@ fn inputs_outside_their_range_are_refused() {
     let crowd = RoundRobin::poisson(1e7, 3).expect("valid");
     let crowd = Problem::new(&spec, &crowd).err().expect("refused").to_string();
     assert!(crowd.starts_with("ticks expected within the longest time = 200000"), "{crowd}");
+}
+
+#[test]
+fn limited_batches_are_those_of_the_scheduler() {
+    let spec = three(Slack::Fixed(10), Batching::Limited(2), REQUESTS);
+    let arrivals = RoundRobin::poisson(300.0, 1).expect("valid");
+    let problem = Problem::new(&spec, &arrivals).expect("valid");
+    for (state, Action { model, batch }) in all(&problem) {
+        let State::Queue { n, bin } = state else { continue };
+        // The fastest takes 2 ms for one and 3 ms for two; intervals are 2 ms long.
+        match bin {
+            0 => assert_eq!(model, Action::DROP, "{state:?}"),
+            1 => assert_eq!((model, batch), (0, 1), "{state:?}"),
+            _ => assert!(model < 3 && usize::from(batch) == n.min(2), "{state:?}: {model}, {batch}"),
+        }
+        let sum: f64 = problem.next(state, Action { model, batch }).iter().map(|(_, p)| p).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{state:?}: {sum}");
+    }
+    assert!(problem.error() < 1e-9, "{}", problem.error());
+    let refusal = |spec: &Spec| spec.check(&arrivals).expect_err("refused").to_string();
+    let paper = refusal(&Spec { flavour: Flavour::Paper, ..spec.clone() });
+    assert_eq!(paper, "flavour = Paper: must be requests for these batches");
+    assert_eq!(refusal(&Spec { batching: Batching::Limited(0), ..spec }), "batching = 0: must be 1 to 64");
 }

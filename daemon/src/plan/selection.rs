@@ -1,0 +1,95 @@
+//! Tables that select among the variants of a service, for parts of the rate that it promises.
+
+use std::path::{Path, PathBuf};
+
+use planner::selection::{Inputs, Planned, SelectionError, plan};
+use serde_json::json;
+
+use super::select::VERSION;
+use super::{ServicePlan, inputs_sha256};
+
+/// So many loads, evenly up to the whole rate.
+const LOADS: u32 = 10;
+
+/// What selection is expected to be worth.
+#[derive(Debug)]
+pub(crate) struct SelectionPlan {
+    pub(crate) inputs: Inputs,
+    /// The rate that is promised, with that of the reserved streams; without a promise what the base can carry.
+    pub(crate) rate_per_s: f64,
+    pub(crate) loads: Vec<Load>,
+}
+
+/// One load.
+#[derive(Debug)]
+pub(crate) struct Load {
+    /// The part of the whole rate.
+    pub(crate) part: f64,
+    pub(crate) rate_per_s: f64,
+    /// The table; none if the load is more than the base can carry, which then answers alone.
+    pub(crate) planned: Option<Planned>,
+}
+
+/// Why a file of tables could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot be written: {source}", path.display())]
+pub(crate) struct WriteError {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl SelectionPlan {
+    /// What to expect if at most a share `max_miss` of the requests may be missed.
+    ///
+    /// # Errors
+    /// A value that no tables can be made for, such as too large a batch.
+    pub(crate) fn compute(service: &ServicePlan, max_miss: f64) -> Result<Self, SelectionError> {
+        let workers = service.workers();
+        let inputs = Inputs {
+            variants: service.core_variants(),
+            latency: service.system.latency,
+            workers: workers.count,
+            batch: workers.batch,
+            max_miss,
+        };
+        let reserved = service.config.reserved.iter().filter_map(|s| s.spec.demand());
+        let reserved: f64 = reserved.map(|(_, arrivals)| arrivals.rate_per_s()).sum();
+        let promised = service.rate.as_ref().and_then(super::RatePlan::per_second).unwrap_or(0.0);
+        let capacity = service.capacity();
+        let rate_per_s = if reserved + promised > 0.0 { reserved + promised } else { capacity };
+        let parts = (1..=LOADS).map(|i| f64::from(i) / f64::from(LOADS));
+        let loads: Vec<_> = parts.map(|part| (part, part * rate_per_s)).collect();
+        let within: Vec<f64> = loads.iter().map(|&(_, load)| load).filter(|&load| load < capacity).collect();
+        let mut planned = plan(&inputs, &within)?.into_iter();
+        // Those within are the first ones.
+        let load = |(part, rate_per_s)| Load { part, rate_per_s, planned: planned.next() };
+        let loads = loads.into_iter().map(load).collect();
+        Ok(Self { inputs, rate_per_s, loads })
+    }
+
+    /// The tables for the load nearest to this part of the whole rate.
+    pub(crate) fn nearest(&self, part: f64) -> Option<&Planned> {
+        let distance = |load: &Load| (load.part - part).abs();
+        let tables = self.loads.iter().filter_map(|load| Some((distance(load), load.planned.as_ref()?)));
+        tables.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, planned)| planned)
+    }
+
+    /// Writes the file of tables for `service`, which this is the plan of.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn write(&self, service: &ServicePlan, path: &Path) -> Result<(), WriteError> {
+        let table = |planned: &Planned| {
+            json!({
+                "rate_per_s": planned.rate_per_s,
+                "bin_ns": planned.bin.as_nanos(),
+                "wishes": planned.wishes,
+            })
+        };
+        let tables: Vec<_> = self.loads.iter().filter_map(|load| load.planned.as_ref()).map(table).collect();
+        let file =
+            json!({ "weir_select": VERSION, "inputs_sha256": inputs_sha256(service), "tables": tables });
+        planner::write_atomically(path, format!("{file}\n").as_bytes())
+            .map_err(|source| WriteError { path: path.to_owned(), source })
+    }
+}

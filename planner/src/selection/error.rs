@@ -1,0 +1,46 @@
+//! Why no tables can be made of inputs.
+
+use std::fmt::Display;
+
+use crate::ramsis::RamsisError;
+
+/// Why no tables can be made of inputs.
+#[derive(Debug, thiserror::Error)]
+pub enum SelectionError {
+    /// A value outside its range.
+    #[error("{field} = {value}: {limit}")]
+    Value {
+        /// Which one.
+        field: String,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        limit: String,
+    },
+    /// A value that the decision problem cannot have.
+    #[error(transparent)]
+    Problem(#[from] RamsisError),
+}
+
+impl SelectionError {
+    pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+        Self::Value { field: field.into(), value: value.to_string(), limit: limit.into() }
+    }
+}
+
+/// `value` if it is in `least..=most`, the latter being the largest number if there is no such limit.
+pub(super) fn within(
+    field: impl Into<String>,
+    value: f64,
+    least: f64,
+    most: f64,
+) -> Result<f64, SelectionError> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    let limit = match most {
+        f64::MAX => format!("must be at least {least}"),
+        _ => format!("must be {least} to {most}"),
+    };
+    Err(SelectionError::value(field, value, limit))
+}
