@@ -106,7 +106,9 @@ impl Policer {
             self.next_spaced = now;
             (self.period_began, self.in_period) = (now, 0);
         }
-        if excess.is_some() || (spacing && self.still_too_many(now)) {
+        // The flood goes on, though what conforms is spaced: else safe mode would end in the midst of it.
+        let flood = excess.is_none() && spacing && self.still_too_many(now);
+        if excess.is_some() || flood {
             self.spaced_until = Some(now + self.memory);
         }
         let spaced = !spacing && excess.is_none() || now + self.spacing >= self.next_spaced;
@@ -116,7 +118,8 @@ impl Policer {
             self.next_spaced = self.next_spaced.max(now) + self.spacing;
             self.bounds.iter_mut().for_each(|b| b.count(now));
         }
-        (conforms, excess)
+        let (window, allowed, seen) = (self.memory, self.per_period, self.in_period);
+        (conforms, excess.or_else(|| flood.then_some(Excess { window, allowed, seen })))
     }
 
     /// Whether more came since this period began than the curve allows: spaced requests conform, so the bounds

@@ -191,6 +191,30 @@ fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
     assert!(transitions.iter().map(|(_, sequence)| *sequence).eq(1..=transitions.len() as u64));
 }
 
+/// Once a stream in excess is spaced, hardly any of its requests breaks a bound: the flood must be seen all the same.
+#[test]
+fn safe_mode_lasts_as_long_as_a_flood() {
+    let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
+    let bound = ArrivalBound::periodic(ns(100), ns(3_000)).expect("valid");
+    let spec = StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"));
+    for gap in [33, 50, 75] {
+        let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+        let id = harness.add(spec.clone());
+        let mut first = None;
+        for now in (0..200_000).step_by(gap) {
+            harness.advance_to(now);
+            harness.arrive(id);
+            match harness.scheduler.safe_mode().state() {
+                SafeModeState::Safe { .. } => _ = first.get_or_insert(now),
+                SafeModeState::Normal => assert_eq!(first, None, "left at {now} amid one each {gap}"),
+            }
+        }
+        assert!(first.is_some());
+        harness.advance_to(200_000 + 4 * 3_100 + 1_000);
+        assert_eq!(harness.scheduler.safe_mode().state(), SafeModeState::Normal);
+    }
+}
+
 /// Batches that end late by up to the guard each, one behind the other: either the promise holds, or
 /// something else than its violation is announced first.
 #[test]
