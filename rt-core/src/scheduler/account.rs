@@ -10,6 +10,18 @@ use crate::stream::{Ledger, MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
 impl Scheduler {
+    /// Raises safe mode for a cause that is seen outside (a stale profile, an operator) and lasts until `until`.
+    pub fn raise_safe_mode(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        self.raise(now, cause, evidence, until);
+    }
+
+    /// Ends safe mode by order of an operator.
+    pub fn clear_safe_mode(&mut self) {
+        if let Some(transition) = self.safe_mode.clear() {
+            self.announce(Event::SafeMode(transition));
+        }
+    }
+
     pub(super) fn end_batch(
         &mut self,
         now: Instant,
