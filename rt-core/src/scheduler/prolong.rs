@@ -1,10 +1,20 @@
 //! Longer batches: what the shield allows a batch that has just been started, and what is then expected of it.
 
 use super::settle::Long;
-use super::{MANDATORY, MAX_WORKERS, Scheduler, ShieldRefusal, WorkerId, WorkerState};
+use super::{MANDATORY, MAX_WORKERS, Request, Scheduler, ShieldRefusal, Worker, WorkerId, WorkerState};
 use crate::safe_mode::SafeModeState;
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
+
+impl Worker {
+    /// What its batch still takes at most; 0 if it runs none.
+    pub(super) fn left(&self, now: Instant) -> Span {
+        match self.state {
+            WorkerState::Busy { due, .. } => due.since(now),
+            WorkerState::Free | WorkerState::Lost => Span::ZERO,
+        }
+    }
+}
 
 impl Scheduler {
     /// Sets the shield that [`Scheduler::prolong`] asks, or takes it away. Its load must count every promised
@@ -84,7 +94,7 @@ impl Scheduler {
     fn allowance(&self, now: Instant, worker: WorkerId) -> Result<(Span, Span), ShieldRefusal> {
         let shield = self.shield.as_ref().ok_or(ShieldRefusal::NoShield)?;
         let granted = self.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
-        let on_time = |w: &super::Worker| match w.state {
+        let on_time = |w: &Worker| match w.state {
             WorkerState::Free => true,
             WorkerState::Busy { due, .. } => now <= due,
             WorkerState::Lost => false,
@@ -92,17 +102,32 @@ impl Scheduler {
         if self.safe_mode.state() != SafeModeState::Normal || !self.workers.iter().all(on_time) {
             return Err(ShieldRefusal::Unsafe);
         }
-        let left = |w: &super::Worker| match w.state {
-            WorkerState::Busy { due, .. } => due.since(now),
-            WorkerState::Free | WorkerState::Lost => Span::ZERO,
-        };
-        let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
-        let others: heapless::Vec<Span, MAX_WORKERS> = others.map(|(_, w)| left(w)).collect();
-        let waiting = self.queues[MANDATORY].iter().map(|request| request.deadline - self.config.guard);
-        let batch = self.workers[worker].batch.iter();
-        let own = batch.map(|request| (request.deadline - self.config.guard).since(now)).min();
-        let longest = own.map_or(granted, |own| own.min(shield.longest(now, &others, waiting)));
+        let others = self.left_beside(now, worker);
+        let longest = self
+            .slack(now, worker)
+            .map_or(granted, |slack| slack.min(shield.longest(now, &others, self.mandatory_due())));
         Ok((granted, longest.max(granted)))
+    }
+
+    /// When a request must be answered: its deadline less the guard.
+    pub(super) fn due(&self, request: &Request) -> Instant {
+        request.deadline - self.config.guard
+    }
+
+    /// When those that wait and that a promise counts on must be answered, in order.
+    pub(super) fn mandatory_due(&self) -> impl ExactSizeIterator<Item = Instant> + Clone + '_ {
+        self.queues[MANDATORY].iter().map(|request| self.due(request))
+    }
+
+    /// How long the batch of `worker` may take at most to be in time; `None` if it has none.
+    pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Option<Span> {
+        self.workers[worker].batch.iter().map(|request| self.due(request).since(now)).min()
+    }
+
+    /// What the batches of all workers but `worker` still take at most.
+    pub(super) fn left_beside(&self, now: Instant, worker: WorkerId) -> heapless::Vec<Span, MAX_WORKERS> {
+        let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
+        others.map(|(_, w)| w.left(now)).collect()
     }
 
     /// How long the batch that `worker` started at `now` may take as things are.

@@ -1,7 +1,7 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
 use super::settle::Long;
-use super::{Action, MAX_WORKERS, Request, Scheduler, WorkerId, WorkerState};
+use super::{Action, MAX_WORKERS, Scheduler, WorkerId, WorkerState};
 use crate::select::{SelectError, Selector};
 use crate::time::{Instant, Span};
 
@@ -77,13 +77,7 @@ impl Scheduler {
     /// comes, can be answered in time by full batches. No promise rests on it.
     fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
         let Some(shield) = &self.shield else { return Span::ZERO };
-        let left = |w: &super::Worker| match w.state {
-            WorkerState::Busy { due, .. } => due.since(now),
-            WorkerState::Free | WorkerState::Lost => Span::ZERO,
-        };
-        let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
-        let others: heapless::Vec<Span, MAX_WORKERS> = others.map(|(_, w)| left(w)).collect();
-        let due = |request: &Request| request.deadline - self.config.guard;
+        let others = self.left_beside(now, worker);
         let [mandatory, wanted, optional] = &self.queues;
         let first = mandatory.len();
         // The first of each batch is due first, and of each class.
@@ -91,7 +85,7 @@ impl Scheduler {
         let counts = |i: &usize| *i == 0 || *i == wanted.len() || (first + i).is_multiple_of(each);
         let at = |i: usize| wanted.get(i).or_else(|| optional.get(i - wanted.len()));
         let rest = (0..wanted.len() + optional.len()).filter(counts);
-        let rest = rest.filter_map(|i| Some((first + i, due(at(i)?))));
+        let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
         let next = (self.waiting(), now + self.config.deadline - self.config.guard);
         let rest = rest.chain([next]);
         shield.longest_beside(now, &others, rest)
@@ -100,8 +94,7 @@ impl Scheduler {
     fn select(&mut self, now: Instant, worker: WorkerId) {
         let (batch, waiting) = (&self.workers[worker].batch, self.waiting());
         let size = batch.len();
-        let slack = batch.iter().map(|request| (request.deadline - self.config.guard).since(now)).min();
-        let slack = slack.unwrap_or(Span::ZERO);
+        let slack = self.slack(now, worker).unwrap_or(Span::ZERO);
         self.selection.chosen[worker] = 0;
         let Some(selector) = &mut self.selection.selector else { return };
         let wish = selector.wish(now, size + waiting, slack);

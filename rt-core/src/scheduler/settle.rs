@@ -6,7 +6,7 @@
 //! `s` on find every worker free by `s + P`, as after any start that leaves none waiting. It may earlier, if the
 //! shield of the new load would let the state at `s` come about: its (1) and (2), with what runs as the long batch.
 
-use super::{MANDATORY, MAX_WORKERS, Scheduler, WorkerState};
+use super::{MAX_WORKERS, Scheduler, WorkerState};
 use crate::shield::Shield;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
@@ -39,11 +39,7 @@ impl Scheduler {
         if matches!(self.selection.long, Long::None) {
             return true;
         }
-        let left = |w: &super::Worker| match w.state {
-            WorkerState::Busy { due, .. } => due.since(now),
-            WorkerState::Free | WorkerState::Lost => Span::ZERO,
-        };
-        let mut left: heapless::Vec<Span, MAX_WORKERS> = self.workers.iter().map(left).collect();
+        let mut left: heapless::Vec<Span, MAX_WORKERS> = self.workers.iter().map(|w| w.left(now)).collect();
         left.sort_unstable();
         let longest = left.pop().unwrap_or(Span::ZERO);
         let time = self.kind(0).batch_time();
@@ -69,9 +65,8 @@ impl Scheduler {
             self.selection.long = Long::None;
             return true;
         }
-        let waiting = self.queues[MANDATORY].iter().map(|request| request.deadline - self.config.guard);
         // Beyond `P`, for up to `P` the shield is not asked.
         let length = longest.max(time + Span::from_nanos(1));
-        shield.is_some_and(|shield| shield.allows(now, length, &left, waiting))
+        shield.is_some_and(|shield| shield.allows(now, length, &left, self.mandatory_due()))
     }
 }

@@ -103,30 +103,28 @@ impl Experiment {
             let load = knows(point).then(|| self.rate(point).to_bits());
             (point.system.name.clone(), point.arrivals.name.clone(), point.policy, load)
         };
-        let mut loads: HashMap<_, (f64, f64)> = HashMap::new();
-        for point in points.iter() {
+        // Of each key the loads, and a point that has it.
+        let mut todo: HashMap<_, (&Point<'_>, (f64, f64))> = HashMap::new();
+        for point in points.iter().filter(|point| matches!(point.policy, Contender::Serving(_))) {
             let rate = self.rate(point);
             // What is observed over half a second strays from the mean.
             let (low, high) = if knows(point) { (1.0, 1.0) } else { (0.8, 1.2) };
             let (least, most) = point.arrivals.extremes();
-            let all = loads.entry(key(point)).or_insert((f64::INFINITY, 0.0));
+            let (_, all) = todo.entry(key(point)).or_insert((point, (f64::INFINITY, 0.0)));
             *all = (all.0.min(rate * least * low), all.1.max(rate * most * high));
         }
-        let new = |&i: &usize| !points[..i].iter().any(|earlier| key(earlier) == key(&points[i]));
-        let todo: Vec<usize> = (0..points.len()).filter(new).collect();
-        let plan = |&i: &usize| {
-            let point = &points[i];
+        let plan = |(key, (point, loads)): (_, (&Point<'_>, (f64, f64)))| {
             let (Contender::Serving(kind), Some(fleet)) = (point.policy, &point.system.fleet) else {
                 return Ok(None);
             };
             let refused = |reason| refuse(format!("system {}", point.system.name), kind, reason);
-            let planned = fleet.plan(kind, loads[&key(point)]).map_err(refused)?;
-            Ok(Some((key(point), Arc::new(planned))))
+            let planned = fleet.plan(kind, loads).map_err(refused)?;
+            Ok(Some((key, Arc::new(planned))))
         };
-        let planned = todo.par_iter().map(plan).collect::<Result<Vec<_>, ExperimentError>>()?;
+        let planned = todo.into_par_iter().map(plan).collect::<Result<Vec<_>, ExperimentError>>()?;
         let planned: HashMap<_, _> = planned.into_iter().flatten().collect();
-        for point in points {
-            point.planned = planned.get(&key(point)).cloned();
+        if !planned.is_empty() {
+            points.iter_mut().for_each(|point| point.planned = planned.get(&key(point)).cloned());
         }
         Ok(())
     }
