@@ -2,21 +2,20 @@
 //! `profile`.
 
 mod heldout;
+mod tensors;
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::engine::{EngineError, ModelSpec, TensorSpec};
+use crate::engine::{EngineError, ModelSpec};
+use tensors::Tensors;
 
 pub(crate) use heldout::{Heldout, argmax, measure_accuracy};
 
 /// The most models a manifest may list.
 pub(crate) const MAX_MODELS: usize = 64;
-/// The most `f32` a tensor of one request may hold.
-pub(crate) const MAX_ELEMENTS: usize = 1 << 24;
-
 /// A checked `manifest.toml`: its models and, if it names any, the held-out data their accuracy was measured
 /// on.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,8 +145,8 @@ struct ModelToml {
     name: String,
     file: PathBuf,
     sha256: String,
-    input: TensorToml,
-    output: TensorToml,
+    input: Tensors,
+    output: Tensors,
     accuracy: f64,
     parameters: u64,
     macs: u64,
@@ -163,33 +162,11 @@ impl ModelToml {
         check((0.0..=1.0).contains(&self.accuracy), || {
             (format!("model {name}: accuracy"), self.accuracy.to_string(), "the limits are 0..=1")
         })?;
-        let input = self.input.check(&format!("model {name}: input"))?;
-        let output = self.output.check(&format!("model {name}: output"))?;
+        let inputs = self.input.check(&format!("model {name}: input"))?;
+        let outputs = self.output.check(&format!("model {name}: output"))?;
         let (path, sha256) = (folder.join(self.file), self.sha256);
         let Self { accuracy, parameters, macs, .. } = self;
-        Ok(ModelSpec { name, path, sha256, input, output, accuracy, parameters, macs })
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TensorToml {
-    name: String,
-    #[serde(rename = "type")]
-    data_type: String,
-    shape: Vec<usize>,
-}
-
-impl TensorToml {
-    fn check(self, field: &str) -> Result<TensorSpec, ManifestError> {
-        check(self.data_type == "f32", || {
-            (format!("{field}.type"), self.data_type, "only f32 is supported")
-        })?;
-        let rule = "dimensions of at least 1 are needed, 2^24 elements at most";
-        let elements = self.shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
-        let fits = elements.is_some_and(|elements| (1..=MAX_ELEMENTS).contains(&elements));
-        check(fits, || (format!("{field}.shape"), format!("{:?}", self.shape), rule))?;
-        Ok(TensorSpec { name: self.name, shape: self.shape })
+        Ok(ModelSpec { name, path, sha256, inputs, outputs, accuracy, parameters, macs })
     }
 }
 
@@ -245,7 +222,7 @@ mod tests {
         let manifest = parse(DIGITS).unwrap();
         let model = manifest.model("digits-xs").unwrap();
         assert_eq!(model.path, Path::new("/models/digits-xs.onnx"));
-        assert_eq!((model.input.elements(), model.output.elements()), (784, 10));
+        assert_eq!((model.inputs[0].elements(), model.outputs[0].elements()), (784, 10));
         assert_eq!((model.accuracy, model.parameters, model.macs), (0.8123, 12345, 123456));
         assert_eq!(manifest.heldout().unwrap(), None);
         assert_eq!(
@@ -267,14 +244,34 @@ mod tests {
             ("\"digits-xs\"", "\"Digits xs\"", "model.name: `Digits xs` is refused"),
             ("[1, 28, 28]", "[1, 0, 28]", "input.shape: `[1, 0, 28]` is refused"),
             ("[1, 28, 28]", "[9000000000, 9000000000]", "input.shape"),
-            ("\"f32\", shape = [10]", "\"i64\", shape = [10]", "output.type: `i64` is refused, only f32"),
+            (
+                "\"f32\", shape = [10]",
+                "\"f64\", shape = [10]",
+                "output.type: `f64` is refused, only f32, f16",
+            ),
             ("macs", "magic", "unknown field `magic`"),
+            ("name = \"logits\"", "nom = \"logits\"", "unknown field `nom`"),
             ("accuracy = 0.8123", "", "missing field `accuracy`"),
         ] {
             assert!(DIGITS.contains(from), "{from}");
             let error = parse(&DIGITS.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn several_tensors_are_listed_and_have_names_of_their_own() {
+        let several = |second: &str| {
+            let first = r#"{ name = "a", type = "u8", shape = [] }"#;
+            let (from, to) = DIGITS.split_once("input = ").unwrap();
+            let rest = to.split_once('\n').unwrap().1;
+            parse(&format!("{from}input = [{first}, {second}]\n{rest}"))
+        };
+        let manifest = several(r#"{ name = "b", type = "i64", shape = [2] }"#).unwrap();
+        let inputs = &manifest.models()[0].inputs;
+        assert_eq!((inputs.len(), inputs[0].bytes(), inputs[1].bytes()), (2, 1, 16));
+        let twice = several(r#"{ name = "a", type = "i64", shape = [2] }"#).unwrap_err();
+        assert!(twice.to_string().contains("input.name: `a` is refused, each tensor needs"), "{twice}");
     }
 
     #[test]

@@ -14,12 +14,37 @@ pub(crate) fn toy_spec(input: usize, output: usize) -> ModelSpec {
         name: "toy".to_owned(),
         path: "toy.onnx".into(),
         sha256: String::new(),
-        input: TensorSpec { name: "in".to_owned(), shape: vec![input] },
-        output: TensorSpec { name: "out".to_owned(), shape: vec![output] },
+        inputs: vec![f32_tensor("in", input)],
+        outputs: vec![f32_tensor("out", output)],
         accuracy: 1.0,
         parameters: 0,
         macs: 0,
     }
+}
+
+fn f32_tensor(name: &str, elements: usize) -> TensorSpec {
+    TensorSpec { name: name.to_owned(), data_type: DataType::F32, shape: vec![elements] }
+}
+
+/// Runs a batch on a model of one `f32` input and output.
+pub(crate) fn run_f32(runner: &mut dyn Runner, batch: usize, input: &[f32]) -> Result<Vec<f32>, EngineError> {
+    runner.buffers().input_mut(0, 0..batch).copy_from_slice(bytemuck::cast_slice(input));
+    runner.run(batch)?;
+    Ok(runner
+        .buffers()
+        .output_mut(0, 0..batch)
+        .as_chunks()
+        .0
+        .iter()
+        .map(|b| f32::from_le_bytes(*b))
+        .collect())
+}
+
+/// `count` numbers in 0.0..1.0.
+pub(crate) fn random_f32(seed: u64, count: usize) -> Vec<f32> {
+    let mut values = vec![0.0; count];
+    fill_tensor(seed, DataType::F32, bytemuck::cast_slice_mut(&mut values));
+    values
 }
 
 /// Writes `onnx` to a file and declares it as f32 [2] → f32 [2].
@@ -74,36 +99,22 @@ fn each_engine(case: impl Fn(&mut dyn Runner, &str)) {
 fn every_batch_size_runs_and_equals_its_requests_run_alone() {
     each_engine(|runner, name| {
         for batch in 1..=20 {
-            let (mut input, mut together, mut alone) =
-                (vec![0.0; 2 * batch], vec![9.0; 2 * batch], vec![9.0; 2 * batch]);
-            fill_input(batch as u64, &mut input);
-            runner.run(batch, &input, &mut together).unwrap();
-            for (input, output) in input.chunks(2).zip(alone.chunks_mut(2)) {
-                runner.run(1, input, output).unwrap();
-            }
+            let input = random_f32(batch as u64, 2 * batch);
+            let together = run_f32(runner, batch, &input).unwrap();
+            let alone: Vec<f32> = input.chunks(2).flat_map(|one| run_f32(runner, 1, one).unwrap()).collect();
             assert_eq!(together, alone, "{name} at batch {batch}");
         }
     });
 }
 
 #[test]
-fn wrong_lengths_and_batch_sizes_are_refused_and_leave_the_runner_usable() {
+fn wrong_batch_sizes_are_refused_and_leave_the_runner_usable() {
     each_engine(|runner, name| {
-        let refused = |runner: &mut dyn Runner, batch, input: usize, output: usize| {
-            let result = runner.run(batch, &vec![0.0; input], &mut vec![0.0; output]);
-            result.expect_err(name).to_string()
-        };
-        assert_eq!(
-            refused(runner, 2, 3, 4),
-            "model toy: input of 3 f32 for a batch of 2, exactly 4 are needed"
-        );
-        assert_eq!(
-            refused(runner, 2, 4, 6),
-            "model toy: output of 6 f32 for a batch of 2, exactly 4 are needed"
-        );
-        assert_eq!(refused(runner, 0, 0, 0), "model toy: a batch of 0 was to be run, the limits are 1..=20");
-        assert!(refused(runner, 21, 42, 42).contains("batch of 21"));
-        runner.run(1, &[1.0, 2.0], &mut [0.0; 2]).unwrap();
+        for batch in [0, 21] {
+            let message = format!("model toy: a batch of {batch} was to be run, the limits are 1..=20");
+            assert_eq!(runner.run(batch).expect_err(name).to_string(), message);
+        }
+        run_f32(runner, 1, &[1.0, 2.0]).unwrap();
     });
 }
 
@@ -133,8 +144,7 @@ fn imposed_modes_are_kept_and_must_suffice() {
 fn a_batch_fixed_to_1_runs_as_a_loop() {
     let mut runner = load_toy(&relu(1, &["1", "2"]), 3).unwrap();
     assert_eq!([1, 2, 3].map(|b| runner.mode(b)), [RunMode::Batched, RunMode::Loop, RunMode::Loop]);
-    let mut output = [0.0; 6];
-    runner.run(3, &[1.0, -2.0, 3.0, -4.0, 5.0, 6.0], &mut output).unwrap();
+    let output = run_f32(&mut *runner, 3, &[1.0, -2.0, 3.0, -4.0, 5.0, 6.0]).unwrap();
     assert_eq!(output, [1.0, 0.0, 3.0, 0.0, 5.0, 6.0]);
 }
 
@@ -143,7 +153,7 @@ fn files_that_differ_from_the_manifest_are_refused_by_what_differs() {
     let refused = |onnx: &[u8]| refused(load_toy(onnx, 2));
     assert_eq!(
         refused(&relu(11, &["N", "2"])),
-        "model toy: input `in` is of type f64, only f32 is supported"
+        "model toy: input `in` is of type f64 in the file, f32 in the manifest"
     );
     assert_eq!(
         refused(&relu(1, &["N", "3"])),
@@ -163,11 +173,15 @@ fn files_that_differ_from_the_manifest_are_refused_by_what_differs() {
         result.err().expect("must be refused").to_string()
     };
     assert!(
-        wrong(|s| s.output.shape = vec![10])
+        wrong(|s| s.outputs[0].shape = vec![10])
             .contains("output `out` has shape 1,2 at batch 1 in the file, [10] in the manifest")
     );
-    assert!(wrong(|s| s.input.name = "image".into()).contains("its input is named `in` in the file"));
-    assert!(wrong(|s| s.output.name = "logits".into()).contains("its output is named `out` in the file"));
+    assert_eq!(
+        wrong(|s| s.inputs[0].name = "image".into()),
+        "model toy: its inputs are `in` in the file, `image` in the manifest"
+    );
+    assert!(wrong(|s| s.outputs[0].name = "logits".into()).contains("its outputs are `out` in the file"));
+    assert!(wrong(|s| s.inputs.push(f32_tensor("mask", 2))).contains("`in` in the file, `in`, `mask` in"));
     assert!(wrong(|s| s.sha256 = "00".into()).contains("the manifest says 00"));
     assert!(
         wrong(|s| s.path = "/nowhere/toy.onnx".into()).starts_with("/nowhere/toy.onnx: cannot be read: ")
@@ -188,16 +202,14 @@ fn in_shipped_models_batch_mates_do_not_influence_each_other() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/manifest.toml");
     let manifest = Manifest::load(Path::new(manifest)).unwrap();
     for spec in manifest.models() {
-        let (input_len, output_len) = (spec.input.elements(), spec.output.elements());
-        let mut input = vec![0.0; 4 * input_len];
-        fill_input(1, &mut input);
-        let mut alone = vec![0.0; 4 * output_len];
-        let mut runner = load(Engine::Tract { modes: Some(&[RunMode::Loop; 4]) }, spec, 4).unwrap();
-        runner.run(4, &input, &mut alone).unwrap();
-        let mut runner = load(Engine::Tract { modes: Some(&[RunMode::Batched; 4]) }, spec, 4).unwrap();
+        let (input_len, output_len) = (spec.inputs[0].elements(), spec.outputs[0].elements());
+        let input = random_f32(1, 4 * input_len);
+        let with = |mode| load(Engine::Tract { modes: Some(&[mode; 4]) }, spec, 4).unwrap();
+        let alone = run_f32(&mut *with(RunMode::Loop), 4, &input).unwrap();
+        let mut runner = with(RunMode::Batched);
         for batch in 2..=4 {
-            let mut together = vec![0.0; batch * output_len];
-            runner.run(batch, &input[..batch * input_len], &mut together).unwrap();
+            let together = run_f32(&mut *runner, batch, &input[..batch * input_len]).unwrap();
+            assert_eq!(together.len(), batch * output_len);
             for (i, (a, b)) in together.iter().zip(&alone).enumerate() {
                 let near = (a - b).abs() <= 1e-5 * b.abs().max(1.0);
                 assert!(near, "{}: output {i} is {a} in a batch of {batch}, {b} alone", spec.name);

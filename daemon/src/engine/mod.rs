@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod conformance;
 mod simulated;
+mod tensor;
 mod tract;
 
 use std::fmt;
@@ -15,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 #[cfg(test)]
-pub(crate) use conformance::toy_spec;
+pub(crate) use conformance::{random_f32, toy_spec};
 use simulated::SimulatedRunner;
+pub(crate) use tensor::{Buffers, DataType, TensorSpec, fill_tensor, packed_len};
 use tract::TractRunner;
 
 /// The version of tract that is built in; it is part of a profile's fingerprint. A test holds it to
@@ -31,13 +33,15 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// Everything slow (reading, compiling) has happened in [`load`]; `run` only computes. After an error, and
 /// after a panic caught by the caller, the runner remains usable.
 pub(crate) trait Runner: Send {
-    /// Runs `batch` requests: `input` holds batch × input_len `f32`, one request after the other, `output`
-    /// likewise.
+    /// Where the inputs of the next batch are put and the outputs of the last one are found.
+    fn buffers(&mut self) -> &mut Buffers;
+
+    /// Runs the first `batch` requests of the buffers.
     ///
     /// # Errors
-    /// A `batch` outside 1..=max_batch, slices of another length, and whatever the engine itself reports.
-    /// `output` is unspecified then.
-    fn run(&mut self, batch: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError>;
+    /// A `batch` outside 1..=max_batch, and whatever the engine itself reports. The outputs are unspecified
+    /// then.
+    fn run(&mut self, batch: usize) -> Result<(), EngineError>;
 
     /// How a batch of that size (1..=max_batch; others count as the nearest of these) is run.
     fn mode(&self, batch: usize) -> RunMode;
@@ -123,10 +127,10 @@ pub(crate) struct ModelSpec {
     pub(crate) path: PathBuf,
     /// SHA-256 of the file, 64 lower-case hexadecimal digits.
     pub(crate) sha256: String,
-    /// The only input.
-    pub(crate) input: TensorSpec,
-    /// The only output.
-    pub(crate) output: TensorSpec,
+    /// What a request brings, in the order of its bytes; at least one.
+    pub(crate) inputs: Vec<TensorSpec>,
+    /// What an answer consists of, likewise.
+    pub(crate) outputs: Vec<TensorSpec>,
     /// Share of right answers on held-out data, 0..=1.
     pub(crate) accuracy: f64,
     /// Trained parameters.
@@ -135,19 +139,13 @@ pub(crate) struct ModelSpec {
     pub(crate) macs: u64,
 }
 
-/// An `f32` tensor of one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TensorSpec {
-    /// Its name in the ONNX file.
-    pub(crate) name: String,
-    /// Its dimensions without the batch dimension, each at least 1.
-    pub(crate) shape: Vec<usize>,
-}
-
-impl TensorSpec {
-    /// The number of `f32` in the tensor of one request.
-    pub(crate) fn elements(&self) -> usize {
-        self.shape.iter().product()
+impl ModelSpec {
+    /// The tensors of a side.
+    pub(crate) fn tensors(&self, side: Side) -> &[TensorSpec] {
+        match side {
+            Side::Input => &self.inputs,
+            Side::Output => &self.outputs,
+        }
     }
 }
 
@@ -160,12 +158,10 @@ pub(crate) enum EngineError {
     Hash { path: PathBuf, expected: String, found: String },
     #[error("{}: not an ONNX model that tract can read: {reason}", path.display())]
     Parse { path: PathBuf, reason: String },
-    #[error("model {model}: {found} {side}s found in the file, exactly 1 is supported")]
-    Arity { model: String, side: Side, found: usize },
-    #[error("model {model}: its {side} is named `{found}` in the file, `{declared}` in the manifest")]
-    Name { model: String, side: Side, declared: String, found: String },
-    #[error("model {model}: {side} `{name}` is of type {found}, only f32 is supported")]
-    DataType { model: String, side: Side, name: String, found: String },
+    #[error("model {model}: its {side}s are {found} in the file, {declared} in the manifest")]
+    Names { model: String, side: Side, declared: String, found: String },
+    #[error("model {model}: {side} `{name}` is of type {found} in the file, {declared} in the manifest")]
+    DataType { model: String, side: Side, name: String, declared: DataType, found: String },
     #[error("model {model}: {side} `{name}` has shape {found} in the file, {declared:?} in the manifest")]
     Shape { model: String, side: Side, name: String, declared: Vec<usize>, found: String },
     #[error(
@@ -182,8 +178,6 @@ pub(crate) enum EngineError {
     Compile { model: String, batch: usize, reason: String },
     #[error("model {model}: a batch of {batch} was to be run, the limits are 1..={max_batch}")]
     Batch { model: String, batch: usize, max_batch: usize },
-    #[error("model {model}: {side} of {found} f32 for a batch of {batch}, exactly {expected} are needed")]
-    Length { model: String, side: Side, batch: usize, expected: usize, found: usize },
     #[error("model {model}: running a batch of {batch} failed: {reason}")]
     Run { model: String, batch: usize, reason: String },
 }
@@ -224,49 +218,6 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Fills `values` with numbers in 0.0..1.0 that look random and depend only on `seed` and their place.
-pub(crate) fn fill_input(seed: u64, values: &mut [f32]) {
-    let mut state = seed;
-    for value in values {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        *value = (mixed >> 40) as f32 / (1u64 << 24) as f32;
-    }
-}
-
-/// What every runner asks of the arguments of `run`, and the lengths it needs for that.
-#[derive(Debug)]
-struct Limits {
-    model: String,
-    max_batch: usize,
-    input_len: usize,
-    output_len: usize,
-}
-
-impl Limits {
-    fn new(spec: &ModelSpec, max_batch: usize) -> Self {
-        let (input_len, output_len) = (spec.input.elements(), spec.output.elements());
-        Self { model: spec.name.clone(), max_batch, input_len, output_len }
-    }
-
-    fn check(&self, batch: usize, input: &[f32], output: &[f32]) -> Result<(), EngineError> {
-        let model = || self.model.clone();
-        if !(1..=self.max_batch).contains(&batch) {
-            return Err(EngineError::Batch { model: model(), batch, max_batch: self.max_batch });
-        }
-        let length = |side, len: usize, found: usize| {
-            let expected = batch * len;
-            if found == expected {
-                return Ok(());
-            }
-            Err(EngineError::Length { model: model(), side, batch, expected, found })
-        };
-        length(Side::Input, self.input_len, input.len())?;
-        length(Side::Output, self.output_len, output.len())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,16 +243,5 @@ mod tests {
     fn hash_is_the_known_one() {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_hex(b"abc"), abc);
-    }
-
-    #[test]
-    fn inputs_repeat_by_seed_and_stay_in_range() {
-        let (mut a, mut b, mut c) = ([0.0; 64], [0.0; 64], [0.0; 64]);
-        fill_input(7, &mut a);
-        fill_input(7, &mut b);
-        fill_input(8, &mut c);
-        assert_eq!(a, b);
-        assert_ne!(a, c);
-        assert!(a.iter().all(|x| (0.0..1.0).contains(x)));
     }
 }

@@ -4,16 +4,16 @@ use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 
-use super::{EngineError, Limits, ModelSpec, RunMode, Runner};
+use super::{Buffers, EngineError, ModelSpec, RunMode, Runner, Side};
 
 /// Waits `times_ns[b - 1]` nanoseconds for a batch of `b`, asleep, up to an absolute instant of the monotonic
 /// clock.
 ///
-/// Its answers are made up but determined: `output[i] = input[i % input_len]` within each request. A time of
-/// 0 does not sleep at all: the "null" service that measures everything but the engine.
+/// Its answers are made up but determined: each output repeats the bytes of the first input, within each
+/// request. A time of 0 does not sleep at all: the "null" service that measures everything but the engine.
 #[derive(Debug)]
 pub(super) struct SimulatedRunner {
-    limits: Limits,
+    buffers: Buffers,
     times_ns: Vec<u64>,
 }
 
@@ -27,24 +27,30 @@ impl SimulatedRunner {
             let (model, found) = (spec.name.clone(), times_ns.len());
             return Err(EngineError::Given { model, what: "times", found, max_batch });
         };
-        Ok(Self { limits: Limits::new(spec, max_batch), times_ns: times_ns.to_vec() })
+        Ok(Self { buffers: Buffers::new(spec, max_batch), times_ns: times_ns.to_vec() })
     }
 }
 
 impl Runner for SimulatedRunner {
-    fn run(&mut self, batch: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    fn run(&mut self, batch: usize) -> Result<(), EngineError> {
         let started = crate::clock::now().as_nanos();
-        self.limits.check(batch, input, output)?;
-        let requests = input.chunks_exact(self.limits.input_len);
-        for (input, output) in requests.zip(output.chunks_exact_mut(self.limits.output_len)) {
-            for (i, value) in output.iter_mut().enumerate() {
-                *value = input[i % input.len()];
+        self.buffers.check(batch)?;
+        for request in 0..batch {
+            for tensor in 0..self.buffers.count(Side::Output) {
+                let (input, output) = self.buffers.first_input_and(tensor, request);
+                for part in output.chunks_mut(input.len()) {
+                    part.copy_from_slice(&input[..part.len()]);
+                }
             }
         }
         match self.times_ns[batch - 1] {
             0 => Ok(()),
             time => sleep_until(started.saturating_add(time)).map_err(|errno| EngineError::Run {
-                model: self.limits.model.clone(),
+                model: self.buffers.model().to_owned(),
                 batch,
                 reason: format!("clock_nanosleep: {errno}"),
             }),
@@ -71,22 +77,21 @@ fn sleep_until(instant_ns: u64) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conformance::toy_spec;
+    use super::super::conformance::{run_f32, toy_spec};
     use super::*;
 
     #[test]
     fn waits_at_least_the_time_of_the_batch() {
         let mut runner = SimulatedRunner::new(&toy_spec(3, 2), 2, &[0, 4_000_000]).unwrap();
         let started = crate::clock::now().as_nanos();
-        runner.run(2, &[0.0; 6], &mut [0.0; 4]).unwrap();
+        runner.run(2).unwrap();
         assert!(crate::clock::now().as_nanos() - started >= 4_000_000);
     }
 
     #[test]
     fn repeats_the_input_over_the_output_of_each_request() {
         let mut runner = SimulatedRunner::new(&toy_spec(2, 3), 2, &[0, 0]).unwrap();
-        let mut output = [0.0; 6];
-        runner.run(2, &[1.0, 2.0, 3.0, 4.0], &mut output).unwrap();
+        let output = run_f32(&mut runner, 2, &[1.0, 2.0, 3.0, 4.0]).unwrap();
         assert_eq!(output, [1.0, 2.0, 1.0, 3.0, 4.0, 3.0]);
         assert_eq!(runner.mode(1), RunMode::Simulated);
     }

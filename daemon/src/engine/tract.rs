@@ -7,14 +7,16 @@
 //! only the powers of two and the largest have one, and a size between borrows the next larger plan, padded
 //! with zeros.
 
-use std::collections::HashMap;
+mod source;
+
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::Factoid;
 
-use super::{EngineError, Limits, ModelSpec, RunMode, Runner, Side, TensorSpec, fill_input, read_verified};
+use super::{Buffers, EngineError, ModelSpec, RunMode, Runner, fill_tensor, read_verified};
+use source::Source;
 
 /// Up to here every batch size has a plan of its own.
 const DENSE_SIZES: usize = 16;
@@ -26,7 +28,7 @@ const ROUNDS_BUDGET_NS: u64 = 500_000_000;
 /// A model compiled for all batch sizes up to its largest.
 #[derive(Debug)]
 pub(super) struct TractRunner {
-    limits: Limits,
+    buffers: Buffers,
     /// By rising batch size; the first is for batch 1 and always there.
     plans: Vec<Plan>,
     /// `modes[b - 1]`: how a batch of `b` is run. Where it is `Batched`, a plan for at least `b` exists.
@@ -52,12 +54,17 @@ impl TractRunner {
             }
         }
         let mut runner =
-            Self { limits: Limits::new(spec, max_batch), plans, modes: vec![RunMode::Loop; max_batch] };
+            Self { buffers: Buffers::new(spec, max_batch), plans, modes: vec![RunMode::Loop; max_batch] };
         runner.modes[0] = RunMode::Batched;
         match modes {
             Some(modes) if source.batch.is_some() => runner.modes[1..].copy_from_slice(&modes[1..]),
             Some(_) => {}
-            None => runner.choose_modes()?,
+            None => {
+                for (tensor, input) in spec.inputs.iter().enumerate() {
+                    fill_tensor(0, input.data_type, runner.buffers.input_mut(tensor, 0..max_batch));
+                }
+                runner.choose_modes()?;
+            }
         }
         Ok(runner)
     }
@@ -69,7 +76,7 @@ impl TractRunner {
         let mut sizes_from = 1;
         for plan in larger {
             let size = plan.batch;
-            let (batched_ns, loop_ns) = race(&self.limits, single, plan)?;
+            let (batched_ns, loop_ns) = race(&mut self.buffers, single, plan)?;
             if batched_ns.saturating_mul(105) < loop_ns.saturating_mul(100) {
                 self.modes[sizes_from..size].fill(RunMode::Batched);
                 kept.push(size);
@@ -82,13 +89,17 @@ impl TractRunner {
 }
 
 impl Runner for TractRunner {
-    fn run(&mut self, batch: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
-        self.limits.check(batch, input, output)?;
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    fn run(&mut self, batch: usize) -> Result<(), EngineError> {
+        self.buffers.check(batch)?;
         let first = match self.modes[batch - 1] {
             RunMode::Batched => self.plans.partition_point(|plan| plan.batch < batch),
             RunMode::Loop | RunMode::Simulated => 0,
         };
-        self.plans[first].run(&self.limits, input, output)
+        self.plans[first].run(&mut self.buffers, batch)
     }
 
     fn mode(&self, batch: usize) -> RunMode {
@@ -96,24 +107,24 @@ impl Runner for TractRunner {
     }
 }
 
-/// A compiled plan for one batch size, with its persistent state and input tensor.
+/// A compiled plan for one batch size, with its persistent state and input tensors.
 #[derive(Debug)]
 struct Plan {
     batch: usize,
     state: TypedSimpleState,
-    input: Arc<Tensor>,
+    inputs: Vec<Arc<Tensor>>,
     /// A run has begun and not ended well: the next one needs a new state.
     broken: bool,
 }
 
 impl Plan {
-    /// Runs as many times as `input` has batches of this plan's size; the last may be short and is padded
-    /// with zeros.
-    fn run(&mut self, limits: &Limits, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
-        let inputs = input.chunks(self.batch * limits.input_len);
-        for (input, output) in inputs.zip(output.chunks_mut(self.batch * limits.output_len)) {
-            self.run_once(input, output).map_err(|error| EngineError::Run {
-                model: limits.model.clone(),
+    /// Runs the first `requests` of the buffers in as many runs as they are batches of this plan's size; the
+    /// last may be short and is padded with zeros.
+    fn run(&mut self, buffers: &mut Buffers, requests: usize) -> Result<(), EngineError> {
+        for first in (0..requests).step_by(self.batch) {
+            let part = first..requests.min(first + self.batch);
+            self.run_once(buffers, part).map_err(|error| EngineError::Run {
+                model: buffers.model().to_owned(),
                 batch: self.batch,
                 reason: format!("{error:#}"),
             })?;
@@ -121,126 +132,27 @@ impl Plan {
         Ok(())
     }
 
-    fn run_once(&mut self, input: &[f32], output: &mut [f32]) -> TractResult<()> {
+    fn run_once(&mut self, buffers: &mut Buffers, requests: Range<usize>) -> TractResult<()> {
         if std::mem::replace(&mut self.broken, true) {
             self.state = self.state.plan().spawn()?;
         }
-        // Copies nothing: between runs this is the only owner.
-        let mut tensor = Arc::make_mut(&mut self.input).try_as_plain_ram_mut()?;
-        let (requests, padding) = tensor.as_slice_mut::<f32>()?.split_at_mut(input.len());
-        requests.copy_from_slice(input);
-        padding.fill(0.0);
-        let results = self.state.run(tvec!(self.input.clone().into_tvalue()))?;
-        let results = results[0].try_as_plain_ram()?;
-        output.copy_from_slice(&results.as_slice::<f32>()?[..output.len()]);
+        let mut inputs = tvec!();
+        for (number, tensor) in self.inputs.iter_mut().enumerate() {
+            let given = buffers.input(number, requests.clone());
+            // Copies nothing: between runs this is the only owner.
+            let mut memory = Arc::make_mut(tensor).try_as_plain_ram_mut()?;
+            let (filled, padding) = memory.as_bytes_mut().split_at_mut(given.len());
+            filled.copy_from_slice(given);
+            padding.fill(0);
+            inputs.push(tensor.clone().into_tvalue());
+        }
+        let results = self.state.run(inputs)?;
+        for (number, result) in results.iter().enumerate() {
+            let output = buffers.output_mut(number, requests.clone());
+            output.copy_from_slice(&result.try_as_plain_ram()?.as_bytes()[..output.len()]);
+        }
         self.broken = false;
         Ok(())
-    }
-}
-
-/// A model read and checked, not yet compiled for a batch size.
-struct Source<'a> {
-    spec: &'a ModelSpec,
-    model: TypedModel,
-    /// The symbol of the batch dimension; `None` if that is fixed to 1.
-    batch: Option<Symbol>,
-}
-
-impl<'a> Source<'a> {
-    fn parse(spec: &'a ModelSpec, mut bytes: &[u8]) -> Result<Self, EngineError> {
-        let failed = |reason| EngineError::Parse { path: spec.path.clone(), reason };
-        let model = guarded(|| onnx().model_for_read(&mut bytes)).map_err(failed)?;
-        let batch = check_input(spec, &model)?;
-        check_output_name(spec, &model)?;
-        let model = guarded(|| model.into_typed()?.into_decluttered()).map_err(failed)?;
-        Ok(Self { spec, model, batch })
-    }
-
-    fn compile(&self, batch: usize) -> Result<Plan, EngineError> {
-        let failed = |reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason };
-        let symbols: HashMap<_, _> =
-            self.batch.iter().map(|symbol| (symbol.clone(), batch.to_dim())).collect();
-        let model = guarded(|| self.model.set_symbols(&symbols)?.into_optimized()).map_err(failed)?;
-        check_output(self.spec, &model, batch)?;
-        guarded(|| {
-            let shape: Vec<usize> = [&[batch], &self.spec.input.shape[..]].concat();
-            let input = Arc::new(Tensor::zero::<f32>(&shape)?);
-            Ok(Plan { batch, state: model.into_runnable()?.spawn()?, input, broken: false })
-        })
-        .map_err(failed)
-    }
-}
-
-/// Checks the only input; yields the symbol of its batch dimension, `None` if that is 1.
-fn check_input(spec: &ModelSpec, model: &InferenceModel) -> Result<Option<Symbol>, EngineError> {
-    let name = || spec.name.clone();
-    let outlet = only(spec, Side::Input, &model.inputs)?;
-    check_name(spec, Side::Input, &model.node(outlet.node).name)?;
-    let fact = &model.node(outlet.node).outputs[outlet.slot].fact;
-    if fact.datum_type.concretize() != Some(f32::datum_type()) {
-        return Err(type_error(spec, Side::Input, fact.datum_type.concretize()));
-    }
-    let dims: Vec<_> = fact.shape.dims().map(|dim| dim.concretize()).collect();
-    let declared = spec.input.shape.iter().map(|dim| Some(dim.to_dim()));
-    if fact.shape.is_open() || dims.is_empty() || !dims[1..].iter().cloned().eq(declared) {
-        return Err(shape_error(spec, Side::Input, format!("{:?}", fact.shape)));
-    }
-    match &dims[0] {
-        Some(TDim::Sym(symbol)) => Ok(Some(symbol.clone())),
-        Some(dim) if *dim == 1.to_dim() => Ok(None),
-        Some(dim) => Err(EngineError::FixedBatch { model: name(), found: dim.to_string() }),
-        None => Err(EngineError::FixedBatch { model: name(), found: "unnamed".to_owned() }),
-    }
-}
-
-fn check_output_name(spec: &ModelSpec, model: &InferenceModel) -> Result<(), EngineError> {
-    let outlet = only(spec, Side::Output, &model.outputs)?;
-    check_name(spec, Side::Output, model.outlet_label(outlet).unwrap_or_default())
-}
-
-fn check_output(spec: &ModelSpec, model: &TypedModel, batch: usize) -> Result<(), EngineError> {
-    let outlet = only(spec, Side::Output, &model.outputs)?;
-    let fact = &model.node(outlet.node).outputs[outlet.slot].fact;
-    if fact.datum_type != f32::datum_type() {
-        return Err(type_error(spec, Side::Output, Some(fact.datum_type)));
-    }
-    let declared = [&[batch], &spec.output.shape[..]].concat();
-    if fact.shape.as_concrete() != Some(&declared[..]) {
-        return Err(shape_error(spec, Side::Output, format!("{:?} at batch {batch}", fact.shape)));
-    }
-    Ok(())
-}
-
-fn only(spec: &ModelSpec, side: Side, outlets: &[OutletId]) -> Result<OutletId, EngineError> {
-    match outlets {
-        [outlet] => Ok(*outlet),
-        _ => Err(EngineError::Arity { model: spec.name.clone(), side, found: outlets.len() }),
-    }
-}
-
-fn check_name(spec: &ModelSpec, side: Side, found: &str) -> Result<(), EngineError> {
-    let declared = &tensor(spec, side).name;
-    if declared == found {
-        return Ok(());
-    }
-    let (model, declared, found) = (spec.name.clone(), declared.clone(), found.to_owned());
-    Err(EngineError::Name { model, side, declared, found })
-}
-
-fn type_error(spec: &ModelSpec, side: Side, found: Option<DatumType>) -> EngineError {
-    let found = found.map_or_else(|| "unknown".to_owned(), |found| format!("{found:?}").to_lowercase());
-    EngineError::DataType { model: spec.name.clone(), side, name: tensor(spec, side).name.clone(), found }
-}
-
-fn shape_error(spec: &ModelSpec, side: Side, found: String) -> EngineError {
-    let TensorSpec { name, shape: declared } = tensor(spec, side).clone();
-    EngineError::Shape { model: spec.name.clone(), side, name, declared, found }
-}
-
-fn tensor(spec: &ModelSpec, side: Side) -> &TensorSpec {
-    match side {
-        Side::Input => &spec.input,
-        Side::Output => &spec.output,
     }
 }
 
@@ -278,13 +190,11 @@ fn given_modes<'a>(
 }
 
 /// The least times in nanoseconds of a full batch in one go and one by one, taken turn by turn.
-fn race(limits: &Limits, single: &mut Plan, batched: &mut Plan) -> Result<(u64, u64), EngineError> {
-    let mut input = vec![0.0; batched.batch * limits.input_len];
-    let mut output = vec![0.0; batched.batch * limits.output_len];
-    fill_input(0, &mut input);
+fn race(buffers: &mut Buffers, single: &mut Plan, batched: &mut Plan) -> Result<(u64, u64), EngineError> {
+    let size = batched.batch;
     let mut timed = |plan: &mut Plan| {
         let started = crate::clock::now().as_nanos();
-        plan.run(limits, &input, &mut output)?;
+        plan.run(buffers, size)?;
         Ok(crate::clock::now().as_nanos() - started)
     };
     let started = crate::clock::now().as_nanos();
@@ -302,7 +212,7 @@ fn race(limits: &Limits, single: &mut Plan, batched: &mut Plan) -> Result<(u64, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::conformance::{relu, toy_file};
+    use super::super::conformance::{relu, run_f32, toy_file};
     use super::*;
 
     #[test]
@@ -323,10 +233,8 @@ mod tests {
         let mut runner = TractRunner::load(&spec, 40, Some(&modes)).unwrap();
         let sizes: Vec<usize> = runner.plans.iter().map(|plan| plan.batch).collect();
         assert_eq!(sizes, [1, 4, 32]);
-        let (mut input, mut output) = ([0.0; 42], [9.0; 42]);
-        fill_input(3, &mut input);
-        runner.run(21, &input, &mut output).unwrap();
-        assert_eq!(output, input);
+        let input: Vec<f32> = (0..42).map(|i| i as f32 / 42.0).collect();
+        assert_eq!(run_f32(&mut runner, 21, &input).unwrap(), input);
     }
 
     #[test]
@@ -336,9 +244,7 @@ mod tests {
         let mut runner = TractRunner::load(&spec, 1, None).unwrap();
         for _ in 0..2 {
             runner.plans[0].broken = true;
-            let mut output = [9.0; 2];
-            runner.run(1, &[0.5, -0.5], &mut output).unwrap();
-            assert_eq!(output, [0.5, 0.0]);
+            assert_eq!(run_f32(&mut runner, 1, &[0.5, -0.5]).unwrap(), [0.5, 0.0]);
             assert!(!runner.plans[0].broken);
         }
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{HeldoutToml, ManifestError};
-use crate::engine::{ModelSpec, Runner, Side, read_verified};
+use crate::engine::{DataType, ModelSpec, Runner, Side, TensorSpec, read_verified};
 use crate::idx::{self, Pictures};
 
 /// Images with their right answers.
@@ -55,23 +55,32 @@ pub(crate) fn measure_accuracy(
     heldout: &Heldout,
 ) -> Result<f64, ManifestError> {
     let model = || spec.name.clone();
-    let (found, expected) = (spec.input.elements(), heldout.image_len);
+    let (found, expected) = (f32_elements(&spec.inputs), heldout.image_len);
     if found != expected {
         return Err(ManifestError::Fit { model: model(), side: Side::Input, expected, found });
     }
-    let (found, classes) = (spec.output.elements(), heldout.labels.iter().max());
+    let (found, classes) = (f32_elements(&spec.outputs), heldout.labels.iter().max());
     let expected = classes.map_or(0, |&largest| usize::from(largest) + 1);
     if found < expected {
         return Err(ManifestError::Fit { model: model(), side: Side::Output, expected, found });
     }
-    let mut output = vec![0.0; found];
     let mut right = 0usize;
     for index in 0..heldout.count() {
         let (image, label) = heldout.get(index);
-        runner.run(1, image, &mut output)?;
-        right += usize::from(argmax(&output) == Some(usize::from(label)));
+        runner.buffers().input_mut(0, 0..1).copy_from_slice(bytemuck::cast_slice(image));
+        runner.run(1)?;
+        let output: &[f32] = bytemuck::cast_slice(runner.buffers().output_mut(0, 0..1));
+        right += usize::from(argmax(output) == Some(usize::from(label)));
     }
     Ok(right as f64 / heldout.count() as f64)
+}
+
+/// The elements of the only tensor; none where there are several or others than `f32`.
+fn f32_elements(tensors: &[TensorSpec]) -> usize {
+    match tensors {
+        [tensor] if tensor.data_type == DataType::F32 => tensor.elements(),
+        _ => 0,
+    }
 }
 
 /// The place of the largest value, the first of equals; `None` of no values.
@@ -90,7 +99,7 @@ fn misfit(path: &Path, what: &'static str, expected: usize, found: usize) -> Man
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Engine, EngineError, RunMode, load, sha256_hex};
+    use crate::engine::{Engine, load, sha256_hex};
     use crate::manifest::Manifest;
 
     const IMAGES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 255, 51, 0];
@@ -128,25 +137,15 @@ mod tests {
         assert!(refused(IMAGES, LABELS, 3).contains("the number of images is 2, 3 is needed"));
     }
 
-    /// Answers with the input.
-    struct Echo;
-    impl Runner for Echo {
-        fn run(&mut self, _: usize, input: &[f32], output: &mut [f32]) -> Result<(), EngineError> {
-            output.copy_from_slice(input);
-            Ok(())
-        }
-        fn mode(&self, _: usize) -> RunMode {
-            RunMode::Batched
-        }
-    }
-
     #[test]
     fn accuracy_is_the_share_of_right_answers() {
         use crate::engine::toy_spec;
         let accuracy = |labels: &[u8], input, output| {
             let labels = [&LABELS[..8], labels].concat();
             let heldout = load_from(IMAGES, &labels, 2).unwrap();
-            measure_accuracy(&mut Echo, &toy_spec(input, output), &heldout)
+            // The simulated engine answers with its input.
+            let (spec, echo) = (toy_spec(input, output), Engine::Simulated { times_ns: &[0] });
+            measure_accuracy(&mut *load(echo, &spec, 1).unwrap(), &spec, &heldout)
         };
         assert_eq!(accuracy(&[1, 0], 2, 2).unwrap(), 1.0);
         assert_eq!(accuracy(&[1, 1], 2, 2).unwrap(), 0.5);

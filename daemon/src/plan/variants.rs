@@ -6,7 +6,7 @@ use rt_core::{Instant, LatencyProfile, Selector, Shield, ShieldError, Span, Stre
 
 use super::{PlanError, ServicePlan, select};
 use crate::config::{Config, ModelChoice, Select, ServiceConfig, SimulatedModel};
-use crate::engine::{ModelSpec, RunMode, TensorSpec, sha256_hex};
+use crate::engine::{DataType, ModelSpec, RunMode, Side, TensorSpec, sha256_hex};
 use crate::manifest::Manifest;
 use crate::profile::{Entry, Profile};
 
@@ -60,12 +60,11 @@ fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec
             let value = format!("{} with {what} {value}", spec.name);
             Err(PlanError::Variant { field, value, reason })
         };
-        for (what, here, there) in
-            [("input", &spec.input, &specs[0].input), ("output", &spec.output, &specs[0].output)]
-        {
-            if here.shape != there.shape {
-                let reason = format!("must be {:?}, as of {}", there.shape, specs[0].name);
-                return refuse(&format!("{what} shape"), format!("{:?}", here.shape), reason);
+        for side in [Side::Input, Side::Output] {
+            let (here, there) = (shapes(spec.tensors(side)), shapes(specs[0].tensors(side)));
+            if here != there {
+                let reason = format!("must be {there}, as of {}", specs[0].name);
+                return refuse(&format!("{side} shape"), here, reason);
             }
         }
         if spec.accuracy <= before.accuracy {
@@ -76,17 +75,25 @@ fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec
     Ok(specs)
 }
 
+/// Types and shapes, such as `f32[3, 224, 224], i64[1]`.
+fn shapes(tensors: &[TensorSpec]) -> String {
+    let shape = |tensor: &TensorSpec| format!("{}{:?}", tensor.data_type, tensor.shape);
+    tensors.iter().map(shape).collect::<Vec<_>>().join(", ")
+}
+
 /// Stands for a model that does not exist; its hash is that of the times it waits out.
 fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
     let times: Vec<u8> = model.times.iter().flat_map(|t| t.as_nanos().to_le_bytes()).collect();
     let sha256 = sha256_hex(&times);
-    let tensor = |name: &str, values| TensorSpec { name: name.into(), shape: vec![values] };
+    let tensor = |name: &str, values| {
+        vec![TensorSpec { name: name.into(), data_type: DataType::F32, shape: vec![values] }]
+    };
     ModelSpec {
         name: format!("simulated-{}", &sha256[..8]),
         path: std::path::PathBuf::new(),
         sha256,
-        input: tensor("input", input),
-        output: tensor("output", output),
+        inputs: tensor("input", input),
+        outputs: tensor("output", output),
         accuracy: model.accuracy.unwrap_or(f64::NAN),
         parameters: 0,
         macs: 0,

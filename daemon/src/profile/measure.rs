@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{EngineError, ModelSpec, RunMode, Runner, fill_input};
+use crate::engine::{EngineError, ModelSpec, RunMode, Runner, fill_tensor};
 
 /// Untimed runs of every batch size before the first timed one.
 const WARM_UP: usize = 3;
@@ -47,20 +47,19 @@ pub(crate) fn measure(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Measured, EngineError> {
     let samples = samples.max(1);
-    let (input_len, output_len) = (spec.input.elements(), spec.output.elements());
-    let mut input = vec![0.0; max_batch * input_len];
-    let mut output = vec![0.0; max_batch * output_len];
     let mut times = vec![Vec::with_capacity(samples); max_batch];
     let (mut done, total) = (0, (WARM_UP + samples) * max_batch);
     for round in 0..WARM_UP + samples {
         for batch in 1..=max_batch {
-            let (input, output) = (&mut input[..batch * input_len], &mut output[..batch * output_len]);
-            fill_input(done as u64, input);
+            for (tensor, input) in spec.inputs.iter().enumerate() {
+                let bytes = runner.buffers().input_mut(tensor, 0..batch);
+                fill_tensor(done as u64, input.data_type, bytes);
+            }
             if round % 2 == 1 {
                 std::thread::park_timeout(PAUSE);
             }
             let started = crate::clock::now().as_nanos();
-            runner.run(batch, input, output)?;
+            runner.run(batch)?;
             let taken = crate::clock::now().as_nanos() - started;
             if round >= WARM_UP {
                 times[batch - 1].push(taken);

@@ -36,9 +36,8 @@ fn bounds_have_the_margin_and_never_fall() {
 
 #[test]
 fn any_measured_times_give_valid_bounds() {
-    let mut random = [0.0f32; 40];
     for seed in 0..500 {
-        crate::engine::fill_input(seed, &mut random);
+        let random = crate::engine::random_f32(seed, 40);
         let times: Vec<u64> = random[2..].iter().map(|x| (x * 1e9) as u64).collect();
         let count = 1 + (random[0] * 37.0) as usize;
         let entry = entry("m", &times[..count], f64::from(random[1]) * MAX_MARGIN);

@@ -271,7 +271,7 @@ impl Service {
                         variant: slot.variant,
                     };
                     self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
-                    head.encode_floats(id, &slot.output, frame);
+                    DaemonFrame::Result { head, output: &slot.output }.encode(id, frame);
                 }
                 Outcome::Missed(reason) => {
                     let (reason, sequence) = (wire_reason(reason), request.seq);

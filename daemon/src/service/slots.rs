@@ -9,8 +9,8 @@ use crate::socket::Connection;
 pub(crate) struct Slot {
     /// Where the answer goes; `None` while the slot is free.
     pub(crate) origin: Option<Origin>,
-    pub(crate) input: Vec<f32>,
-    pub(crate) output: Vec<f32>,
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     pub(crate) started_ns: u64,
     pub(crate) run_ns: u64,
     pub(crate) batch: u16,

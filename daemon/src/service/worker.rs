@@ -9,7 +9,7 @@ use rt_core::{Ran, Span, WorkerId};
 use super::slots::lock;
 use super::{Effects, Service};
 use crate::clock;
-use crate::engine::{Engine, EngineError, Runner};
+use crate::engine::{Buffers, Engine, EngineError, Runner};
 use crate::plan::{ServicePlan, VariantPlan};
 use crate::realtime;
 
@@ -84,11 +84,9 @@ enum Errand {
     Stop,
 }
 
-/// The variants and buffers of one worker, used by whichever thread runs its batch.
+/// The variants of one worker, used by whichever thread runs its batch.
 pub(crate) struct Executor {
     runners: Vec<Box<dyn Runner>>,
-    input: Vec<f32>,
-    output: Vec<f32>,
     tokens: Vec<u64>,
 }
 
@@ -98,47 +96,35 @@ impl Executor {
     /// # Errors
     /// What the engine finds wrong with it.
     pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
-        let batch = plan.workers().batch;
-        Ok(Self {
-            runners: load(plan)?,
-            input: vec![0.0; batch * plan.spec.input.elements()],
-            output: vec![0.0; batch * plan.spec.output.elements()],
-            tokens: Vec::with_capacity(batch),
-        })
+        Ok(Self { runners: load(plan)?, tokens: Vec::with_capacity(plan.workers().batch) })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and caches in place.
     fn warm_up(&mut self, plan: &ServicePlan) {
-        let (input_len, output_len) = (plan.spec.input.elements(), plan.spec.output.elements());
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
             let largest = plan.workers().batch.min(variant.times.max_batch());
             for size in (1..=largest).chain(1..=largest) {
-                let (input, output) =
-                    (&self.input[..size * input_len], &mut self.output[..size * output_len]);
                 // An engine that fails or panics now will do so on the first batch, where it is told and counted.
-                let _ = catch_unwind(AssertUnwindSafe(|| runner.run(size, input, output)));
+                let _ = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
             }
         }
     }
 
     /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
     pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
-        let Self { runners, input, output, tokens } = self;
+        let Self { runners, tokens } = self;
         let mailbox = &service.mailboxes[id];
         let Some(variant) = mailbox.take(tokens) else { return };
         let runner = &mut runners[variant];
-        let spec = &service.plan.spec;
-        let (size, input_len, output_len) = (tokens.len(), spec.input.elements(), spec.output.elements());
-        for (token, values) in tokens.iter().zip(input.chunks_exact_mut(input_len)) {
-            values.copy_from_slice(&service.slots.get(*token).input);
+        for (index, token) in tokens.iter().enumerate() {
+            runner.buffers().put(index, &service.slots.get(*token).input);
         }
         let started = clock::now();
-        let (inputs, outputs) = (&input[..size * input_len], &mut output[..size * output_len]);
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(size, inputs, outputs)));
+        let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
         let took = clock::now().since(started);
         let ran = match result {
             Ok(Ok(())) => {
-                write_results(service, (tokens, variant), (output, output_len), started.as_nanos(), took);
+                write_results(service, (tokens, variant), runner.buffers(), started.as_nanos(), took);
                 Ran::Done(took)
             }
             Ok(Err(error)) => {
@@ -192,14 +178,13 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
 fn write_results(
     service: &Service,
     (tokens, variant): (&[u64], usize),
-    (output, output_len): (&[f32], usize),
+    buffers: &Buffers,
     started_ns: u64,
     took: Span,
 ) {
-    for (token, values) in tokens.iter().zip(output.chunks_exact(output_len)) {
+    for (index, token) in tokens.iter().enumerate() {
         let mut slot = service.slots.get(*token);
-        slot.output.clear();
-        slot.output.extend_from_slice(values);
+        buffers.get(index, &mut slot.output);
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
         slot.batch = tokens.len() as u16;

@@ -5,6 +5,7 @@ use weir_client::wire::DaemonFrame;
 use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, RefusalCode, Registration};
 
 use crate::daemon::Daemon;
+use crate::engine::packed_len;
 use crate::service::{Effects, Lease, Refusal, Registry};
 
 /// Gives out a stream.
@@ -40,9 +41,9 @@ pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'_> {
     let density = lease.spec.demand().map_or(Density::ZERO, |(density, _)| density);
     DaemonFrame::Registered {
         stream,
-        input_bytes: 4 * plan.spec.input.elements() as u32,
+        input_bytes: packed_len(&plan.spec.inputs) as u32,
         deadline_ns: plan.config.deadline.as_nanos(),
-        output_bytes: 4 * plan.spec.output.elements() as u32,
+        output_bytes: packed_len(&plan.spec.outputs) as u32,
         density_numerator: density.numerator(),
         density_denominator: density.denominator(),
         accuracy: plan.spec.accuracy as f32,

@@ -9,13 +9,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError, floats,
+    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError,
 };
 use weir_client::{MissReason, RefusalCode};
 
 use super::{Connection, register};
 use crate::clock;
 use crate::daemon::Daemon;
+use crate::engine::packed_len;
 use crate::realtime::{self, Role};
 use crate::service::{Effects, Lease, Origin, Registry};
 
@@ -173,7 +174,7 @@ impl Session<'_> {
     fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
         let Some(lease) = self.leases.get(&stream) else { return self.refuse_stream(id, stream) };
         let service = &lease.service;
-        let expected = 4 * service.plan.spec.input.elements();
+        let expected = packed_len(&service.plan.spec.inputs);
         if payload.len() != expected {
             let text = format!("payload of {} bytes, one input has {expected}", payload.len());
             return self.refuse(id, RefusalCode::InputLength, &text);
@@ -192,7 +193,7 @@ impl Session<'_> {
         {
             let mut slot = service.slots.get(token);
             slot.input.clear();
-            slot.input.extend(floats(payload));
+            slot.input.extend_from_slice(payload);
             slot.origin = Some(Origin { connection: Arc::clone(self.connection), frame: id, stream });
         }
         service.submit(&mut self.effects, lease, token);
