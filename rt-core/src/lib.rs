@@ -55,8 +55,8 @@ pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
 pub use rate::{largest_count, seed_count, seed_theorem_1, seed_theorem_2};
 pub use safe_mode::{Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Transition};
 pub use scheduler::{
-    Action, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig,
-    ShieldRefusal, StreamError, WorkerId,
+    Action, ConfigError, Event, HandOverError, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler,
+    SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
 };
 pub use select::{LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, Selector, Variant};
 pub use shield::{Shield, ShieldError};

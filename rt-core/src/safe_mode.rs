@@ -142,6 +142,11 @@ impl SafeMode {
         }
     }
 
+    /// Takes over the state and counts of another, under its own configuration.
+    pub(crate) fn continue_from(&mut self, other: &Self) {
+        *self = Self { config: self.config, ..other.clone() };
+    }
+
     /// The next breach of `cause` is announced though it was before.
     pub(crate) fn forget(&mut self, cause: Cause) {
         self.causes &= !(1 << cause as u8);

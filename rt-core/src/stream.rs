@@ -233,6 +233,11 @@ impl Ledger {
         }
     }
 
+    /// The same record with room for so many requests; none may be open.
+    pub(crate) fn resized(self, capacity: usize) -> Self {
+        Self::new(self.monitor, capacity)
+    }
+
     /// Gives the next request a place; `None` if all are taken, and it must be refused.
     pub(crate) fn open(&mut self) -> Option<u64> {
         if self.next - self.oldest == self.marks.len() as u64 {

@@ -27,7 +27,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Action, Event, Outcome, Request, Scheduler, WorkerId, WorkerState};
+use super::{Action, Event, MANDATORY, Outcome, Request, Scheduler, WorkerId, WorkerState};
 use crate::admission::Dispatch;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
@@ -113,7 +113,7 @@ impl Scheduler {
     /// waits for, the one with the shortest full batch, the first of equals. It must start where the
     /// earliest deadline less the guard leaves just the time of its full batch.
     fn next_worker(&self, now: Instant) -> Option<(WorkerId, Instant)> {
-        if self.waiting() == 0 {
+        if self.waiting() == 0 || (self.quiet && self.queues[MANDATORY].is_empty()) {
             return None;
         }
         let free = |&id: &WorkerId| matches!(self.workers[id].state, WorkerState::Free);

@@ -3,6 +3,7 @@
 mod account;
 mod batch;
 mod dispatch;
+mod handover;
 mod prolong;
 mod select;
 mod settle;
@@ -17,6 +18,7 @@ use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::word::Class;
 
+pub use handover::HandOverError;
 pub use types::{
     Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, ShieldRefusal,
     StreamError, WorkerId,
@@ -88,6 +90,8 @@ pub struct Scheduler {
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Shield>,
     selection: select::Selection,
+    /// Batches are started for mandatory requests alone.
+    quiet: bool,
 }
 
 impl Scheduler {
@@ -120,6 +124,7 @@ impl Scheduler {
             turns: 0,
             shield: None,
             selection: select::Selection::default(),
+            quiet: false,
             config,
         })
     }

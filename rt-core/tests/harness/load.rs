@@ -82,6 +82,18 @@ fn tight(mut system: System, streams: &[StreamSpec]) -> System {
     system
 }
 
+/// Such a system, and another configuration that admits the same streams, if there is one among those tried.
+pub(crate) fn setup_and_next() -> impl Strategy<Value = (Setup, Option<SchedulerConfig>)> {
+    (setup(), system(), any::<bool>()).prop_map(|(setup, system, latest)| {
+        let dispatch = if latest { Dispatch::FullOrLatest } else { Dispatch::Eager };
+        let (system, kept) = admissible(System { dispatch, ..system }, setup.streams.clone());
+        let base = config(&[1], 1, 1, system.latency.as_nanos(), dispatch);
+        let next = SchedulerConfig { workers: system.workers, ..base };
+        let fits = kept.len() == setup.streams.len();
+        (setup, fits.then_some(next))
+    })
+}
+
 /// Systems that serve background, as those of the daemon do.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     setup_with(Just(true), Just(false))

@@ -8,9 +8,9 @@ pub(crate) mod load;
 pub(crate) use dice::Dice;
 
 use rt_core::{
-    Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, Instant, LatencyProfile, MissReason,
-    Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig, Span,
-    StreamId, StreamSpec, System, Workers,
+    Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, HandOverError, Instant, LatencyProfile,
+    MissReason, Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig,
+    Span, StreamId, StreamSpec, System, Workers,
 };
 
 /// The first instant, from `now` on, at which `bounds` allow one more request after `history`: for every
@@ -234,6 +234,26 @@ impl Harness {
         }
         let open = self.requests.iter().position(|(_, place)| !matches!(place, Place::Ended(_)));
         assert_eq!(open, None, "a request without resolution");
+    }
+
+    /// A new scheduler of `config` takes over now, or the present one goes on.
+    pub(crate) fn hand_over(&mut self, config: SchedulerConfig) -> Result<(), HandOverError> {
+        let running = vec![None; config.worker_count()];
+        let mut next = Scheduler::new(config).expect("a configuration");
+        let now = Instant::from_nanos(self.now);
+        self.scheduler.hand_over(now, &mut next)?;
+        let mut last = std::mem::replace(&mut self.scheduler, next);
+        self.running = running;
+        loop {
+            match last.poll(now) {
+                Action::Start { .. } => panic!("a batch of a scheduler that has handed over"),
+                Action::Resolve(resolution) => self.resolved(resolution),
+                Action::Event(event) => self.events.push((self.now, event)),
+                Action::WakeAt(_) => break,
+            }
+        }
+        self.settle();
+        Ok(())
     }
 
     /// The engine of `worker` fails now.

@@ -1,0 +1,93 @@
+//! One scheduler takes over from another with other workers, times or limits, and the streams go along with all
+//! that was promised to them.
+//!
+//! *Why it is safe.* It happens at an instant `s` at which no worker runs anything and no mandatory request waits.
+//! From then on the new scheduler is one that starts at `s` with free workers. Its admission test bounds what may
+//! arrive in any stretch of time, so also after `s`, by the streams' declarations and words; both go on where they
+//! were. Whatever was promised before `s` is over at `s`: each mandatory request has been answered.
+
+use core::mem;
+
+use super::{MANDATORY, Outcome, Scheduler, WorkerState};
+use crate::stream::{MissReason, Stream};
+use crate::time::Instant;
+
+/// Why one scheduler cannot take over from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandOverError {
+    /// Later it may: batches run, or mandatory requests wait.
+    #[error("{running} requests are running and {waiting} wait that must be served")]
+    Busy {
+        /// Requests in batches.
+        running: usize,
+        /// Mandatory requests waiting.
+        waiting: usize,
+    },
+    /// The other one has work or streams of its own.
+    #[error("the scheduler that is to take over is not new")]
+    NotNew,
+    /// The other one has too few places.
+    #[error("{streams} streams are there, the limit is {limit}")]
+    Limit {
+        /// Places in use, those between streams included.
+        streams: usize,
+        /// Its places.
+        limit: usize,
+    },
+    /// The other one serves none without a declaration, and there are such.
+    #[error("a stream must declare its arrivals where no background is served")]
+    Undeclared,
+}
+
+impl Scheduler {
+    /// While on, batches are started for mandatory requests alone (others fill them up as ever), so that an instant
+    /// for [`Scheduler::hand_over`] comes as soon as the promises allow.
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+    }
+
+    /// Gives every stream to `next`, with its number, record, word and arrival monitor, and safe mode as it is; then
+    /// this one has none. What waits, which nothing was promised for, is cancelled: call [`Scheduler::poll`]
+    /// on this one a last time. The caller has tested that the streams are admitted by `next`, whose shield is to
+    /// be set anew. Allocates.
+    ///
+    /// # Errors
+    /// If work is left that something was promised for, or `next` is not fit; nothing has changed then.
+    pub fn hand_over(&mut self, now: Instant, next: &mut Self) -> Result<(), HandOverError> {
+        let (running, waiting) = (self.running(), self.queues[MANDATORY].len());
+        let busy = self.workers.iter().any(|w| matches!(w.state, WorkerState::Busy { .. }));
+        if busy || waiting > 0 {
+            return Err(HandOverError::Busy { running, waiting });
+        }
+        if !next.streams.is_empty() || next.waiting() + next.running() > 0 {
+            return Err(HandOverError::NotNew);
+        }
+        let (streams, limit) = (self.streams.len(), next.config.streams);
+        if streams > limit {
+            return Err(HandOverError::Limit { streams, limit });
+        }
+        let undeclared = self.streams.iter().flatten().any(|stream| stream.spec.arrivals().is_none());
+        if undeclared && !next.config.background {
+            return Err(HandOverError::Undeclared);
+        }
+        for class in 0..self.queues.len() {
+            while let Some(request) = self.queues[class].pop_front() {
+                self.end(now, request, Outcome::Missed(MissReason::Cancelled));
+            }
+        }
+        for place in mem::take(&mut self.streams) {
+            let moved = place.map(|old| {
+                let places = next.places(&old.spec);
+                let mut moved = Stream { ledger: old.ledger.resized(places), ..old };
+                // Turns and shares were counted against the streams and batches of this scheduler.
+                (moved.share, moved.turn) = (0, 0);
+                moved
+            });
+            next.streams.push(moved);
+        }
+        next.next_generation = self.next_generation;
+        next.safe_mode.continue_from(&self.safe_mode);
+        self.shield = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! A scheduler takes over from another: what was promised holds across it, and nothing is lost.
+
+mod harness;
+
+use harness::load::{Bench, Setup, ns, setup_and_next};
+use harness::{Harness, config, violates_any};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
+    SchedulerConfig, StreamSpec,
+};
+
+/// A load under one configuration, then the next, as soon as the promises allow. Tells whether it took over.
+fn take_over(setup: &Setup, next: &SchedulerConfig) -> (Bench, bool) {
+    let mut bench = Bench::new(setup);
+    let nothing = bench.harness.add(StreamSpec::best_effort());
+    bench.load(setup, 40);
+    bench.harness.scheduler.set_quiet(true);
+    let mut done = false;
+    for _ in 0..400 {
+        while bench.next.iter().any(|&at| at <= bench.harness.now) {
+            bench.step(setup);
+        }
+        bench.harness.settle();
+        done = bench.harness.hand_over(next.clone()).is_ok();
+        if done {
+            break;
+        }
+        let now = bench.harness.now;
+        bench.harness.advance(now + 1, true);
+        bench.harness.arrive(nothing);
+    }
+    bench.harness.scheduler.set_quiet(false);
+    let after = Setup { config: bench.harness.scheduler.config().clone(), ..setup.clone() };
+    let until = bench.harness.now + 6 * after.config.deadline.as_nanos();
+    bench.attack(&after, until);
+    bench.harness.account(nothing);
+    (bench, done)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..ProptestConfig::default() })]
+
+    #[test]
+    fn promises_hold_across_a_takeover((setup, next) in setup_and_next()) {
+        let Some(next) = next else { return Ok(()) };
+        let (bench, _) = take_over(&setup, &next);
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+        for (id, stream) in bench.ids.iter().zip(&setup.streams) {
+            let outcomes = bench.harness.outcomes(*id);
+            prop_assert!(!violates_any(&outcomes, stream.constraints()), "{:?}", outcomes);
+            bench.harness.account(*id);
+        }
+    }
+}
+
+/// The test above says something only if there are takeovers, most of them with requests in sight.
+#[test]
+fn most_loads_leave_an_instant_for_a_takeover() {
+    let mut runner = TestRunner::deterministic();
+    let (mut tried, mut done) = (0, 0);
+    for _ in 0..300 {
+        let (setup, next) = setup_and_next().new_tree(&mut runner).expect("a setup").current();
+        if let Some(next) = next {
+            tried += 1;
+            done += usize::from(take_over(&setup, &next).1);
+        }
+    }
+    println!("{done} of {tried} took over");
+    assert!(tried > 150 && 3 * done > 2 * tried, "{done} of {tried}");
+}
+
+/// By hand: one worker, 10 a request, at most one request in 30 and none to be missed.
+fn busy() -> (Harness, rt_core::StreamId) {
+    let mut harness = Harness::new(config(&[10], 1, 1, 60, Dispatch::Eager), |_, bound| bound);
+    let strict = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(1, ns(30)).expect("valid");
+    let id = harness.add(StreamSpec::promised(strict, ArrivalCurve::new(&[window]).expect("one")));
+    harness.arrive(id);
+    (harness, id)
+}
+
+#[test]
+fn work_that_was_promised_is_waited_for_and_other_work_is_cancelled() {
+    let (mut harness, id) = busy();
+    let nothing = harness.add(StreamSpec::best_effort());
+    harness.arrive(nothing);
+    let next = config(&[5], 1, 2, 40, Dispatch::Eager);
+    assert_eq!(harness.hand_over(next.clone()), Err(HandOverError::Busy { running: 1, waiting: 0 }));
+    harness.scheduler.set_quiet(true);
+    harness.advance_to(10);
+    assert_eq!(harness.scheduler.running(), 0, "nothing is begun that was not promised");
+    assert_eq!(harness.hand_over(next), Ok(()));
+    // The numbers go on, with the workers and the deadline of the new one.
+    harness.advance_to(30);
+    harness.arrive(id);
+    harness.arrive(nothing);
+    assert_eq!(harness.scheduler.running(), 2);
+    harness.drain();
+    assert_eq!(harness.now, 35);
+    assert_eq!((harness.outcomes(id), harness.outcomes(nothing)), (vec![true, true], vec![false, true]));
+    assert_eq!(harness.scheduler.stream_counts(id).expect("a stream").0.arrived, 2);
+}
+
+#[test]
+fn safe_mode_and_the_arrival_monitor_go_along() {
+    let (mut harness, id) = busy();
+    harness.arrive(id);
+    assert_eq!(harness.causes().len(), 1);
+    harness.advance_to(40);
+    let sequence = harness.scheduler.safe_mode().sequence();
+    assert_eq!(harness.hand_over(config(&[5], 1, 1, 60, Dispatch::Eager)), Ok(()));
+    assert_eq!(harness.scheduler.safe_mode().sequence(), sequence);
+    harness.advance_to(2_000);
+    assert_eq!(harness.scheduler.safe_mode().sequence(), sequence + 1, "left in its time");
+    harness.arrive(id);
+    assert!(harness.hand_over(config(&[10], 1, 1, 60, Dispatch::Eager)).is_err());
+    harness.advance_to(2_010);
+    assert_eq!(harness.hand_over(config(&[10], 1, 1, 60, Dispatch::Eager)), Ok(()));
+    harness.arrive(id);
+    assert_eq!(harness.causes().last(), Some(&(2_010, Cause::ArrivalExcess)), "two within 30");
+}
+
+#[test]
+fn one_that_is_not_fit_is_refused_and_the_present_one_goes_on() {
+    let (mut harness, id) = busy();
+    harness.add(StreamSpec::best_effort());
+    harness.advance_to(10);
+    let next = config(&[10], 1, 1, 60, Dispatch::Eager);
+    let few = SchedulerConfig { streams: 1, ..next.clone() };
+    assert_eq!(harness.hand_over(few), Err(HandOverError::Limit { streams: 2, limit: 1 }));
+    let closed = SchedulerConfig { background: false, ..next.clone() };
+    assert_eq!(harness.hand_over(closed), Err(HandOverError::Undeclared));
+    let mut used = rt_core::Scheduler::new(next).expect("a configuration");
+    used.add_stream(StreamSpec::best_effort()).expect("room");
+    let now = Instant::from_nanos(harness.now);
+    assert_eq!(harness.scheduler.hand_over(now, &mut used), Err(HandOverError::NotNew));
+    harness.advance_to(40);
+    harness.arrive(id);
+    harness.drain();
+    assert_eq!(harness.outcomes(id), [true, true]);
+}
