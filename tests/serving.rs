@@ -112,7 +112,7 @@ fn subscriber(daemon: &Daemon) -> Client {
 /// The changes of safe mode up to the return to normal.
 fn stay(client: &mut Client) -> Vec<SafeModeEvent> {
     let mut changes = vec![next_change(client)];
-    while changes.last().is_some_and(|change| change.state == SafeModeState::SafeMode) {
+    while changes.last().is_some_and(|change| change.state != SafeModeState::Normal) {
         changes.push(next_change(client));
     }
     changes

@@ -8,9 +8,7 @@
 use std::time::{Duration, Instant};
 
 use weir_client::blocking::Client;
-use weir_client::{
-    ArrivalBound, Constraint, DEFAULT_SOCKET, Event, EventMask, Outcome, Registration, SafeModeState,
-};
+use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, Event, EventMask, Outcome, Registration};
 
 const PERIOD: Duration = Duration::from_millis(20);
 
@@ -45,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         while let Some(event) = client.next_event_timeout(Duration::ZERO)? {
             match event {
                 Event::SafeMode(event) if event.service == service => {
-                    slow = event.state != SafeModeState::Normal;
+                    slow = event.state.is_suspended();
                     println!("{}: {} ({})", event.state, event.cause, event.text);
                 }
                 other => println!("{other:?}"),

@@ -159,6 +159,7 @@ fn event(frame: DaemonFrame<'_>, header: &Header) -> Result<Event, Error> {
             limit,
             seen,
             window_ns,
+            breaches,
             service,
             stream,
             text,
@@ -172,6 +173,7 @@ fn event(frame: DaemonFrame<'_>, header: &Header) -> Result<Event, Error> {
             limit,
             seen,
             window: Duration::from_nanos(window_ns),
+            breaches,
             text: text.into(),
         }),
         DaemonFrame::MissesLeft { misses_left, constraint, service, stream } => {

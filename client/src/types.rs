@@ -176,6 +176,8 @@ pub struct SafeModeEvent {
     pub seen: u64,
     /// The stretch of time looked at; zero where there is none.
     pub window: Duration,
+    /// Breaches of the service since the daemon started, those that were not announced included.
+    pub breaches: u64,
     /// The evidence, for people.
     pub text: String,
 }

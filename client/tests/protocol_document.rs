@@ -100,6 +100,7 @@ fn encoded() -> Vec<Vec<u8>> {
                 limit: 5,
                 seen: 6,
                 window_ns: 100_000_000,
+                breaches: 1,
                 service,
                 stream,
                 text: "6 requests, 5 declared",

@@ -105,6 +105,7 @@ fn build(p: &Parts) -> Frame<'_> {
             limit: p.long[2],
             seen: p.long[3],
             window_ns: p.long[4],
+            breaches: p.long[0],
             service,
             stream,
             text: &p.text,

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rt_core::{MissReason, SafeModeState};
+use rt_core::{Alarm, MissReason};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -117,10 +117,11 @@ fn service_status(service: &Service) -> Value {
         let name = |id| names.get(&id).map(String::as_str).unwrap_or_default();
         let mode = scheduler.safe_mode();
         let (late, handover) = scheduler.worst_delays();
-        let safe_mode = match mode.state() {
-            SafeModeState::Normal => json!({ "state": "normal", "sequence": mode.sequence(), "breaches": mode.breaches() }),
-            SafeModeState::Safe { cause, evidence, entered } => json!({
-                "state": "safe-mode",
+        let state = mode.state();
+        let safe_mode = match state.alarm {
+            None => json!({ "state": state.severity.to_string(), "sequence": mode.sequence(), "breaches": mode.breaches() }),
+            Some(Alarm { cause, evidence, entered }) => json!({
+                "state": state.severity.to_string(),
                 "sequence": mode.sequence(),
                 "breaches": mode.breaches(),
                 "cause": cause.to_string(),

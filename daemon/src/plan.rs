@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
-    LatencyProfile, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
+    LatencyProfile, LoadMonitor, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
 };
 
 use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
@@ -22,6 +22,11 @@ use rate::densest;
 pub(crate) use select::{TableError, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
 pub(crate) use variants::{VariantPlan, resolve_models};
+
+/// Who sends more than this part of the certified rate is warned.
+const WARNING_SHARE: f64 = 0.9;
+/// The rate is measured over at least so many requests of it.
+const RATE_COUNT: f64 = 40.0;
 
 /// Every service's plan, and the machine that was profiled.
 #[derive(Debug)]
@@ -200,6 +205,22 @@ impl ServicePlan {
     /// Requests a second in full batches.
     pub(crate) fn capacity(&self) -> f64 {
         self.workers().capacity_per_s()
+    }
+
+    /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.
+    pub(crate) fn certified_per_s(&self) -> Option<f64> {
+        let reserved = self.config.reserved.iter().filter_map(|s| s.spec.demand());
+        let reserved: f64 = reserved.map(|(_, arrivals)| arrivals.rate_per_s()).sum();
+        let promised = self.rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0);
+        Some(reserved + promised).filter(|&rate| rate > 0.0)
+    }
+
+    /// What counts requests, and how many are nine tenths of the certified rate.
+    pub(crate) fn rate_warning(&self) -> Option<(LoadMonitor, u64)> {
+        let rate = self.certified_per_s()?;
+        let window = (RATE_COUNT / rate).max(LoadMonitor::DEFAULT_WINDOW.as_secs_f64());
+        let monitor = LoadMonitor::new(Span::from_nanos((window * 1e9) as u64)).ok()?;
+        Some((monitor, (WARNING_SHARE * rate * window).ceil() as u64))
     }
 
     /// One more stream of the service's own constraints at the promised rate, and a name for it that is free.

@@ -1,45 +1,11 @@
-//! Safe mode: the state that says a promise no longer stands, with cause, evidence and hysteresis.
+//! Safe mode: the state that says whether a promise stands, with severity, cause, evidence and hysteresis.
 
-use core::fmt;
+mod cause;
 
 use crate::stream::StreamId;
 use crate::time::{Instant, Span};
 
-/// Why safe mode was raised. The numbers are stable; 0 is never raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Cause {
-    /// More requests than a stream declared. Evidence: allowed, seen, window.
-    ArrivalExcess = 1,
-    /// A batch took longer than its profile. Evidence: `P(b)` and the time seen, in nanoseconds.
-    ServiceOverrun = 2,
-    /// Dispatch came later than the guard allows, or the way to and from the engine made a batch longer than
-    /// `P(b)`. Evidence: time allowed and seen, in nanoseconds.
-    LateDispatch = 3,
-    /// A worker was lost or its engine failed. Evidence: workers configured and left.
-    WorkerLost = 4,
-    /// A stream's constraint was violated, whatever the reason. Evidence: `m`, `m + 1`, `K`.
-    ConstraintViolated = 5,
-    /// The hardware is not as profiled. Evidence: in `window` what about it, a number of the caller's, and of that
-    /// the value profiled and seen.
-    ProfileStale = 6,
-    /// An operator asked for it.
-    Operator = 7,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ArrivalExcess => "arrival-excess",
-            Self::ServiceOverrun => "service-overrun",
-            Self::LateDispatch => "late-dispatch",
-            Self::WorkerLost => "worker-lost",
-            Self::ConstraintViolated => "constraint-violated",
-            Self::ProfileStale => "profile-stale",
-            Self::Operator => "operator",
-        })
-    }
-}
+pub use cause::{Cause, Severity};
 
 /// What was seen when an assumption broke; [`Cause`] gives the units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,53 +20,96 @@ pub struct Evidence {
     pub stream: Option<StreamId>,
 }
 
-/// When safe mode ends.
+/// When a state ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafeModeConfig {
     /// It lasts at least this long.
     pub hold: Span,
     /// It ends only after this long without a breach.
     pub clean: Span,
-    /// It lasts until cleared by an operator, however clean things look.
+    /// Safe mode lasts until cleared by an operator, however clean things look; a warning does not.
     pub latch: bool,
+}
+
+/// Why the state is not normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// The cause announced last.
+    pub cause: Cause,
+    /// Its evidence.
+    pub evidence: Evidence,
+    /// When this severity was entered.
+    pub entered: Instant,
 }
 
 /// Present state of the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SafeModeState {
-    /// Every assumption holds as far as can be seen.
-    Normal,
-    /// An assumption broke.
-    Safe {
-        /// The cause announced last.
-        cause: Cause,
-        /// Its evidence.
-        evidence: Evidence,
-        /// When it was raised.
-        entered: Instant,
-    },
+pub struct SafeModeState {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Why; `None` in the normal state alone.
+    pub alarm: Option<Alarm>,
 }
 
-/// A change of state or a further cause, to be announced on every door.
+impl SafeModeState {
+    /// Whether the promises do not stand.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.severity >= Severity::Safe
+    }
+}
+
+/// A change of severity or a further cause, to be announced on every door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Rises by one at each change, so that a listener sees what it missed.
+    /// Rises by one at each transition, so that a listener sees what it missed.
     pub sequence: u64,
     /// The state entered.
     pub state: SafeModeState,
+    /// Breaches since the start, those that were not announced included.
+    pub breaches: u64,
 }
 
+impl Transition {
+    /// What suspends the promises; `None` in the normal state and of a warning.
+    #[must_use]
+    pub fn breach(&self) -> Option<Cause> {
+        self.state.alarm.filter(|_| self.state.is_suspended()).map(|alarm| alarm.cause)
+    }
+}
+
+/// A severity above normal, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    alarm: Option<Alarm>,
+    /// The earliest instant at which it may be left.
+    leave: Instant,
+}
+
+const WARNING: usize = 0;
+const SAFE: usize = 1;
+const LOST: usize = 2;
+/// The causes of a warning, a bit each.
+const WARNINGS: u16 = 1 << Cause::MissesLow as u16 | 1 << Cause::RateHigh as u16;
+
 /// The state machine: raised by monitors, left by hysteresis.
+///
+/// Each severity stands and ends for itself; the present state is the highest that stands.
 #[derive(Clone, Debug)]
 pub struct SafeMode {
     config: SafeModeConfig,
-    state: SafeModeState,
+    levels: [Level; 3],
     sequence: u64,
-    /// The earliest instant at which it may be left.
-    leave: Instant,
     breaches: u64,
     /// The causes seen in the present stay, a bit each.
-    causes: u8,
+    causes: u16,
+    /// What was announced last.
+    told: Severity,
+    /// Nothing is announced before.
+    inhibited: Instant,
+    /// Workers are missing, or all of them: what that suspends is not left.
+    missing: bool,
+    lost: bool,
 }
 
 impl SafeMode {
@@ -109,16 +118,20 @@ impl SafeMode {
     pub const fn new(config: SafeModeConfig) -> Self {
         Self {
             config,
-            state: SafeModeState::Normal,
+            levels: [Level { alarm: None, leave: Instant::ZERO }; 3],
             sequence: 0,
-            leave: Instant::ZERO,
             breaches: 0,
             causes: 0,
+            told: Severity::Normal,
+            inhibited: Instant::ZERO,
+            missing: false,
+            lost: false,
         }
     }
 
-    /// Records a breach at `now` whose effects last until `until`. The first one enters safe mode; each cause
-    /// that is new to this stay is announced as well; all put off its end and are counted.
+    /// Records at `now` what its cause makes a warning, or a breach, whose effects last until `until`. The first one
+    /// enters its severity; each cause that is new to this stay is announced as well; all put off its end, and all
+    /// breaches are counted. A warning in safe mode is only remembered.
     pub fn raise(
         &mut self,
         now: Instant,
@@ -126,47 +139,98 @@ impl SafeMode {
         evidence: Evidence,
         until: Instant,
     ) -> Option<Transition> {
-        self.breaches += 1;
-        self.leave = self.leave.max(now + self.config.clean).max(until + self.config.clean);
-        let known = self.causes & (1 << cause as u8) != 0;
-        self.causes |= 1 << cause as u8;
-        match self.state {
-            SafeModeState::Safe { .. } if known => None,
-            SafeModeState::Safe { entered, .. } => {
-                Some(self.enter(SafeModeState::Safe { cause, evidence, entered }))
-            }
-            SafeModeState::Normal => {
-                self.leave = self.leave.max(now + self.config.hold);
-                Some(self.enter(SafeModeState::Safe { cause, evidence, entered: now }))
-            }
+        let severity = cause.severity();
+        let Level { alarm, leave } = &mut self.levels[level(severity)?];
+        *leave = (*leave).max(now + self.config.clean).max(until + self.config.clean);
+        if alarm.is_none() {
+            *leave = (*leave).max(now + self.config.hold);
         }
+        self.breaches += u64::from(severity >= Severity::Safe);
+        let known = self.causes & (1 << cause as u16) != 0;
+        self.causes |= 1 << cause as u16;
+        if known && alarm.is_some() {
+            return None;
+        }
+        let entered = alarm.map_or(now, |alarm| alarm.entered);
+        *alarm = Some(Alarm { cause, evidence, entered });
+        if severity >= self.state().severity { self.tell(now) } else { None }
     }
 
-    /// Takes over the state and counts of another, under its own configuration.
-    pub(crate) fn continue_from(&mut self, other: &Self) {
-        *self = Self { config: self.config, ..other.clone() };
+    /// Records at `now` that workers are missing, or no longer are. As long as some are, safe mode is not left; while
+    /// all are, nothing is answered.
+    pub fn set_workers(&mut self, now: Instant, alive: usize, all: usize) -> Option<Transition> {
+        self.missing = alive < all;
+        self.lost = alive == 0;
+        let Level { alarm, .. } = &mut self.levels[LOST];
+        if self.lost == alarm.is_some() {
+            return None;
+        }
+        if self.lost {
+            let evidence = Evidence { limit: all as u64, seen: 0, ..Evidence::default() };
+            *alarm = Some(Alarm { cause: Cause::WorkerLost, evidence, entered: now });
+        } else {
+            // What was lost is still to prove itself.
+            let (before, safe) = (alarm.take(), &mut self.levels[SAFE]);
+            safe.alarm = safe.alarm.or(before);
+            safe.leave = safe.leave.max(now + self.config.clean);
+        }
+        self.tell(now)
     }
 
     /// The next breach of `cause` is announced though it was before.
     pub(crate) fn forget(&mut self, cause: Cause) {
-        self.causes &= !(1 << cause as u8);
+        self.causes &= !(1 << cause as u16);
     }
 
-    /// Leaves safe mode if its time has come.
+    /// Takes over the state and counts of another, under its own configuration.
+    pub(crate) fn continue_from(&mut self, other: &Self) {
+        *self = Self { config: self.config, missing: false, lost: false, ..other.clone() };
+        let lost = self.levels[LOST].alarm.take();
+        self.levels[SAFE].alarm = self.levels[SAFE].alarm.or(lost);
+    }
+
+    /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
-        let due = self.leaves_at().is_some_and(|leave| now >= leave);
-        due.then(|| self.enter(SafeModeState::Normal))
+        for index in [WARNING, SAFE] {
+            if self.ends_at(index).is_some_and(|end| now >= end) {
+                self.leave(index);
+            }
+        }
+        if self.state().severity == self.told { None } else { self.tell(now) }
     }
 
-    /// Leaves safe mode by order of an operator.
-    pub fn clear(&mut self) -> Option<Transition> {
-        (self.state != SafeModeState::Normal).then(|| self.enter(SafeModeState::Normal))
+    /// Leaves safe mode by order of an operator, unless workers are missing.
+    pub fn clear(&mut self, now: Instant) -> Option<Transition> {
+        self.leave(WARNING);
+        if !self.missing {
+            self.leave(SAFE);
+        }
+        if self.state().severity == self.told { None } else { self.tell(now) }
+    }
+
+    /// Announces nothing before `until`, for maintenance; then what there is by then. The state, its counts and
+    /// its effects go on.
+    pub fn inhibit(&mut self, until: Instant) {
+        self.inhibited = until;
+    }
+
+    /// Until when nothing is announced; past if all is.
+    #[must_use]
+    pub fn inhibited_until(&self) -> Instant {
+        self.inhibited
     }
 
     /// The present state.
     #[must_use]
     pub fn state(&self) -> SafeModeState {
-        self.state
+        let [warning, safe, lost] = self.levels.map(|level| level.alarm);
+        let severity = match (warning, safe, lost) {
+            (_, _, Some(_)) => Severity::Lost,
+            (_, Some(_), None) => Severity::Safe,
+            (Some(_), None, None) => Severity::Warning,
+            (None, None, None) => Severity::Normal,
+        };
+        SafeModeState { severity, alarm: lost.or(safe).or(warning) }
     }
 
     /// The number of the last transition; 0 before the first.
@@ -175,69 +239,54 @@ impl SafeMode {
         self.sequence
     }
 
-    /// How many breaches there have been since the start, those during safe mode included.
+    /// How many breaches there have been since the start, those during safe mode included, warnings not.
     #[must_use]
     pub fn breaches(&self) -> u64 {
         self.breaches
     }
 
-    /// When it will be left if nothing else breaks; `None` in the normal state or when latched.
+    /// When [`SafeMode::tick`] has something to do if nothing else breaks; `None` if nothing ends by itself.
     #[must_use]
     pub fn leaves_at(&self) -> Option<Instant> {
-        (self.state != SafeModeState::Normal && !self.config.latch).then_some(self.leave)
+        let untold = self.state().severity != self.told;
+        [WARNING, SAFE]
+            .into_iter()
+            .filter_map(|index| self.ends_at(index))
+            .chain(untold.then_some(self.inhibited))
+            .min()
     }
 
-    fn enter(&mut self, state: SafeModeState) -> Transition {
-        if state == SafeModeState::Normal {
-            self.causes = 0;
+    /// When a severity is left if nothing else breaks.
+    fn ends_at(&self, index: usize) -> Option<Instant> {
+        let stays = index == SAFE && (self.config.latch || self.missing);
+        let Level { alarm, leave } = self.levels[index];
+        (alarm.is_some() && !stays).then_some(leave)
+    }
+
+    fn leave(&mut self, index: usize) {
+        self.levels[index].alarm = None;
+        self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
+    }
+
+    fn tell(&mut self, now: Instant) -> Option<Transition> {
+        if now < self.inhibited {
+            return None;
         }
-        self.state = state;
+        let state = self.state();
+        self.told = state.severity;
         self.sequence += 1;
-        Transition { sequence: self.sequence, state }
+        Some(Transition { sequence: self.sequence, state, breaches: self.breaches })
+    }
+}
+
+fn level(severity: Severity) -> Option<usize> {
+    match severity {
+        Severity::Normal => None,
+        Severity::Warning => Some(WARNING),
+        Severity::Safe => Some(SAFE),
+        Severity::Lost => Some(LOST),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CONFIG: SafeModeConfig =
-        SafeModeConfig { hold: Span::from_nanos(100), clean: Span::from_nanos(30), latch: false };
-
-    fn at(n: u64) -> Instant {
-        Instant::from_nanos(n)
-    }
-
-    #[test]
-    fn it_is_left_after_hold_and_a_clean_window_and_not_before() {
-        let mut mode = SafeMode::new(CONFIG);
-        let entered = mode.raise(at(10), Cause::ArrivalExcess, Evidence::default(), at(10)).expect("entered");
-        assert_eq!(entered.sequence, 1);
-        assert_eq!(mode.tick(at(109)), None);
-        // Breaches at 95 put the end off to 125; a further cause is announced, a known one is only counted.
-        assert_eq!(mode.raise(at(95), Cause::ArrivalExcess, Evidence::default(), at(95)), None);
-        let further = mode.raise(at(95), Cause::WorkerLost, Evidence::default(), at(95)).expect("announced");
-        assert!(
-            matches!(further.state, SafeModeState::Safe { cause: Cause::WorkerLost, entered, .. } if entered == at(10))
-        );
-        assert_eq!(mode.tick(at(124)), None);
-        let left = mode.tick(at(125)).expect("left");
-        assert_eq!((left.sequence, left.state, mode.breaches()), (3, SafeModeState::Normal, 3));
-        assert_eq!(mode.tick(at(126)), None);
-    }
-
-    #[test]
-    fn lasting_effects_put_the_end_off() {
-        let mut mode = SafeMode::new(CONFIG);
-        mode.raise(at(0), Cause::ArrivalExcess, Evidence::default(), at(500));
-        assert_eq!(mode.leaves_at(), Some(at(530)));
-    }
-
-    #[test]
-    fn a_latched_state_waits_for_the_operator() {
-        let mut mode = SafeMode::new(SafeModeConfig { latch: true, ..CONFIG });
-        mode.raise(at(0), Cause::ServiceOverrun, Evidence::default(), at(0));
-        assert_eq!((mode.tick(at(1_000_000)), mode.leaves_at()), (None, None));
-        assert!(mode.clear().is_some() && mode.clear().is_none());
-    }
-}
+mod tests;

@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
-    LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig,
-    SelectTable, Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
+    LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
+    Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
 
 /// Counts what this thread allocates.
@@ -146,9 +146,9 @@ impl Caller {
                     self.seen.starts += 1;
                 }
                 Action::Resolve(resolution) => self.count(resolution.outcome),
-                Action::Event(Event::SafeMode(t)) => match t.state {
-                    SafeModeState::Normal => self.seen.left += 1,
-                    SafeModeState::Safe { cause, .. } => {
+                Action::Event(Event::SafeMode(t)) => match t.breach() {
+                    None => self.seen.left += 1,
+                    Some(cause) => {
                         self.seen.entered += 1;
                         self.seen.causes[cause as usize] += 1;
                     }
@@ -325,7 +325,7 @@ fn lost_workers_and_failed_engines_allocate_nothing() {
                 }
                 c.load(P / 8, 50);
                 for worker in 0..WORKERS {
-                    c.scheduler.handle_worker_ready(worker);
+                    c.scheduler.handle_worker_ready(Instant::from_nanos(c.now), worker);
                     c.poll();
                 }
                 if c.done[0].take().is_some() {

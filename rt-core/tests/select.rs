@@ -186,7 +186,7 @@ fn without_a_shield_and_in_safe_mode_the_base_answers() {
     let (now, evidence) = (Instant::from_nanos(bench.now), rt_core::Evidence::default());
     bench.scheduler.raise_safe_mode(now, Cause::ProfileStale, evidence, now);
     assert_eq!(variant(&mut bench), (0, ns(2)));
-    bench.scheduler.clear_safe_mode();
+    bench.scheduler.clear_safe_mode(now);
     assert_eq!(variant(&mut bench), (1, ns(9)));
     bench.scheduler.set_selector(None).expect("nothing");
     assert_eq!(variant(&mut bench).1, ns(2));

@@ -236,6 +236,6 @@ fn safe_mode_and_a_lost_worker_put_the_shield_down() {
     assert_eq!(bench.scheduler.longest(now, 0), ns(2));
     bench.ready(1);
     assert_eq!(bench.scheduler.prolong(now, 0, ns(9)), Err(ShieldRefusal::Unsafe), "safe mode is on");
-    bench.scheduler.clear_safe_mode();
+    bench.scheduler.clear_safe_mode(now);
     assert_eq!(bench.scheduler.prolong(now, 0, ns(9)), Ok(()));
 }

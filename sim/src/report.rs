@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use planner::problem::raw::Unit;
-use rt_core::{Constraint, Instant, MissReason, SafeModeState};
+use rt_core::{Constraint, Instant, MissReason};
 use serde::{Serialize, Serializer};
 
 use crate::drive::Request;
@@ -179,10 +179,7 @@ fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamRep
 
 /// The causes announced, and when.
 pub(crate) fn causes(run: &Run) -> impl Iterator<Item = (Instant, rt_core::Cause)> {
-    run.safe_mode.iter().filter_map(|&(instant, transition)| match transition.state {
-        SafeModeState::Safe { cause, .. } => Some((instant, cause)),
-        SafeModeState::Normal => None,
-    })
+    run.safe_mode.iter().filter_map(|(instant, transition)| Some((*instant, transition.breach()?)))
 }
 
 fn text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {

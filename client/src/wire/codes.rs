@@ -134,7 +134,9 @@ codes! {
     /// Whether the assumptions behind a service's promises hold.
     SafeModeState {
         Normal = 1 "normal" "the promises hold",
-        SafeMode = 2 "safe-mode" "an assumption broke: the promises are suspended",
+        Warning = 2 "warning" "the promises hold, and little is missing until they do not",
+        SafeMode = 3 "safe-mode" "an assumption broke: the promises are suspended",
+        Lost = 4 "lost" "no worker is left: nothing is answered",
     }
 }
 
@@ -148,6 +150,15 @@ codes! {
         ConstraintViolated = 5 "constraint-violated" "a stream missed more than its constraint allows",
         ProfileStale = 6 "profile-stale" "the machine is not as it was when it was profiled",
         Operator = 7 "operator" "asked for by the operator",
+        MissesLow = 8 "misses-low" "a warning: a stream has one miss left, or none",
+        RateHigh = 9 "rate-high" "a warning: more arrives than nine tenths of the certified rate",
+    }
+}
+
+impl SafeModeState {
+    /// Whether the promises are suspended; so they are in any worse state that a later version may name.
+    pub const fn is_suspended(self) -> bool {
+        self.code() >= Self::SafeMode.code()
     }
 }
 

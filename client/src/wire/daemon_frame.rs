@@ -99,6 +99,8 @@ pub enum DaemonFrame<'a> {
         seen: u64,
         /// The stretch of time looked at, in nanoseconds; 0 where there is none.
         window_ns: u64,
+        /// Breaches since the daemon started, those that were not announced included.
+        breaches: u64,
         /// The service.
         service: &'a str,
         /// The stream that broke it; empty where no single stream did.
@@ -181,12 +183,13 @@ impl<'a> DaemonFrame<'a> {
                 limit,
                 seen,
                 window_ns,
+                breaches,
                 service,
                 stream,
                 text,
             } => {
                 let change = writer.u16(state.code()).u16(cause.code()).u32(0).u64(sequence).u64(entered_ns);
-                let evidence = change.u64(limit).u64(seen).u64(window_ns);
+                let evidence = change.u64(limit).u64(seen).u64(window_ns).u64(breaches);
                 evidence.string(service, MAX_NAME).string(stream, MAX_NAME).string(text, MAX_TEXT)
             }
             Self::MissesLeft { misses_left, constraint, service, stream } => {
@@ -257,6 +260,7 @@ impl<'a> DaemonFrame<'a> {
                     limit: fields.u64("limit")?,
                     seen: fields.u64("seen")?,
                     window_ns: fields.u64("window_ns")?,
+                    breaches: fields.u64("breaches")?,
                     service: fields.string("service", MAX_NAME)?,
                     stream: fields.string("stream", MAX_NAME)?,
                     text: fields.string("text", MAX_TEXT)?,

@@ -135,6 +135,7 @@ impl Peer {
             limit: 10,
             seen: 11,
             window_ns: 1_000,
+            breaches: 1,
             service: "obstacles",
             stream: "front",
             text: "11 arrivals in 1 us, 10 declared",

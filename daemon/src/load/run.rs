@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
-use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState};
+use weir_client::{Answer, Event, EventMask, RequestId};
 
 use super::pace::{self, Issued, Signals};
 use super::report::{Ended, Measures, Report, SafeModeChange};
@@ -217,7 +217,11 @@ impl<'a> Collector<'a> {
                 self.end(number, Ended::Missed("refused"));
             }
             Answer::Event(Event::SafeMode(event)) if event.service == self.plan.registration.service() => {
-                let entered = event.state == SafeModeState::SafeMode;
+                let entered = event.state.is_suspended();
+                // Warnings come and go without a change of the promise.
+                if !entered && !self.signals.safe_mode.load(Ordering::Relaxed) {
+                    return;
+                }
                 self.signals.safe_mode.store(entered, Ordering::Relaxed);
                 let entered_ns = u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX);
                 let at_s = Instant::from_nanos(entered_ns).since(self.start).as_secs_f64();

@@ -64,6 +64,7 @@ impl Target {
             constraints: parse_all(&found.constraints)?,
             safe_mode: safe_mode
                 .cause
+                .filter(|_| !matches!(safe_mode.state.as_str(), "normal" | "warning"))
                 .map(|cause| Breach { cause, text: safe_mode.text.unwrap_or_default() }),
             streams: streams?,
         })
@@ -139,6 +140,7 @@ struct TensorStatus {
 
 #[derive(Deserialize)]
 struct SafeModeStatus {
+    state: String,
     cause: Option<String>,
     text: Option<String>,
 }

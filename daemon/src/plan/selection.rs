@@ -52,11 +52,8 @@ impl SelectionPlan {
             batch: workers.batch,
             max_miss,
         };
-        let reserved = service.config.reserved.iter().filter_map(|s| s.spec.demand());
-        let reserved: f64 = reserved.map(|(_, arrivals)| arrivals.rate_per_s()).sum();
-        let promised = service.rate.as_ref().and_then(super::RatePlan::per_second).unwrap_or(0.0);
         let capacity = service.capacity();
-        let rate_per_s = if reserved + promised > 0.0 { reserved + promised } else { capacity };
+        let rate_per_s = service.certified_per_s().unwrap_or(capacity);
         let parts = (1..=LOADS).map(|i| f64::from(i) / f64::from(LOADS));
         let loads: Vec<_> = parts.map(|part| (part, part * rate_per_s)).collect();
         let within: Vec<f64> = loads.iter().map(|&(_, load)| load).filter(|&load| load < capacity).collect();

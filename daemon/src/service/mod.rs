@@ -89,6 +89,7 @@ impl Service {
             safe_mode,
         })?;
         scheduler.set_selector(plan.selector.clone())?;
+        scheduler.set_rate_warning(plan.rate_warning());
         let executors: Result<Vec<_>, EngineError> =
             (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
         let executors = executors?;

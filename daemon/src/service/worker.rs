@@ -169,7 +169,7 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
             Errand::Reload => {
                 let Some(runners) = reload(service, id) else { return };
                 lock(&service.executors[id]).runners = runners;
-                service.with_scheduler(&mut effects, |s, _| s.handle_worker_ready(id));
+                service.with_scheduler(&mut effects, |s, now| s.handle_worker_ready(now, id));
             }
         }
     }

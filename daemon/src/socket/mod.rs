@@ -8,7 +8,7 @@ mod session;
 
 use std::sync::{Arc, Mutex, Weak};
 
-use rt_core::{Cause, Constraint, SafeModeState, StreamId, Transition};
+use rt_core::{Alarm, Cause, Constraint, Severity, StreamId, Transition};
 use weir_client::wire::{DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState as WireState};
 
@@ -40,37 +40,40 @@ impl Hub {
         name: impl Fn(StreamId) -> &'n str,
     ) {
         let mut frame = Vec::new();
+        let Transition { sequence, state, breaches } = transition;
+        let code = WireState::from_code(u16::from(state.severity as u8));
         let text;
-        let told = match transition.state {
-            SafeModeState::Normal => {
+        let told = match state.alarm {
+            None => {
                 text = format!("{service}: the promise holds again");
-                let (state, cause) = (WireState::Normal, SafeModeCause::Unknown(0));
-                let sequence = transition.sequence;
+                let cause = SafeModeCause::Unknown(0);
                 let (entered_ns, limit, seen, window_ns) = (crate::clock::now().as_nanos(), 0, 0, 0);
                 DaemonFrame::SafeMode {
-                    state,
+                    state: code,
                     cause,
                     sequence,
                     entered_ns,
                     limit,
                     seen,
                     window_ns,
+                    breaches,
                     service,
                     stream: "",
                     text: &text,
                 }
             }
-            SafeModeState::Safe { cause, evidence, entered } => {
+            Some(Alarm { cause, evidence, entered }) => {
                 let stream = evidence.stream.map(name).unwrap_or_default();
                 text = describe(cause, evidence.limit, evidence.seen, evidence.window, stream);
                 DaemonFrame::SafeMode {
-                    state: WireState::SafeMode,
+                    state: code,
                     cause: SafeModeCause::from_code(u16::from(cause as u8)),
-                    sequence: transition.sequence,
+                    sequence,
                     entered_ns: entered.as_nanos(),
                     limit: evidence.limit,
                     seen: evidence.seen,
-                    window_ns: if cause == Cause::ArrivalExcess { evidence.window } else { 0 },
+                    window_ns: if has_window(cause) { evidence.window } else { 0 },
+                    breaches,
                     service,
                     stream,
                     text: &text,
@@ -78,7 +81,10 @@ impl Hub {
             }
         };
         told.encode(0, &mut frame);
-        eprintln!("weir: {text}");
+        match state.severity {
+            Severity::Normal => eprintln!("weir: {text}"),
+            severity => eprintln!("weir: {service}: {severity}: {text}"),
+        }
         self.tell(EventMask::SAFE_MODE, &frame);
     }
 
@@ -107,6 +113,11 @@ impl Hub {
             connection.send_event(kind, frame);
         }
     }
+}
+
+/// Whether the window of its evidence is a stretch of time.
+fn has_window(cause: Cause) -> bool {
+    matches!(cause, Cause::ArrivalExcess | Cause::RateHigh)
 }
 
 /// The evidence of a cause in words and units.
@@ -142,5 +153,12 @@ pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream:
             }
         },
         Cause::Operator => format!("{cause}: raised by an operator"),
+        Cause::MissesLow => {
+            format!("{cause}: stream {stream} can miss {seen} more of {window} requests, {limit} in all")
+        }
+        Cause::RateHigh => format!(
+            "{cause}: {seen} requests came within {}, more than {limit}, nine tenths of the certified rate",
+            span(window)
+        ),
     }
 }

@@ -5,7 +5,8 @@ use super::{
     WorkerId,
 };
 use crate::constraint::Constraint;
-use crate::safe_mode::{Cause, Evidence};
+use crate::safe_mode::{Cause, Evidence, Transition};
+use crate::select::LoadMonitor;
 use crate::stream::{Ledger, MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
@@ -15,10 +16,30 @@ impl Scheduler {
         self.raise(now, cause, evidence, until);
     }
 
-    /// Ends safe mode by order of an operator.
-    pub fn clear_safe_mode(&mut self) {
-        if let Some(transition) = self.safe_mode.clear() {
-            self.announce(Event::SafeMode(transition));
+    /// Ends safe mode by order of an operator, unless workers are missing.
+    pub fn clear_safe_mode(&mut self, now: Instant) {
+        let transition = self.safe_mode.clear(now);
+        self.tell(transition);
+    }
+
+    /// Announces no change of safe mode before `until`, for maintenance; see [`crate::SafeMode::inhibit`].
+    pub fn inhibit_safe_mode(&mut self, until: Instant) {
+        self.safe_mode.inhibit(until);
+    }
+
+    /// Warns as long as more than `limit` requests of streams that declare their arrivals came within the monitor's
+    /// window, or no longer does.
+    pub fn set_rate_warning(&mut self, warning: Option<(LoadMonitor, u64)>) {
+        self.rate_warning = warning;
+    }
+
+    /// Counts an arrival towards the rate that is warned of.
+    pub(super) fn watch_rate(&mut self, now: Instant) {
+        let Some((monitor, limit)) = &mut self.rate_warning else { return };
+        monitor.observe(now);
+        let (seen, limit, window) = (monitor.count(now), *limit, monitor.window().as_nanos());
+        if seen > limit {
+            self.raise(now, Cause::RateHigh, Evidence { limit, seen, window, stream: None }, now);
         }
     }
 
@@ -87,10 +108,14 @@ impl Scheduler {
         let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
         if let Some((left, constraint)) = after
             && (fell(0) || fell(1))
-            && rested
         {
-            stream.warned = Some(now);
-            self.announce(Event::MissesLeft { stream: id, left, constraint });
+            if rested {
+                stream.warned = Some(now);
+                self.announce(Event::MissesLeft { stream: id, left, constraint });
+            }
+            let (limit, window) = (constraint.misses().into(), constraint.window().into());
+            let evidence = Evidence { limit, seen: left.into(), window, stream: Some(id) };
+            self.raise(now, Cause::MissesLow, evidence, now);
         }
         let fresh = violated.is_some() && may_announce(self.stream_mut(id), now);
         if let Some(c) = violated {
@@ -140,7 +165,18 @@ impl Scheduler {
     }
 
     pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
-        if let Some(transition) = self.safe_mode.raise(now, cause, evidence, until) {
+        let transition = self.safe_mode.raise(now, cause, evidence, until);
+        self.tell(transition);
+    }
+
+    /// Tells safe mode how many workers there are.
+    pub(super) fn count_workers(&mut self, now: Instant) {
+        let transition = self.safe_mode.set_workers(now, self.workers_alive(), self.workers.len());
+        self.tell(transition);
+    }
+
+    fn tell(&mut self, transition: Option<Transition>) {
+        if let Some(transition) = transition {
             self.announce(Event::SafeMode(transition));
         }
     }

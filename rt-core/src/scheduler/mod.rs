@@ -7,14 +7,16 @@ mod handover;
 mod prolong;
 mod select;
 mod settle;
+mod streams;
 mod types;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::safe_mode::{Cause, Evidence, SafeMode};
+use crate::select::LoadMonitor;
 use crate::shield::Shield;
-use crate::stream::{MissReason, Stream, StreamCounts, StreamId, StreamSpec};
+use crate::stream::{MissReason, Stream, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use crate::word::Class;
 
@@ -92,6 +94,8 @@ pub struct Scheduler {
     selection: select::Selection,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
+    /// Counts arrivals, and how many within its window are warned of.
+    rate_warning: Option<(LoadMonitor, u64)>,
 }
 
 impl Scheduler {
@@ -125,60 +129,9 @@ impl Scheduler {
             shield: None,
             selection: select::Selection::default(),
             quiet: false,
+            rate_warning: None,
             config,
         })
-    }
-
-    /// Adds a stream whose admission the caller has tested. A shield that does not count it is dropped.
-    /// Allocates.
-    ///
-    /// # Errors
-    /// If the configured number of streams is reached, or it is background and none is served.
-    pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        let free = self.streams.iter().position(Option::is_none);
-        if free.is_none() && self.streams.len() == self.config.streams {
-            return Err(StreamError::Limit { limit: self.config.streams });
-        }
-        if !self.config.background && spec.arrivals().is_none() {
-            return Err(StreamError::Undeclared);
-        }
-        let slot = free.unwrap_or(self.streams.len());
-        let id = StreamId { slot: slot as u16, generation: self.generation() };
-        let places = self.places(&spec);
-        let stream = Some(Stream::new(id, spec, places));
-        match free {
-            Some(slot) => self.streams[slot] = stream,
-            None => self.streams.push(stream),
-        }
-        if self.shield.as_ref().is_some_and(|shield| !self.is_counted(shield, slot)) {
-            self.shield = None;
-        }
-        Ok(id)
-    }
-
-    /// Removes a stream: what waits is cancelled, what runs ends unheard. Its load may be given to others
-    /// once [`Scheduler::idle_epoch`] has moved on, for only from then on is it out of every busy period.
-    pub fn remove_stream(&mut self, id: StreamId) {
-        if self.stream(id).is_some() {
-            self.cancel(id);
-            self.streams[usize::from(id.slot)] = None;
-        }
-    }
-
-    /// Starts a stream anew for another client of the same declaration: new number, requests from 0,
-    /// a clean record. The arrival monitor and the word go on, so the promise to others is untouched.
-    /// Allocates.
-    pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
-        self.stream(id)?;
-        self.cancel(id);
-        let generation = self.generation();
-        let places = self.places(&self.streams[usize::from(id.slot)].as_ref()?.spec);
-        let slot = self.streams[usize::from(id.slot)].as_mut()?;
-        let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), places);
-        fresh.marks = slot.marks.clone();
-        fresh.police = slot.police.clone();
-        *slot = fresh;
-        Some(slot.id)
     }
 
     /// Takes in a request of `stream`. Returns its resolution if it is refused at once; `None` means that
@@ -207,12 +160,16 @@ impl Scheduler {
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
+        let declared = record.spec.arrivals().is_some();
         let (conforms, class, excess) = record.observe(now, background);
         request.mandatory = class == Class::Mandatory;
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
             self.raise(now, Cause::ArrivalExcess, evidence, until);
+        }
+        if declared {
+            self.watch_rate(now);
         }
         if !alive {
             return Some(self.refuse(now, request, MissReason::WorkerLost));
@@ -270,6 +227,7 @@ impl Scheduler {
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
         let Some(w) = self.workers.get_mut(worker) else { return };
         w.state = WorkerState::Lost;
+        self.count_workers(now);
         self.raise_worker_lost(now, 0);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         if self.workers.iter().all(|w| matches!(w.state, WorkerState::Lost)) {
@@ -279,12 +237,13 @@ impl Scheduler {
         }
     }
 
-    /// Takes in that a lost worker is back.
-    pub fn handle_worker_ready(&mut self, worker: WorkerId) {
+    /// Takes in that a lost worker is back. Safe mode is not left while one is missing.
+    pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         if let Some(w) = self.workers.get_mut(worker)
             && matches!(w.state, WorkerState::Lost)
         {
             w.state = WorkerState::Free;
+            self.count_workers(now);
         }
     }
 

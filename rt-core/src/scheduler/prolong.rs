@@ -2,7 +2,6 @@
 
 use super::settle::Long;
 use super::{MANDATORY, MAX_WORKERS, Request, Scheduler, ShieldRefusal, Worker, WorkerId, WorkerState};
-use crate::safe_mode::SafeModeState;
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
 
@@ -99,7 +98,7 @@ impl Scheduler {
             WorkerState::Busy { due, .. } => now <= due,
             WorkerState::Lost => false,
         };
-        if self.safe_mode.state() != SafeModeState::Normal || !self.workers.iter().all(on_time) {
+        if self.safe_mode.state().is_suspended() || !self.workers.iter().all(on_time) {
             return Err(ShieldRefusal::Unsafe);
         }
         let others = self.left_beside(now, worker);

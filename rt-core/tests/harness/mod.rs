@@ -9,8 +9,8 @@ pub(crate) use dice::Dice;
 
 use rt_core::{
     Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, HandOverError, Instant, LatencyProfile,
-    MissReason, Outcome, Ran, Request, Resolution, SafeModeConfig, SafeModeState, Scheduler, SchedulerConfig,
-    Span, StreamId, StreamSpec, System, Workers,
+    MissReason, Outcome, Ran, Request, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span,
+    StreamId, StreamSpec, System, Workers,
 };
 
 /// The first instant, from `now` on, at which `bounds` allow one more request after `history`: for every
@@ -270,7 +270,7 @@ impl Harness {
     }
 
     pub(crate) fn ready(&mut self, worker: usize) {
-        self.scheduler.handle_worker_ready(worker);
+        self.scheduler.handle_worker_ready(Instant::from_nanos(self.now), worker);
         self.settle();
     }
 
@@ -359,10 +359,7 @@ impl Harness {
     /// The causes for which safe mode was entered, and when.
     pub(crate) fn causes(&self) -> Vec<(u64, Cause)> {
         let cause = |(at, event): &(u64, Event)| match event {
-            Event::SafeMode(t) => match t.state {
-                SafeModeState::Safe { cause, .. } => Some((*at, cause)),
-                SafeModeState::Normal => None,
-            },
+            Event::SafeMode(transition) => transition.breach().map(|cause| (*at, cause)),
             Event::MissesLeft { .. } => None,
         };
         self.events.iter().filter_map(cause).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use rayon::prelude::*;
-use rt_core::{Cause, Instant, Outcome, SafeModeState, Selector, Transition};
+use rt_core::{Cause, Instant, Outcome, Selector, Transition};
 
 use super::contender::Contender;
 use super::fleet::{Planned, ServingKind};
@@ -295,9 +295,7 @@ impl Observer for Heard {
     }
 
     fn safe_mode(&mut self, now: Instant, transition: Transition) {
-        if let SafeModeState::Safe { cause, .. } = transition.state
-            && cause != Cause::ConstraintViolated
-        {
+        if transition.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) {
             self.announced.get_or_insert(now);
         }
     }

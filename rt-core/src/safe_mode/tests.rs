@@ -1,0 +1,102 @@
+//! The state machine by hand: each severity is entered, left, held back and told as it should.
+
+use super::*;
+
+const CONFIG: SafeModeConfig =
+    SafeModeConfig { hold: Span::from_nanos(100), clean: Span::from_nanos(30), latch: false };
+
+fn at(n: u64) -> Instant {
+    Instant::from_nanos(n)
+}
+
+fn raise(mode: &mut SafeMode, now: u64, cause: Cause) -> Option<Transition> {
+    mode.raise(at(now), cause, Evidence::default(), at(now))
+}
+
+fn told(transition: Option<Transition>) -> Option<(u64, Severity)> {
+    transition.map(|t| (t.sequence, t.state.severity))
+}
+
+#[test]
+fn it_is_left_after_hold_and_a_clean_window_and_not_before() {
+    let mut mode = SafeMode::new(CONFIG);
+    assert_eq!(told(raise(&mut mode, 10, Cause::ArrivalExcess)), Some((1, Severity::Safe)));
+    assert_eq!(mode.tick(at(109)), None);
+    // Breaches at 95 put the end off to 125; a further cause is announced, a known one is only counted.
+    assert_eq!(raise(&mut mode, 95, Cause::ArrivalExcess), None);
+    let further = raise(&mut mode, 95, Cause::LateDispatch).expect("announced");
+    let alarm = further.state.alarm.expect("an alarm");
+    assert_eq!((alarm.cause, alarm.entered, further.breaches), (Cause::LateDispatch, at(10), 3));
+    assert_eq!(mode.tick(at(124)), None);
+    assert_eq!(told(mode.tick(at(125))), Some((3, Severity::Normal)));
+    assert_eq!((mode.state().alarm, mode.breaches(), mode.tick(at(126))), (None, 3, None));
+}
+
+#[test]
+fn lasting_effects_put_the_end_off() {
+    let mut mode = SafeMode::new(CONFIG);
+    mode.raise(at(0), Cause::ArrivalExcess, Evidence::default(), at(500));
+    assert_eq!(mode.leaves_at(), Some(at(530)));
+}
+
+#[test]
+fn a_latched_state_waits_for_the_operator() {
+    let mut mode = SafeMode::new(SafeModeConfig { latch: true, ..CONFIG });
+    raise(&mut mode, 0, Cause::ServiceOverrun);
+    assert_eq!((mode.tick(at(1_000_000)), mode.leaves_at()), (None, None));
+    assert!(mode.clear(at(1_000_000)).is_some() && mode.clear(at(1_000_000)).is_none());
+    // A warning is not latched.
+    assert_eq!(told(raise(&mut mode, 1_000_000, Cause::RateHigh)), Some((3, Severity::Warning)));
+    assert_eq!(told(mode.tick(at(1_000_100))), Some((4, Severity::Normal)));
+}
+
+#[test]
+fn a_warning_becomes_safe_mode_and_safe_mode_a_warning() {
+    let mut mode = SafeMode::new(CONFIG);
+    assert_eq!(told(raise(&mut mode, 0, Cause::RateHigh)), Some((1, Severity::Warning)));
+    assert_eq!(told(raise(&mut mode, 1, Cause::MissesLow)), Some((2, Severity::Warning)));
+    assert_eq!(told(raise(&mut mode, 2, Cause::ConstraintViolated)), Some((3, Severity::Safe)));
+    // In safe mode a warning is remembered and not told.
+    assert_eq!(raise(&mut mode, 90, Cause::MissesLow), None);
+    assert_eq!(told(mode.tick(at(102))), Some((4, Severity::Warning)));
+    assert_eq!(mode.state().alarm.map(|alarm| (alarm.cause, alarm.entered)), Some((Cause::MissesLow, at(0))));
+    assert_eq!(told(mode.tick(at(120))), Some((5, Severity::Normal)));
+    assert_eq!(mode.breaches(), 1, "warnings are no breaches");
+}
+
+#[test]
+fn safe_mode_is_not_left_while_a_worker_is_missing() {
+    let mut mode = SafeMode::new(CONFIG);
+    raise(&mut mode, 0, Cause::WorkerLost);
+    assert_eq!(mode.set_workers(at(0), 1, 2), None);
+    assert_eq!((mode.tick(at(10_000)), mode.leaves_at(), mode.clear(at(10_000))), (None, None, None));
+    assert_eq!(told(mode.set_workers(at(10_000), 0, 2)), Some((2, Severity::Lost)));
+    assert_eq!(mode.set_workers(at(10_001), 0, 2), None);
+    assert_eq!(told(mode.set_workers(at(10_002), 1, 2)), Some((3, Severity::Safe)));
+    assert_eq!(mode.tick(at(20_000)), None);
+    mode.set_workers(at(20_000), 2, 2);
+    assert_eq!(told(mode.tick(at(20_000))), Some((4, Severity::Normal)));
+}
+
+#[test]
+fn those_that_come_back_prove_themselves_for_a_clean_window() {
+    let mut mode = SafeMode::new(CONFIG);
+    assert_eq!(told(mode.set_workers(at(0), 0, 1)), Some((1, Severity::Lost)));
+    assert_eq!(told(mode.set_workers(at(1_000), 1, 1)), Some((2, Severity::Safe)));
+    assert_eq!(mode.tick(at(1_029)), None);
+    assert_eq!(told(mode.tick(at(1_030))), Some((3, Severity::Normal)));
+}
+
+#[test]
+fn while_inhibited_nothing_is_told_and_everything_counted() {
+    let mut mode = SafeMode::new(CONFIG);
+    mode.inhibit(at(1_000));
+    assert_eq!(raise(&mut mode, 10, Cause::ServiceOverrun), None);
+    assert!(mode.state().is_suspended(), "the state is what it is");
+    assert_eq!(mode.tick(at(500)), None);
+    assert_eq!((mode.state().severity, mode.breaches(), mode.sequence()), (Severity::Normal, 1, 0));
+    raise(&mut mode, 990, Cause::ServiceOverrun);
+    assert_eq!((mode.tick(at(999)), mode.leaves_at()), (None, Some(at(1_000))));
+    assert_eq!(told(mode.tick(at(1_000))), Some((1, Severity::Safe)));
+    assert_eq!(told(mode.tick(at(1_090))), Some((2, Severity::Normal)));
+}
