@@ -7,7 +7,7 @@ use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
     Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError, SelectTable,
-    Selector, Shield, StreamSpec, Variant, Workers,
+    SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
 };
 
 fn shield_of(setup: &Setup) -> Shield {
@@ -250,6 +250,31 @@ fn a_variant_that_takes_longer_than_its_bound_is_seen() {
         assert_eq!(bench.causes().into_iter().map(|(_, cause)| cause).collect::<Vec<_>>(), causes);
         assert!(bench.resolutions.iter().all(|(_, r)| r.outcome == Outcome::Served));
     }
+}
+
+/// Tables that are exchanged are read from the next batch on, and what nobody selects by is refused.
+#[test]
+fn tables_are_taken_over_between_two_batches() {
+    let (mut bench, variants) = pair();
+    let table = |wish| SelectTable::new(f64::INFINITY, ns(1), 1, [wish]).expect("valid");
+    let mut fresh = SelectTables::new([table(1)], 2).expect("valid");
+    assert_eq!(bench.scheduler.swap_tables(&mut fresh), Err(SelectError::Nobody));
+    let shield = Shield::new(&bench.scheduler.config().workers[0], ns(40), []).expect("in range");
+    bench.scheduler.set_shield(Some(shield)).expect("made for it");
+    let selector = Selector::new(variants, [], LoadMonitor::default()).expect("valid");
+    bench.scheduler.set_selector(Some(selector)).expect("made for it");
+    bench.longer = Some(Box::new(|scheduler, _, worker, _| scheduler.granted(worker).as_nanos()));
+    let id = bench.add(StreamSpec::best_effort());
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        bench.arrive(id);
+        seen.push(bench.scheduler.variant(0));
+        // While the batch runs.
+        bench.scheduler.swap_tables(&mut fresh).expect("for two variants");
+        assert_eq!(bench.scheduler.variant(0), *seen.last().expect("one"));
+        bench.drain();
+    }
+    assert_eq!(seen, [0, 1, 0, 1]);
 }
 
 #[test]
