@@ -4,6 +4,7 @@
 //! most so many of those that wait longest, and the table on the variant. What a shield forbids is not in it.
 
 mod error;
+mod missing;
 mod rows;
 
 use std::panic::resume_unwind;
@@ -16,6 +17,7 @@ use crate::ramsis::{
 use error::within;
 
 pub use error::SelectionError;
+pub use missing::{APART, MAX_PLANNED};
 
 /// The most loads at once.
 pub const MAX_LOADS: usize = rt_core::MAX_TABLES;
@@ -162,7 +164,11 @@ impl Inputs {
         (self.workers * batch) as f64 / profile.bound(batch).as_secs_f64()
     }
 
-    fn check(&self) -> Result<(), SelectionError> {
+    /// Whether tables can be planned at all.
+    ///
+    /// # Errors
+    /// [`SelectionError`] for the first value that is outside its range.
+    pub fn check(&self) -> Result<(), SelectionError> {
         within("number of variants", self.variants.len() as f64, 1.0, rt_core::MAX_VARIANTS as f64)?;
         within("workers", self.workers as f64, 1.0, MAX_WORKERS as f64)?;
         within("batch", self.batch as f64, 1.0, MAX_BATCH as f64)?;
@@ -239,10 +245,8 @@ impl Inputs {
         let queue = room.min(coming(self.latency) as usize) + 2 * batch;
         let model = |i: usize| {
             let Variant { profile, accuracy } = &self.variants[i];
-            // A request that has just come is, when it is looked at, no longer in the last interval, which is that
-            // of the whole latency: no variant is chosen that takes so long. Nor are batches run that were not
-            // measured, or during which more come than are told apart.
-            let most = self.latency.saturating_sub(self.bin());
+            // Batches are not run either that were not measured, or during which more come than are told apart.
+            let most = self.longest();
             let fits = |time: Span| time <= most && coming(time) <= room.max(batch) as f64;
             let fits = |b| i == base || b <= profile.max_batch() && fits(profile.bound(b));
             let time = |b| if fits(b) { profile.bound(b) } else { rt_core::MAX_SPAN };
@@ -257,6 +261,12 @@ impl Inputs {
             batching: Batching::Limited(batch),
             flavour: Flavour::Requests { max_miss: self.max_miss },
         }
+    }
+
+    /// A request that has just come is, when it is looked at, no longer in the last interval of slack, which is that of
+    /// the whole latency: no variant is chosen that takes so long.
+    fn longest(&self) -> Span {
+        self.latency.saturating_sub(self.bin())
     }
 
     fn bin(&self) -> Span {
