@@ -7,6 +7,7 @@ mod variants;
 
 use std::path::PathBuf;
 
+use planner::selection::SelectionError;
 use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
     LatencyProfile, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
@@ -75,6 +76,8 @@ pub(crate) enum PlanError {
     Variant { field: String, value: String, reason: String },
     #[error("service {service}: {source}")]
     Select { service: String, source: SelectError },
+    #[error("service {service}: select = \"planned\": {source}")]
+    Planned { service: String, source: SelectionError },
     #[error("{}: {source}", path.display())]
     Table { path: PathBuf, source: TableError },
     #[error(

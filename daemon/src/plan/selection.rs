@@ -44,14 +44,7 @@ impl SelectionPlan {
     /// # Errors
     /// A value that no tables can be made for, such as too large a batch.
     pub(crate) fn compute(service: &ServicePlan, max_miss: f64) -> Result<Self, SelectionError> {
-        let workers = service.workers();
-        let inputs = Inputs {
-            variants: service.core_variants(),
-            latency: service.system.latency,
-            workers: workers.count,
-            batch: workers.batch,
-            max_miss,
-        };
+        let inputs = service.selection_inputs(max_miss);
         let reserved = service.config.reserved.iter().filter_map(|s| s.spec.demand());
         let reserved: f64 = reserved.map(|(_, arrivals)| arrivals.rate_per_s()).sum();
         let promised = service.rate.as_ref().and_then(super::RatePlan::per_second).unwrap_or(0.0);
