@@ -150,6 +150,36 @@ fn the_daemon_serves_by_the_certificate_of_its_configuration_and_no_other() {
 }
 
 #[test]
+fn a_certificate_is_of_the_variants_that_may_answer() {
+    let configured = |select: &str| {
+        let variant = "accuracy = 0.5, variants = [{ times = [\"20ms\"], accuracy = 0.9 }]";
+        let base = "times = [\"5ms\"]";
+        service("400ms")
+            .replace(base, &format!("{base}, {variant}"))
+            .replace("guard =", &format!("{select}guard ="))
+    };
+    let place = Deployment::new(configured(""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.succeed(&["certify"]);
+    drop(place.serve());
+    let path = place.path("profile.json");
+    let before = std::fs::read_to_string(&path).expect("a profile");
+    let mut profile: Value = serde_json::from_str(&before).expect("JSON");
+    let entries = profile["entries"].as_array_mut().expect("entries");
+    let slower = entries.iter_mut().max_by_key(|entry| entry["batches"][0]["p50_ns"].as_u64()).expect("two");
+    slower["batches"][0]["bound_ns"] = json!(90_000_000);
+    slower["batches"][0]["max_ns"] = json!(90_000_000);
+    std::fs::write(&path, profile.to_string()).expect("written");
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("service lanes: variants[0], simulated-"), "{message}");
+    assert!(message.contains(": profile is ") && message.contains("run `weir certify` again"), "{message}");
+    std::fs::write(&path, before).expect("written");
+    place.configure(configured("select = \"base\"\n"));
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("number of variants that may answer is 1, here it is 0"), "{message}");
+}
+
+#[test]
 fn a_service_that_cannot_be_promised_is_certified_as_refused() {
     let place = Deployment::new(service("130ms")).profiled(&[20]);
     let output = place.weir(&["certify"]);

@@ -156,8 +156,10 @@ fn tables_are_read_if_they_are_made_for_what_is_served() {
         let mut wrong = tables.clone();
         wrong[field] = value;
         write(&wrong);
-        let message = place.fail(&["plan"]);
-        assert!(message.contains("t.json") && message.contains(wanted), "{message}");
+        for command in ["plan", "check"] {
+            let message = place.fail(&[command]);
+            assert!(message.contains("t.json") && message.contains(wanted), "{command}: {message}");
+        }
     }
     write(&tables);
     let daemon = place.serve();

@@ -20,7 +20,7 @@ use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
 pub(crate) use rate::RatePlan;
 use rate::densest;
-pub(crate) use select::{TableError, inputs, inputs_sha256};
+pub(crate) use select::{TableError, check_tables, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
 pub(crate) use variants::{VariantPlan, resolve_models};
 

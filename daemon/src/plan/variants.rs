@@ -23,6 +23,8 @@ pub(crate) struct VariantPlan {
     pub(crate) times: LatencyProfile,
     /// The median time of a full batch, or of the largest it takes.
     pub(crate) typical: Span,
+    /// The SHA-256 of the profile's entry, in hexadecimal.
+    pub(crate) profile_sha256: String,
 }
 
 /// The variants of each service, in order: the base first.
@@ -106,7 +108,7 @@ impl VariantPlan {
             profiled: measured,
         })?;
         let typical = Span::from_nanos(entry.batches[batch.min(measured) - 1].p50_ns);
-        Ok(Self { spec, modes: entry.modes(), times, typical })
+        Ok(Self { spec, modes: entry.modes(), times, typical, profile_sha256: entry.digest() })
     }
 }
 
