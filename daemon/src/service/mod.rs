@@ -41,6 +41,8 @@ pub(crate) struct Service {
     pub(crate) plan: ServicePlan,
     pub(crate) slots: Slots,
     pub(crate) registry: Mutex<Registry>,
+    /// Held by the one new stream that is being admitted.
+    admission: Mutex<()>,
     /// The streams' names, for events: never held while anything is computed.
     pub(crate) names: Mutex<HashMap<StreamId, String>>,
     scheduler: Mutex<Scheduler>,
@@ -103,6 +105,7 @@ impl Service {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
             registry: Mutex::default(),
+            admission: Mutex::default(),
             names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
