@@ -232,13 +232,49 @@ fn what_a_daemon_recorded_is_simulated_by_its_problem() {
     let declared: Value = serde_json::from_str(declared).expect("JSON");
     problem["streams"].as_array_mut().expect("a list").push(declared);
     let desk = Desk::new(&[("p.json", problem.to_string()), ("a.csv", text)]);
+    let simulated = desk.weir(&["simulate", "--problem", "p.json", "--arrivals", "a.csv"]);
+    assert!(stderr(&simulated).contains("a.csv: 4 arrivals were not recorded"), "{}", stderr(&simulated));
     let (held, report) = desk.json(&["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--json"]);
-    assert!(held, "{report}");
+    assert!(held && report["by_variant"].is_null(), "{report}");
     let streams: Vec<_> = report["streams"].as_array().expect("streams").iter().collect();
     let told = streams.iter().map(|s| (s["name"].as_str().expect("a name"), s["arrived"].as_u64()));
     assert!(told.eq([("left", Some(2)), ("own", Some(2)), ("who, \"me\"?", Some(1))]), "{report}");
     assert_eq!(streams[1]["constraints"][0]["constraint"], "any_miss(1,4)");
     assert!(place.fail(&["plan", "--problem", "lane"]).contains("lanes"), "the services are listed");
+}
+
+/// A recording of a service with variants is replayed with its selection.
+#[test]
+fn arrivals_are_simulated_with_the_selection_of_a_configuration() {
+    let place = |select: &str| {
+        let base = "times = [\"5ms\"]";
+        let variant = "accuracy = 0.5, variants = [{ times = [\"20ms\"], accuracy = 0.9 }]";
+        let plain = service("400ms").replace("certificate = \"promise.json\"\n", "");
+        plain.replace(base, &format!("{base}, {variant}")).replace("guard =", &format!("{select}guard ="))
+    };
+    let desk = Deployment::new(place(""));
+    desk.succeed(&["profile", "--quick", "--samples", "10"]);
+    std::fs::write(desk.path("p.json"), desk.succeed(&["plan", "--problem", "lanes"])).expect("written");
+    let arrivals: String = (0..20).map(|i| format!("{},left\n", i * 60_000_000u64)).collect();
+    std::fs::write(desk.path("a.csv"), arrivals).expect("written");
+    let path = |name: &str| desk.path(name).display().to_string();
+    let select = format!("lanes={}", path("weir.toml"));
+    let simulate = |select: &str| {
+        let arguments = ["simulate", "--problem", &path("p.json"), "--arrivals", &path("a.csv"), "--json"];
+        let more = ["--select", select];
+        Command::new(weir()).args(arguments).args(more).output().expect("weir can be run")
+    };
+    for mode in ["", "select = \"planned\"\n"] {
+        desk.configure(place(mode));
+        let output = simulate(&select);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(report["by_variant"], json!([0, 20]), "nothing is in the way: {report}");
+    }
+    desk.configure(place("select = \"base\"\n"));
+    assert!(stderr(&simulate(&select)).contains("the base answers alone"));
+    let other = stderr(&simulate(&select.replace("lanes=", "lane=")));
+    assert!(other.contains("--select = lane: must be one of the services, lanes"), "{other}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use planner::selection::{Inputs, Planned, SelectionError, plan};
+use rt_core::{LoadMonitor, SelectError, Selector};
 use serde_json::json;
 
 use super::select::VERSION;
@@ -58,6 +59,16 @@ impl SelectionPlan {
         let load = |(part, rate_per_s)| Load { part, rate_per_s, planned: planned.next() };
         let loads = loads.into_iter().map(load).collect();
         Ok(Self { inputs, rate_per_s, loads })
+    }
+
+    /// The tables as the scheduler reads them, by rising load.
+    ///
+    /// # Errors
+    /// If there are more wishes than a table may have.
+    pub(crate) fn selector(&self) -> Result<Selector, SelectError> {
+        let planned = self.loads.iter().filter_map(|load| load.planned.as_ref());
+        let tables = planned.map(Planned::table).collect::<Result<Vec<_>, _>>()?;
+        Selector::new(self.inputs.variants.clone(), tables, LoadMonitor::default())
     }
 
     /// The tables for the load nearest to this part of the whole rate.
