@@ -150,6 +150,36 @@ fn the_daemon_serves_by_the_certificate_of_its_configuration_and_no_other() {
 }
 
 #[test]
+fn a_certificate_is_of_the_variants_that_may_answer() {
+    let configured = |select: &str| {
+        let variant = "accuracy = 0.5, variants = [{ times = [\"20ms\"], accuracy = 0.9 }]";
+        let base = "times = [\"5ms\"]";
+        service("400ms")
+            .replace(base, &format!("{base}, {variant}"))
+            .replace("guard =", &format!("{select}guard ="))
+    };
+    let place = Deployment::new(configured(""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.succeed(&["certify"]);
+    drop(place.serve());
+    let path = place.path("profile.json");
+    let before = std::fs::read_to_string(&path).expect("a profile");
+    let mut profile: Value = serde_json::from_str(&before).expect("JSON");
+    let entries = profile["entries"].as_array_mut().expect("entries");
+    let slower = entries.iter_mut().max_by_key(|entry| entry["batches"][0]["p50_ns"].as_u64()).expect("two");
+    slower["batches"][0]["bound_ns"] = json!(90_000_000);
+    slower["batches"][0]["max_ns"] = json!(90_000_000);
+    std::fs::write(&path, profile.to_string()).expect("written");
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("service lanes: variants[0], simulated-"), "{message}");
+    assert!(message.contains(": profile is ") && message.contains("run `weir certify` again"), "{message}");
+    std::fs::write(&path, before).expect("written");
+    place.configure(configured("select = \"base\"\n"));
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("number of variants that may answer is 1, here it is 0"), "{message}");
+}
+
+#[test]
 fn a_service_that_cannot_be_promised_is_certified_as_refused() {
     let place = Deployment::new(service("130ms")).profiled(&[20]);
     let output = place.weir(&["certify"]);
@@ -202,13 +232,49 @@ fn what_a_daemon_recorded_is_simulated_by_its_problem() {
     let declared: Value = serde_json::from_str(declared).expect("JSON");
     problem["streams"].as_array_mut().expect("a list").push(declared);
     let desk = Desk::new(&[("p.json", problem.to_string()), ("a.csv", text)]);
+    let simulated = desk.weir(&["simulate", "--problem", "p.json", "--arrivals", "a.csv"]);
+    assert!(stderr(&simulated).contains("a.csv: 4 arrivals were not recorded"), "{}", stderr(&simulated));
     let (held, report) = desk.json(&["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--json"]);
-    assert!(held, "{report}");
+    assert!(held && report["by_variant"].is_null(), "{report}");
     let streams: Vec<_> = report["streams"].as_array().expect("streams").iter().collect();
     let told = streams.iter().map(|s| (s["name"].as_str().expect("a name"), s["arrived"].as_u64()));
     assert!(told.eq([("left", Some(2)), ("own", Some(2)), ("who, \"me\"?", Some(1))]), "{report}");
     assert_eq!(streams[1]["constraints"][0]["constraint"], "any_miss(1,4)");
     assert!(place.fail(&["plan", "--problem", "lane"]).contains("lanes"), "the services are listed");
+}
+
+/// A recording of a service with variants is replayed with its selection.
+#[test]
+fn arrivals_are_simulated_with_the_selection_of_a_configuration() {
+    let place = |select: &str| {
+        let base = "times = [\"5ms\"]";
+        let variant = "accuracy = 0.5, variants = [{ times = [\"20ms\"], accuracy = 0.9 }]";
+        let plain = service("400ms").replace("certificate = \"promise.json\"\n", "");
+        plain.replace(base, &format!("{base}, {variant}")).replace("guard =", &format!("{select}guard ="))
+    };
+    let desk = Deployment::new(place(""));
+    desk.succeed(&["profile", "--quick", "--samples", "10"]);
+    std::fs::write(desk.path("p.json"), desk.succeed(&["plan", "--problem", "lanes"])).expect("written");
+    let arrivals: String = (0..20).map(|i| format!("{},left\n", i * 60_000_000u64)).collect();
+    std::fs::write(desk.path("a.csv"), arrivals).expect("written");
+    let path = |name: &str| desk.path(name).display().to_string();
+    let select = format!("lanes={}", path("weir.toml"));
+    let simulate = |select: &str| {
+        let arguments = ["simulate", "--problem", &path("p.json"), "--arrivals", &path("a.csv"), "--json"];
+        let more = ["--select", select];
+        Command::new(weir()).args(arguments).args(more).output().expect("weir can be run")
+    };
+    for mode in ["", "select = \"planned\"\n"] {
+        desk.configure(place(mode));
+        let output = simulate(&select);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(report["by_variant"], json!([0, 20]), "nothing is in the way: {report}");
+    }
+    desk.configure(place("select = \"base\"\n"));
+    assert!(stderr(&simulate(&select)).contains("the base answers alone"));
+    let other = stderr(&simulate(&select.replace("lanes=", "lane=")));
+    assert!(other.contains("--select = lane: must be one of the services, lanes"), "{other}");
 }
 
 #[test]

@@ -156,8 +156,10 @@ fn tables_are_read_if_they_are_made_for_what_is_served() {
         let mut wrong = tables.clone();
         wrong[field] = value;
         write(&wrong);
-        let message = place.fail(&["plan"]);
-        assert!(message.contains("t.json") && message.contains(wanted), "{message}");
+        for command in ["plan", "check"] {
+            let message = place.fail(&[command]);
+            assert!(message.contains("t.json") && message.contains(wanted), "{command}: {message}");
+        }
     }
     write(&tables);
     let daemon = place.serve();
@@ -205,6 +207,40 @@ fn tables_are_planned_written_and_read() {
     assert!(message.contains("--max-miss = 2: must be 0 to 1"), "{message}");
     let message = place.fail(&["plan", "--select", "other=t.json"]);
     assert!(message.contains("--select = other: must be one of the services, lanes"), "{message}");
+}
+
+/// Tables come while requests do, as many as tell the load apart, and are used; the promise holds before and after.
+#[test]
+fn tables_are_planned_for_the_load_that_comes() {
+    let place = profiled(&config("select = \"planned\""));
+    let daemon = place.serve();
+    let planning = || daemon.status()["services"][0]["planning"].clone();
+    assert_eq!(
+        (&planning()["tables"], &planning()["planning_per_s"]),
+        (&json!([]), &Value::Null),
+        "nothing comes, nothing is planned"
+    );
+    assert!(held(&lull(&daemon, 20)));
+    let near = |planning: &Value| {
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let (load, tables) =
+            (number(&planning["load_per_s"]), planning["tables"].as_array().expect("tables"));
+        let rates: Vec<_> = tables.iter().map(|table| number(&table["rate_per_s"])).collect();
+        assert!(
+            rates.is_sorted() && tables.len() as u64 <= planning["most_tables"].as_u64().expect("a number")
+        );
+        let above = rates.iter().position(|&rate| rate >= load)?;
+        Some(number(&tables[above]["accuracy"])).filter(|_| planning["planning_per_s"].is_null())
+    };
+    let accuracy = common::eventually("a table for the load that came", || near(&planning()));
+    assert!(accuracy > ACCURACY[1], "{accuracy}: {}", planning());
+    // The next request brings the tables in; those after it are answered by them.
+    let variants = lull(&daemon, 20);
+    assert!(held(&variants), "{variants:?}");
+    let better = variants.iter().flatten().filter(|&&variant| variant > 0).count();
+    assert!(better > 10, "{variants:?}");
+    let told = daemon.stderr().matches("planned meanwhile").count();
+    assert_eq!((told, &daemon.status()["services"][0]["select"]), (1, &json!("planned")));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use planner::certificate::{Claim, Service};
+use planner::certificate::{Claim, Service, Variant};
 use planner::problem::raw;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Problem, ProblemError, certify};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::config::{Config, ServiceConfig};
 use crate::engine::ModelSpec;
-use crate::plan::{Plan, PlanError, ServicePlan, resolve_models, workers_of};
+use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, resolve_models, workers_of};
 use crate::profile::{Fingerprint, Profile};
 
 /// Why a certificate is not served by.
@@ -101,6 +101,14 @@ pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<Ver
             same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
             same(format!("service {service}: engine"), &a.engine, &b.engine)?;
             same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
+            let counts = [a, b].map(|service| service.variants.len());
+            same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
+            for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
+                let at = |what: &str| format!("service {service}: variants[{i}], {}: {what}", b.model);
+                same(format!("service {service}: variants[{i}]"), &a.model, &b.model)?;
+                same(at("model file"), &a.model_sha256, &b.model_sha256)?;
+                same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
+            }
         }
         let value = |claim: &Claim| serde_json::to_value(&claim.problem).unwrap_or_default();
         differs(&format!("service {service}: problem"), &value(one), &value(other))?;
@@ -136,7 +144,17 @@ fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T)
 
 fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
     let streams = reserved(&plan.config).chain(plan.promised_stream());
-    claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), plan.profile_sha256.clone())
+    let profile = plan.profile_sha256.clone();
+    let mut claim = claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), profile)?;
+    let variant = |v: &VariantPlan| Variant {
+        model: v.spec.name.clone(),
+        model_sha256: v.spec.sha256.clone(),
+        profile_sha256: v.profile_sha256.clone(),
+    };
+    if let Some(service) = &mut claim.service {
+        service.variants = plan.running_variants()[1..].iter().map(variant).collect();
+    }
+    Ok(claim)
 }
 
 /// What cannot be planned is refused for the batch size that serves most, unless one is configured.
@@ -167,7 +185,8 @@ fn claim(
     }
     let (model, model_sha256) = (spec.name.clone(), spec.sha256.clone());
     let (name, engine) = (config.name.clone(), config.engine.to_string());
-    claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256 });
+    let variants = Vec::new();
+    claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256, variants });
     Ok(claim)
 }
 

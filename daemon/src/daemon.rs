@@ -111,6 +111,7 @@ fn service_status(service: &Service) -> Value {
     let plan = &service.plan;
     let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
     let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
+    let planning = service.planning_status();
     let registry = lock(&service.registry);
     let names = lock(&service.names);
     service.look(|scheduler| {
@@ -159,6 +160,7 @@ fn service_status(service: &Service) -> Value {
             "accuracy": accuracy(&plan.spec),
             "variants": variants,
             "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
+            "planning": planning,
             "shielded": scheduler.shield().is_some(),
             "inputs": plan.spec.inputs,
             "outputs": plan.spec.outputs,

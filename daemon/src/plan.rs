@@ -7,6 +7,7 @@ mod variants;
 
 use std::path::PathBuf;
 
+use planner::selection::SelectionError;
 use rt_core::{
     Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
     LatencyProfile, LoadMonitor, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
@@ -19,7 +20,7 @@ use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
 pub(crate) use rate::RatePlan;
 use rate::densest;
-pub(crate) use select::{TableError, inputs, inputs_sha256};
+pub(crate) use select::{TableError, check_tables, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
 pub(crate) use variants::{VariantPlan, resolve_models};
 
@@ -80,6 +81,8 @@ pub(crate) enum PlanError {
     Variant { field: String, value: String, reason: String },
     #[error("service {service}: {source}")]
     Select { service: String, source: SelectError },
+    #[error("service {service}: select = \"planned\": {source}")]
+    Planned { service: String, source: SelectionError },
     #[error("{}: {source}", path.display())]
     Table { path: PathBuf, source: TableError },
     #[error(

@@ -13,6 +13,8 @@ pub(crate) enum Role {
     Worker,
     /// Reads requests, wakes the scheduler.
     Dispatch,
+    /// Runs where nobody else wants to.
+    Background,
 }
 
 /// Told once, not by every thread.
@@ -29,7 +31,7 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
         }
     }
     if wanted
-        && let Err(error) = set_fifo(role)
+        && let Err(error) = set_policy(role)
         && !TOLD.swap(true, Ordering::Relaxed)
     {
         eprintln!(
@@ -74,15 +76,18 @@ pub(crate) fn throttle_warning() -> Option<String> {
 }
 
 #[allow(unsafe_code)]
-fn set_fifo(role: Role) -> std::io::Result<()> {
-    let priority = match role {
-        Role::Worker => 10,
-        Role::Dispatch => 20,
+fn set_policy(role: Role) -> std::io::Result<()> {
+    let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    let (policy, priority) = match role {
+        Role::Worker => (fifo, 10),
+        Role::Dispatch => (fifo, 20),
+        // What it starts runs like that too.
+        Role::Background => (libc::SCHED_IDLE, 0),
     };
     // SAFETY: `sched_param` is a plain struct of integers for which all zeroes is a valid value.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = priority;
     // SAFETY: the calling thread is addressed by 0, and `param` lives until the call returns, which only reads it.
-    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param) };
+    let status = unsafe { libc::sched_setscheduler(0, policy, &param) };
     if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

@@ -15,7 +15,7 @@ use crate::files::write_atomically;
 use crate::unique::Unique;
 
 pub use claim::{
-    Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer,
+    Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
 
 /// The version of the format, its field `weir_certificate`.

@@ -4,7 +4,9 @@
 //! most so many of those that wait longest, and the table on the variant. What a shield forbids is not in it.
 
 mod error;
+mod missing;
 mod rows;
+mod shared;
 
 use std::panic::resume_unwind;
 
@@ -14,8 +16,10 @@ use crate::ramsis::{
     Batching, Evaluation, Flavour, MAX_QUEUE, MAX_WORKERS, Model, Policy, Problem, RoundRobin, Slack, Spec,
 };
 use error::within;
+use shared::Trial;
 
 pub use error::SelectionError;
+pub use missing::{APART, MAX_PLANNED};
 
 /// The most loads at once.
 pub const MAX_LOADS: usize = rt_core::MAX_TABLES;
@@ -60,7 +64,8 @@ pub struct Planned {
     pub alone: Vec<Option<Expected>>,
 }
 
-/// What to expect in the long run: of one worker accuracy from below and misses from above, of several about.
+/// What to expect in the long run: of one worker accuracy from below and misses from above, of several what became of
+/// 100,000 requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// The share of right answers among the requests that are answered in time; 0 if there are none.
@@ -74,10 +79,11 @@ pub struct Expected {
 /// Requests come at random (Poisson) and are dealt to the workers in turn; the policy is that with the most right
 /// answers of those that were found with at most `max_miss` missed. Where the base alone misses a twentieth of that or more,
 /// there is little to choose, and it answers all.
-/// With several workers, which in truth share a queue, a worker is taken to have its batch and its even part of what
-/// waits behind: exact for one worker, and
-/// within a hundredth of the accuracy for several in the tests. At most [`MAX_QUEUE`] requests of one worker are told apart, so no batch is
-/// wished for during which about that many would come, and what waits beyond counts as missed.
+/// That is exact for one worker. Several share a queue, of which the policy takes a worker to have its batch and its
+/// even part of what waits behind. So its table is one of several: others wish for what is worth most at a price of
+/// worker time, which rises with what waits. All are tried on the same requests at a shared queue, and the best is
+/// taken, with what became of it there. At most [`MAX_QUEUE`] requests of one worker are told apart in the policy, so
+/// no batch is wished for during which about that many would come, and what waits beyond counts as missed.
 ///
 /// # Errors
 /// [`SelectionError`] for the first value that is outside its range.
@@ -162,7 +168,11 @@ impl Inputs {
         (self.workers * batch) as f64 / profile.bound(batch).as_secs_f64()
     }
 
-    fn check(&self) -> Result<(), SelectionError> {
+    /// Whether tables can be planned at all.
+    ///
+    /// # Errors
+    /// [`SelectionError`] for the first value that is outside its range.
+    pub fn check(&self) -> Result<(), SelectionError> {
         within("number of variants", self.variants.len() as f64, 1.0, rt_core::MAX_VARIANTS as f64)?;
         within("workers", self.workers as f64, 1.0, MAX_WORKERS as f64)?;
         within("batch", self.batch as f64, 1.0, MAX_BATCH as f64)?;
@@ -185,16 +195,44 @@ impl Inputs {
     }
 
     fn plan(&self, load: f64) -> Result<Planned, SelectionError> {
+        if self.workers > 1 {
+            return self.plan_shared(load);
+        }
         let arrivals = RoundRobin::poisson(load, self.workers)?;
         let alone: Vec<_> = (0..self.variants.len())
             .map(|variant| self.alone(variant, load, &arrivals))
             .collect::<Result<_, _>>()?;
-        let problem = Problem::new(&self.spec(load, 0..self.variants.len(), self.batch), &arrivals)?;
+        let (policy, expected) = self.policy(load, &arrivals, &alone)?;
+        let bin = self.bin();
+        let wishes = rows::wishes(&policy, bin, self.batch, self.workers);
+        Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
+    }
+
+    /// For workers that share a queue.
+    fn plan_shared(&self, load: f64) -> Result<Planned, SelectionError> {
+        let arrivals = RoundRobin::poisson(load, self.workers)?;
+        let trial = Trial::new(self, load);
+        let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant));
+        let alone: Vec<_> = (0..self.variants.len()).map(alone).collect();
+        let (policy, _) = self.policy(load, &arrivals, &alone)?;
+        let bin = self.bin();
+        let dealt = rows::wishes(&policy, bin, self.batch, self.workers);
+        let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
+        let constant = able.map(|variant| vec![vec![variant as u8; BINS]]);
+        let (wishes, expected) = trial.best(constant.chain([dealt]));
+        Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
+    }
+
+    /// The best policy of one worker to which requests are dealt in turn.
+    fn policy(
+        &self,
+        load: f64,
+        arrivals: &RoundRobin,
+        alone: &[Option<Expected>],
+    ) -> Result<(Policy, Expected), SelectionError> {
+        let problem = Problem::new(&self.spec(load, 0..self.variants.len(), self.batch), arrivals)?;
         let mut policy = Policy::constant(&problem, 0);
-        let mut expected = match alone[0] {
-            Some(expected) => expected,
-            None => problem.evaluate(&policy)?.into(),
-        };
+        let mut expected = Expected::from(problem.evaluate(&policy)?);
         let mut tried = Vec::new();
         if expected.missed <= NOTHING_LEFT * self.max_miss {
             tried.push(problem.solve().policy);
@@ -208,9 +246,13 @@ impl Inputs {
                 (policy, expected) = (other, found);
             }
         }
-        let bin = self.bin();
-        let wishes = rows::wishes(&policy, bin, self.batch, self.workers);
-        Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
+        Ok((policy, expected))
+    }
+
+    /// Whether a variant cannot carry the load, or takes too long for one request; the base is never given up.
+    fn is_hopeless(&self, variant: usize, load: f64) -> bool {
+        let time = self.variants[variant].profile.bound(1);
+        variant > 0 && (load >= self.capacity_per_s(variant) || time > self.latency)
     }
 
     fn alone(
@@ -219,11 +261,10 @@ impl Inputs {
         load: f64,
         arrivals: &RoundRobin,
     ) -> Result<Option<Expected>, SelectionError> {
-        let profile = &self.variants[variant].profile;
-        let hopeless = load >= self.capacity_per_s(variant) || profile.bound(1) > self.latency;
-        if hopeless && variant > 0 {
+        if self.is_hopeless(variant, load) {
             return Ok(None);
         }
+        let profile = &self.variants[variant].profile;
         let spec = self.spec(load, variant..variant + 1, self.batch.min(profile.max_batch()));
         let problem = Problem::new(&spec, arrivals)?;
         Ok(Some(problem.evaluate(&Policy::constant(&problem, 0))?.into()))
@@ -239,10 +280,8 @@ impl Inputs {
         let queue = room.min(coming(self.latency) as usize) + 2 * batch;
         let model = |i: usize| {
             let Variant { profile, accuracy } = &self.variants[i];
-            // A request that has just come is, when it is looked at, no longer in the last interval, which is that
-            // of the whole latency: no variant is chosen that takes so long. Nor are batches run that were not
-            // measured, or during which more come than are told apart.
-            let most = self.latency.saturating_sub(self.bin());
+            // Batches are not run either that were not measured, or during which more come than are told apart.
+            let most = self.longest();
             let fits = |time: Span| time <= most && coming(time) <= room.max(batch) as f64;
             let fits = |b| i == base || b <= profile.max_batch() && fits(profile.bound(b));
             let time = |b| if fits(b) { profile.bound(b) } else { rt_core::MAX_SPAN };
@@ -257,6 +296,12 @@ impl Inputs {
             batching: Batching::Limited(batch),
             flavour: Flavour::Requests { max_miss: self.max_miss },
         }
+    }
+
+    /// A request that has just come is, when it is looked at, no longer in the last interval of slack, which is that of
+    /// the whole latency: no variant is chosen that takes so long.
+    fn longest(&self) -> Span {
+        self.latency.saturating_sub(self.bin())
     }
 
     fn bin(&self) -> Span {

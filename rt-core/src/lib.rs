@@ -58,7 +58,9 @@ pub use scheduler::{
     Action, ConfigError, Event, HandOverError, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler,
     SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
 };
-pub use select::{LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, Selector, Variant};
+pub use select::{
+    LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, SelectTables, Selector, Variant,
+};
 pub use shield::{Shield, ShieldError};
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
 pub use time::{Instant, MAX_SPAN, Span};

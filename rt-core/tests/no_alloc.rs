@@ -7,7 +7,7 @@ use std::cell::Cell;
 use rt_core::{
     Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
-    Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
+    SelectTables, Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
 
 /// Counts what this thread allocates.
@@ -278,6 +278,14 @@ fn selecting_a_variant_allocates_nothing() {
     let selector = Selector::new(variants, [1e6, 1e7].map(table), load).expect("valid").sparing(1e9);
     caller.scheduler.set_selector(Some(selector)).expect("made for it");
     let seen = caller.silently("selection", |c| c.load(P, 10_000));
+    assert!(seen.served > 9_000, "{seen:?}");
+    let mut fresh = SelectTables::new([1e5, 1e6, 1e7].map(table), 2).expect("for two variants");
+    let seen = caller.silently("an exchange of tables", |c| {
+        for _ in 0..100 {
+            c.scheduler.swap_tables(&mut fresh).expect("for its variants");
+            c.load(P, 100);
+        }
+    });
     assert!(seen.served > 9_000, "{seen:?}");
 }
 

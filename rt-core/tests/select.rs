@@ -7,7 +7,7 @@ use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
     Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError, SelectTable,
-    Selector, Shield, StreamSpec, Variant, Workers,
+    SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
 };
 
 fn shield_of(setup: &Setup) -> Shield {
@@ -41,15 +41,20 @@ fn table(rate_per_s: f64, variants: usize, dice: &mut Dice) -> (SelectTable, (u6
 }
 
 /// Any tables for any rates.
+fn tables(variants: usize, dice: &mut Dice) -> Vec<SelectTable> {
+    let mut rate = 0.0;
+    let count = dice.within(0, 4);
+    let mut one = |_| {
+        rate += dice.within(1, 400) as f64 * 1e6;
+        table(rate, variants, dice).0
+    };
+    (0..count).map(&mut one).collect()
+}
+
+/// The same, and who reads them.
 fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
     let variants = variants(&setup.config.workers[0], dice);
-    let mut rate = 0.0;
-    let tables: Vec<_> = (0..dice.within(0, 4))
-        .map(|_| {
-            rate += dice.within(1, 400) as f64 * 1e6;
-            table(rate, variants.len(), dice).0
-        })
-        .collect();
+    let tables = tables(variants.len(), dice);
     let load = LoadMonitor::new(ns(dice.within(1, 300))).expect("valid");
     let selector = Selector::new(variants, tables, load).expect("valid");
     let capacity = setup.config.workers[0].capacity_per_s();
@@ -57,7 +62,7 @@ fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
 }
 
 /// Batches take what their variant takes at most, or less. Tells each choice: when, variant, time.
-fn run(setup: &Setup, selector: Selector) -> (Bench, Vec<(u64, usize, u64)>) {
+fn run(setup: &Setup, selector: Selector, mut spare: SelectTables) -> (Bench, Vec<(u64, usize, u64)>) {
     let mut bench = Bench::new(setup);
     bench.harness.timer_delay = setup.config.guard.as_nanos();
     bench.harness.scheduler.set_shield(Some(shield_of(setup))).expect("made for it");
@@ -69,6 +74,7 @@ fn run(setup: &Setup, selector: Selector) -> (Bench, Vec<(u64, usize, u64)>) {
         let time = scheduler.selector().and_then(|s| s.time(variant, size)).expect("a time").as_nanos();
         assert_eq!(scheduler.granted(worker), ns(time.max(bound)));
         told.borrow_mut().push((now, variant, time));
+        scheduler.swap_tables(&mut spare).expect("for its variants");
         time
     }));
     bench.attack(setup, 4_000);
@@ -91,8 +97,11 @@ proptest! {
     #[test]
     fn whatever_a_table_wishes_no_promise_breaks(setup in setup(), guard in 0u64..4) {
         let setup = guarded(setup, guard);
-        let selector = selector(&setup, &mut Dice(setup.seed ^ 55));
-        let (bench, _) = run(&setup, selector);
+        let mut dice = Dice(setup.seed ^ 55);
+        let selector = selector(&setup, &mut dice);
+        let variants = selector.variants().len();
+        let spare = SelectTables::new(tables(variants, &mut dice), variants).expect("valid");
+        let (bench, _) = run(&setup, selector, spare);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         prop_assert_eq!(bench.harness.causes(), []);
         prop_assert!(bench.harness.scheduler.shield().is_some());
@@ -106,8 +115,9 @@ proptest! {
         let mut dice = Dice(setup.seed ^ 56);
         let variants = variants(&setup.config.workers[0], &mut dice);
         let (table, (bin, rows)) = table(f64::INFINITY, variants.len(), &mut dice);
-        let selector = Selector::new(variants.clone(), [table], LoadMonitor::default()).expect("valid");
-        let (bench, choices) = run(&setup, selector);
+        let selector = Selector::new(variants.clone(), [table.clone()], LoadMonitor::default()).expect("valid");
+        let same = SelectTables::new([table], variants.len()).expect("valid");
+        let (bench, choices) = run(&setup, selector, same);
 
         let mut again = Bench::new(&setup);
         again.harness.timer_delay = guard;
@@ -147,7 +157,9 @@ fn slower_variants_run_and_are_held_back() {
         let setup = setup().new_tree(&mut runner).expect("a setup").current();
         let variants = variants(&setup.config.workers[0], &mut Dice(setup.seed ^ 55));
         let (best, time) = (variants.len() - 1, setup.config.workers[0].batch_time().as_nanos());
-        let (_, choices) = run(&setup, Selector::greedy(variants).expect("valid"));
+        let greedy = Selector::greedy(variants).expect("valid");
+        let same = SelectTables::new(greedy.tables(), best + 1).expect("valid");
+        let (_, choices) = run(&setup, greedy, same);
         all += choices.len();
         slower += choices.iter().filter(|&&(_, _, length)| length > time).count();
         less += choices.iter().filter(|&&(_, variant, _)| variant < best).count();
@@ -250,6 +262,31 @@ fn a_variant_that_takes_longer_than_its_bound_is_seen() {
         assert_eq!(bench.causes().into_iter().map(|(_, cause)| cause).collect::<Vec<_>>(), causes);
         assert!(bench.resolutions.iter().all(|(_, r)| r.outcome == Outcome::Served));
     }
+}
+
+/// Tables that are exchanged are read from the next batch on, and what nobody selects by is refused.
+#[test]
+fn tables_are_taken_over_between_two_batches() {
+    let (mut bench, variants) = pair();
+    let table = |wish| SelectTable::new(f64::INFINITY, ns(1), 1, [wish]).expect("valid");
+    let mut fresh = SelectTables::new([table(1)], 2).expect("valid");
+    assert_eq!(bench.scheduler.swap_tables(&mut fresh), Err(SelectError::Nobody));
+    let shield = Shield::new(&bench.scheduler.config().workers[0], ns(40), []).expect("in range");
+    bench.scheduler.set_shield(Some(shield)).expect("made for it");
+    let selector = Selector::new(variants, [], LoadMonitor::default()).expect("valid");
+    bench.scheduler.set_selector(Some(selector)).expect("made for it");
+    bench.longer = Some(Box::new(|scheduler, _, worker, _| scheduler.granted(worker).as_nanos()));
+    let id = bench.add(StreamSpec::best_effort());
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        bench.arrive(id);
+        seen.push(bench.scheduler.variant(0));
+        // While the batch runs.
+        bench.scheduler.swap_tables(&mut fresh).expect("for two variants");
+        assert_eq!(bench.scheduler.variant(0), *seen.last().expect("one"));
+        bench.drain();
+    }
+    assert_eq!(seen, [0, 1, 0, 1]);
 }
 
 #[test]

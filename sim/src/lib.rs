@@ -42,5 +42,5 @@ pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };
-pub use simulate::{SimulateError, simulate};
+pub use simulate::{SimulateError, simulate, simulate_selecting};
 pub use time::Time;

@@ -21,6 +21,9 @@ pub struct Report {
     pub streams: Vec<StreamReport>,
     /// The causes for which safe mode was raised, as they were announced.
     pub safe_mode: Vec<SafeModeReport>,
+    /// Requests served by each variant, the base first; left out where the base alone served.
+    #[serde(skip_serializing_if = "base_alone")]
+    pub by_variant: Vec<u64>,
 }
 
 /// What became of a request.
@@ -131,8 +134,23 @@ impl Report {
             safe_mode: causes(run)
                 .map(|(instant, cause)| SafeModeReport { at: time(instant), cause })
                 .collect(),
+            by_variant: by_variant(run),
         }
     }
+}
+
+fn by_variant(run: &Run) -> Vec<u64> {
+    let served = run.requests.iter().filter(|request| request.outcome == rt_core::Outcome::Served);
+    let mut counts = vec![0];
+    for request in served {
+        counts.resize(counts.len().max(request.variant + 1), 0);
+        counts[request.variant] += 1;
+    }
+    counts
+}
+
+fn base_alone(by_variant: &[u64]) -> bool {
+    by_variant.len() < 2
 }
 
 fn request_report(request: &Request, run: &Run, names: &[Arc<str>], unit: Unit) -> RequestReport {

@@ -3,11 +3,12 @@
 use std::io::Read;
 
 use planner::Problem;
+use rt_core::Selector;
 
 use crate::arrivals::{Arrivals, ArrivalsError};
-use crate::drive::Order;
-use crate::policy::{PlayError, PolicyKind};
-use crate::record::record;
+use crate::drive::{Order, drive};
+use crate::policy::{PlayError, PolicyKind, Weir};
+use crate::record::{MAX_WAITING, Run, record};
 use crate::report::Report;
 
 /// Why nothing was simulated.
@@ -30,4 +31,26 @@ pub fn simulate(problem: &Problem, csv: impl Read, policy: PolicyKind) -> Result
     let arrivals = Arrivals::read(problem, csv)?;
     let run = record(policy, problem, &arrivals.list, Order::Together, |_, _, bound| bound)?;
     Ok(Report::new(problem, &arrivals.streams, &run))
+}
+
+/// As [`simulate`] under the daemon's scheduler, with variants of the problem's model among which `selector` selects
+/// as far as a shield for the problem's streams allows. A batch takes exactly the time of its variant.
+///
+/// # Errors
+/// As [`simulate`]; also if the variants are not for the problem's workers, or its streams have no shield.
+pub fn simulate_selecting(
+    problem: &Problem,
+    csv: impl Read,
+    selector: Selector,
+) -> Result<Report, SimulateError> {
+    let arrivals = Arrivals::read(problem, csv)?;
+    let streams = arrivals.streams.len();
+    let play = || -> Result<Run, PlayError> {
+        let mut weir = Weir::new(problem, MAX_WAITING, streams)?.selecting(problem, selector)?;
+        let mut run = Run { streams, ..Run::default() };
+        let list = arrivals.list.iter().copied();
+        drive(&mut weir, list, Order::Together, |_, _, bound| bound, &mut run)?;
+        Ok(run)
+    };
+    Ok(Report::new(problem, &arrivals.streams, &play()?))
 }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::config::Config;
-use crate::plan::resolve_models;
+use crate::config::{Config, Select};
+use crate::plan::{Plan, PlanError, check_tables, resolve_models};
+use crate::profile::Profile;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -19,8 +20,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
-            resolve_models(&config)?;
-            Ok(config)
+            let models = resolve_models(&config)?;
+            for (service, variants) in config.services.iter().zip(models) {
+                if let Select::Table(path) = &service.select {
+                    check_tables(path, variants.len())?;
+                }
+            }
+            // What they were made for can be told where this machine has been profiled.
+            match Profile::load(&config.daemon.profile).map(|_| Plan::compute(&config)) {
+                Ok(Err(error @ PlanError::Table { .. })) => Err(error.into()),
+                _ => Ok(config),
+            }
         });
         match checked {
             Ok(config) => {

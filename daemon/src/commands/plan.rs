@@ -103,7 +103,8 @@ fn plan(args: &Args) -> Result<Plan> {
     Ok(plan)
 }
 
-fn service_and_file(text: &str) -> Result<(String, PathBuf), String> {
+/// Parses `SERVICE=FILE`.
+pub(super) fn service_and_file(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((service, file)) if !service.is_empty() && !file.is_empty() => Ok((service.into(), file.into())),
         _ => Err("must be SERVICE=FILE".to_owned()),

@@ -2,16 +2,23 @@
 //! experiments that compare it with its rivals.
 
 mod experiment;
+mod gaps;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use sim::{PolicyKind, Report, simulate};
+use planner::selection::DEFAULT_MAX_MISS;
+use rt_core::Selector;
+use sim::{PolicyKind, Report, simulate, simulate_selecting};
 
 use super::certify::read_problem;
+use super::plan::service_and_file;
+use crate::config::{Config, Select};
+use crate::plan::{Plan, SelectionPlan};
+use gaps::Gaps;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -27,6 +34,9 @@ pub(crate) struct Args {
     /// Who decides
     #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<PolicyKind>)]
     policy: PolicyKind,
+    /// Select among the variants of a service as its configuration says; the problem must be of that service
+    #[arg(long, value_name = "SERVICE=CONFIG", requires = "problem", conflicts_with = "policy", value_parser = service_and_file)]
+    select: Option<(String, PathBuf)>,
     /// Print every request, or every result, as JSON
     #[arg(long)]
     json: bool,
@@ -44,7 +54,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         "-" => Box::new(stdin().lock()),
         path => Box::new(BufReader::new(File::open(path).with_context(name)?)),
     };
-    let report = simulate(&problem, csv, args.policy).with_context(name)?;
+    let mut csv = Gaps::new(csv);
+    let report = match &args.select {
+        None => simulate(&problem, &mut csv, args.policy),
+        Some((service, config)) => simulate_selecting(&problem, &mut csv, selector(service, config)?),
+    };
+    let report = report.with_context(name)?;
+    if csv.missing() > 0 {
+        eprintln!(
+            "weir: {}: {} arrivals were not recorded: what follows them may have fared otherwise",
+            name(),
+            csv.missing()
+        );
+    }
     if args.json {
         let mut out = BufWriter::new(stdout().lock());
         serde_json::to_writer_pretty(&mut out, &report)?;
@@ -55,6 +77,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let held = report.streams.iter().flat_map(|s| &s.constraints).all(|c| c.held);
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would.
+fn selector(name: &str, config: &Path) -> Result<Selector> {
+    let plan = Plan::compute(&Config::load(config)?)?;
+    let service = plan.services.iter().find(|service| service.config.name == name);
+    let names = || plan.services.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
+    let service =
+        service.with_context(|| format!("--select = {name}: must be one of the services, {}", names()))?;
+    if service.config.select == Select::Planned {
+        return Ok(SelectionPlan::compute(service, DEFAULT_MAX_MISS)?.selector()?);
+    }
+    let selector = service.selector.clone();
+    selector.with_context(|| format!("--select = {name}: nothing is selected there, the base answers alone"))
 }
 
 fn print(report: &Report) {
@@ -69,6 +105,10 @@ fn print(report: &Report) {
             let (misses, from) = (c.worst_window.misses, c.worst_window.from);
             println!("  {} {verdict}: at worst {misses} misses, from request {from} on", c.constraint);
         }
+    }
+    if report.by_variant.len() > 1 {
+        let counts: Vec<_> = report.by_variant.iter().map(ToString::to_string).collect();
+        println!("served by variant, the base first: {}", counts.join(", "));
     }
     for mode in &report.safe_mode {
         println!("safe mode at {}: {}", mode.at, mode.cause);

@@ -34,6 +34,8 @@ pub(crate) enum Select {
     Base,
     /// The most accurate.
     Accurate,
+    /// What tables say that the daemon plans itself, for the load that comes.
+    Planned,
     /// What the tables of this file say.
     Table(PathBuf),
 }
@@ -44,6 +46,7 @@ impl Select {
         match self {
             Self::Base => "base",
             Self::Accurate => "accurate",
+            Self::Planned => "planned",
             Self::Table(_) => "table",
         }
     }
@@ -119,6 +122,7 @@ impl Check<'_> {
             }
             Some(raw::Select::Base) => Select::Base,
             Some(raw::Select::Accurate) | None => Select::Accurate,
+            Some(raw::Select::Planned) => Select::Planned,
             Some(raw::Select::Table(path)) => Select::Table(self.resolve(&path)),
         };
         Ok((model, select))

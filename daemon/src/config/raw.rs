@@ -143,6 +143,8 @@ pub(super) struct SimulatedVariant {
 pub(super) enum Select {
     Accurate,
     Base,
+    /// Tables that are planned while serving.
+    Planned,
     /// A file of tables.
     Table(PathBuf),
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rt_core::{LoadMonitor, SelectError, SelectTable, Selector, Span};
+use rt_core::{LoadMonitor, SelectError, SelectTable, SelectTables, Selector, Span};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -66,7 +66,28 @@ pub(super) fn load(path: &Path, plan: &ServicePlan) -> Result<Selector, PlanErro
     parse(&text, plan).map_err(failed)
 }
 
+/// Whether the file at `path` holds tables for so many variants, whatever machine they were made for.
+///
+/// # Errors
+/// [`PlanError::Table`], also if there is no such file.
+pub(crate) fn check_tables(path: &Path, variants: usize) -> Result<(), PlanError> {
+    let failed = |source| PlanError::Table { path: PathBuf::from(path), source };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.into()))?;
+    let (_, tables, _) = read(&text).map_err(failed)?;
+    SelectTables::new(tables, variants).map(drop).map_err(|source| failed(source.into()))
+}
+
 fn parse(text: &str, plan: &ServicePlan) -> Result<Selector, TableError> {
+    let (found, tables, load) = read(text)?;
+    let here = inputs_sha256(plan);
+    if found != here {
+        return Err(TableError::Inputs { found, here });
+    }
+    Ok(Selector::new(plan.core_variants(), tables, load)?)
+}
+
+/// What the tables were made for, the tables, and what measures the rate.
+fn read(text: &str) -> Result<(String, Vec<SelectTable>, LoadMonitor), TableError> {
     /// Only the version, so that a file of another version is refused for being that.
     #[derive(Deserialize)]
     struct Version {
@@ -77,10 +98,6 @@ fn parse(text: &str, plan: &ServicePlan) -> Result<Selector, TableError> {
         return Err(TableError::Version { found });
     }
     let file: File = serde_json::from_str(text)?;
-    let here = inputs_sha256(plan);
-    if file.inputs_sha256 != here {
-        return Err(TableError::Inputs { found: file.inputs_sha256, here });
-    }
     let mut tables = Vec::with_capacity(file.tables.len());
     for (table, raw) in file.tables.iter().enumerate() {
         let bins = raw.wishes.first().map_or(0, Vec::len);
@@ -92,7 +109,7 @@ fn parse(text: &str, plan: &ServicePlan) -> Result<Selector, TableError> {
         tables.push(made.map_err(|source| TableError::Table { table, source })?);
     }
     let load = LoadMonitor::new(Span::from_nanos(file.window_ns))?;
-    Ok(Selector::new(plan.core_variants(), tables, load)?)
+    Ok((file.inputs_sha256, tables, load))
 }
 
 /// What tables are made for: workers, latency and variants.

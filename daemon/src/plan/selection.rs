@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use planner::selection::{Inputs, Planned, SelectionError, plan};
+use rt_core::{LoadMonitor, SelectError, Selector};
 use serde_json::json;
 
 use super::select::VERSION;
@@ -44,14 +45,7 @@ impl SelectionPlan {
     /// # Errors
     /// A value that no tables can be made for, such as too large a batch.
     pub(crate) fn compute(service: &ServicePlan, max_miss: f64) -> Result<Self, SelectionError> {
-        let workers = service.workers();
-        let inputs = Inputs {
-            variants: service.core_variants(),
-            latency: service.system.latency,
-            workers: workers.count,
-            batch: workers.batch,
-            max_miss,
-        };
+        let inputs = service.selection_inputs(max_miss);
         let capacity = service.capacity();
         let rate_per_s = service.certified_per_s().unwrap_or(capacity);
         let parts = (1..=LOADS).map(|i| f64::from(i) / f64::from(LOADS));
@@ -62,6 +56,16 @@ impl SelectionPlan {
         let load = |(part, rate_per_s)| Load { part, rate_per_s, planned: planned.next() };
         let loads = loads.into_iter().map(load).collect();
         Ok(Self { inputs, rate_per_s, loads })
+    }
+
+    /// The tables as the scheduler reads them, by rising load.
+    ///
+    /// # Errors
+    /// If there are more wishes than a table may have.
+    pub(crate) fn selector(&self) -> Result<Selector, SelectError> {
+        let planned = self.loads.iter().filter_map(|load| load.planned.as_ref());
+        let tables = planned.map(Planned::table).collect::<Result<Vec<_>, _>>()?;
+        Selector::new(self.inputs.variants.clone(), tables, LoadMonitor::default())
     }
 
     /// The tables for the load nearest to this part of the whole rate.

@@ -2,7 +2,10 @@
 
 use std::iter::empty;
 
-use rt_core::{Instant, LatencyProfile, Selector, Shield, ShieldError, Span, StreamSpec, Variant};
+use planner::selection::{DEFAULT_MAX_MISS, Inputs};
+use rt_core::{
+    Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
+};
 
 use super::{PlanError, ServicePlan, select};
 use crate::config::{Config, ModelChoice, Select, ServiceConfig, SimulatedModel};
@@ -20,6 +23,8 @@ pub(crate) struct VariantPlan {
     pub(crate) times: LatencyProfile,
     /// The median time of a full batch, or of the largest it takes.
     pub(crate) typical: Span,
+    /// The SHA-256 of the profile's entry, in hexadecimal.
+    pub(crate) profile_sha256: String,
 }
 
 /// The variants of each service, in order: the base first.
@@ -110,7 +115,7 @@ impl VariantPlan {
             profiled: measured,
         })?;
         let typical = Span::from_nanos(entry.batches[batch.min(measured) - 1].p50_ns);
-        Ok(Self { spec, modes: entry.modes(), times, typical })
+        Ok(Self { spec, modes: entry.modes(), times, typical, profile_sha256: entry.digest() })
     }
 }
 
@@ -159,6 +164,13 @@ impl ServicePlan {
                 let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
                 Some(Selector::greedy(self.core_variants()).map_err(failed)?.sparing(self.capacity()))
             }
+            Select::Planned => {
+                let service = || self.config.name.clone();
+                let checked = self.selection_inputs(DEFAULT_MAX_MISS).check();
+                checked.map_err(|source| PlanError::Planned { service: service(), source })?;
+                let none = Selector::new(self.core_variants(), [], LoadMonitor::default());
+                Some(none.map_err(|source| PlanError::Select { service: service(), source })?)
+            }
             Select::Table(path) => Some(select::load(path, &self)?),
         };
         Ok(self)
@@ -168,6 +180,19 @@ impl ServicePlan {
     pub(super) fn core_variants(&self) -> Vec<Variant> {
         let variant = |v: &VariantPlan| Variant { profile: v.times.clone(), accuracy: v.spec.accuracy };
         self.variants.iter().map(variant).collect()
+    }
+
+    /// What tables are planned for, if at most a share `max_miss` of the requests may be missed for them.
+    pub(super) fn selection_inputs(&self, max_miss: f64) -> Inputs {
+        let (workers, latency) = (self.workers(), self.system.latency);
+        let (count, batch) = (workers.count, workers.batch);
+        Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss }
+    }
+
+    /// The same for tables that are planned while serving; none if they are not.
+    pub(crate) fn planned_inputs(&self) -> Option<Inputs> {
+        let planned = self.selector.is_some() && self.config.select == Select::Planned;
+        planned.then(|| self.selection_inputs(DEFAULT_MAX_MISS))
     }
 
     /// The variants that are ever run: the base alone if nobody selects.

@@ -1,5 +1,6 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
+mod planning;
 mod recorder;
 mod registry;
 mod shield;
@@ -24,6 +25,7 @@ use crate::engine::EngineError;
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use crate::socket::{Connection, Hub};
+use planning::Planning;
 use recorder::Recorder;
 use timer::Timer;
 use worker::{Executor, Mailbox};
@@ -39,6 +41,8 @@ pub(crate) struct Service {
     pub(crate) plan: ServicePlan,
     pub(crate) slots: Slots,
     pub(crate) registry: Mutex<Registry>,
+    /// Held by the one new stream that is being admitted.
+    admission: Mutex<()>,
     /// The streams' names, for events: never held while anything is computed.
     pub(crate) names: Mutex<HashMap<StreamId, String>>,
     scheduler: Mutex<Scheduler>,
@@ -50,6 +54,8 @@ pub(crate) struct Service {
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     recorder: Option<Recorder>,
+    /// Plans tables for the load that comes, if it is so configured.
+    planning: Option<Planning>,
     hub: Arc<Hub>,
     realtime: bool,
     stopped: AtomicBool,
@@ -100,6 +106,7 @@ impl Service {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
             registry: Mutex::default(),
+            admission: Mutex::default(),
             names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
@@ -108,6 +115,7 @@ impl Service {
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             recorder,
+            planning: plan.planned_inputs().map(Planning::new),
             hub,
             realtime,
             stopped: AtomicBool::new(false),
@@ -127,6 +135,9 @@ impl Service {
         let name = format!("{}/timer", service.name());
         threads.push(std::thread::Builder::new().name(name).spawn(move || sleeper.keep_time())?);
         service.ready.wait();
+        if service.planning.is_some() {
+            Planning::start(&service)?;
+        }
         Ok((service, threads))
     }
 
@@ -177,6 +188,11 @@ impl Service {
         self.answered.iter().map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// What is planned for the load that comes, as JSON; `null` if nothing is.
+    pub(crate) fn planning_status(&self) -> serde_json::Value {
+        self.planning.as_ref().map(Planning::status).unwrap_or_default()
+    }
+
     /// Nothing waits and nothing runs.
     pub(crate) fn is_drained(&self) -> bool {
         self.look(|s| s.waiting() == 0 && s.running() == 0)
@@ -225,6 +241,9 @@ impl Service {
         // Read under the lock, so that the scheduler's time never goes back.
         let now = clock::now();
         effects.resolutions.extend(feed(&mut scheduler, now));
+        if let Some(planning) = &self.planning {
+            planning.meet(&mut scheduler, now);
+        }
         loop {
             match scheduler.poll(now) {
                 Action::Start { worker } => {

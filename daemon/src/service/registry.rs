@@ -1,6 +1,7 @@
 //! Who holds which stream of a service, and whether another one can be promised anything beside them.
 //!
-//! Locks are taken in this order, each for as short as can be: registry, names, scheduler.
+//! Locks are taken in this order, each for as short as can be: admission, registry, names, scheduler. The first one is
+//! held while a new stream waits for long batches, the others are not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Registry {
 
     /// Gives the stream `name` to a client: a reserved one if `spec` is `None`, else a new one if its promise
     /// can be kept beside all others. The admission test runs under the registry's lock alone, so requests
-    /// go on meanwhile.
+    /// go on meanwhile; while a new stream waits for long batches only other new ones wait behind it.
     ///
     /// # Errors
     /// A [`Refusal`] with the number of the protocol.
@@ -70,6 +71,8 @@ impl Registry {
         name: &str,
         spec: Option<StreamSpec>,
     ) -> Result<Lease, Refusal> {
+        let reserved = service.plan.config.reserved.iter().any(|stream| stream.name == name);
+        let turn = (!reserved).then(|| lock(&service.admission));
         let mut guard = lock(&service.registry);
         let registry = &mut *guard;
         let lease = match (registry.streams.get(name), spec) {
@@ -95,16 +98,20 @@ impl Registry {
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
                 registry.admit(service, &spec)?;
-                let id = service.add_stream(&spec, &registry.counted())?;
+                // Whoever leaves meanwhile is still counted, which does no harm.
+                let others: Vec<_> = registry.counted().into_iter().cloned().collect();
+                drop(guard);
+                let id = service.add_stream(&spec, &others)?;
+                guard = lock(&service.registry);
                 let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
-                registry.streams.insert(name.to_owned(), entry);
+                guard.streams.insert(name.to_owned(), entry);
                 service.record_declared(name, &spec);
                 Ok((id, spec))
             }
         };
         let (id, spec) = lease?;
         lock(&service.names).insert(id, name.to_owned());
-        drop(guard);
+        drop((guard, turn));
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
         Ok(Lease { service: Arc::clone(service), id, name: name.into(), spec })

@@ -34,7 +34,7 @@ impl Service {
     ///
     /// # Errors
     /// If there are too many streams, or long batches stay in its way.
-    pub(super) fn add_stream(&self, spec: &StreamSpec, others: &[&StreamSpec]) -> Result<StreamId, Refusal> {
+    pub(super) fn add_stream(&self, spec: &StreamSpec, others: &[StreamSpec]) -> Result<StreamId, Refusal> {
         let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
         {
             let mut scheduler = lock(&self.scheduler);
@@ -42,7 +42,7 @@ impl Service {
                 return scheduler.add_stream(spec.clone()).map_err(too_many);
             }
         }
-        let all: Vec<_> = others.iter().copied().chain([spec]).collect();
+        let all: Vec<_> = others.iter().chain([spec]).collect();
         let shield = self.work_out_shield(&all);
         let deadline = self.plan.config.deadline;
         let most = deadline + deadline + PATIENCE;

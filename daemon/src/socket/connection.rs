@@ -15,7 +15,7 @@ use crate::service::lock;
 /// One client as seen by those who answer it.
 pub(crate) struct Connection {
     socket: UnixStream,
-    /// Tells the client's thread that there is something to flush.
+    /// Tells the client's thread that there is something to flush, or to take over.
     flush: OwnedFd,
     pending: Mutex<Vec<u8>>,
     max_pending: usize,
@@ -93,6 +93,12 @@ impl Connection {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
+    /// Has the client's thread look for what others have left for it.
+    pub(crate) fn wake(&self) {
+        // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
+        let _ = rustix::io::write(&self.flush, &1u64.to_ne_bytes());
+    }
+
     /// Whether something waits to be flushed.
     pub(crate) fn has_pending(&self) -> bool {
         !lock(&self.pending).is_empty()
@@ -142,8 +148,7 @@ impl Connection {
             return false;
         }
         pending.extend_from_slice(rest);
-        // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
-        let _ = rustix::io::write(&self.flush, &1u64.to_ne_bytes());
+        self.wake();
         true
     }
 

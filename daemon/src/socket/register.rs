@@ -1,12 +1,83 @@
 //! REGISTER: from the fields of the frame to a stream with a promise, or to the reason there is none.
 
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec};
 use weir_client::wire::DaemonFrame;
 use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, RefusalCode, Registration};
 
+use super::Connection;
 use crate::daemon::Daemon;
 use crate::engine::packed_len;
-use crate::service::{Effects, Lease, Refusal, Registry};
+use crate::realtime::{self, Role};
+use crate::service::{Effects, Lease, Refusal, Registry, lock};
+
+/// Registrations of one connection that may wait at once.
+const MAX_WAITING: usize = 16;
+
+/// Registrations that wait until no long batch is in their way, each in a thread of its own: meanwhile the connection's
+/// other frames are served.
+#[derive(Default)]
+pub(super) struct Waiting {
+    threads: Vec<JoinHandle<()>>,
+    /// What has come of them, by the frame that asked.
+    ended: Arc<Mutex<Vec<Ended>>>,
+}
+
+/// The frame that asked for a stream, and what came of it.
+type Ended = (u64, Result<Lease, Refusal>);
+
+impl Waiting {
+    /// Whether a stream of this service may have to wait.
+    pub(super) fn may_wait(daemon: &Daemon, registration: &Registration) -> bool {
+        let mut services = daemon.services.iter();
+        services.any(|s| s.name() == registration.service() && s.plan.selector.is_some())
+    }
+
+    /// Registers in the background; `connection` is woken when [`Waiting::take`] has something.
+    ///
+    /// # Errors
+    /// If too many wait already, or there is no thread for it.
+    pub(super) fn start(
+        &mut self,
+        daemon: &Arc<Daemon>,
+        connection: &Arc<Connection>,
+        (id, registration): (u64, Registration),
+    ) -> Result<(), Refusal> {
+        self.threads.retain(|thread| !thread.is_finished());
+        let full = |text: String| Refusal { code: RefusalCode::TooManyStreams, text };
+        if self.threads.len() >= MAX_WAITING {
+            return Err(full(format!("{MAX_WAITING} registrations of this connection wait already")));
+        }
+        let (daemon, connection, ended) =
+            (Arc::clone(daemon), Arc::clone(connection), Arc::clone(&self.ended));
+        let run = move || {
+            realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
+            let outcome = register(&daemon, &registration, &mut Effects::default());
+            lock(&ended).push((id, outcome));
+            connection.wake();
+        };
+        let name = "register".to_owned();
+        let started = std::thread::Builder::new().name(name).spawn(run);
+        self.threads.push(started.map_err(|error| full(format!("no thread: {error}")))?);
+        Ok(())
+    }
+
+    /// What has ended since the last time.
+    pub(super) fn take(&self) -> Vec<Ended> {
+        std::mem::take(&mut *lock(&self.ended))
+    }
+
+    /// Waits for all; the streams that were still given out.
+    pub(super) fn finish(&mut self) -> Vec<Lease> {
+        for thread in self.threads.drain(..) {
+            // A panic there has told its message.
+            let _ = thread.join();
+        }
+        self.take().into_iter().filter_map(|(_, outcome)| outcome.ok()).collect()
+    }
+}
 
 /// Gives out a stream.
 ///

@@ -13,12 +13,13 @@ use weir_client::wire::{
 };
 use weir_client::{MissReason, RefusalCode};
 
-use super::{Connection, register};
+use super::Connection;
+use super::register::{self, Waiting};
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::engine::packed_len;
 use crate::realtime::{self, Role};
-use crate::service::{Effects, Lease, Origin, Registry};
+use crate::service::{Effects, Lease, Origin, Refusal, Registry};
 
 /// A client that connects must say hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -32,6 +33,7 @@ struct Session<'a> {
     begun: Instant,
     greeted: bool,
     leases: HashMap<u32, Lease>,
+    waiting: Waiting,
     next_stream: u32,
     effects: Effects,
     frame: Vec<u8>,
@@ -46,6 +48,7 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
         begun: clock::now(),
         greeted: false,
         leases: HashMap::new(),
+        waiting: Waiting::default(),
         next_stream: 1,
         effects: Effects::default(),
         frame: Vec::new(),
@@ -53,7 +56,8 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
     if let Err(Goodbye(code, text)) = session.serve() {
         session.reply(0, &DaemonFrame::Error { code, text: &text });
     }
-    for lease in session.leases.values() {
+    let late = session.waiting.finish();
+    for lease in session.leases.values().chain(&late) {
         Registry::release(lease, &mut session.effects);
     }
 }
@@ -77,7 +81,7 @@ impl Session<'_> {
     }
 
     /// Waits for bytes, flushing meanwhile what others could not send; false at the end of the stream.
-    fn read(&self, buffer: &mut FrameBuffer) -> Result<bool, Goodbye> {
+    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<bool, Goodbye> {
         let socket = self.connection.socket();
         loop {
             let wanted = match self.connection.has_pending() {
@@ -103,6 +107,9 @@ impl Session<'_> {
             let (socket_ready, signalled) = (waits[0].revents(), !waits[1].revents().is_empty());
             if signalled || socket_ready.contains(PollFlags::OUT) {
                 self.connection.flush();
+                for (id, outcome) in self.waiting.take() {
+                    self.registered(id, outcome);
+                }
             }
             if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 continue;
@@ -141,14 +148,15 @@ impl Session<'_> {
             }
             ClientFrame::Submit { stream, payload } => self.submit(id, stream, payload),
             ClientFrame::Register(registration) => {
-                let (number, daemon) = (self.next_stream, self.daemon);
-                match register::register(daemon, &registration, &mut self.effects) {
-                    Ok(lease) => {
-                        self.next_stream += 1;
-                        self.reply(id, &register::registered(number, &lease));
-                        self.leases.insert(number, lease);
+                if Waiting::may_wait(self.daemon, &registration) {
+                    let started =
+                        self.waiting.start(self.daemon, self.connection, (id, registration.into_owned()));
+                    if let Err(refusal) = started {
+                        self.registered(id, Err(refusal));
                     }
-                    Err(refusal) => self.refuse(id, refusal.code, &refusal.text),
+                } else {
+                    let outcome = register::register(self.daemon, &registration, &mut self.effects);
+                    self.registered(id, outcome);
                 }
             }
             ClientFrame::Unregister { stream } => match self.leases.remove(&stream) {
@@ -169,6 +177,18 @@ impl Session<'_> {
             ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),
         }
         Ok(())
+    }
+
+    fn registered(&mut self, id: u64, outcome: Result<Lease, Refusal>) {
+        match outcome {
+            Ok(lease) => {
+                let number = self.next_stream;
+                self.next_stream += 1;
+                self.reply(id, &register::registered(number, &lease));
+                self.leases.insert(number, lease);
+            }
+            Err(refusal) => self.refuse(id, refusal.code, &refusal.text),
+        }
     }
 
     fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {

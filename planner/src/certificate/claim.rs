@@ -54,6 +54,21 @@ pub struct Service {
     pub engine: String,
     /// SHA-256 of the profile entry that the batch times come from, in hexadecimal.
     pub profile_sha256: String,
+    /// Other models that may answer in its place, as far as the promise allows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// A model that may answer in place of a service's own, and the file that its times come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The model's name.
+    pub model: String,
+    /// SHA-256 of the model file, in hexadecimal.
+    pub model_sha256: String,
+    /// SHA-256 of the profile entry that the batch times come from, in hexadecimal.
+    pub profile_sha256: String,
 }
 
 /// The argument that decided (`docs/guarantee.md`).

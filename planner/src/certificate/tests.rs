@@ -26,6 +26,7 @@ fn of_services() -> Certificate {
         model: "tiny".to_owned(),
         model_sha256: "ab12".to_owned(),
         engine: "tract".to_owned(),
+        variants: Vec::new(),
         profile_sha256: "cd34".to_owned(),
     };
     let machine = BTreeMap::from([("cpu".to_owned(), "4 cores".to_owned())]);

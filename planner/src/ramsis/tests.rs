@@ -1,6 +1,7 @@
 //! Policies against the authors' own, against what is counted one by one, and against what happens.
 
 mod happens;
+mod objectives;
 mod oracle;
 mod references;
 mod table;

@@ -20,8 +20,11 @@ pub(super) fn wishes(policy: &Policy, bin: Span, batch: usize, workers: usize) -
         (0..BINS).map(wish).collect::<Vec<u8>>()
     };
     let last = batch + policy.queue().saturating_sub(batch) * workers + 1;
-    let mut rows: Vec<_> = (1..=last).map(row).collect();
-    // The last row is also for more.
+    shortened((1..=last).map(row).collect())
+}
+
+/// Without rows at the end that say the same: the last one is also for more.
+pub(super) fn shortened(mut rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     while let [.., before, last] = &rows[..]
         && before == last
     {

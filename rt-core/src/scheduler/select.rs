@@ -2,7 +2,7 @@
 
 use super::settle::Long;
 use super::{Action, MAX_WORKERS, Scheduler, WorkerId, WorkerState};
-use crate::select::{SelectError, Selector};
+use crate::select::{SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
 
 /// Who selects, what was selected last for each worker, and whether a long batch was.
@@ -41,6 +41,20 @@ impl Scheduler {
         }
         self.selection.selector = Some(selector);
         Ok(())
+    }
+
+    /// Exchanges the tables of the selector for `tables`, from the next batch on; see [`Selector::swap_tables`].
+    ///
+    /// # Errors
+    /// If nobody selects, or the tables are for more variants than there are; nothing is exchanged then.
+    pub fn swap_tables(&mut self, tables: &mut SelectTables) -> Result<(), SelectError> {
+        self.selection.selector.as_mut().ok_or(SelectError::Nobody)?.swap_tables(tables)
+    }
+
+    /// Requests a second as the selector sees them at `now`; 0 if nobody selects.
+    #[must_use]
+    pub fn rate_per_s(&mut self, now: Instant) -> f64 {
+        self.selection.selector.as_mut().map_or(0.0, |selector| selector.rate_per_s(now))
     }
 
     /// Who selects, if anybody does.

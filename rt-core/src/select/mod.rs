@@ -6,6 +6,7 @@
 
 mod load;
 mod table;
+mod tables;
 
 use alloc::boxed::Box;
 
@@ -14,6 +15,7 @@ use crate::time::{Instant, Span};
 
 pub use load::LoadMonitor;
 pub use table::SelectTable;
+pub use tables::SelectTables;
 
 /// The most variants of one model.
 pub const MAX_VARIANTS: usize = 64;
@@ -35,7 +37,7 @@ pub struct Variant {
 #[derive(Clone, Debug)]
 pub struct Selector {
     variants: Box<[Variant]>,
-    tables: Box<[SelectTable]>,
+    tables: SelectTables,
     load: LoadMonitor,
     /// Up to how many requests a second, if it is sparing.
     sparing: Option<f64>,
@@ -105,6 +107,9 @@ pub enum SelectError {
     /// Variant 0 must be the one that the workers' profile, and so the promise, is about.
     #[error("variant[0].profile is not that of the workers")]
     Base,
+    /// There is nobody whose tables could be exchanged.
+    #[error("no selector is set")]
+    Nobody,
     /// Workers of several kinds have no shield, and no selection.
     #[error("workers of {kinds} kinds: must be of one kind")]
     Kinds {
@@ -125,9 +130,8 @@ impl Selector {
         tables: impl Into<Box<[SelectTable]>>,
         load: LoadMonitor,
     ) -> Result<Self, SelectError> {
-        let (variants, tables) = (variants.into(), tables.into());
+        let variants = variants.into();
         range("number of variants", variants.len() as u64, 1, MAX_VARIANTS as u64)?;
-        range("number of tables", tables.len() as u64, 0, MAX_TABLES as u64)?;
         let mut least = 0.0;
         for (variant, &Variant { accuracy, .. }) in variants.iter().enumerate() {
             if !(least..=1.0).contains(&accuracy) {
@@ -135,19 +139,7 @@ impl Selector {
             }
             least = accuracy;
         }
-        for (table, pair) in tables.windows(2).enumerate().map(|(i, pair)| (i + 1, pair)) {
-            let (before, rate) = (pair[0].rate_per_s(), pair[1].rate_per_s());
-            if rate <= before {
-                return Err(SelectError::Rates { table, rate, before });
-            }
-        }
-        for (table, of) in tables.iter().enumerate() {
-            let wrong =
-                of.wishes().iter().enumerate().find(|&(_, &wish)| usize::from(wish) >= variants.len());
-            if let Some((index, &wish)) = wrong {
-                return Err(SelectError::Wish { table, index, wish, variants: variants.len() });
-            }
-        }
+        let tables = SelectTables::new(tables, variants.len())?;
         Ok(Self { variants, tables, load, sparing: None })
     }
 
@@ -184,13 +176,30 @@ impl Selector {
     /// The tables, by rising rate.
     #[must_use]
     pub fn tables(&self) -> &[SelectTable] {
-        &self.tables
+        self.tables.as_slice()
+    }
+
+    /// Exchanges its tables for `tables`, in constant time: nothing is allocated, freed or checked again.
+    ///
+    /// # Errors
+    /// If they are for more variants than there are; nothing is exchanged then.
+    pub fn swap_tables(&mut self, tables: &mut SelectTables) -> Result<(), SelectError> {
+        let (found, most) = (tables.variants() as u64, self.variants.len() as u64);
+        range("variants of the tables", found, 0, most)?;
+        core::mem::swap(&mut self.tables, tables);
+        Ok(())
     }
 
     /// The monitor of the rate.
     #[must_use]
     pub fn load(&self) -> &LoadMonitor {
         &self.load
+    }
+
+    /// Requests a second, over the window of [`Selector::load`].
+    #[must_use]
+    pub fn rate_per_s(&mut self, now: Instant) -> f64 {
+        self.load.rate_per_s(now)
     }
 
     /// A request came at `now`.
@@ -208,15 +217,7 @@ impl Selector {
         {
             return 0;
         }
-        // Most often there is one table, for any rate.
-        let table = match &self.tables[..] {
-            [] => None,
-            [only] if only.rate_per_s() == f64::INFINITY => Some(only),
-            tables => {
-                let rate = self.load.rate_per_s(now);
-                tables.get(tables.partition_point(|table| table.rate_per_s() < rate))
-            }
-        };
+        let table = self.tables.at(|| self.load.rate_per_s(now));
         table.map_or(0, |table| table.wish(requests, slack))
     }
 
@@ -273,6 +274,26 @@ mod tests {
         assert_eq!((after(0), after(6), after(1), after(5), after(1)), (2, 2, 1, 1, 0));
         let later = now + ms(1_000);
         assert_eq!(selector.wish(later, 1, ms(1)), 2);
+    }
+
+    #[test]
+    fn tables_are_exchanged_while_the_load_is_watched_on() {
+        let table = |rate, wish| SelectTable::new(rate, ms(1), 1, [wish]).expect("valid");
+        let tables = |wishes: [u8; 2], variants| {
+            SelectTables::new([table(10.0, wishes[0]), table(20.0, wishes[1])], variants).expect("valid")
+        };
+        let load = LoadMonitor::new(ms(630)).expect("valid");
+        let mut selector = Selector::new(variants(&[0.5, 0.7, 0.9]), [], load).expect("valid");
+        let now = Instant::ZERO + ms(10_000);
+        (0..7).for_each(|_| selector.observe(now));
+        assert_eq!(selector.wish(now, 1, ms(1)), 0, "without a table the base");
+        let mut fresh = tables([2, 1], 3);
+        assert_eq!(selector.swap_tables(&mut fresh), Ok(()));
+        assert_eq!((selector.wish(now, 1, ms(1)), fresh), (1, SelectTables::new([], 3).expect("none")));
+        let mut foreign = tables([0, 0], 4);
+        let refused = selector.swap_tables(&mut foreign).map_err(|error| alloc::format!("{error}"));
+        assert_eq!(refused, Err("variants of the tables = 4 is outside 0..=3".into()));
+        assert_eq!((selector.tables(), foreign), (tables([2, 1], 3).as_slice(), tables([0, 0], 4)));
     }
 
     #[test]

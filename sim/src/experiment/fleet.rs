@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use rt_core::{Instant, Span, Variant, WorkerId};
 
 use super::profile::Data;
+use super::scheduled::Scheduled;
 use super::{ExperimentError, raw, refuse};
 use crate::drive::{Backwards, Observer, Order, drive};
 use crate::process::{Process, stream_seed};
@@ -21,7 +22,7 @@ pub(super) struct Fleet {
     pub(super) workers: usize,
     /// By rising time.
     pub(super) models: Vec<Variant>,
-    deadline: Span,
+    pub(super) deadline: Span,
 }
 
 /// Who picks models at a load, planned as far ahead as it plans.
@@ -34,6 +35,7 @@ pub(super) enum Planned {
     Switching(Switching),
     Ramsis(Ramsis),
     Shared(Shared),
+    Weir(Box<Scheduled>),
 }
 
 /// Who picks models.
@@ -53,11 +55,15 @@ pub enum ServingKind {
     RamsisRequests,
     /// One queue for all workers, planned for the load that comes: ours.
     SharedQueue,
+    /// The daemon's scheduler with the tables that it plans.
+    WeirTables,
+    /// The daemon's scheduler with the most accurate variant that gives up nothing that waits.
+    WeirAccurate,
 }
 
 impl ServingKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Fastest,
         Self::MostAccurate,
         Self::Jellyfish,
@@ -65,6 +71,8 @@ impl ServingKind {
         Self::Ramsis,
         Self::RamsisRequests,
         Self::SharedQueue,
+        Self::WeirTables,
+        Self::WeirAccurate,
     ];
 
     /// Its name.
@@ -78,6 +86,8 @@ impl ServingKind {
             Self::Ramsis => "ramsis",
             Self::RamsisRequests => "ramsis-requests",
             Self::SharedQueue => "shared-queue",
+            Self::WeirTables => "weir-tables",
+            Self::WeirAccurate => "weir-accurate",
         }
     }
 }
@@ -139,6 +149,8 @@ impl Fleet {
                 Planned::Ramsis(self.ramsis(Flavour::Requests { max_miss: 0.001 }, loads)?)
             }
             ServingKind::SharedQueue => Planned::Shared(self.shared(loads)?),
+            ServingKind::WeirTables => Planned::Weir(Box::new(Scheduled::by_tables(self)?)),
+            ServingKind::WeirAccurate => Planned::Weir(Box::new(Scheduled::accurate(self)?)),
         })
     }
 
@@ -195,6 +207,9 @@ impl Fleet {
         observer: &mut impl Observer,
     ) -> Result<(), Backwards> {
         let chooser: Box<dyn Chooser> = match planned.clone() {
+            Planned::Weir(scheduled) => {
+                return drive(&mut scheduled.policy(), arrivals, Order::Together, service, observer);
+            }
             Planned::Static(one) => Box::new(one),
             Planned::Greedy(greedy) => Box::new(greedy),
             Planned::Jellyfish(jellyfish) => Box::new(jellyfish),

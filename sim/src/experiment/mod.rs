@@ -7,6 +7,7 @@ mod profile;
 mod quantity;
 pub mod raw;
 mod results;
+mod scheduled;
 mod service;
 mod sweep;
 mod system;

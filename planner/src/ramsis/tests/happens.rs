@@ -6,15 +6,20 @@ use super::super::*;
 use super::{model, three};
 
 /// A generator of random numbers (G. Marsaglia, Xorshift RNGs, 2003).
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    /// The time until the next tick of a clock, in ticks.
-    fn wait(&mut self) -> f64 {
+    /// Above 0 and below 1.
+    pub(super) fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        -(((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln()
+        ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// The time until the next tick of a clock, in ticks.
+    pub(super) fn wait(&mut self) -> f64 {
+        -self.unit().ln()
     }
 }
 
@@ -32,19 +37,34 @@ pub(super) struct Happened {
 /// One worker with `policy`, for so many decisions.
 pub(super) fn run(spec: &Spec, arrivals: &dyn Arrivals, policy: &Policy, decisions: usize) -> Happened {
     let Clock { ticks, per_ns } = arrivals.clock(1);
-    let slo = spec.slo_ns as f64;
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut request = 0.0;
-    let mut arrive = || {
+    let arrive = || {
         request += (0..ticks).map(|_| dice.wait()).sum::<f64>() / per_ns;
         request
     };
+    serve(spec, std::iter::repeat_with(arrive), policy, decisions)
+}
+
+/// One worker to which requests come at these instants, in nanoseconds, until they end or so many decisions are made.
+pub(super) fn serve(
+    spec: &Spec,
+    arrivals: impl Iterator<Item = f64>,
+    policy: &Policy,
+    decisions: usize,
+) -> Happened {
+    let slo = spec.slo_ns as f64;
+    let mut arrivals = arrivals.chain(std::iter::repeat(f64::INFINITY));
+    let mut arrive = || arrivals.next().unwrap_or(f64::INFINITY);
     let (mut now, mut coming) = (0.0, arrive());
     let mut queue = std::collections::VecDeque::new();
     let mut seen = Happened::default();
     for _ in 0..decisions {
         if queue.is_empty() {
             now = f64::max(now, coming);
+            if now.is_infinite() {
+                break;
+            }
         }
         while coming <= now {
             queue.push_back(coming);
