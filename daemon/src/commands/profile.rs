@@ -29,10 +29,10 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// Go on until no P(b) changes by this share of it over the last quarter of the runs
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     stable: f64,
     /// Wait no longer than this for that
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
     limit: Duration,
     /// The probability with which a batch may take longer than P(b)
     #[arg(long, value_name = "P", default_value_t = DEFAULT_EXCEEDANCE)]

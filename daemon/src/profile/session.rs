@@ -109,9 +109,9 @@ impl<'a> Session<'a> {
         self.part = Some(part);
     }
 
-    /// Rounds done of all batch sizes.
-    pub(crate) fn rounds(&self) -> usize {
-        self.series.iter().flatten().map(Vec::len).min().unwrap_or(0)
+    /// Timed runs so far.
+    pub(crate) fn runs(&self) -> usize {
+        self.series.iter().flatten().map(Vec::len).sum()
     }
 
     /// Measures, party by party. What is kept stays until [`Self::finish`].

@@ -41,6 +41,13 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
             Ok(entry)
         })
         .collect::<Result<_>>()?;
+    for (index, entry) in entries.iter().enumerate() {
+        let (then, now) = (entry.workers, work.workers_beside(index));
+        if then != now {
+            let model = &entry.model;
+            eprintln!("weir: {model} was measured with {then} workers at once, now there are {now}");
+        }
+    }
     let modes = work.subjects.iter().zip(&entries).map(|(subject, entry)| {
         let mut modes = entry.modes();
         modes.truncate(subject.max_batch);

@@ -37,7 +37,7 @@ pub(crate) struct Taken {
     pub(crate) profile: Profile,
     /// What was measured now, with the times of batches of 1, 2, …
     pub(crate) measured: Vec<(Entry, Vec<Vec<u64>>)>,
-    /// Rounds that an interrupted run had kept.
+    /// Runs that were kept when an earlier call was interrupted.
     pub(crate) resumed: usize,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Res
     let work = Work::new(config, &resolve_models(config)?, request.alone);
     let path = &config.daemon.profile;
     let mut session = begin(&work, request, &here, &Part::path(path))?;
-    let resumed = session.rounds();
+    let resumed = session.runs();
     let (bar, mut show) = bar()?;
     let until = Until { samples: request.samples, stable: request.stable, most: MOST, limit: request.limit };
     let measured = session.run(&until, &request.rule, stop, &mut show).with_context(|| {
@@ -117,9 +117,9 @@ fn begin<'a>(
             Ok(Some((part, kept))) => match Session::resume(work, kept) {
                 Ok(mut session) => {
                     session.keep(part);
-                    let rounds = session.rounds();
+                    let runs = session.runs();
                     eprintln!(
-                        "weir: goes on after {rounds} rounds that an interrupted run has measured (--afresh starts over)"
+                        "weir: goes on after {runs} runs that were kept when it was interrupted (--afresh starts over)"
                     );
                     return Ok(session);
                 }

@@ -58,7 +58,7 @@ fn what_is_kept_is_gone_on_from() {
     let (part, kept) = Part::resume(&path, "k").unwrap().unwrap();
     let mut session = Session::resume(&work, kept).unwrap();
     session.keep(part);
-    assert_eq!(session.rounds(), 3);
+    assert_eq!(session.runs(), 9);
     let second = run(&mut session, 7).unwrap();
     for (before, after) in first.series.iter().flatten().zip(second.series.iter().flatten()) {
         assert_eq!((before.len(), after.len()), (3, 7));
@@ -88,7 +88,7 @@ fn it_stops_where_it_is_told_to() {
     let work = work();
     let mut session = Session::new(&work, None).unwrap();
     let error = session.run(&until(5), &rule(), &AtomicBool::new(true), &mut |_| {}).unwrap_err();
-    assert_eq!((error.to_string().as_str(), session.rounds()), ("interrupted", 0));
+    assert_eq!((error.to_string().as_str(), session.runs()), ("interrupted", 0));
 }
 
 #[test]
