@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::{DAEMON, Deployment, eventually, repository, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,23 +26,25 @@ fn kept(place: &Deployment) -> PathBuf {
     place.path("profile.json.part")
 }
 
-/// Starts a measurement of some 800 rounds, and sends it `signal` once blocks of it are kept.
-fn interrupted(place: &Deployment, signal: Signal) -> Child {
-    let mut child = Command::new(weir())
+/// Starts a measurement of some 800 rounds, and sends it `signal` once blocks of it are kept. What it said.
+fn interrupted(place: &Deployment, signal: Signal) -> String {
+    let child = Command::new(weir())
         .args(["profile", "--quick", "--samples", "8000"])
         .arg(place.config())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("weir can be started");
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    let ending = std::thread::spawn(|| child.wait_with_output());
     eventually("blocks that are kept", || {
         let lines = std::fs::read_to_string(kept(place)).map_or(0, |text| text.lines().count());
         (lines >= 3).then_some(())
     });
-    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
     kill_process(pid, signal).expect("the signal is sent");
-    assert!(!child.wait().expect("its end").success());
-    child
+    let output = ending.join().expect("no panic").expect("its end");
+    assert!(!output.status.success());
+    stderr(&output)
 }
 
 #[test]
@@ -65,11 +67,8 @@ fn what_is_interrupted_is_gone_on_with() {
 
 #[test]
 fn an_interrupt_says_what_is_kept_and_for_what() {
-    use std::io::Read;
     let place = simulated();
-    let mut child = interrupted(&place, Signal::INT);
-    let mut said = String::new();
-    child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+    let said = interrupted(&place, Signal::INT);
     assert!(said.contains("interrupted") && said.contains("profile.json.part"), "{said}");
     // Another number of runs is another measurement; so is one that is to start over.
     let other = place.weir(&["profile", "--quick", "--samples", "10"]);
