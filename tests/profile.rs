@@ -100,7 +100,10 @@ fn models_are_measured_beside_each_other_and_drawn() {
             let number = |field: &str| batch[field].as_u64().expect("a number");
             assert!(number("samples") >= 600, "{batch}");
             assert!(number("bound_ns") >= number("max_ns"), "{batch}");
-            assert!(["tail", "rejected", "few"].contains(&batch["basis"].as_str().expect("text")), "{batch}");
+            assert!(
+                ["tail", "rejected", "unsure", "few"].contains(&batch["basis"].as_str().expect("text")),
+                "{batch}"
+            );
         }
         let figure = std::fs::read_to_string(figures.join(format!("{model}-tract.svg"))).expect("a figure");
         assert!(figure.contains("P(b) ") && figure.contains("measured"), "{figure}");

@@ -27,7 +27,7 @@ fn panel(batch: &BatchTimes, times: &[u64], exceedance: f64) -> Panel {
     sorted.sort_unstable();
     let fitted = match batch.basis {
         Basis::Tail => "fitted tail",
-        _ => "rejected tail",
+        _ => "tail that was not used",
     };
     let mut series = vec![Series { name: "measured".to_owned(), points: measured(&sorted) }];
     if let Some(tail) = &batch.tail {

@@ -28,8 +28,9 @@ const SHARES: [f64; 9] = [0.20, 0.15, 0.10, 0.075, 0.05, 0.035, 0.025, 0.015, 0.
 const FEWEST: usize = 50;
 /// The most: of a large sample the tail may begin higher, where the limit theorem holds better.
 const MOST: usize = 1000;
-/// From this shape on the mean of the tail is infinite: nothing can be said of such times.
-const HEAVY: f64 = 1.0;
+/// The largest standard error of a quantile, as a share of it: what is known no better is not known. Heavy tails need
+/// many times for that.
+const UNSURE: f64 = 0.25;
 
 /// How P(b) is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -60,6 +61,8 @@ pub(crate) enum Basis {
     Few,
     /// The longest time with the margin, for the long times do not look like a tail.
     Rejected,
+    /// The longest time with the margin, for the tail is too heavy to be followed so far with so few times.
+    Unsure,
     /// The longest time with the margin, as asked for.
     Longest,
 }
@@ -117,33 +120,33 @@ impl Rule {
 
     /// P(b) from times in nanoseconds, in the order in which they were measured; at least 1.
     pub(crate) fn bound(&self, times: &[u64]) -> Bound {
+        let (n, exceedance) = (times.len(), self.exceedance);
         let max = times.iter().copied().max().unwrap_or(0);
-        let tail = if self.longest || times.len() < self.fewest() { None } else { Tail::fit(times) };
-        let basis = match tail {
+        let tail = if self.longest || n < self.fewest() { None } else { Tail::fit(times) };
+        let quantile = tail.map(|tail| (tail.quantile(exceedance, n), tail.error(exceedance, n)));
+        let basis = match (&tail, quantile) {
             _ if self.longest => Basis::Longest,
-            None => Basis::Few,
-            Some((_, false)) => Basis::Rejected,
-            Some((_, true)) => Basis::Tail,
+            (Some(tail), _) if tail.p_value < ACCEPT => Basis::Rejected,
+            (Some(_), Some((quantile, error))) if error as f64 <= UNSURE * quantile as f64 => Basis::Tail,
+            (Some(_), _) => Basis::Unsure,
+            (None, _) => Basis::Few,
         };
-        let tail = tail.map(|(tail, _)| tail);
-        let wanted = match tail.filter(|_| basis == Basis::Tail) {
-            Some(tail) => tail
-                .quantile(self.exceedance, times.len())
-                .saturating_add(tail.error(self.exceedance, times.len())),
-            None => max.saturating_add((max as f64 * self.margin).ceil() as u64),
+        let wanted = match quantile {
+            Some((quantile, error)) if basis == Basis::Tail => quantile.saturating_add(error),
+            _ => max.saturating_add((max as f64 * self.margin).ceil() as u64),
         };
         Bound { bound_ns: wanted.max(max).max(1), basis, tail }
     }
 }
 
 impl Tail {
-    /// The tail that begins lowest of those that the sample does not speak against (Bader, Yan and Zhang 2018), and
-    /// `true`; or else the best of the others, and `false`. `None` if there are too few long times for any.
+    /// The tail that begins lowest of those that the sample does not speak against (Bader, Yan and Zhang 2018), or else
+    /// the best of the others. `None` if there are too few long times for any.
     ///
     /// All times above the threshold are fitted, also those of one cluster: what is wanted is how often any one batch is
     /// long, and the longest of each cluster would tell of these alone. Clusters make a sample worth less, so they are
     /// what must be many. They also make the test stricter than it says, never laxer.
-    fn fit(times: &[u64]) -> Option<(Self, bool)> {
+    fn fit(times: &[u64]) -> Option<Self> {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
         let mut best: Option<Self> = None;
@@ -154,14 +157,14 @@ impl Tail {
             }
             let threshold_ns = sorted[times.len() - 1 - count];
             let Some(tail) = Self::above(threshold_ns, times, &sorted) else { continue };
-            if tail.p_value >= ACCEPT && tail.shape < HEAVY {
-                return Some((tail, true));
+            if tail.p_value >= ACCEPT {
+                return Some(tail);
             }
             if best.is_none_or(|best| tail.p_value > best.p_value) {
                 best = Some(tail);
             }
         }
-        best.map(|tail| (tail, false))
+        best
     }
 
     fn above(threshold_ns: u64, times: &[u64], sorted: &[u64]) -> Option<Self> {

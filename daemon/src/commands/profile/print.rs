@@ -82,6 +82,7 @@ fn made_from(entry: &Entry, batch: &BatchTimes) -> String {
     match (batch.basis, tail) {
         (Basis::Tail, Some(tail)) => format!("tail: {tail}"),
         (Basis::Rejected, Some(tail)) => format!("{margin}: no tail ({tail})"),
+        (Basis::Unsure, Some(tail)) => format!("{margin}: unsure ({tail})"),
         (Basis::Few, _) => format!("{margin}: too few for a tail"),
         _ => margin,
     }
