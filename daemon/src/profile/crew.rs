@@ -1,7 +1,7 @@
 //! A crew: the workers of a party on threads of their own, pinned and prioritised as in service, all running at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ struct Member {
 
 impl Crew {
     /// Starts the workers of `party`, lets `lead` have them run, and ends them. `modes` says how batches of each of
-    /// `subjects` are run.
+    /// `subjects` are run. Once `stop` is set, workers hand over what they have after the run they are at.
     ///
     /// # Errors
     /// A model that cannot be loaded, and those of `lead`.
@@ -53,6 +53,7 @@ impl Crew {
         subjects: &[Subject],
         modes: &[Vec<RunMode>],
         realtime: bool,
+        stop: &AtomicBool,
         lead: impl FnOnce(&mut Self) -> Result<R>,
     ) -> Result<R> {
         let finished = Arc::new(AtomicUsize::new(0));
@@ -62,7 +63,7 @@ impl Crew {
             let mut threads = Vec::new();
             let members = party.seats.iter().map(|seat| {
                 let ((rounds, orders), (answer, answers)) = (channel(), channel());
-                let finished = Finished { count: Arc::clone(&finished), workers };
+                let finished = Finished { count: Arc::clone(&finished), workers, stop };
                 threads.push(scope.spawn(move || {
                     let loaded = Worker::load(seat, subjects, modes, rest);
                     realtime::enter(Role::Worker, seat.core, realtime);
@@ -106,19 +107,24 @@ impl Crew {
 }
 
 /// The end of a block, as workers see it.
-struct Finished {
+struct Finished<'a> {
     count: Arc<AtomicUsize>,
     workers: usize,
+    stop: &'a AtomicBool,
 }
 
-impl Finished {
+impl Finished<'_> {
     fn all(&self) -> bool {
-        self.count.load(Ordering::Acquire) >= self.workers
+        self.count.load(Ordering::Acquire) >= self.workers || self.stopped()
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
 /// Counts a worker as finished, even if it panics: the others wait for it.
-struct Finishing<'a>(&'a Finished);
+struct Finishing<'a>(&'a Finished<'a>);
 
 impl Drop for Finishing<'_> {
     fn drop(&mut self) {
@@ -131,7 +137,7 @@ fn serve(
     loaded: Result<Worker, EngineError>,
     orders: &Receiver<usize>,
     answer: &Sender<Result<Times, EngineError>>,
-    finished: &Finished,
+    finished: &Finished<'_>,
 ) {
     let (mut worker, ready) = match loaded {
         Ok(worker) => (Some(worker), Ok(Times::new())),
@@ -171,18 +177,18 @@ impl Worker {
         Ok(Self { jobs: jobs?, rounds: 0, rested: rest.then_some(0) })
     }
 
-    fn block(&mut self, rounds: usize, finished: &Finished) -> Result<Times, EngineError> {
+    fn block(&mut self, rounds: usize, finished: &Finished<'_>) -> Result<Times, EngineError> {
         let mut times: Times = self.jobs.iter().map(|&(_, batch)| vec![Vec::new(); batch]).collect();
         let own = Finishing(finished);
         while self.rounds < WARM_UP {
-            self.round(|_, _, _| true)?;
+            self.round(|_, _, _| !finished.stopped())?;
         }
         let started = clock::now();
         let mut done = 0;
-        while done == 0 || (done < rounds && clock::now().since(started) < BLOCK) {
+        while !finished.stopped() && (done == 0 || (done < rounds && clock::now().since(started) < BLOCK)) {
             self.round(|job, batch, taken| {
                 times[job][batch - 1].push(taken);
-                true
+                !finished.stopped()
             })?;
             done += 1;
         }
@@ -241,7 +247,7 @@ mod tests {
         let subjects: Vec<Subject> = times.iter().map(|times| subject("m", times)).collect();
         let modes: Vec<_> = times.iter().map(|times| vec![RunMode::Simulated; times.len().max(2)]).collect();
         let party = Party { seats: seats.iter().map(|jobs| seat(jobs)).collect() };
-        Crew::lead(&party, &subjects, &modes, false, lead)
+        Crew::lead(&party, &subjects, &modes, false, &AtomicBool::new(false), lead)
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl<'a> Session<'a> {
         if lead(None)? {
             return Ok(());
         }
-        Crew::lead(party, &work.subjects, &modes, work.realtime, |crew| lead(Some(crew))).map(drop)
+        Crew::lead(party, &work.subjects, &modes, work.realtime, stop, |crew| lead(Some(crew))).map(drop)
     }
 
     /// Rounds done of all batch sizes of `subjects`.
