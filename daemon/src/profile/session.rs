@@ -9,7 +9,7 @@ use super::crew::Crew;
 use super::measure::Bench;
 use super::part::{Kept, Part, Strand};
 use super::party::{Party, Work};
-use super::tail::Rule;
+use super::tail::{Basis, Rule};
 use crate::clock;
 use crate::engine::{EngineKind, RunMode};
 
@@ -242,11 +242,13 @@ fn is_simulated(work: &Work, party: &Party) -> bool {
     party.subjects().iter().all(|&subject| work.subjects[subject].engine == EngineKind::Simulated)
 }
 
-/// Whether the last quarter of `times` changed P(b) by less than `share` of it.
+/// Whether the last quarter of `times` changed P(b) by less than `share` of it. A tail that more runs would make usable is
+/// not.
 fn is_stable(times: &[u64], rule: &Rule, share: f64) -> bool {
     let before = rule.bound(&times[..times.len() * 3 / 4]).bound_ns as f64;
-    let now = rule.bound(times).bound_ns as f64;
-    (now - before).abs() < share * now
+    let bound = rule.bound(times);
+    let now = bound.bound_ns as f64;
+    bound.basis != Basis::Unsure && (now - before).abs() < share * now
 }
 
 #[cfg(test)]

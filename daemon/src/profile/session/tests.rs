@@ -99,6 +99,10 @@ fn bounds_are_stable_once_the_last_quarter_changes_little() {
     let slower: Vec<u64> = (0..).zip(&times).map(|(i, &t)| if i < 6000 { t } else { 2 * t }).collect();
     assert!(!is_stable(&slower, &rule(), 0.05));
     assert!(is_stable(&slower, &rule(), 0.9));
+    // Too heavy to be followed so far: that no quarter changes the longest is chance.
+    let heavy = draws(2, 1400, |u| 1_000_000 + (20_000.0 * u.powf(-0.8)) as u64);
+    assert_eq!(rule().bound(&heavy).basis, Basis::Unsure);
+    assert!(!is_stable(&heavy, &rule(), 1.0));
     assert!(is_stable(&[5; 4], &rule(), 0.01) && !is_stable(&[5, 5, 5, 9], &rule(), 0.01));
 }
 
