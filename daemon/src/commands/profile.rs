@@ -131,9 +131,9 @@ fn bar() -> Result<(ProgressBar, impl FnMut(&Progress))> {
     let show = move |progress: &Progress| {
         let unstable = progress.unstable.filter(|&(unstable, _)| unstable > 0);
         let waited = unstable.map(|(unstable, of)| format!("; {unstable} of {of} bounds not stable yet"));
-        shown.set_message(format!("{}{}", progress.what, waited.unwrap_or_default()));
         shown.set_length(progress.of as u64);
         shown.set_position(progress.done as u64);
+        shown.set_message(format!("{}{}", progress.what, waited.unwrap_or_default()));
     };
     Ok((bar, show))
 }
