@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test deps format lint unit bare configs foreign bench experiments fuzz doc clean
+.PHONY: all demo test deps format lint unit bare configs foreign bench profile-example experiments fuzz doc clean
 
 all: $(WEIR)
 
@@ -63,6 +63,11 @@ bench: deps
 	$(CARGO) test --release -p planner --bench certify -- --nocapture
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
+
+## profile-example: the tables and the figure of docs/profiles.md
+profile-example: deps
+	$(CARGO) build --release --bin weir
+	FIGURE=docs/profile.svg ./tests/bench/profile.sh
 
 ## experiments: the tables and figures of docs/experiments.md; WEIR_DATA names the folder of others' measurements
 experiments: deps

@@ -1,8 +1,16 @@
 //! The profile keeps the execution times that promises rest on: `weir profile` writes it, `plan` and `serve`
 //! read it.
 
+mod check;
+mod crew;
+mod entry;
+mod figure;
 mod fingerprint;
 mod measure;
+mod part;
+mod party;
+mod session;
+mod tail;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +18,19 @@ use std::path::{Path, PathBuf};
 use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{EngineKind, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
+use crate::engine::EngineKind;
 
+pub(crate) use check::{Found, Verdict};
+pub(crate) use entry::{BatchTimes, Entry};
+pub(crate) use figure::figure;
 pub(crate) use fingerprint::{Fingerprint, folders, read_line, sysfs};
-pub(crate) use measure::{Measured, measure};
+pub(crate) use part::Part;
+pub(crate) use party::Work;
+pub(crate) use session::{Progress, Session, Until};
+pub(crate) use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule};
 
 /// The version of the file format, its field `weir_profile`.
-pub(crate) const VERSION: u32 = 1;
-/// The share by which a bound lies above the largest time seen, unless told otherwise.
-pub(crate) const DEFAULT_MARGIN: f64 = 0.10;
-/// The largest margin: a bound of eleven times the largest time seen.
-pub(crate) const MAX_MARGIN: f64 = 10.0;
+pub(crate) const VERSION: u32 = 2;
 
 /// A checked `*.profile.json`: where it was measured, and at most one [`Entry`] per model and engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,43 +41,6 @@ pub(crate) struct Profile {
     /// When it was last written, seconds since 1970.
     created_unix: u64,
     entries: Vec<Entry>,
-}
-
-/// The times of one model on one engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Entry {
-    /// The model's name in its manifest.
-    pub(crate) model: String,
-    /// The hash of the model file that was measured.
-    pub(crate) sha256: String,
-    /// The engine that ran it.
-    pub(crate) engine: EngineKind,
-    /// Timed runs per batch size, at least 1.
-    pub(crate) samples: usize,
-    /// The share by which bounds lie above the largest time seen, 0..=[`MAX_MARGIN`].
-    pub(crate) margin: f64,
-    /// One per batch size, for 1, 2, … in this order.
-    pub(crate) batches: Vec<BatchTimes>,
-}
-
-/// The times of one batch size, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct BatchTimes {
-    /// Requests in the batch, at least 1.
-    pub(crate) batch: usize,
-    /// How the engine ran it; the bound holds for this way only.
-    pub(crate) mode: RunMode,
-    /// Half of the runs took no longer.
-    pub(crate) p50_ns: u64,
-    /// 99 % of the runs took no longer.
-    pub(crate) p99_ns: u64,
-    /// The largest time seen.
-    pub(crate) max_ns: u64,
-    /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller
-    /// batch.
-    pub(crate) bound_ns: u64,
 }
 
 impl Profile {
@@ -170,72 +143,6 @@ impl Profile {
     }
 }
 
-impl Entry {
-    /// What was measured of `spec` on `engine`, with bounds by `margin`: see [`BatchTimes::bound_ns`].
-    ///
-    /// # Errors
-    /// A margin outside 0..=[`MAX_MARGIN`].
-    pub(crate) fn new(
-        spec: &ModelSpec,
-        engine: EngineKind,
-        measured: &Measured,
-        margin: f64,
-    ) -> Result<Self, ProfileError> {
-        if !(0.0..=MAX_MARGIN).contains(&margin) {
-            return Err(ProfileError::Margin { margin });
-        }
-        let mut bound_ns = 0;
-        let batches = measured.sizes.iter().enumerate().map(|(i, size)| {
-            let added = (size.max_ns as f64 * margin).ceil() as u64;
-            bound_ns = bound_ns.max(size.max_ns.saturating_add(added)).max(1);
-            let (p50_ns, p99_ns, max_ns) = (size.p50_ns, size.p99_ns, size.max_ns);
-            BatchTimes { batch: i + 1, mode: size.mode, p50_ns, p99_ns, max_ns, bound_ns }
-        });
-        let batches = batches.collect();
-        let (model, sha256) = (spec.name.clone(), spec.sha256.clone());
-        Ok(Self { model, sha256, engine, samples: measured.samples, margin, batches })
-    }
-
-    /// P(1), P(2), … in nanoseconds, non-decreasing.
-    pub(crate) fn bounds(&self) -> Vec<u64> {
-        self.batches.iter().map(|times| times.bound_ns).collect()
-    }
-
-    /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
-    pub(crate) fn modes(&self) -> Vec<RunMode> {
-        self.batches.iter().map(|times| times.mode).collect()
-    }
-
-    /// SHA-256 of what it says, in hexadecimal.
-    pub(crate) fn digest(&self) -> String {
-        sha256_hex(&serde_json::to_vec(self).unwrap_or_default())
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let holds = |holds: bool, fault: &dyn Fn() -> String| if holds { Ok(()) } else { Err(fault()) };
-        holds(self.samples >= 1, &|| "samples is 0, at least 1 is needed".to_owned())?;
-        let margin = self.margin;
-        holds((0.0..=MAX_MARGIN).contains(&margin), &|| ProfileError::Margin { margin }.to_string())?;
-        let sizes = self.batches.len();
-        holds((1..=MAX_BATCH).contains(&sizes), &|| {
-            format!("{sizes} batch sizes are listed, the limits are 1..={MAX_BATCH}")
-        })?;
-        let mut below = 1;
-        for (i, times) in self.batches.iter().enumerate() {
-            let BatchTimes { batch, p50_ns, p99_ns, max_ns, bound_ns, .. } = *times;
-            holds(batch == i + 1, &|| format!("batch {batch} stands where {} is needed", i + 1))?;
-            holds(p50_ns <= p99_ns && p99_ns <= max_ns && max_ns <= bound_ns, &|| {
-                format!("batch {batch}: {p50_ns}, {p99_ns}, {max_ns}, {bound_ns} ns do not rise")
-            })?;
-            holds(bound_ns >= below, &|| {
-                format!("batch {batch}: bound_ns is {bound_ns}, at least {below} is needed")
-            })?;
-            below = bound_ns;
-        }
-        Ok(())
-    }
-}
-
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProfileError {
@@ -252,8 +159,10 @@ pub(crate) enum ProfileError {
     Version { path: PathBuf, found: u32 },
     #[error("{}: {entry}: {fault}", path.display())]
     Entry { path: PathBuf, entry: String, fault: String },
-    #[error("margin is {margin}, the limits are 0..={MAX_MARGIN}")]
+    #[error("margin is {margin}, the limits are 0..={}", tail::MAX_MARGIN)]
     Margin { margin: f64 },
+    #[error("exceedance is {exceedance}, it must be above 0 and at most {}", tail::MAX_EXCEEDANCE)]
+    Exceedance { exceedance: f64 },
     #[error("model {model} is not profiled on {engine} (there is: {available}); run `weir profile FILE`")]
     Missing { model: String, engine: EngineKind, available: String },
     #[error(

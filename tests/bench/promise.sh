@@ -11,7 +11,7 @@ echo "| model | rate /s | sent | missed | worst window | guard δ seen | handove
 echo "|---|---|---|---|---|---|---|---|"
 for model in digits-m digits-xl digits-xxl; do
     sed -e "s|digits-l|$model|; s|\.\./target/|$folder/|; s|\.\./models|$PWD/models|" config/digits.toml >"$folder/$model.toml"
-    "$weir" profile "$folder/$model.toml" --samples 500 --margin 0.5 >/dev/null 2>&1
+    "$weir" profile "$folder/$model.toml" --quick --samples 5000 --longest --margin 0.5 >/dev/null 2>&1
     "$weir" serve --quiet "$folder/$model.toml" 2>"$folder/log" &
     daemon=$!
     until [ -S "$folder/weir.sock" ]; do sleep 0.1; done

@@ -17,7 +17,7 @@ trap 'kill $daemon 2>/dev/null || true; rm -rf "$folder"' EXIT
 
 # One profile for all: nobody is judged by another measurement of the same model.
 sed -e "s|\.\./target/|$folder/|; s|\.\./models|$PWD/models|" config/selection.toml >"$folder/selected.toml"
-"$weir" profile "$folder/selected.toml" --samples "$samples" --margin 1 >/dev/null 2>&1
+"$weir" profile "$folder/selected.toml" --quick --samples "${samples}0" --longest --margin 1 >/dev/null 2>&1
 sed -e 's|^constraints = .*|constraints = [{ any-miss = { m = 1, k = 10 } }]|' "$folder/selected.toml" >"$folder/spending.toml"
 # What tables select, made by `weir plan`, which says what to expect of them.
 "$weir" plan "$folder/selected.toml" --select "digits=$folder/planned.json" --json >"$folder/expected"

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::load::{self, End, Inputs, Phase, Schedule};
 use crate::manifest::Manifest;
 use crate::plan::{Plan, ServicePlan};
-use crate::profile::Profile;
+use crate::profile::{DEFAULT_EXCEEDANCE, Profile, Rule};
 
 /// What is served, but for its paths.
 const CONFIG: &str = include_str!("../../../config/demo.toml");
@@ -134,7 +134,8 @@ fn configure(room: &Path, models: &Path) -> Result<(Config, PathBuf)> {
 fn plan(config: &Config) -> Result<(Profile, Plan)> {
     let mut attempt = 1;
     loop {
-        let profile = profile::take(config, SAMPLES, MARGIN)?;
+        let request = profile::Request::quick(SAMPLES, Rule::new(DEFAULT_EXCEEDANCE, MARGIN, true)?);
+        let profile = profile::take(config, &request, &AtomicBool::new(false))?.profile;
         match Plan::compute(config) {
             Err(error) if attempt < ATTEMPTS => eprintln!("weir: {error}; measuring once more"),
             done => return Ok((profile, done?)),

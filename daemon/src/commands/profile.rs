@@ -1,128 +1,139 @@
-//! `weir profile FILE`: measures `P(b)` of every model that the configuration uses, as it will be run.
+//! `weir profile FILE`: measures `P(b)` of every model that the configuration uses, as it will be run, or checks it.
+
+mod check;
+mod print;
+mod take;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use rt_core::Span;
+use serde_json::json;
 
-use crate::config::{Config, ServiceConfig};
-use crate::engine::{Engine, ModelSpec, load};
-use crate::plan::resolve_models;
-use crate::profile::{DEFAULT_MARGIN, Entry, Fingerprint, Profile, measure};
-use crate::realtime::{self, Role};
+use super::load::stop_on_signals;
+use crate::config::Config;
+use crate::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Profile, Progress, Rule, figure};
+
+pub(crate) use take::{Request, take};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Configuration file
     file: PathBuf,
-    /// Runs of each batch size
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Runs of each batch size at least
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: u32,
-    /// A tenth of the runs, for a first look
+    /// A tenth of the runs and no waiting for stability, for a first look
     #[arg(long)]
     quick: bool,
-    /// Added to the longest time seen, as a part of it
-    #[arg(long, default_value_t = DEFAULT_MARGIN)]
+    /// Go on until no P(b) changes by this share of it over the last quarter of the runs
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    stable: f64,
+    /// Wait no longer than this for that
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    limit: Duration,
+    /// The probability with which a batch may take longer than P(b)
+    #[arg(long, value_name = "P", default_value_t = DEFAULT_EXCEEDANCE)]
+    exceedance: f64,
+    /// Added to the longest time seen, as a part of it, where that probability cannot be told
+    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_MARGIN)]
     margin: f64,
+    /// P(b) is the longest time seen and the margin, whatever can be told
+    #[arg(long, conflicts_with = "exceedance")]
+    longest: bool,
+    /// Measure each model by itself instead of all workers at once
+    #[arg(long)]
+    alone: bool,
+    /// Start over instead of going on from what an interrupted run has kept
+    #[arg(long)]
+    afresh: bool,
+    /// Write nothing: measure a quarter of the runs again and say whether the profile still holds
+    #[arg(long, conflicts_with_all = ["samples", "stable", "limit", "exceedance", "margin", "longest", "afresh", "figure"])]
+    check: bool,
+    /// Write a figure of each measured model's tails into this folder
+    #[arg(long, value_name = "DIR")]
+    figure: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let config = Config::load(&args.file)?;
-    let samples = if args.quick { args.samples.div_ceil(10) } else { args.samples };
-    let profile = take(&config, samples as usize, args.margin)?;
-    println!(
-        "\n{:<16} {:>5} {:>8} {:>11} {:>11} {:>11} {:>11}",
-        "model", "batch", "run as", "median", "99%", "longest", "P(b)"
+    ensure!(
+        args.stable > 0.0 && args.stable <= 1.0,
+        "--stable is {}, must be above 0, at most 1",
+        args.stable
     );
-    for entry in profile.entries() {
-        for b in &entry.batches {
-            let span = |ns| Span::from_nanos(ns).to_string();
-            println!(
-                "{:<16} {:>5} {:>8} {:>11} {:>11} {:>11} {:>11}",
-                entry.model,
-                b.batch,
-                b.mode.to_string(),
-                span(b.p50_ns),
-                span(b.p99_ns),
-                span(b.max_ns),
-                span(b.bound_ns)
-            );
+    let config = Config::load(&args.file)?;
+    let stop = stop_on_signals()?;
+    if args.check {
+        let verdict = check::check(&config, args.quick, args.alone, &stop)?;
+        if args.json {
+            println!("{:#}", serde_json::to_value(&verdict).context("the verdict")?);
+        } else {
+            print::verdict(&verdict);
+        }
+        return Ok(if verdict.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let samples = args.samples as usize;
+    let request = Request {
+        samples: if args.quick { samples.div_ceil(10) } else { samples },
+        stable: (!args.quick).then_some(args.stable),
+        limit: args.limit,
+        rule: Rule::new(args.exceedance, args.margin, args.longest)?,
+        alone: args.alone,
+        afresh: args.afresh,
+    };
+    if let Some(folder) = &args.figure {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let taken = take(&config, &request, &stop)?;
+    if let Some(folder) = &args.figure {
+        for (entry, series) in &taken.measured {
+            let name: String =
+                entry.model.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+            let path = folder.join(format!("{name}-{}.svg", entry.engine));
+            std::fs::write(&path, figure(entry, series)).with_context(|| path.display().to_string())?;
         }
     }
-    println!("\nwritten to {}", config.daemon.profile.display());
+    if args.json {
+        let profile: &Profile = &taken.profile;
+        let (path, resumed) = (config.daemon.profile.display().to_string(), taken.resumed);
+        let profile = serde_json::to_value(profile).context("the profile")?;
+        let unstable = taken.unstable(&request);
+        println!(
+            "{:#}",
+            json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile })
+        );
+    } else {
+        print::profile(&taken.profile);
+        let unstable = taken.unstable(&request);
+        if !unstable.is_empty() {
+            println!(
+                "\nnot stable to {} % within the limits (--limit, {} runs): {}",
+                100.0 * args.stable,
+                take::MOST,
+                unstable.join(", ")
+            );
+        }
+        println!("\nwritten to {}", config.daemon.profile.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures what `config` uses and writes its profile; entries of other models stay if the machine is the same.
-///
-/// # Errors
-/// If a model cannot be loaded or run, or the file not be written.
-pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profile> {
-    let specs = resolve_models(config)?;
-    let here = Fingerprint::current();
-    let mut profile = Profile::load(&config.daemon.profile)
-        .ok()
-        .filter(|old| old.fingerprint().differences(&here).is_empty())
-        .unwrap_or_else(|| Profile::new(here));
-    let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos}/{len} runs, {eta} left")
-        .context("progress template")?;
-    let all: Vec<(&ServiceConfig, usize, &ModelSpec)> = config
-        .services
-        .iter()
-        .zip(&specs)
-        .flat_map(|(service, specs)| specs.iter().enumerate().map(move |(v, spec)| (service, v, spec)))
-        .collect();
-    for (i, &(service, variant, spec)) in all.iter().enumerate() {
-        // Services that share a model share its entry: measured once, for the largest batch.
-        let key = |(j, (service, ..)): (usize, &(&ServiceConfig, usize, &ModelSpec))| {
-            (service.max_batch, std::cmp::Reverse(j))
-        };
-        let same = all
-            .iter()
-            .enumerate()
-            .filter(|(_, (s, _, m))| (&m.name, s.engine) == (&spec.name, service.engine));
-        if same.map(key).max() != Some((service.max_batch, std::cmp::Reverse(i))) {
-            continue;
-        }
-        let bar = ProgressBar::new(0).with_style(style.clone()).with_prefix(spec.name.clone());
-        let entry = measure_as_served(config, (service, variant, spec), samples, margin, &bar)?;
-        bar.finish();
-        profile.put(entry);
-    }
-    profile.save(&config.daemon.profile)?;
-    Ok(profile)
-}
-
-/// On a thread with the core and priority that the service's first worker will have.
-fn measure_as_served(
-    config: &Config,
-    (service, variant, spec): (&ServiceConfig, usize, &ModelSpec),
-    samples: usize,
-    margin: f64,
-    bar: &ProgressBar,
-) -> Result<Entry> {
-    let times = service.model.simulated_times(variant);
-    // A simulated engine has no times for larger batches.
-    let max_batch = times.as_ref().map_or(service.max_batch, |times| service.max_batch.min(times.len()));
-    let work = || -> Result<Entry> {
-        let engine = match &times {
-            Some(times_ns) => Engine::Simulated { times_ns },
-            None => Engine::Tract { modes: None },
-        };
-        let mut runner = load(engine, spec, max_batch)?;
-        realtime::enter(Role::Worker, service.cores.first().copied(), config.daemon.realtime);
-        let measured = measure(runner.as_mut(), spec, max_batch, samples, |done, total| {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        })?;
-        Ok(Entry::new(spec, service.engine, &measured, margin)?)
+/// A bar that shows how far a measurement is.
+fn bar() -> Result<(ProgressBar, impl FnMut(&Progress))> {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} rounds, {eta} left: {wide_msg}");
+    let bar = ProgressBar::new(0).with_style(style.context("progress template")?);
+    let shown = bar.clone();
+    let show = move |progress: &Progress| {
+        let unstable = progress.unstable.filter(|&(unstable, _)| unstable > 0);
+        let waited = unstable.map(|(unstable, of)| format!("; {unstable} of {of} bounds not stable yet"));
+        shown.set_length(progress.of as u64);
+        shown.set_position(progress.done as u64);
+        shown.set_message(format!("{}{}", progress.what, waited.unwrap_or_default()));
     };
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(entry) => entry.with_context(|| format!("service {}", service.name)),
-        Err(_) => {
-            anyhow::bail!("service {}: model {} panicked while it was measured", service.name, spec.name)
-        }
-    })
+    Ok((bar, show))
 }

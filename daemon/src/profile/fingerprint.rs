@@ -23,8 +23,11 @@ pub(crate) struct Fingerprint {
     governor: String,
     /// The highest frequency that the slowest core may scale to in kHz, null without frequency scaling.
     max_freq_khz: Option<u64>,
+    /// The lowest frequency that any core may scale to in kHz, null without frequency scaling.
+    min_freq_khz: Option<u64>,
+    /// Whether frequencies beyond the nominal one are allowed, "none" where the kernel does not tell.
+    boost: String,
     /// The power mode of the firmware or of the board, "none" without.
-    #[serde(default = "none")]
     power_mode: String,
     /// The built-in engine and its version.
     engine: String,
@@ -46,6 +49,11 @@ impl Fingerprint {
         let scaling =
             |name: &str| policies.iter().filter_map(|p| read_line(&p.join(name))).collect::<BTreeSet<_>>();
         let governors: Vec<_> = scaling("scaling_governor").into_iter().collect();
+        let frequency = |name: &str| scaling(name).iter().filter_map(|freq| freq.parse().ok()).min();
+        let cpu = sysfs.join("devices/system/cpu");
+        // The driver of Intel's processors tells it its own way.
+        let no_turbo = read_line(&cpu.join("intel_pstate/no_turbo"));
+        let no_turbo = no_turbo.map(|no| if no == "0" { "1" } else { "0" }.to_owned());
         // The firmware's profile on PCs; the index of nvpmodel on Jetson boards.
         let modes = [sysfs.join("firmware/acpi/platform_profile"), PathBuf::from("/var/lib/nvpmodel/status")];
         Self {
@@ -53,7 +61,9 @@ impl Fingerprint {
             cores: values(&cpuinfo, "processor").count(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             governor: if governors.is_empty() { none() } else { governors.join("+") },
-            max_freq_khz: scaling("scaling_max_freq").iter().filter_map(|freq| freq.parse().ok()).min(),
+            max_freq_khz: frequency("scaling_max_freq"),
+            min_freq_khz: frequency("scaling_min_freq"),
+            boost: read_line(&cpu.join("cpufreq/boost")).or(no_turbo).unwrap_or_else(none),
             power_mode: modes.iter().find_map(|mode| read_line(mode)).unwrap_or_else(none),
             engine: format!("tract {TRACT_VERSION}"),
             weir: env!("CARGO_PKG_VERSION").to_owned(),
@@ -61,14 +71,16 @@ impl Fingerprint {
     }
 
     /// Names and values, for certificates.
-    pub(crate) fn fields(&self) -> [(&'static str, String); 8] {
-        let freq = self.max_freq_khz.map_or_else(none, |khz| khz.to_string());
+    pub(crate) fn fields(&self) -> [(&'static str, String); 10] {
+        let freq = |limit: Option<u64>| limit.map_or_else(none, |khz| khz.to_string());
         [
             ("cpu", self.cpu.clone()),
             ("cores", self.cores.to_string()),
             ("kernel", self.kernel.clone()),
             ("governor", self.governor.clone()),
-            ("max_freq_khz", freq),
+            ("max_freq_khz", freq(self.max_freq_khz)),
+            ("min_freq_khz", freq(self.min_freq_khz)),
+            ("boost", self.boost.clone()),
             ("power_mode", self.power_mode.clone()),
             ("engine", self.engine.clone()),
             ("weir", self.weir.clone()),
@@ -146,14 +158,38 @@ mod tests {
             kernel: "1.0".to_owned(),
             governor: "powersave".to_owned(),
             max_freq_khz: Some(1),
+            min_freq_khz: Some(1),
+            boost: "1".to_owned(),
             power_mode: "low-power".to_owned(),
             engine: "tract 0.1".to_owned(),
             weir: "0.0.1".to_owned(),
         };
         let told = profile.differences(&here);
-        assert_eq!(told.len(), 8, "{told:?}");
+        assert_eq!(told.len(), 10, "{told:?}");
         assert_eq!(told[0], format!("cpu: profile X, here {}", here.cpu));
         assert_eq!(told[1], format!("cores: profile {}, here {}", here.cores + 1, here.cores));
+    }
+
+    #[test]
+    fn frequencies_are_read_where_the_kernel_shows_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = Fingerprint::read(dir.path());
+        assert_eq!((none.max_freq_khz, none.min_freq_khz, none.boost.as_str()), (None, None, "none"));
+        let cpu = dir.path().join("devices/system/cpu");
+        for (core, most) in [(0, "3600000\n"), (1, "2400000\n")] {
+            let policy = cpu.join(format!("cpufreq/policy{core}"));
+            fs::create_dir_all(&policy).unwrap();
+            fs::write(policy.join("scaling_max_freq"), most).unwrap();
+            fs::write(policy.join("scaling_min_freq"), "800000\n").unwrap();
+            fs::write(policy.join("scaling_governor"), "powersave\n").unwrap();
+        }
+        fs::create_dir(cpu.join("intel_pstate")).unwrap();
+        fs::write(cpu.join("intel_pstate/no_turbo"), "1\n").unwrap();
+        let read = Fingerprint::read(dir.path());
+        assert_eq!((read.max_freq_khz, read.min_freq_khz), (Some(2_400_000), Some(800_000)));
+        assert_eq!((read.governor.as_str(), read.boost.as_str()), ("powersave", "0"));
+        fs::write(cpu.join("cpufreq/boost"), "1\n").unwrap();
+        assert_eq!(Fingerprint::read(dir.path()).boost, "1");
     }
 
     #[test]

@@ -1,20 +1,17 @@
 //! Tests of the profile file: what is written is read, and what contradicts itself is refused.
 
 use super::*;
-use crate::engine::toy_spec;
-use measure::SizeTimes;
+use crate::engine::{MAX_BATCH, RunMode};
+use party::Subject;
+use party::tests::subject;
 
-fn measured(max_ns: &[u64]) -> Measured {
-    let size = |&max_ns| {
-        let mode = RunMode::Batched;
-        SizeTimes { mode, p50_ns: max_ns / 2, p99_ns: max_ns, max_ns }
-    };
-    Measured { samples: 200, sizes: max_ns.iter().map(size).collect() }
-}
-
+/// Of times of which the longest is given, half of them half as long.
 fn entry(model: &str, max_ns: &[u64], margin: f64) -> Entry {
-    let spec = ModelSpec { name: model.to_owned(), sha256: "aa".to_owned(), ..toy_spec(1, 1) };
-    Entry::new(&spec, EngineKind::Tract, &measured(max_ns), margin).unwrap()
+    let series: Vec<Vec<u64>> = max_ns.iter().map(|&max| vec![max / 2, max / 2, max / 2, max]).collect();
+    let count = series.len();
+    let subject = Subject { engine: EngineKind::Tract, ..subject(model, &vec![1; count]) };
+    let rule = Rule::new(1e-4, margin, false).unwrap();
+    Entry::new(&subject, &vec![RunMode::Batched; count], (&series, &vec![false; count]), &rule, 1)
 }
 
 fn profile() -> Profile {
@@ -35,23 +32,41 @@ fn bounds_have_the_margin_and_never_fall() {
 }
 
 #[test]
+fn percentiles_are_nearest_ranks() {
+    let series = [(1..=200).rev().collect(), vec![7]];
+    let (subject, modes) = (subject("m", &[1, 1]), [RunMode::Batched, RunMode::Loop]);
+    let rule = Rule::new(1e-4, 0.0, false).unwrap();
+    let entry = Entry::new(&subject, &modes, (&series, &[true, false]), &rule, 3);
+    let times = entry.batches.iter().map(|b| (b.samples, b.p50_ns, b.p99_ns, b.max_ns, b.bound_ns, b.stable));
+    assert_eq!(times.collect::<Vec<_>>(), [(200, 100, 198, 200, 200, true), (1, 7, 7, 7, 200, false)]);
+    assert_eq!((entry.modes(), entry.workers), (modes.to_vec(), 3));
+}
+
+#[test]
 fn any_measured_times_give_valid_bounds() {
     for seed in 0..500 {
         let random = crate::engine::random_f32(seed, 40);
         let times: Vec<u64> = random[2..].iter().map(|x| (x * 1e9) as u64).collect();
         let count = 1 + (random[0] * 37.0) as usize;
-        let entry = entry("m", &times[..count], f64::from(random[1]) * MAX_MARGIN);
+        let entry = entry("m", &times[..count], f64::from(random[1]) * tail::MAX_MARGIN);
         entry.check().unwrap();
-        assert!(entry.bounds().is_sorted());
+        assert!(entry.bounds().is_sorted() && entry.bounds().len() <= MAX_BATCH);
         assert!(entry.batches.iter().all(|times| times.bound_ns >= times.max_ns));
     }
 }
 
 #[test]
-fn margins_outside_their_limits_are_refused() {
-    for margin in [-0.1, 10.1, f64::NAN] {
-        let error = Entry::new(&toy_spec(1, 1), EngineKind::Tract, &measured(&[1]), margin).unwrap_err();
-        assert_eq!(error.to_string(), format!("margin is {margin}, the limits are 0..=10"));
+fn an_entry_with_a_tail_is_read_as_it_was_written() {
+    for seed in 0..20 {
+        let series = [tail::tests::draws(seed, 2000, |u| (1e6 - 5e4 * u.ln()) as u64)];
+        let rule = Rule::new(1e-4, 0.1, false).unwrap();
+        let entry = Entry::new(&subject("m", &[1]), &[RunMode::Loop], (&series, &[true]), &rule, 1);
+        assert_eq!(entry.batches[0].basis, Basis::Tail);
+        let mut profile = Profile::new(Fingerprint::current());
+        profile.put(entry.clone());
+        let read = parse(&serde_json::to_string(&profile).unwrap()).unwrap();
+        assert_eq!(read.entries(), std::slice::from_ref(&entry));
+        assert_eq!(read.entries()[0].digest(), entry.digest());
     }
 }
 
@@ -104,12 +119,15 @@ fn contradictions_in_a_file_are_refused() {
     let good = serde_json::to_string(&profile()).unwrap();
     parse(&good).unwrap();
     for (from, to, message) in [
-        ("\"weir_profile\":1", "\"weir_profile\":2", "weir_profile is 2, this weir reads 1"),
+        ("\"weir_profile\":2", "\"weir_profile\":1", "weir_profile is 1, this weir reads 2"),
         ("\"batch\":2", "\"batch\":3", "m on tract: batch 3 stands where 2 is needed"),
         ("\"bound_ns\":11", "\"bound_ns\":23", "batch 2: bound_ns is 22, at least 23 is needed"),
         ("\"bound_ns\":11", "\"bound_ns\":9", "batch 1: 5, 10, 10, 9 ns do not rise"),
         ("\"bound_ns\":11", "\"bound_ns\":-9", "invalid value"),
-        ("\"samples\":200", "\"samples\":0", "samples is 0"),
+        ("\"samples\":4", "\"samples\":0", "batch 1: samples is 0"),
+        ("\"workers\":1", "\"workers\":0", "workers is 0"),
+        ("\"basis\":\"few\"", "\"basis\":\"tail\"", "batch 1: basis is tail, but there is none"),
+        ("\"exceedance\":0.0001", "\"exceedance\":0.5", "exceedance is 0.5"),
         ("\"margin\":0.1", "\"margin\":-0.1", "margin is -0.1"),
         ("\"margin\":0.1", "\"margin\":0.1,\"marge\":1", "unknown field `marge`"),
         ("\"engine\":\"tract\"", "\"engine\":\"tracked\"", "unknown variant `tracked`"),

@@ -1,0 +1,139 @@
+//! Taking a profile: measuring, keeping what is finished, writing the file.
+
+use std::io::ErrorKind;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::bar;
+use crate::config::Config;
+use crate::engine::sha256_hex;
+use crate::plan::resolve_models;
+use crate::profile::{Entry, Fingerprint, Part, Profile, Rule, Session, Until, Work};
+
+/// Runs of each batch size at most, unless more are asked for.
+pub(super) const MOST: usize = 50_000;
+
+/// What is asked of a profile.
+pub(crate) struct Request {
+    /// Runs of each batch size at least, at least 1.
+    pub(crate) samples: usize,
+    /// The share by which no bound may change any more; `None` does not wait for that.
+    pub(crate) stable: Option<f64>,
+    /// The longest wait for that.
+    pub(crate) limit: Duration,
+    /// How bounds are made.
+    pub(crate) rule: Rule,
+    /// Each model by itself.
+    pub(crate) alone: bool,
+    /// Nothing that was kept is gone on from.
+    pub(crate) afresh: bool,
+}
+
+/// A profile that was taken.
+pub(crate) struct Taken {
+    /// As it was written.
+    pub(crate) profile: Profile,
+    /// What was measured now, with the times of batches of 1, 2, …
+    pub(crate) measured: Vec<(Entry, Vec<Vec<u64>>)>,
+    /// Runs that were kept when an earlier call was interrupted.
+    pub(crate) resumed: usize,
+}
+
+impl Request {
+    /// A first look: `samples` runs and no waiting.
+    pub(crate) fn quick(samples: usize, rule: Rule) -> Self {
+        Self { samples, stable: None, limit: Duration::ZERO, rule, alone: false, afresh: false }
+    }
+
+    /// SHA-256 of all that what was kept must have been measured for, in hexadecimal.
+    fn key(&self, machine: &Fingerprint, work: &Work) -> String {
+        let options = (self.samples, self.stable, &self.rule, self.alone);
+        sha256_hex(&serde_json::to_vec(&(machine, work.digest(), options)).unwrap_or_default())
+    }
+}
+
+impl Taken {
+    /// The batch sizes whose bounds are not stable, where that was waited for.
+    pub(crate) fn unstable(&self, request: &Request) -> Vec<String> {
+        let waited = |(entry, _): &&(Entry, _)| {
+            request.stable.is_some() && entry.engine != crate::engine::EngineKind::Simulated
+        };
+        let unstable = self.measured.iter().filter(waited).flat_map(|(entry, _)| {
+            entry.batches.iter().filter(|b| !b.stable).map(|b| format!("{} × {}", entry.model, b.batch))
+        });
+        unstable.collect()
+    }
+}
+
+/// Measures what `config` uses and writes its profile; entries of other models stay if the machine is the same. What is
+/// finished is kept beside the profile until the end, and gone on from by the next call that asks for the same.
+///
+/// # Errors
+/// If a model cannot be loaded or run, a file not be written, and if `stop` was set meanwhile.
+pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Result<Taken> {
+    let here = Fingerprint::current();
+    let work = Work::new(config, &resolve_models(config)?, request.alone);
+    let path = &config.daemon.profile;
+    let mut session = begin(&work, request, &here, &Part::path(path))?;
+    let resumed = session.runs();
+    let (bar, mut show) = bar()?;
+    let until = Until { samples: request.samples, stable: request.stable, most: MOST, limit: request.limit };
+    let measured = session.run(&until, &request.rule, stop, &mut show).with_context(|| {
+        format!(
+            "what was measured is kept in {}: `weir profile` goes on from there",
+            Part::path(path).display()
+        )
+    })?;
+    bar.finish_and_clear();
+    let mut profile = Profile::load(path)
+        .ok()
+        .filter(|old| old.fingerprint().differences(&here).is_empty())
+        .unwrap_or_else(|| Profile::new(here));
+    let entries = work.subjects.iter().enumerate().map(|(index, subject)| {
+        let times = (&measured.series[index][..], &measured.stable[index][..]);
+        Entry::new(subject, &measured.modes[index], times, &request.rule, work.workers_beside(index))
+    });
+    let measured: Vec<_> = entries.zip(measured.series.iter().cloned()).collect();
+    for (entry, _) in &measured {
+        profile.put(entry.clone());
+    }
+    profile.save(path)?;
+    session.finish()?;
+    Ok(Taken { profile, measured, resumed })
+}
+
+/// A session that goes on from what was kept for the same purpose, or a new one.
+fn begin<'a>(
+    work: &'a Work,
+    request: &Request,
+    here: &Fingerprint,
+    path: &std::path::Path,
+) -> Result<Session<'a>> {
+    let key = request.key(here, work);
+    if !request.afresh {
+        match Part::resume(path, &key) {
+            Ok(Some((part, kept))) => match Session::resume(work, kept) {
+                Ok(mut session) => {
+                    session.keep(part);
+                    let runs = session.runs();
+                    eprintln!(
+                        "weir: goes on after {runs} runs that were kept when it was interrupted (--afresh starts over)"
+                    );
+                    return Ok(session);
+                }
+                Err(error) => eprintln!("weir: {}: {error}; starts over", path.display()),
+            },
+            Ok(None) => eprintln!(
+                "weir: {}: is of another machine, configuration, model or request; starts over",
+                path.display()
+            ),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => eprintln!("weir: {}: {error}; starts over", path.display()),
+        }
+    }
+    let mut session = Session::new(work, None)?;
+    session.keep(Part::create(path, &key, session.modes())?);
+    Ok(session)
+}

@@ -1,0 +1,146 @@
+//! What a profile says of one model on one engine: P(b) for each batch size, and what it was made from.
+
+use serde::{Deserialize, Serialize};
+
+use super::ProfileError;
+use super::party::Subject;
+use super::tail::{Basis, Bound, Rule, Tail};
+use crate::engine::{EngineKind, MAX_BATCH, RunMode, sha256_hex};
+
+/// The times of one model on one engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Entry {
+    /// The model's name in its manifest.
+    pub(crate) model: String,
+    /// The hash of the model file that was measured.
+    pub(crate) sha256: String,
+    /// The engine that ran it.
+    pub(crate) engine: EngineKind,
+    /// Workers that ran at the same time, those of this model among them, at least 1.
+    pub(crate) workers: usize,
+    /// The probability with which a batch may exceed its bound, where that rests on a tail.
+    pub(crate) exceedance: f64,
+    /// The share by which other bounds lie above the longest time seen.
+    pub(crate) margin: f64,
+    /// One per batch size, for 1, 2, … in this order.
+    pub(crate) batches: Vec<BatchTimes>,
+}
+
+/// The times of one batch size, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchTimes {
+    /// Requests in the batch, at least 1.
+    pub(crate) batch: usize,
+    /// How the engine ran it; the bound holds for this way only.
+    pub(crate) mode: RunMode,
+    /// Timed runs, at least 1.
+    pub(crate) samples: usize,
+    /// Half of the runs took no longer.
+    pub(crate) p50_ns: u64,
+    /// 99 % of the runs took no longer.
+    pub(crate) p99_ns: u64,
+    /// The longest time seen.
+    pub(crate) max_ns: u64,
+    /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller batch.
+    pub(crate) bound_ns: u64,
+    /// What the bound rests on.
+    pub(crate) basis: Basis,
+    /// Whether it hardly changed over the last quarter of the runs; false also where that was not looked at.
+    pub(crate) stable: bool,
+    /// The tail that was fitted.
+    pub(crate) tail: Option<Tail>,
+}
+
+impl Entry {
+    /// What was measured of `subject` beside others, `workers` in all: `series` has the times of batches of 1, 2, … in
+    /// their order, at least one each, and `stable` says which bounds are.
+    pub(crate) fn new(
+        subject: &Subject,
+        modes: &[RunMode],
+        (series, stable): (&[Vec<u64>], &[bool]),
+        rule: &Rule,
+        workers: usize,
+    ) -> Self {
+        let mut below = 0;
+        let batches =
+            series.iter().zip(modes).zip(stable).enumerate().map(|(i, ((times, &mode), &stable))| {
+                let mut sorted = times.clone();
+                sorted.sort_unstable();
+                // The nearest rank: the smallest time that at least that many per cent do not exceed.
+                let percentile = |percent: usize| {
+                    let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+                    sorted.get(rank).copied().unwrap_or(0)
+                };
+                let Bound { bound_ns, basis, tail } = rule.bound(times);
+                below = bound_ns.max(below);
+                BatchTimes {
+                    batch: i + 1,
+                    mode,
+                    samples: times.len(),
+                    p50_ns: percentile(50),
+                    p99_ns: percentile(99),
+                    max_ns: percentile(100),
+                    bound_ns: below,
+                    basis,
+                    stable,
+                    tail,
+                }
+            });
+        Self {
+            batches: batches.collect(),
+            model: subject.spec.name.clone(),
+            sha256: subject.spec.sha256.clone(),
+            engine: subject.engine,
+            workers,
+            exceedance: rule.exceedance(),
+            margin: rule.margin(),
+        }
+    }
+
+    /// P(1), P(2), … in nanoseconds, non-decreasing.
+    pub(crate) fn bounds(&self) -> Vec<u64> {
+        self.batches.iter().map(|times| times.bound_ns).collect()
+    }
+
+    /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
+    pub(crate) fn modes(&self) -> Vec<RunMode> {
+        self.batches.iter().map(|times| times.mode).collect()
+    }
+
+    /// SHA-256 of what it says, in hexadecimal.
+    pub(crate) fn digest(&self) -> String {
+        sha256_hex(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// What contradicts itself in it, if anything does.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let holds = |holds: bool, fault: &dyn Fn() -> String| if holds { Ok(()) } else { Err(fault()) };
+        holds(self.workers >= 1, &|| "workers is 0, at least 1 is needed".to_owned())?;
+        Rule::new(self.exceedance, self.margin, false).map_err(|fault: ProfileError| fault.to_string())?;
+        let sizes = self.batches.len();
+        holds((1..=MAX_BATCH).contains(&sizes), &|| {
+            format!("{sizes} batch sizes are listed, the limits are 1..={MAX_BATCH}")
+        })?;
+        let mut below = 1;
+        for (i, times) in self.batches.iter().enumerate() {
+            let BatchTimes { batch, samples, p50_ns, p99_ns, max_ns, bound_ns, .. } = *times;
+            holds(batch == i + 1, &|| format!("batch {batch} stands where {} is needed", i + 1))?;
+            holds(samples >= 1, &|| format!("batch {batch}: samples is 0, at least 1 is needed"))?;
+            holds(p50_ns <= p99_ns && p99_ns <= max_ns && max_ns <= bound_ns, &|| {
+                format!("batch {batch}: {p50_ns}, {p99_ns}, {max_ns}, {bound_ns} ns do not rise")
+            })?;
+            holds(bound_ns >= below, &|| {
+                format!("batch {batch}: bound_ns is {bound_ns}, at least {below} is needed")
+            })?;
+            let fault = times.tail.and_then(|tail| tail.fault(max_ns, samples));
+            fault.map_or(Ok(()), |fault| Err(format!("batch {batch}: {fault}")))?;
+            holds(times.basis != Basis::Tail || times.tail.is_some(), &|| {
+                format!("batch {batch}: basis is tail, but there is none")
+            })?;
+            below = bound_ns;
+        }
+        Ok(())
+    }
+}

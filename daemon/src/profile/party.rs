@@ -1,0 +1,218 @@
+//! Who is measured, and beside whom: the workers of a configuration as they will run at once.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use crate::config::{Config, ServiceConfig};
+use crate::engine::{EngineKind, ModelSpec, sha256_hex};
+
+/// Everything that is measured for a configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    /// The models; services that share one on the same engine share its times.
+    pub(crate) subjects: Vec<Subject>,
+    /// Measured one after the other; each subject has seats in one of them only.
+    pub(crate) parties: Vec<Party>,
+    /// Whether workers have real-time priority where permitted.
+    pub(crate) realtime: bool,
+}
+
+/// A model on an engine.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subject {
+    /// The model.
+    pub(crate) spec: ModelSpec,
+    /// What runs it.
+    pub(crate) engine: EngineKind,
+    /// The times that a simulated engine waits out, in nanoseconds; empty for others.
+    pub(crate) times_ns: Vec<u64>,
+    /// The largest batch that any service wants of it.
+    pub(crate) max_batch: usize,
+}
+
+/// Workers that run at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Party {
+    /// At least one.
+    pub(crate) seats: Vec<Seat>,
+}
+
+/// One worker.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Seat {
+    /// Whose it is.
+    pub(crate) service: String,
+    /// Where it runs; anywhere if absent.
+    pub(crate) core: Option<usize>,
+    /// The indices of the subjects that it loads, and their largest batches; they take turns.
+    pub(crate) jobs: Vec<(usize, usize)>,
+}
+
+impl Work {
+    /// The work for `config`, whose services have the variants `specs`: all workers in one party or, if `alone`, each
+    /// subject in a party of its own with the first worker that has it. Simulated services are always alone, for they
+    /// occupy no core.
+    pub(crate) fn new(config: &Config, specs: &[Vec<ModelSpec>], alone: bool) -> Self {
+        let mut work = Self { subjects: Vec::new(), parties: Vec::new(), realtime: config.daemon.realtime };
+        let mut beside = Party { seats: Vec::new() };
+        // The first worker that has the subject at its largest batch measures it alone.
+        let mut lone: Vec<Option<(usize, Reverse<usize>, Seat)>> = Vec::new();
+        for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
+            let jobs: Vec<(usize, usize)> =
+                specs.iter().enumerate().map(|(v, spec)| work.job(service, v, spec)).collect();
+            lone.resize(work.subjects.len(), None);
+            for &(subject, batch) in &jobs {
+                let seat = Seat {
+                    service: service.name.clone(),
+                    core: service.cores.first().copied(),
+                    jobs: vec![(subject, batch)],
+                };
+                let place = &mut lone[subject];
+                if place.as_ref().is_none_or(|old| (old.0, old.1) < (batch, Reverse(order))) {
+                    *place = Some((batch, Reverse(order), seat));
+                }
+            }
+            if !alone && service.engine != EngineKind::Simulated {
+                beside.seats.extend((0..service.workers).map(|id| Seat {
+                    service: service.name.clone(),
+                    core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
+                    jobs: jobs.clone(),
+                }));
+            }
+        }
+        for (subject, place) in lone.into_iter().enumerate() {
+            let simulated = work.subjects[subject].engine == EngineKind::Simulated;
+            if (alone || simulated)
+                && let Some((.., seat)) = place
+            {
+                work.parties.push(Party { seats: vec![seat] });
+            }
+        }
+        if !beside.seats.is_empty() {
+            work.parties.push(beside);
+        }
+        work
+    }
+
+    /// Workers that run beside and with a subject.
+    pub(crate) fn workers_beside(&self, subject: usize) -> usize {
+        let of = |party: &&Party| party.subjects().contains(&subject);
+        self.parties.iter().find(of).map_or(1, |party| party.seats.len())
+    }
+
+    /// SHA-256 of all that times depend on but the machine, in hexadecimal.
+    pub(crate) fn digest(&self) -> String {
+        let subjects: Vec<_> =
+            self.subjects.iter().map(|s| (&s.spec.name, &s.spec.sha256, s.engine, s.max_batch)).collect();
+        sha256_hex(&serde_json::to_vec(&(subjects, &self.parties, self.realtime)).unwrap_or_default())
+    }
+
+    /// The job of `spec`, variant `variant` of `service`.
+    fn job(&mut self, service: &ServiceConfig, variant: usize, spec: &ModelSpec) -> (usize, usize) {
+        let times_ns = service.model.simulated_times(variant).unwrap_or_default();
+        // A simulated engine has no times for larger batches.
+        let most = if times_ns.is_empty() { usize::MAX } else { times_ns.len() };
+        let max_batch = service.max_batch.min(most);
+        let same = |s: &Subject| (&s.spec.name, s.engine) == (&spec.name, service.engine);
+        let index = self.subjects.iter().position(same).unwrap_or_else(|| {
+            let (spec, engine) = (spec.clone(), service.engine);
+            self.subjects.push(Subject { spec, engine, times_ns, max_batch });
+            self.subjects.len() - 1
+        });
+        let subject = &mut self.subjects[index];
+        subject.max_batch = subject.max_batch.max(max_batch);
+        (index, max_batch)
+    }
+}
+
+impl Party {
+    /// Whom it measures, in order.
+    pub(crate) fn subjects(&self) -> Vec<usize> {
+        let mut subjects: Vec<usize> =
+            self.seats.iter().flat_map(|seat| &seat.jobs).map(|&(subject, _)| subject).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        subjects
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::engine::toy_spec;
+    use crate::plan::resolve_models;
+
+    /// A simulated model.
+    pub(crate) fn subject(name: &str, times_ns: &[u64]) -> Subject {
+        let spec = ModelSpec { name: name.to_owned(), sha256: "aa".to_owned(), ..toy_spec(2, 2) };
+        let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
+        Subject { spec, engine, times_ns: times_ns.to_vec(), max_batch }
+    }
+
+    fn work(services: &str, alone: bool) -> Work {
+        let folder = tempfile::tempdir().unwrap();
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/manifest.toml");
+        let text = format!("[daemon]\nmodels = {models:?}\nrealtime = false\n{services}");
+        let path = folder.path().join("weir.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path).unwrap();
+        Work::new(&config, &resolve_models(&config).unwrap(), alone)
+    }
+
+    const THREE: &str = r#"
+        [[service]]
+        name = "a"
+        model = "digits-s"
+        variants = ["digits-m"]
+        deadline = "1s"
+        workers = 3
+        cores = [1, 0]
+        max-batch = 2
+        [[service]]
+        name = "b"
+        model = "digits-m"
+        deadline = "1s"
+        max-batch = 4
+        [[service]]
+        name = "c"
+        engine = "simulated"
+        simulated = { times = ["1ms", "2ms", "3ms"], input = 1, output = 1 }
+        deadline = "1s"
+        max-batch = 2
+    "#;
+
+    #[test]
+    fn all_workers_but_simulated_ones_run_at_once() {
+        let work = work(THREE, false);
+        let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
+        assert_eq!(names[..2], [("digits-s", 2), ("digits-m", 4)]);
+        assert_eq!((work.subjects[2].engine, names[2].1), (EngineKind::Simulated, 2));
+        let [simulated, beside] = &work.parties[..] else { panic!("{:?}", work.parties) };
+        assert_eq!((simulated.seats.len(), simulated.subjects()), (1, vec![2]));
+        let cores: Vec<_> = beside.seats.iter().map(|seat| (seat.service.as_str(), seat.core)).collect();
+        assert_eq!(cores, [("a", Some(1)), ("a", Some(0)), ("a", Some(1)), ("b", None)]);
+        assert_eq!(beside.seats[0].jobs, [(0, 2), (1, 2)]);
+        assert_eq!(beside.seats[3].jobs, [(1, 4)]);
+        assert_eq!([0, 1, 2].map(|subject| work.workers_beside(subject)), [4, 4, 1]);
+    }
+
+    #[test]
+    fn alone_each_model_has_the_first_worker_that_wants_most_of_it() {
+        let work = work(THREE, true);
+        let seats: Vec<_> = work.parties.iter().map(|party| &party.seats[..]).collect();
+        let [[s], [m], [_]] = seats[..] else { panic!("{seats:?}") };
+        assert_eq!((s.service.as_str(), s.core, &s.jobs[..]), ("a", Some(1), &[(0, 2)][..]));
+        assert_eq!((m.service.as_str(), m.core, &m.jobs[..]), ("b", None, &[(1, 4)][..]));
+    }
+
+    #[test]
+    fn the_digest_is_that_of_what_is_measured() {
+        let base = work(THREE, false).digest();
+        assert_eq!(base, work(&THREE.replace("deadline = \"1s\"", "deadline = \"2s\""), false).digest());
+        assert_ne!(base, work(THREE, true).digest());
+        for (from, to) in [("cores = [1, 0]", "cores = [0, 1]"), ("max-batch = 4", "max-batch = 3")] {
+            assert_ne!(base, work(&THREE.replace(from, to), false).digest());
+        }
+    }
+}
