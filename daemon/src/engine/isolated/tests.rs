@@ -1,0 +1,3 @@
+pub(super) fn command(name: &str) -> std::process::Command {
+    std::process::Command::new(name)
+}
