@@ -60,11 +60,19 @@ pub(crate) fn longest_silence(bound: Span) -> Span {
 }
 
 /// Starts a process and loads the models in it: one runner each, in order. They share the process: once one
-/// of them is lost, all are. It ends with the last of them.
+/// of them is lost, all are. It ends with the last of them, and with the calling thread at the latest.
 ///
 /// # Errors
 /// Those of [`super::load`] as the process tells them, and its loss while it loads.
 pub(crate) fn isolate(tasks: &[Task<'_>], place: &Place) -> Result<Vec<Box<dyn Runner>>, EngineError> {
+    isolate_within(tasks, place, LOADING)
+}
+
+fn isolate_within(
+    tasks: &[Task<'_>],
+    place: &Place,
+    loading: Span,
+) -> Result<Vec<Box<dyn Runner>>, EngineError> {
     tasks.iter().try_for_each(|task| check_max_batch(task.spec, task.max_batch))?;
     let mut end = 0;
     let mut next = |task: &Task<'_>| {
@@ -80,10 +88,11 @@ pub(crate) fn isolate(tasks: &[Task<'_>], place: &Place) -> Result<Vec<Box<dyn R
     let mut runners: Vec<Box<dyn Runner>> = Vec::new();
     for (index, (task, offset)) in tasks.iter().zip(offsets).enumerate() {
         let index = index as u32;
-        let modes = match lock(&process).receive(index, LOADING)? {
+        let reply = lock(&process).receive(index, loading)?;
+        let modes = match reply {
             Reply::Ready(modes) if modes.len() == task.max_batch => modes,
             Reply::Failed(text) => return Err(EngineError::Told(text)),
-            _ => return Err(lock(&process).violation()),
+            Reply::Done | Reply::Ready(_) => return Err(lock(&process).violation()),
         };
         let buffers = Buffers::shared(task.spec, task.max_batch, (&memory, offset));
         let buffers = buffers.map_err(EngineError::Start)?;

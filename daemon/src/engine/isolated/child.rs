@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::Command as Program;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{set_name, set_no_new_privs};
@@ -22,8 +22,8 @@ const OOM_SCORE: &str = "500";
 
 /// The program that becomes a worker process: this very binary.
 #[cfg(not(test))]
-pub(super) fn command(name: &str) -> Program {
-    let mut program = Program::new("/proc/self/exe");
+pub(super) fn command(name: &str) -> std::process::Command {
+    let mut program = std::process::Command::new("/proc/self/exe");
     program.args(["engine-worker", name]);
     program
 }
@@ -143,11 +143,12 @@ fn receive_command(socket: impl AsFd) -> Result<Option<Command>> {
     let mut packet = [0; COMMAND + 1];
     loop {
         match recv(&socket, &mut packet, RecvFlags::empty()) {
-            Ok((0, _)) => return Ok(None),
+            // Reset, if it left a reply unread.
+            Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(None),
             Ok((length, _)) => {
                 return Command::decode(&packet[..length]).context("no command").map(Some);
             }
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno).context("no command comes"),
         }
     }
@@ -156,7 +157,7 @@ fn receive_command(socket: impl AsFd) -> Result<Option<Command>> {
 /// A daemon that has hung up needs no answer: the next command does not come.
 fn answer(socket: impl AsFd, packet: &[u8]) -> Result<()> {
     match send(socket, packet, SendFlags::NOSIGNAL) {
-        Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
         Err(errno) => Err(errno).context("no answer can be sent"),
     }
 }
