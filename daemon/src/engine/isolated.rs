@@ -37,7 +37,8 @@ pub(crate) struct Task<'a> {
     pub(crate) spec: &'a ModelSpec,
     pub(crate) max_batch: usize,
     /// `silence[b - 1]`: a batch of `b` that takes longer than this is given up, and its process killed. The
-    /// last counts for larger ones; with none, it is one second.
+    /// last counts for larger ones; with none, it is one second. The first batch of a size may take as long as
+    /// loading: some engines finish it only then.
     pub(crate) silence: Vec<Span>,
 }
 
@@ -96,8 +97,10 @@ fn isolate_within(
         };
         let buffers = Buffers::shared(task.spec, task.max_batch, (&memory, offset));
         let buffers = buffers.map_err(EngineError::Start)?;
-        let (process, silence) = (Arc::clone(&process), task.silence.clone());
-        runners.push(Box::new(Isolated { process, index, buffers, modes, silence }));
+        let (process, patience) = (Arc::clone(&process), vec![loading; task.max_batch]);
+        let mut silence = task.silence.clone();
+        silence.resize(task.max_batch, silence.last().copied().unwrap_or(LEAST_SILENCE));
+        runners.push(Box::new(Isolated { process, index, buffers, modes, silence, patience }));
     }
     Ok(runners)
 }
@@ -110,6 +113,8 @@ struct Isolated {
     buffers: Buffers,
     modes: Vec<RunMode>,
     silence: Vec<Span>,
+    /// As `silence`, once a batch of that size has been run.
+    patience: Vec<Span>,
 }
 
 impl Runner for Isolated {
@@ -119,11 +124,12 @@ impl Runner for Isolated {
 
     fn run(&mut self, batch: usize) -> Result<(), EngineError> {
         self.buffers.check(batch)?;
-        let silence = self.silence.get(batch - 1).or(self.silence.last());
-        let silence = silence.copied().unwrap_or(LEAST_SILENCE);
         let mut process = lock(&self.process);
-        match process.run(self.index, batch as u32, silence)? {
-            Reply::Done => Ok(()),
+        match process.run(self.index, batch as u32, self.patience[batch - 1])? {
+            Reply::Done => {
+                self.patience[batch - 1] = self.silence[batch - 1];
+                Ok(())
+            }
             Reply::Failed(text) => Err(EngineError::Told(text)),
             Reply::Ready(_) => Err(process.violation()),
         }

@@ -44,9 +44,9 @@ impl Executor {
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
             let largest = plan.workers().batch.min(variant.times.max_batch());
             for size in (1..=largest).chain(1..=largest) {
-                match catch_unwind(AssertUnwindSafe(|| runner.run(size))) {
-                    Ok(Err(error @ EngineError::Lost { .. })) => return Err(error),
-                    Ok(_) | Err(_) => {}
+                let result = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
+                if let Ok(Err(error @ EngineError::Lost { .. })) = result {
+                    return Err(error);
                 }
             }
         }

@@ -131,7 +131,7 @@ fn third_batch(fault: &str, silence: Span) -> (EngineError, Box<dyn Runner>) {
         assert_eq!(run_f32(&mut *runner, 1, &input).expect(fault), input);
     }
     assert!(!runner.is_lost());
-    (run_f32(&mut *runner, 2, &[0.0; 4]).expect_err(fault), runner)
+    (run_f32(&mut *runner, 1, &[5.0, 6.0]).expect_err(fault), runner)
 }
 
 #[test]
@@ -192,11 +192,13 @@ fn an_error_of_the_engine_is_told_and_leaves_the_process_usable() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_is_found_before_the_next_batch() {
+fn an_answer_that_nobody_asked_for_is_not_taken_for_that_of_the_next_batch() {
     let mut runner = start(&place("reply: answers twice"), PATIENCE, PATIENCE).expect("started");
     for _ in 0..3 {
         runner.run(1).expect("answered");
     }
+    let error = runner.run(1).expect_err("the second answer to the third");
+    assert_eq!(error.to_string(), "the worker process is lost: it broke the protocol");
     assert!(runner.is_lost());
 }
 
