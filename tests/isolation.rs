@@ -148,6 +148,38 @@ fn processes_that_die_idle_again_and_again_are_replaced_and_leave_nothing_behind
 }
 
 #[test]
+fn a_worker_process_that_dies_while_it_warms_up_is_replaced_before_it_serves() {
+    let place = Deployment::new(format!(
+        "{DAEMON}{}",
+        r#"
+        [[service]]
+        name = "slow"
+        engine = "simulated"
+        isolation = "process"
+        simulated = { times = ["500ms"], input = 4, output = 4 }
+        max-batch = 1
+        deadline = "20s"
+        guard = "1s"
+        "#
+    ));
+    let daemon = place.profiled(&[600]).spawn(&[]);
+    let process = eventually("a process", || daemon.children().first().copied());
+    // It is loaded in no time, and warms up for a second.
+    pause(Duration::from_millis(300));
+    send_signal(process, Signal::KILL);
+    let mut client = eventually("the daemon's socket", || Client::connect(daemon.deployment.socket()).ok());
+    eventually("the worker", || (daemon.status()["services"][0]["workers_alive"] == 1).then_some(()));
+    let stream = client.register(&best_effort("slow", "first")).expect("a stream");
+    let outcome = eventually("a worker that runs", || {
+        let outcome = client.infer(&stream, &[1.0; 4]).expect("an answer");
+        outcome.output().is_some().then_some(outcome)
+    });
+    assert_eq!(outcome.output(), Some(&[1.0; 4][..]));
+    assert!(daemon.stderr().contains("it ended with signal: 9 (SIGKILL)"), "{}", daemon.stderr());
+    assert!(!daemon.children().contains(&process));
+}
+
+#[test]
 fn a_stopped_worker_process_is_given_up_and_replaced() {
     let daemon = deployment().serve();
     let stopped = workers(&daemon);
