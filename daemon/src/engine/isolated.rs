@@ -76,12 +76,12 @@ fn isolate_within(
 ) -> Result<Vec<Box<dyn Runner>>, EngineError> {
     tasks.iter().try_for_each(|task| check_max_batch(task.spec, task.max_batch))?;
     let mut end = 0;
-    let mut next = |task: &Task<'_>| {
+    let offset = |task: &Task<'_>| {
         let at = end;
         end += Buffers::len(task.spec, task.max_batch) as u64;
         at
     };
-    let offsets: Vec<u64> = tasks.iter().map(&mut next).collect();
+    let offsets: Vec<u64> = tasks.iter().map(offset).collect();
     let memory = sealed_memory(end).map_err(EngineError::Start)?;
     let setup = write_setup(&Setup::new(tasks, place)).map_err(EngineError::Start)?;
     let process = Process::start(place, &setup, &memory).map_err(EngineError::Start)?;
