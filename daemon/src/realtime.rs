@@ -19,6 +19,14 @@ pub(crate) enum Role {
 
 /// Told once, not by every thread.
 static TOLD: AtomicBool = AtomicBool::new(false);
+/// The daemon tells what is not permitted; its worker processes are not to repeat it.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on what is not permitted is done without and not told.
+pub(crate) fn told_already() {
+    TOLD.store(true, Ordering::Relaxed);
+    QUIET.store(true, Ordering::Relaxed);
+}
 
 /// Gives the calling thread its core and, if `wanted`, its real-time priority. What is not permitted is told
 /// once and done without.
@@ -44,7 +52,9 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
 /// Locks the process's memory, present and future, so that no page fault comes between a request and its
 /// deadline. What is not permitted is told and done without.
 pub(crate) fn lock_memory() {
-    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+        && !QUIET.load(Ordering::Relaxed)
+    {
         eprintln!(
             "weir: memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)"
         );

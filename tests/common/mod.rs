@@ -162,6 +162,15 @@ impl Daemon {
         std::fs::read_dir(folder).expect("the daemon is there").count()
     }
 
+    /// The processes that the daemon has started and not yet buried.
+    pub(crate) fn children(&self) -> Vec<Pid> {
+        let tasks =
+            std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the daemon is there");
+        let paths = tasks.filter_map(|task| Some(task.ok()?.path().join("children")));
+        let lists = paths.filter_map(|path| std::fs::read_to_string(path).ok()).collect::<Vec<_>>().join(" ");
+        lists.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::engine::engine_worker;
 use crate::pipe;
 
 /// Serves inference under weakly-hard deadlines on one edge box.
@@ -58,6 +59,12 @@ enum Command {
     Demo(demo::Args),
     /// Measure the accuracy of the models of a manifest on its held-out data
     Models(models::Args),
+    /// Run an engine for a daemon, which starts this by itself
+    #[command(hide = true)]
+    EngineWorker {
+        /// What it is seen as: service and worker
+        _name: String,
+    },
 }
 
 /// A running daemon, reached through its socket.
@@ -77,6 +84,7 @@ impl Cli {
             | Command::Load(_)
             | Command::Demo(_)
             | Command::Serve(_)
+            | Command::EngineWorker { .. }
             | Command::Status(_) => {}
             _ => pipe::end_with_reader(),
         }
@@ -94,6 +102,7 @@ impl Cli {
             Command::Load(args) => load::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Models(args) => models::run(&args),
+            Command::EngineWorker { .. } => engine_worker().map(|()| ExitCode::SUCCESS),
         }
     }
 }

@@ -97,6 +97,7 @@ impl<'a> Check<'a> {
         Ok(ServiceConfig {
             name: raw.name,
             engine: raw.engine,
+            isolation: raw.isolation.unwrap_or(raw.engine.isolation()),
             model,
             select,
             deadline,

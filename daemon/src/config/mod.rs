@@ -10,7 +10,7 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, StreamSpec,
 };
 
-use crate::engine::EngineKind;
+use crate::engine::{EngineKind, Isolation};
 
 pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
@@ -69,6 +69,7 @@ pub(crate) struct Allowed {
 pub(crate) struct ServiceConfig {
     pub(crate) name: String,
     pub(crate) engine: EngineKind,
+    pub(crate) isolation: Isolation,
     pub(crate) model: ModelChoice,
     /// Which of its variants answers.
     pub(crate) select: Select,
@@ -192,6 +193,7 @@ mod tests {
         let config = parse(GOOD).expect("good");
         assert_eq!(config.daemon.models.as_deref(), Some(Path::new("dir/models.toml")));
         let service = &config.services[0];
+        assert_eq!(service.isolation, Isolation::Thread);
         assert_eq!((service.workers, service.deadline), (1, Span::from_millis(50)));
         assert_eq!(service.reserved[0].spec.constraints().as_slice(), &service.constraints[..]);
     }
@@ -210,6 +212,11 @@ mod tests {
             ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
             ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
+            (
+                "[[service]]",
+                "[[service]]\nisolation = \"cell\"",
+                &["dir/test.toml", "cell", "thread", "process"],
+            ),
             ("model = \"digits-m\"", "model = \"digits-m\"\nbatch = 65", &["service[0].batch", "65"]),
             (
                 "model = \"digits-m\"",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::Optimise;
-use crate::engine::EngineKind;
+use crate::engine::{EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -72,6 +72,7 @@ pub(super) struct Service {
     pub(super) name: String,
     #[serde(default = "tract")]
     pub(super) engine: EngineKind,
+    pub(super) isolation: Option<Isolation>,
     pub(super) model: Option<String>,
     #[serde(default)]
     pub(super) variants: Vec<String>,

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use rt_core::MAX_SPAN;
 use tempfile::TempDir;
 
 use super::*;
@@ -78,7 +79,7 @@ pub(super) fn relu(elem_type: u8, dims: &[&str]) -> Vec<u8> {
     [&[1 << 3, 8], &field(7, &graph)[..], &field(8, &[2 << 3, 13])].concat()
 }
 
-/// Runs `case` with every engine; tract once with measured modes and once with each mode imposed.
+/// Runs `case` with every engine, in this process and in one of its own; tract once with measured modes and once with each mode imposed.
 fn each_engine(case: impl Fn(&mut dyn Runner, &str)) {
     use RunMode::{Batched, Loop};
     let dir = tempfile::tempdir().unwrap();
@@ -92,6 +93,8 @@ fn each_engine(case: impl Fn(&mut dyn Runner, &str)) {
     ];
     for (name, engine) in engines {
         case(&mut *load(engine, &spec, 20).unwrap(), name);
+        let task = Task { engine, spec: &spec, max_batch: 20, silence: vec![MAX_SPAN] };
+        case(&mut *isolate(&[task], &Place::default()).unwrap()[0], &format!("{name}, isolated"));
     }
 }
 

@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod conformance;
+mod isolated;
+mod memory;
 mod simulated;
 mod tensor;
 mod tract;
@@ -17,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 #[cfg(test)]
 pub(crate) use conformance::{random_f32, toy_spec};
+pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 use simulated::SimulatedRunner;
 pub(crate) use tensor::{Buffers, DataType, TensorSpec, fill_tensor, packed_len};
 use tract::TractRunner;
@@ -31,7 +34,7 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// One model, loaded and ready to run on one worker thread.
 ///
 /// Everything slow (reading, compiling) has happened in [`load`]; `run` only computes. After an error, and
-/// after a panic caught by the caller, the runner remains usable.
+/// after a panic caught by the caller, the runner remains usable, unless the error is [`EngineError::Lost`].
 pub(crate) trait Runner: Send {
     /// Where the inputs of the next batch are put and the outputs of the last one are found.
     fn buffers(&mut self) -> &mut Buffers;
@@ -45,6 +48,12 @@ pub(crate) trait Runner: Send {
 
     /// How a batch of that size (1..=max_batch; others count as the nearest of these) is run.
     fn mode(&self, batch: usize) -> RunMode;
+
+    /// Whether the engine has gone for good since the last batch, so that it must be loaded anew. Only one in
+    /// a process of its own can.
+    fn is_lost(&mut self) -> bool {
+        false
+    }
 }
 
 /// Loads `spec` with the given engine for batches of 1..=`max_batch`; compiles all it will need to run them.
@@ -58,13 +67,23 @@ pub(crate) fn load(
     spec: &ModelSpec,
     max_batch: usize,
 ) -> Result<Box<dyn Runner>, EngineError> {
-    if !(1..=MAX_BATCH).contains(&max_batch) {
-        return Err(EngineError::MaxBatch { model: spec.name.clone(), max_batch });
-    }
+    check_max_batch(spec, max_batch)?;
+    load_into(engine, spec, Buffers::new(spec, max_batch))
+}
+
+/// The same for batches that lie in the given buffers, which are those of `spec`.
+fn load_into(engine: Engine<'_>, spec: &ModelSpec, buffers: Buffers) -> Result<Box<dyn Runner>, EngineError> {
     Ok(match engine {
-        Engine::Tract { modes } => Box::new(TractRunner::load(spec, max_batch, modes)?),
-        Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(spec, max_batch, times_ns)?),
+        Engine::Tract { modes } => Box::new(TractRunner::load(spec, buffers, modes)?),
+        Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(buffers, times_ns)?),
     })
+}
+
+fn check_max_batch(spec: &ModelSpec, max_batch: usize) -> Result<(), EngineError> {
+    if (1..=MAX_BATCH).contains(&max_batch) {
+        return Ok(());
+    }
+    Err(EngineError::MaxBatch { model: spec.name.clone(), max_batch })
 }
 
 /// An engine with what it is told beforehand.
@@ -85,6 +104,25 @@ pub(crate) enum EngineKind {
     Tract,
     /// Waits out given times.
     Simulated,
+}
+
+impl EngineKind {
+    /// Where it runs unless configured otherwise: foreign code in a process of its own, ours in a thread.
+    pub(crate) fn isolation(self) -> Isolation {
+        match self {
+            Self::Tract | Self::Simulated => Isolation::Thread,
+        }
+    }
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Isolation {
+    /// On the worker's own thread.
+    Thread,
+    /// In a process of the worker's own, whose crash costs the batch in flight and no more.
+    Process,
 }
 
 impl fmt::Display for EngineKind {
@@ -180,6 +218,14 @@ pub(crate) enum EngineError {
     Batch { model: String, batch: usize, max_batch: usize },
     #[error("model {model}: running a batch of {batch} failed: {reason}")]
     Run { model: String, batch: usize, reason: String },
+    #[error("the worker process cannot be started: {0}")]
+    Start(#[source] std::io::Error),
+    /// The text of an error of this type, which arose in the worker process.
+    #[error("{0}")]
+    Told(String),
+    /// Nothing more will come of this runner: the model must be loaded anew.
+    #[error("the worker process is lost: {reason}")]
+    Lost { reason: String },
 }
 
 /// Which end of a model an error speaks of.

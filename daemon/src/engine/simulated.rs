@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 
-use super::{Buffers, EngineError, ModelSpec, RunMode, Runner, Side};
+use super::{Buffers, EngineError, RunMode, Runner, Side};
 
 /// Waits `times_ns[b - 1]` nanoseconds for a batch of `b`, asleep, up to an absolute instant of the monotonic
 /// clock.
@@ -18,16 +18,17 @@ pub(super) struct SimulatedRunner {
 }
 
 impl SimulatedRunner {
-    /// Needs no file, only the lengths in `spec`.
+    /// Needs no file, only the buffers.
     ///
     /// # Errors
-    /// Fewer than `max_batch` times.
-    pub(super) fn new(spec: &ModelSpec, max_batch: usize, times_ns: &[u64]) -> Result<Self, EngineError> {
+    /// Fewer times than the buffers have room for requests.
+    pub(super) fn new(buffers: Buffers, times_ns: &[u64]) -> Result<Self, EngineError> {
+        let max_batch = buffers.max_batch();
         let Some(times_ns) = times_ns.get(..max_batch) else {
-            let (model, found) = (spec.name.clone(), times_ns.len());
+            let (model, found) = (buffers.model().to_owned(), times_ns.len());
             return Err(EngineError::Given { model, what: "times", found, max_batch });
         };
-        Ok(Self { buffers: Buffers::new(spec, max_batch), times_ns: times_ns.to_vec() })
+        Ok(Self { buffers, times_ns: times_ns.to_vec() })
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn waits_at_least_the_time_of_the_batch() {
-        let mut runner = SimulatedRunner::new(&toy_spec(3, 2), 2, &[0, 4_000_000]).unwrap();
+        let mut runner = SimulatedRunner::new(Buffers::new(&toy_spec(3, 2), 2), &[0, 4_000_000]).unwrap();
         let started = crate::clock::now().as_nanos();
         runner.run(2).unwrap();
         assert!(crate::clock::now().as_nanos() - started >= 4_000_000);
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn repeats_the_input_over_the_output_of_each_request() {
-        let mut runner = SimulatedRunner::new(&toy_spec(2, 3), 2, &[0, 0]).unwrap();
+        let mut runner = SimulatedRunner::new(Buffers::new(&toy_spec(2, 3), 2), &[0, 0]).unwrap();
         let output = run_f32(&mut runner, 2, &[1.0, 2.0, 3.0, 4.0]).unwrap();
         assert_eq!(output, [1.0, 2.0, 1.0, 3.0, 4.0, 3.0]);
         assert_eq!(runner.mode(1), RunMode::Simulated);
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_time_for_every_batch_size_is_asked_for() {
-        let error = SimulatedRunner::new(&toy_spec(2, 3), 3, &[5, 6]).unwrap_err();
+        let error = SimulatedRunner::new(Buffers::new(&toy_spec(2, 3), 3), &[5, 6]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "model toy: 2 times are given for max_batch 3, one per batch size is needed"

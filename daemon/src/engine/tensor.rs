@@ -3,15 +3,15 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::{LINE, Memory};
 use super::{EngineError, ModelSpec, Side};
 
 /// Within a request and an answer each tensor begins at a multiple of this many bytes.
 const PACKING: usize = 8;
-/// In memory each tensor of a batch begins at a multiple of this many bytes, a cache line.
-const LINE: usize = 64;
 
 /// What a tensor's elements are; little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -107,17 +107,37 @@ struct Block {
 impl Buffers {
     /// Zeros for up to `max_batch` requests of the model.
     pub(crate) fn new(spec: &ModelSpec, max_batch: usize) -> Self {
+        Self::within(spec, max_batch, Memory::zeros(Self::len(spec, max_batch)))
+    }
+
+    /// The same in `file`, from `offset` on, a multiple of 64, for [`Buffers::len`] bytes: whoever else maps
+    /// them sees the same batch. The file must hold them and be sealed against shrinking.
+    ///
+    /// # Errors
+    /// If the system has no room for the mapping.
+    pub(super) fn shared(
+        spec: &ModelSpec,
+        max_batch: usize,
+        (file, offset): (impl AsFd, u64),
+    ) -> std::io::Result<Self> {
+        let memory = Memory::shared(file, offset, Self::len(spec, max_batch))?;
+        Ok(Self::within(spec, max_batch, memory))
+    }
+
+    /// The bytes that `max_batch` requests of the model take, a multiple of 64.
+    pub(super) fn len(spec: &ModelSpec, max_batch: usize) -> usize {
+        let mut end = 0;
+        blocks(&spec.inputs, max_batch, &mut end);
+        blocks(&spec.outputs, max_batch, &mut end);
+        end.next_multiple_of(LINE)
+    }
+
+    fn within(spec: &ModelSpec, max_batch: usize, memory: Memory) -> Self {
         let mut end = 0;
         let inputs = blocks(&spec.inputs, max_batch, &mut end);
         let outputs = blocks(&spec.outputs, max_batch, &mut end);
-        Self {
-            memory: Memory::zeros(end),
-            inputs,
-            outputs,
-            request_len: packed_len(&spec.inputs),
-            max_batch,
-            model: spec.name.clone(),
-        }
+        let request_len = packed_len(&spec.inputs);
+        Self { memory, inputs, outputs, request_len, max_batch, model: spec.name.clone() }
     }
 
     /// Lays a request's tensors at place `index` of the batch.
@@ -179,6 +199,11 @@ impl Buffers {
         Err(EngineError::Batch { model: self.model.clone(), batch, max_batch: self.max_batch })
     }
 
+    /// Requests that there is room for.
+    pub(crate) fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
     /// The model they belong to.
     pub(crate) fn model(&self) -> &str {
         &self.model
@@ -208,30 +233,6 @@ fn blocks(tensors: &[TensorSpec], max_batch: usize, end: &mut usize) -> Vec<Bloc
         Block { at, each, packed }
     };
     tensors.iter().map(block).collect()
-}
-
-/// Bytes that begin on a cache line.
-#[derive(Debug)]
-struct Memory {
-    lines: Vec<Line>,
-}
-
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; LINE]);
-
-impl Memory {
-    fn zeros(bytes: usize) -> Self {
-        Self { lines: vec![Line([0; LINE]); bytes.div_ceil(LINE)] }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.lines)
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.lines)
-    }
 }
 
 /// Fills `bytes` with elements of `data_type` that look random and depend only on `seed` and their place:

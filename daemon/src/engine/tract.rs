@@ -36,13 +36,14 @@ pub(super) struct TractRunner {
 }
 
 impl TractRunner {
-    /// Reads, checks and compiles the model; see [`super::load`] for the errors and [`super::Engine`] for
-    /// `modes`.
+    /// Reads, checks and compiles the model for batches in `buffers`; see [`super::load`] for the errors and
+    /// [`super::Engine`] for `modes`.
     pub(super) fn load(
         spec: &ModelSpec,
-        max_batch: usize,
+        buffers: Buffers,
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
+        let max_batch = buffers.max_batch();
         let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
         let bytes = read_verified(&spec.path, &spec.sha256)?;
         let source = Source::parse(spec, &bytes)?;
@@ -53,8 +54,7 @@ impl TractRunner {
                 plans.push(source.compile(b)?);
             }
         }
-        let mut runner =
-            Self { buffers: Buffers::new(spec, max_batch), plans, modes: vec![RunMode::Loop; max_batch] };
+        let mut runner = Self { buffers, plans, modes: vec![RunMode::Loop; max_batch] };
         runner.modes[0] = RunMode::Batched;
         match modes {
             Some(modes) if source.batch.is_some() => runner.modes[1..].copy_from_slice(&modes[1..]),
@@ -230,7 +230,7 @@ mod tests {
         (modes[0], modes[3], modes[20]) = (Batched, Batched, Batched);
         let dir = tempfile::tempdir().unwrap();
         let spec = toy_file(&dir, &relu(1, &["N", "2"]));
-        let mut runner = TractRunner::load(&spec, 40, Some(&modes)).unwrap();
+        let mut runner = TractRunner::load(&spec, Buffers::new(&spec, 40), Some(&modes)).unwrap();
         let sizes: Vec<usize> = runner.plans.iter().map(|plan| plan.batch).collect();
         assert_eq!(sizes, [1, 4, 32]);
         let input: Vec<f32> = (0..42).map(|i| i as f32 / 42.0).collect();
@@ -241,7 +241,7 @@ mod tests {
     fn a_runner_works_again_after_a_run_that_broke_off() {
         let dir = tempfile::tempdir().unwrap();
         let spec = toy_file(&dir, &relu(1, &["N", "2"]));
-        let mut runner = TractRunner::load(&spec, 1, None).unwrap();
+        let mut runner = TractRunner::load(&spec, Buffers::new(&spec, 1), None).unwrap();
         for _ in 0..2 {
             runner.plans[0].broken = true;
             assert_eq!(run_f32(&mut runner, 1, &[0.5, -0.5]).unwrap(), [0.5, 0.0]);

@@ -1,5 +1,7 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
+mod backoff;
+mod executor;
 mod planning;
 mod recorder;
 mod registry;
@@ -21,14 +23,15 @@ use weir_client::wire::{DaemonFrame, ResultHead};
 
 use crate::certificate;
 use crate::clock;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Isolation, Place};
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use crate::socket::{Connection, Hub};
+use executor::Executor;
 use planning::Planning;
 use recorder::Recorder;
 use timer::Timer;
-use worker::{Executor, Mailbox};
+use worker::Mailbox;
 
 pub(crate) use registry::{Lease, Refusal, Registry};
 pub(crate) use slots::{Origin, Slots, lock};
@@ -58,7 +61,7 @@ pub(crate) struct Service {
     planning: Option<Planning>,
     hub: Arc<Hub>,
     realtime: bool,
-    stopped: AtomicBool,
+    stopped: Arc<AtomicBool>,
     /// Passed once every worker is warm.
     ready: Barrier,
 }
@@ -95,9 +98,11 @@ impl Service {
             safe_mode,
         })?;
         scheduler.set_selector(plan.selector.clone())?;
+        let stopped = Arc::default();
+        let place = |id| place_of(&plan, id, realtime, &stopped);
         scheduler.set_rate_warning(plan.rate_warning());
         let executors: Result<Vec<_>, EngineError> =
-            (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
+            (0..workers.count).map(|id| Executor::new(&plan, &place(id)).map(Mutex::new)).collect();
         let executors = executors?;
         let recording =
             config.record.as_ref().map(|record| Recorder::start(&config.name, record)).transpose()?;
@@ -111,14 +116,16 @@ impl Service {
             scheduler: Mutex::new(scheduler),
             mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
             executors,
-            inline: plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
+            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
+            inline: config.isolation == Isolation::Thread
+                && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             recorder,
             planning: plan.planned_inputs().map(Planning::new),
             hub,
             realtime,
-            stopped: AtomicBool::new(false),
+            stopped,
             ready: Barrier::new(workers.count + 1),
             plan,
         });
@@ -208,6 +215,17 @@ impl Service {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Where worker `id` runs.
+    fn place(&self, id: WorkerId) -> Place {
+        place_of(&self.plan, id, self.realtime, &self.stopped)
+    }
+
+    /// Tells that worker `id` is lost with its batch, and has it loaded anew.
+    fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
+        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
+        self.mailboxes[id].break_down();
     }
 
     /// Notes what a client declared of a stream, if it did: no configuration tells.
@@ -312,6 +330,12 @@ impl Service {
             }
         }
     }
+}
+
+fn place_of(plan: &ServicePlan, id: WorkerId, realtime: bool, stop: &Arc<AtomicBool>) -> Place {
+    let cores = &plan.config.cores;
+    let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
+    Place { name: format!("{}/{id}", plan.config.name), core, realtime, stop: Arc::clone(stop) }
 }
 
 /// The scheduler's reasons have the numbers of the protocol.

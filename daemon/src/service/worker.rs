@@ -1,20 +1,20 @@
 //! A worker: one thread that runs one batch at a time on its own copy of the model.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rt_core::{Ran, Span, WorkerId};
+use rt_core::{Span, WorkerId};
 
+use super::backoff::Backoff;
+use super::executor::Executor;
 use super::slots::lock;
 use super::{Effects, Service};
 use crate::clock;
-use crate::engine::{Buffers, Engine, EngineError, Runner};
-use crate::plan::{ServicePlan, VariantPlan};
+use crate::engine::Isolation;
 use crate::realtime;
 
-/// Pause before a model whose run panicked is loaded again.
-const RELOAD_PAUSE: Duration = Duration::from_millis(500);
+/// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Where a worker finds its next batch: the tokens of its requests.
 pub(crate) struct Mailbox {
@@ -58,149 +58,96 @@ impl Mailbox {
         self.ring();
     }
 
+    /// The model is lost, and is to be loaded anew by the worker.
+    pub(super) fn break_down(&self) {
+        lock(&self.next).broken = true;
+        self.ring();
+    }
+
     /// Takes the batch out, and tells its variant; `None` if there is none.
-    fn take(&self, tokens: &mut Vec<u64>) -> Option<usize> {
+    pub(super) fn take(&self, tokens: &mut Vec<u64>) -> Option<usize> {
         let mut letter = lock(&self.next);
         std::mem::swap(&mut letter.tokens, tokens);
         std::mem::take(&mut letter.full).then_some(letter.variant)
     }
 
-    /// Waits until something is to be done.
-    fn wait(&self) -> Errand {
+    /// Waits until something is to be done, or it is time to look after the process.
+    fn wait(&self, look: Duration) -> Errand {
         let idle = |letter: &mut Letter| !letter.full && !letter.broken && !letter.stopped;
-        let guard = self.arrived.wait_while(lock(&self.next), idle);
-        let mut letter = guard.unwrap_or_else(PoisonError::into_inner);
-        match (letter.stopped, std::mem::take(&mut letter.broken)) {
-            (true, _) => Errand::Stop,
-            (false, true) => Errand::Reload,
-            (false, false) => Errand::Batch,
+        let waited = self.arrived.wait_timeout_while(lock(&self.next), look, idle);
+        let (mut letter, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (letter.stopped, std::mem::take(&mut letter.broken), letter.full) {
+            (true, ..) => Errand::Stop,
+            (_, true, _) => Errand::Reload,
+            (_, _, true) => Errand::Batch,
+            _ => Errand::Look,
         }
+    }
+
+    /// Lets `pause` pass, but no longer than the service lasts; false once that is over.
+    fn rest(&self, pause: Span) -> bool {
+        let on = |letter: &mut Letter| !letter.stopped;
+        let waited = self.arrived.wait_timeout_while(lock(&self.next), clock::duration(pause), on);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }
 }
 
 enum Errand {
     Batch,
     Reload,
+    Look,
     Stop,
-}
-
-/// The variants of one worker, used by whichever thread runs its batch.
-pub(crate) struct Executor {
-    runners: Vec<Box<dyn Runner>>,
-    tokens: Vec<u64>,
-}
-
-impl Executor {
-    /// Loads the service's model, in all variants that may run.
-    ///
-    /// # Errors
-    /// What the engine finds wrong with it.
-    pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
-        Ok(Self { runners: load(plan)?, tokens: Vec::with_capacity(plan.workers().batch) })
-    }
-
-    /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and caches in place.
-    fn warm_up(&mut self, plan: &ServicePlan) {
-        for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
-            let largest = plan.workers().batch.min(variant.times.max_batch());
-            for size in (1..=largest).chain(1..=largest) {
-                // An engine that fails or panics now will do so on the first batch, where it is told and counted.
-                let _ = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
-            }
-        }
-    }
-
-    /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
-    pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
-        let Self { runners, tokens } = self;
-        let mailbox = &service.mailboxes[id];
-        let Some(variant) = mailbox.take(tokens) else { return };
-        let runner = &mut runners[variant];
-        for (index, token) in tokens.iter().enumerate() {
-            runner.buffers().put(index, &service.slots.get(*token).input);
-        }
-        let started = clock::now();
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
-        let took = clock::now().since(started);
-        let ran = match result {
-            Ok(Ok(())) => {
-                write_results(service, (tokens, variant), runner.buffers(), started.as_nanos(), took);
-                Ran::Done(took)
-            }
-            Ok(Err(error)) => {
-                eprintln!("weir: service {}: worker {id}: {error}", service.name());
-                Ran::Failed
-            }
-            Err(_) => {
-                // The panic has told its message already. The runner may be in any state: load it anew.
-                service.with_scheduler(effects, |s, now| s.handle_worker_lost(now, id));
-                lock(&mailbox.next).broken = true;
-                return mailbox.ring();
-            }
-        };
-        service.with_scheduler(effects, |s, now| s.handle_completion(now, id, ran));
-    }
-}
-
-fn load(plan: &ServicePlan) -> Result<Vec<Box<dyn Runner>>, EngineError> {
-    let load = |(index, variant): (usize, &VariantPlan)| {
-        let times = plan.config.model.simulated_times(index);
-        let engine = match &times {
-            Some(times_ns) => Engine::Simulated { times_ns },
-            None => Engine::Tract { modes: Some(&variant.modes) },
-        };
-        crate::engine::load(engine, &variant.spec, variant.times.max_batch())
-    };
-    plan.running_variants().iter().enumerate().map(load).collect()
 }
 
 /// The life of worker `id`.
 pub(crate) fn run(service: &Service, id: WorkerId) {
-    let cores = &service.plan.config.cores;
-    let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
-    realtime::enter(realtime::Role::Worker, core, service.realtime);
-    let mut effects = Effects::default();
-    lock(&service.executors[id]).warm_up(&service.plan);
+    let place = service.place(id);
+    realtime::enter(realtime::Role::Worker, place.core, service.realtime);
+    let (mut effects, mut backoff) = (Effects::default(), Backoff::new(clock::now()));
+    let warm = lock(&service.executors[id]).warm_up(&service.plan);
     service.ready.wait();
+    if let Err(error) = warm {
+        eprintln!("weir: service {}: worker {id}: {error}", service.name());
+        service.lose_worker(&mut effects, id);
+    }
+    let look = match service.plan.config.isolation {
+        Isolation::Thread => Duration::MAX,
+        Isolation::Process => LOOK,
+    };
     loop {
-        match service.mailboxes[id].wait() {
+        match service.mailboxes[id].wait(look) {
             Errand::Stop => return,
             Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
-            Errand::Reload => {
-                let Some(runners) = reload(service, id) else { return };
-                lock(&service.executors[id]).runners = runners;
-                service.with_scheduler(&mut effects, |s, now| s.handle_worker_ready(now, id));
+            Errand::Look if lock(&service.executors[id]).is_lost() => {
+                eprintln!("weir: service {}: worker {id}: its process ended while idle", service.name());
+                service.lose_worker(&mut effects, id);
             }
+            Errand::Look => {}
+            Errand::Reload if !reload(service, id, &mut backoff) => return,
+            Errand::Reload => service.with_scheduler(&mut effects, |s, now| s.handle_worker_ready(now, id)),
         }
     }
 }
 
-fn write_results(
-    service: &Service,
-    (tokens, variant): (&[u64], usize),
-    buffers: &Buffers,
-    started_ns: u64,
-    took: Span,
-) {
-    for (index, token) in tokens.iter().enumerate() {
-        let mut slot = service.slots.get(*token);
-        buffers.get(index, &mut slot.output);
-        slot.started_ns = started_ns;
-        slot.run_ns = took.as_nanos();
-        slot.batch = tokens.len() as u16;
-        slot.variant = variant as u16;
-    }
-}
-
-/// Loads the variants until they can be loaded; `None` once the service stops.
-fn reload(service: &Service, id: WorkerId) -> Option<Vec<Box<dyn Runner>>> {
+/// Loads the variants until they can be loaded and run; false once the service stops.
+fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
+    // Ends its process, if it has one, before there is another.
+    lock(&service.executors[id]).clear();
     loop {
-        std::thread::park_timeout(RELOAD_PAUSE);
-        if service.is_stopped() {
-            return None;
+        if !service.mailboxes[id].rest(backoff.pause(clock::now())) {
+            return false;
         }
-        match load(&service.plan) {
-            Ok(runners) => return Some(runners),
+        let fresh = Executor::new(&service.plan, &service.place(id));
+        let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan).map(|()| executor));
+        if service.is_stopped() {
+            return false;
+        }
+        match fresh {
+            Ok(executor) => {
+                *lock(&service.executors[id]) = executor;
+                backoff.serving(clock::now());
+                return true;
+            }
             Err(error) => eprintln!("weir: service {}: worker {id}: {error}", service.name()),
         }
     }
