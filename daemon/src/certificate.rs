@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use anyhow::Context;
 use planner::certificate::{Claim, Service, Variant};
 use planner::problem::raw;
 use planner::verify::{Verified, VerifyError, verify};
@@ -44,6 +45,24 @@ pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
             },
         );
     Ok(seal(profile.fingerprint(), claims.collect::<anyhow::Result<_>>()?))
+}
+
+/// The plan of `config`, held against the certificate that it names, or checked like one.
+///
+/// # Errors
+/// No plan, or one that is not what was certified or what the checker derives.
+pub(crate) fn checked_plan(config: &Config) -> anyhow::Result<Plan> {
+    let plan = Plan::compute(config)?;
+    let here = of_plan(&plan)?;
+    match &config.daemon.certificate {
+        Some(path) => {
+            let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());
+            check(&Certificate::load(path).with_context(name)?, &here).with_context(name)?;
+        }
+        // What was planned just now is checked no less.
+        None => drop(verify(&here).context("the plan is not what the checker derives")?),
+    }
+    Ok(plan)
 }
 
 /// The certificate of what was planned.

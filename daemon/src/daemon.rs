@@ -1,8 +1,8 @@
 //! The daemon as a whole: started in order, ready last, drained before it ends.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,26 +17,31 @@ use crate::hardware::Watch;
 use crate::plan::{Plan, VariantPlan};
 use crate::profile::sysfs;
 use crate::realtime;
+use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
 use crate::socket::{Hub, Listener, describe};
 
 /// Everything that serves.
 pub(crate) struct Daemon {
     pub(crate) config: Config,
-    pub(crate) services: Vec<Arc<Service>>,
+    services: RwLock<Vec<Arc<Service>>>,
     pub(crate) hub: Arc<Hub>,
     draining: AtomicBool,
+    /// Those of the services.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) reloads: Reloads,
 }
 
 impl Daemon {
-    /// Serves `plan` until `stop` becomes readable, then drains. `ready` is called once clients can connect.
+    /// Serves `plan` until `stop` becomes readable, then drains; takes its configuration over anew whenever `again`
+    /// becomes readable. `ready` is called once clients can connect.
     ///
     /// # Errors
     /// If a model cannot be loaded or the socket not be bound; nothing is left behind then.
     pub(crate) fn run(
         config: Config,
         plan: Plan,
-        stop: &UnixStream,
+        (stop, again): (&UnixStream, UnixStream),
         ready: impl FnOnce(&Self),
     ) -> Result<()> {
         let listener = Listener::bind(&config.daemon)?;
@@ -46,7 +51,7 @@ impl Daemon {
         for service in plan.services {
             let name = service.config.name.clone();
             let realtime = config.daemon.realtime;
-            let started = Service::start(service, config.safe_mode, Arc::clone(&hub), realtime);
+            let started = Service::start(service, config.safe_mode, Arc::clone(&hub), realtime, None);
             let (service, mut own) = started.with_context(|| format!("service {name}"))?;
             services.push(service);
             threads.append(&mut own);
@@ -57,17 +62,34 @@ impl Daemon {
                 eprintln!("weir: {warning}");
             }
         }
-        let daemon = Arc::new(Self { config, services, hub, draining: AtomicBool::new(false) });
+        let daemon = Arc::new(Self {
+            reloads: Reloads::new(config.safe_mode),
+            config,
+            services: RwLock::new(services),
+            hub,
+            draining: AtomicBool::new(false),
+            threads: Mutex::new(threads),
+        });
         let watch = {
             let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
+        let reloader = {
+            let (daemon, again) = (Arc::clone(&daemon), again.try_clone()?);
+            std::thread::Builder::new()
+                .name("reload".to_owned())
+                .spawn(move || reload::run(&daemon, again))?
+        };
         ready(&daemon);
         let served = listener.run(&daemon, stop);
+        daemon.draining.store(true, Ordering::Relaxed);
+        // What is being taken over is finished first.
+        let _ = again.shutdown(std::net::Shutdown::Both);
+        let _ = reloader.join();
         daemon.drain();
         watch.thread().unpark();
-        threads.push(watch);
-        for thread in threads {
+        let threads = std::mem::take(&mut *lock(&daemon.threads));
+        for thread in threads.into_iter().chain([watch]) {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
@@ -79,26 +101,41 @@ impl Daemon {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// What is served now.
+    pub(crate) fn services(&self) -> Vec<Arc<Service>> {
+        self.services.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves these from now on; `threads` are those of new ones among them.
+    pub(crate) fn set_services(&self, services: Vec<Arc<Service>>, threads: Vec<JoinHandle<()>>) {
+        *self.services.write().unwrap_or_else(PoisonError::into_inner) = services;
+        let mut all = lock(&self.threads);
+        all.retain(|thread| !thread.is_finished());
+        all.extend(threads);
+    }
+
     /// The state of everything, as a JSON object; `docs/protocol.md` lists the fields.
     pub(crate) fn status(&self) -> Value {
         json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
             "now_ns": clock::now().as_nanos(),
             "draining": self.is_draining(),
             "clients": self.hub.count(),
-            "services": self.services.iter().map(|s| service_status(s)).collect::<Vec<_>>(),
+            "reload": self.reloads.status(),
+            "services": self.services().iter().map(|s| service_status(s)).collect::<Vec<_>>(),
         })
     }
 
     /// Answers what can still be answered in time, then stops the services.
     fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-        let longest = self.services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        let services = self.services();
+        let longest = services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
         let until = clock::now() + longest;
-        while clock::now() < until && !self.services.iter().all(|s| s.is_drained()) {
+        while clock::now() < until && !services.iter().all(|s| s.is_drained()) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
-        self.services.iter().for_each(|s| s.stop());
+        services.iter().for_each(|s| s.stop());
     }
 }
 

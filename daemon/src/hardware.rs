@@ -99,7 +99,7 @@ impl Watch {
                 let window = d.what as u64;
                 let evidence = Evidence { limit: d.limit, seen: d.seen, window, stream: None };
                 let until = clock::now() + LASTS;
-                for service in daemon.services.iter().filter(|s| !s.plan.is_simulated()) {
+                for service in daemon.services().iter().filter(|s| !s.plan.is_simulated()) {
                     let raise = |s: &mut rt_core::Scheduler, now: Instant| {
                         s.raise_safe_mode(now, Cause::ProfileStale, evidence, until);
                     };

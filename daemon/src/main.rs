@@ -14,6 +14,7 @@ mod pipe;
 mod plan;
 mod profile;
 mod realtime;
+mod reload;
 mod service;
 mod socket;
 

@@ -42,12 +42,15 @@ impl Manifest {
         &self.models
     }
 
-    /// The model of that name.
+    /// The model of that name; of one with versions that one is named of, the latest.
     ///
     /// # Errors
     /// [`ManifestError::Unknown`], which lists the models there are.
     pub(crate) fn model(&self, name: &str) -> Result<&ModelSpec, ManifestError> {
-        self.models.iter().find(|model| model.name == name).ok_or_else(|| ManifestError::Unknown {
+        let latest = self.models.iter().filter(|model| version(&model.name, name).is_some());
+        let latest = latest.max_by_key(|model| version(&model.name, name));
+        let exact = self.models.iter().find(|model| model.name == name);
+        exact.or(latest).ok_or_else(|| ManifestError::Unknown {
             path: self.path.clone(),
             name: name.to_owned(),
             available: self.models.iter().map(|model| &*model.name).collect::<Vec<_>>().join(", "),
@@ -73,10 +76,11 @@ impl Manifest {
         let mut names = BTreeSet::new();
         let mut models = Vec::with_capacity(toml.model.len());
         for model in toml.model {
-            if !names.insert(model.name.clone()) {
-                return Err(ManifestError::Duplicate { name: model.name });
+            let spec = model.check(folder)?;
+            if !names.insert(spec.name.clone()) {
+                return Err(ManifestError::Duplicate { name: spec.name });
             }
-            models.push(model.check(folder)?);
+            models.push(spec);
         }
         if let Some(heldout) = &toml.heldout {
             heldout.check()?;
@@ -143,6 +147,8 @@ impl HeldoutToml {
 #[serde(deny_unknown_fields)]
 struct ModelToml {
     name: String,
+    /// Tells several of one name apart: the whole name is `name@version`.
+    version: Option<u32>,
     file: PathBuf,
     sha256: String,
     input: Tensors,
@@ -157,6 +163,7 @@ impl ModelToml {
         let name = self.name;
         let name_rule = "1 to 64 of a-z, 0-9, `-`, `_` and `.` are needed, a letter or digit first";
         check(is_name(&name), || ("model.name".to_owned(), name.clone(), name_rule))?;
+        let name = self.version.map_or(name.clone(), |version| format!("{name}@{version}"));
         check_path(&format!("model {name}: file"), &self.file)?;
         check_sha256(&format!("model {name}: sha256"), &self.sha256)?;
         check((0.0..=1.0).contains(&self.accuracy), || {
@@ -168,6 +175,11 @@ impl ModelToml {
         let Self { accuracy, parameters, macs, .. } = self;
         Ok(ModelSpec { name, path, sha256, inputs, outputs, accuracy, parameters, macs })
     }
+}
+
+/// Which version of the model called `name` this one is, by its whole name.
+fn version(whole: &str, name: &str) -> Option<u32> {
+    whole.strip_prefix(name)?.strip_prefix('@')?.parse().ok()
 }
 
 fn check(holds: bool, refusal: impl FnOnce() -> (String, String, &'static str)) -> Result<(), ManifestError> {
@@ -257,6 +269,19 @@ mod tests {
             let error = parse(&DIGITS.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn a_name_without_a_version_means_the_latest() {
+        let version =
+            |number: u32| DIGITS.replacen("[[model]]", &format!("[[model]]\nversion = {number}"), 1);
+        let manifest = parse(&[version(2), version(10)].concat()).unwrap();
+        assert_eq!(manifest.model("digits-xs").unwrap().name, "digits-xs@10");
+        assert_eq!(manifest.model("digits-xs@2").unwrap().name, "digits-xs@2");
+        let unknown = manifest.model("digits-xs@3").unwrap_err().to_string();
+        assert!(unknown.ends_with("there are: digits-xs@2, digits-xs@10"), "{unknown}");
+        let twice = parse(&[version(2), version(2)].concat()).unwrap_err();
+        assert_eq!(twice.to_string(), "model `digits-xs@2` is listed twice");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod load;
 mod models;
 mod plan;
 mod profile;
+mod reload;
 mod replay;
 mod serve;
 mod simulate;
@@ -22,6 +23,8 @@ use clap::{Parser, Subcommand};
 
 use crate::engine::engine_worker;
 use crate::pipe;
+
+pub(crate) use profile::profile_missing;
 
 /// Serves inference under weakly-hard deadlines on one edge box.
 #[derive(Parser)]
@@ -49,6 +52,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Serve requests on the Unix socket
     Serve(serve::Args),
+    /// Have a running daemon take its configuration over anew, while it serves
+    Reload(reload::Args),
     /// Send one request and print its answer
     Infer(infer::Args),
     /// Show a running daemon's services, streams and safe mode
@@ -84,6 +89,7 @@ impl Cli {
             | Command::Load(_)
             | Command::Demo(_)
             | Command::Serve(_)
+            | Command::Reload(_)
             | Command::EngineWorker { .. }
             | Command::Status(_) => {}
             _ => pipe::end_with_reader(),
@@ -97,6 +103,7 @@ impl Cli {
             Command::Replay(args) => replay::run(&args),
             Command::Simulate(args) => simulate::run(&args),
             Command::Serve(args) => serve::run(&args),
+            Command::Reload(args) => reload::run(&args),
             Command::Infer(args) => infer::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Load(args) => load::run(&args),

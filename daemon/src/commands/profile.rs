@@ -16,7 +16,7 @@ use super::load::stop_on_signals;
 use crate::config::Config;
 use crate::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Profile, Progress, Rule, figure};
 
-pub(crate) use take::{Request, take};
+pub(crate) use take::{Request, profile_missing, take};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::Certificate;
-use planner::verify::verify;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::plan::print_plan;
-use crate::certificate::{check, of_plan};
+use crate::certificate::checked_plan;
 use crate::config::Config;
 use crate::daemon::Daemon;
-use crate::plan::Plan;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -26,24 +23,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
-    let plan = Plan::compute(&config)?;
+    let plan = checked_plan(&config)?;
     if !args.quiet {
         print_plan(&plan);
-    }
-    let here = of_plan(&plan)?;
-    match &config.daemon.certificate {
-        Some(path) => {
-            let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());
-            check(&Certificate::load(path).with_context(name)?, &here).with_context(name)?;
-        }
-        // What was planned just now is checked no less.
-        None => drop(verify(&here).context("the plan is not what the checker derives")?),
     }
     let (stop, stopper) = UnixStream::pair().context("signal pipe")?;
     for signal in [SIGTERM, SIGINT] {
         signal_hook::low_level::pipe::register(signal, stopper.try_clone()?).context("signal handler")?;
     }
-    Daemon::run(config, plan, &stop, |daemon| {
+    let (again, asker) = UnixStream::pair().context("signal pipe")?;
+    signal_hook::low_level::pipe::register(SIGHUP, asker).context("signal handler")?;
+    Daemon::run(config, plan, (&stop, again), |daemon| {
         // Without a service manager this does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         if !args.quiet {

@@ -7,6 +7,8 @@ mod recorder;
 mod registry;
 mod shield;
 mod slots;
+mod takeover;
+mod tell;
 mod timer;
 mod worker;
 
@@ -16,20 +18,20 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{
-    Action, Event, Instant, MissReason, Outcome, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    Span, StreamId, StreamSpec, WorkerId,
+    Action, Event, Instant, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId,
+    StreamSpec, WorkerId,
 };
-use weir_client::wire::{DaemonFrame, ResultHead};
 
 use crate::certificate;
 use crate::clock;
 use crate::engine::{EngineError, Isolation, Place};
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
-use crate::socket::{Connection, Hub};
+use crate::socket::Hub;
 use executor::Executor;
 use planning::Planning;
 use recorder::Recorder;
+use takeover::{Retired, Takeover};
 use timer::Timer;
 use worker::Mailbox;
 
@@ -56,7 +58,7 @@ pub(crate) struct Service {
     timer: Timer,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
-    recorder: Option<Recorder>,
+    recorder: Option<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
     hub: Arc<Hub>,
@@ -64,6 +66,8 @@ pub(crate) struct Service {
     stopped: Arc<AtomicBool>,
     /// Passed once every worker is warm.
     ready: Barrier,
+    /// Who takes over, and who has.
+    takeover: Takeover,
 }
 
 /// What is to be told once the scheduler's lock is released; reused by its thread.
@@ -76,7 +80,8 @@ pub(crate) struct Effects {
 }
 
 impl Service {
-    /// Loads the variants for every worker and starts the threads. Joined by [`Service::stop`].
+    /// Loads the variants for every worker and starts the threads, which end after [`Service::stop`]. What takes over
+    /// from `before` has no streams until [`Service::hand_over`].
     ///
     /// # Errors
     /// If the model cannot be loaded, or the file of its arrivals not be created.
@@ -85,6 +90,7 @@ impl Service {
         safe_mode: SafeModeConfig,
         hub: Arc<Hub>,
         realtime: bool,
+        before: Option<&Self>,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let (workers, config) = (plan.workers(), &plan.config);
         let mut scheduler = Scheduler::new(SchedulerConfig {
@@ -104,9 +110,15 @@ impl Service {
         let executors: Result<Vec<_>, EngineError> =
             (0..workers.count).map(|id| Executor::new(&plan, &place(id)).map(Mutex::new)).collect();
         let executors = executors?;
-        let recording =
-            config.record.as_ref().map(|record| Recorder::start(&config.name, record)).transpose()?;
-        let (recorder, writer) = recording.unzip();
+        let (recorder, writer) = match (&config.record, before.and_then(|before| before.recorder.clone())) {
+            (None, _) => (None, None),
+            // The file goes on.
+            (Some(_), Some(recorder)) => (Some(recorder), None),
+            (Some(record), None) => {
+                let (recorder, writer) = Recorder::start(&config.name, record)?;
+                (Some(Arc::new(recorder)), Some(writer))
+            }
+        };
         let service = Arc::new(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
@@ -127,10 +139,13 @@ impl Service {
             realtime,
             stopped,
             ready: Barrier::new(workers.count + 1),
+            takeover: Takeover::default(),
             plan,
         });
-        Registry::reserve(&service)?;
-        service.raise_shield();
+        if before.is_none() {
+            Registry::reserve(&service)?;
+            service.raise_shield();
+        }
         let mut threads = Vec::from_iter(writer);
         for id in 0..service.plan.workers().count {
             let name = format!("{}/{id}", service.name());
@@ -154,8 +169,16 @@ impl Service {
     }
 
     /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
-    pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) {
+    ///
+    /// # Errors
+    /// If another service has taken over: nothing has happened then, and the lease must follow.
+    pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Retired> {
+        let mut retired = false;
         self.drive(effects, |scheduler, now| {
+            retired = self.successor().is_some();
+            if retired {
+                return None;
+            }
             self.record(now, lease);
             scheduler.handle_arrival(now, lease.id, token)
         });
@@ -164,6 +187,7 @@ impl Service {
         if let Some(worker) = inline {
             lock(&self.executors[worker]).run_batch(self, worker, effects);
         }
+        if retired { Err(Retired) } else { Ok(()) }
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
@@ -210,7 +234,10 @@ impl Service {
         self.stopped.store(true, Ordering::Relaxed);
         self.timer.stop();
         self.mailboxes.iter().for_each(Mailbox::stop);
-        self.recorder.iter().for_each(Recorder::stop);
+        // A recorder goes on with whoever has taken over.
+        if self.successor().is_none_or(|next| next.recorder.is_none()) {
+            self.recorder.iter().for_each(|recorder| recorder.stop());
+        }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -271,62 +298,9 @@ impl Service {
                 }
                 Action::Resolve(resolution) => effects.resolutions.push(resolution),
                 Action::Event(event) => effects.events.push(event),
+                // What was cancelled by it is still to be told.
+                Action::WakeAt(_) if self.try_hand_over(&mut scheduler, now) => {}
                 Action::WakeAt(alarm) => return self.timer.set(alarm),
-            }
-        }
-    }
-
-    fn ring_and_tell(&self, effects: &mut Effects) {
-        let Effects { resolutions, events, started, frame } = effects;
-        started.iter().for_each(|&worker| self.mailboxes[worker].ring());
-        for resolution in resolutions.iter() {
-            frame.clear();
-            if let Some(connection) = self.answer(resolution, frame) {
-                connection.send(frame);
-            }
-        }
-        for event in events.iter() {
-            self.announce(event);
-        }
-    }
-
-    /// Encodes the answer to a resolved request and frees its slot.
-    fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<Connection>> {
-        let Resolution { request, outcome, misses_left } = *resolution;
-        let token = request.token;
-        {
-            let slot = self.slots.get(token);
-            let Origin { frame: id, stream, .. } = *slot.origin.as_ref()?;
-            match outcome {
-                Outcome::Served => {
-                    let head = ResultHead {
-                        stream,
-                        misses_left,
-                        sequence: request.seq,
-                        queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
-                        run_ns: slot.run_ns,
-                        batch: slot.batch,
-                        variant: slot.variant,
-                    };
-                    self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
-                    DaemonFrame::Result { head, output: &slot.output }.encode(id, frame);
-                }
-                Outcome::Missed(reason) => {
-                    let (reason, sequence) = (wire_reason(reason), request.seq);
-                    DaemonFrame::Miss { stream, misses_left, sequence, reason }.encode(id, frame);
-                }
-            }
-        }
-        self.slots.put_back(token).map(|origin| origin.connection)
-    }
-
-    fn announce(&self, event: &Event) {
-        let names = lock(&self.names);
-        let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
-        match *event {
-            Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
-            Event::MissesLeft { stream, left, constraint } => {
-                self.hub.announce_misses_left(self.name(), name(stream), left, constraint);
             }
         }
     }
@@ -336,9 +310,4 @@ fn place_of(plan: &ServicePlan, id: WorkerId, realtime: bool, stop: &Arc<AtomicB
     let cores = &plan.config.cores;
     let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
     Place { name: format!("{}/{id}", plan.config.name), core, realtime, stop: Arc::clone(stop) }
-}
-
-/// The scheduler's reasons have the numbers of the protocol.
-pub(crate) fn wire_reason(reason: MissReason) -> weir_client::MissReason {
-    weir_client::MissReason::from_code(u16::from(reason as u8))
 }

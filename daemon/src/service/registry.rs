@@ -3,6 +3,8 @@
 //! Locks are taken in this order, each for as short as can be: admission, registry, names, scheduler. The first one is
 //! held while a new stream waits for long batches, the others are not.
 
+mod moves;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,6 +12,8 @@ use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::{Effects, Service, lock};
+
+pub(super) use moves::Moves;
 
 /// The streams of a service by name.
 #[derive(Default)]
@@ -34,6 +38,16 @@ pub(crate) struct Lease {
     pub(crate) id: StreamId,
     pub(crate) name: Arc<str>,
     pub(crate) spec: StreamSpec,
+}
+
+impl Lease {
+    /// The service that serves the stream now: the one that gave it out, or who has taken over since.
+    pub(crate) fn service(&mut self) -> &Arc<Service> {
+        while let Some(next) = self.service.successor() {
+            self.service = Arc::clone(next);
+        }
+        &self.service
+    }
 }
 
 /// Why a stream is not given out.
@@ -74,6 +88,10 @@ impl Registry {
         let reserved = service.plan.config.reserved.iter().any(|stream| stream.name == name);
         let turn = (!reserved).then(|| lock(&service.admission));
         let mut guard = lock(&service.registry);
+        if let Some(next) = service.successor() {
+            drop((guard, turn));
+            return Self::register(next, effects, name, spec);
+        }
         let registry = &mut *guard;
         let lease = match (registry.streams.get(name), spec) {
             (Some(entry), _) if entry.held => {
@@ -121,6 +139,10 @@ impl Registry {
     pub(crate) fn release(lease: &Lease, effects: &mut Effects) {
         let service = &lease.service;
         let mut guard = lock(&service.registry);
+        if let Some(next) = service.successor() {
+            drop(guard);
+            return Self::release(&Lease { service: Arc::clone(next), ..lease.clone() }, effects);
+        }
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
         lock(&service.names).remove(&lease.id);
@@ -146,6 +168,11 @@ impl Registry {
     /// Every stream: name, number, declaration, whether reserved, whether a client holds it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, StreamId, &StreamSpec, bool, bool)> {
         self.streams.iter().map(|(name, e)| (name.as_str(), e.id, &e.spec, e.reserved, e.held))
+    }
+
+    /// The names of the streams that clients hold.
+    pub(crate) fn held(&self) -> Vec<String> {
+        self.streams.iter().filter(|(_, entry)| entry.held).map(|(name, _)| name.clone()).collect()
     }
 
     /// What still counts: streams that are there, and those that are leaving.

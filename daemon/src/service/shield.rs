@@ -71,14 +71,14 @@ impl Service {
         }
     }
 
-    fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
+    pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
         self.plan
             .shield(load)
             .inspect_err(|e| eprintln!("weir: service {}: base only: {e}", self.name()))
             .ok()
     }
 
-    fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
+    pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
         if let Err(error) = scheduler.set_shield(shield) {
             eprintln!("weir: service {}: base only: {error}", self.name());
         }

@@ -31,8 +31,7 @@ type Ended = (u64, Result<Lease, Refusal>);
 impl Waiting {
     /// Whether a stream of this service may have to wait.
     pub(super) fn may_wait(daemon: &Daemon, registration: &Registration) -> bool {
-        let mut services = daemon.services.iter();
-        services.any(|s| s.name() == registration.service() && s.plan.selector.is_some())
+        daemon.services().iter().any(|s| s.name() == registration.service() && s.plan.selector.is_some())
     }
 
     /// Registers in the background; `connection` is woken when [`Waiting::take`] has something.
@@ -92,8 +91,9 @@ pub(super) fn register(
     if daemon.is_draining() {
         return Err(refuse(RefusalCode::Draining, "the daemon is stopping".into()));
     }
-    let service = daemon.services.iter().find(|s| s.name() == registration.service()).ok_or_else(|| {
-        let names: Vec<_> = daemon.services.iter().map(|s| s.name()).collect();
+    let services = daemon.services();
+    let service = services.iter().find(|s| s.name() == registration.service()).ok_or_else(|| {
+        let names: Vec<_> = services.iter().map(|s| s.name()).collect();
         let text = format!("no service {}; there are: {}", registration.service(), names.join(", "));
         refuse(RefusalCode::UnknownService, text)
     })?;

@@ -192,8 +192,8 @@ impl Session<'_> {
     }
 
     fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
-        let Some(lease) = self.leases.get(&stream) else { return self.refuse_stream(id, stream) };
-        let service = &lease.service;
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        let service = Arc::clone(lease.service());
         let expected = packed_len(&service.plan.spec.inputs);
         if payload.len() != expected {
             let text = format!("payload of {} bytes, one input has {expected}", payload.len());
@@ -216,7 +216,10 @@ impl Session<'_> {
             slot.input.extend_from_slice(payload);
             slot.origin = Some(Origin { connection: Arc::clone(self.connection), frame: id, stream });
         }
-        service.submit(&mut self.effects, lease, token);
+        if service.submit(&mut self.effects, lease, token).is_err() {
+            service.slots.put_back(token);
+            self.submit(id, stream, payload);
+        }
     }
 
     fn refuse_stream(&mut self, id: u64, stream: u32) {

@@ -8,12 +8,17 @@ use anyhow::{Context, Result};
 
 use super::bar;
 use crate::config::Config;
-use crate::engine::sha256_hex;
+use crate::engine::{ModelSpec, sha256_hex};
 use crate::plan::resolve_models;
-use crate::profile::{Entry, Fingerprint, Part, Profile, Rule, Session, Until, Work};
+use crate::profile::{
+    DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Part, Profile, Rule, Session, Until, Work,
+};
 
 /// Runs of each batch size at most, unless more are asked for.
 pub(super) const MOST: usize = 50_000;
+
+/// Runs of each batch size of a model that is measured beside what is served.
+const SAMPLES: usize = 300;
 
 /// What is asked of a profile.
 pub(crate) struct Request {
@@ -102,6 +107,33 @@ pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Res
     profile.save(path)?;
     session.finish()?;
     Ok(Taken { profile, measured, resumed })
+}
+
+/// Measures, beside what is served, the models of `config` that the profile does not have or that have changed since.
+///
+/// Requests go first, so that times come out longer rather than shorter than those of an idle machine.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn profile_missing(config: &Config) -> Result<()> {
+    let profile = Profile::load(&config.daemon.profile)?;
+    let specs = resolve_models(config)?;
+    let mut missing = Config { services: Vec::new(), ..config.clone() };
+    missing.daemon.realtime = false;
+    for (service, specs) in config.services.iter().zip(&specs) {
+        let known = |spec: &ModelSpec| profile.entry(&spec.name, &spec.sha256, service.engine).is_ok();
+        if !specs.iter().all(known) {
+            missing.services.push(service.clone());
+        }
+    }
+    if missing.services.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = missing.services.iter().map(|service| service.name.as_str()).collect();
+    eprintln!("weir: measuring what the profile does not have of {}", names.join(", "));
+    let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
+    take(&missing, &Request { afresh: true, ..Request::quick(SAMPLES, rule) }, &AtomicBool::new(false))?;
+    Ok(())
 }
 
 /// A session that goes on from what was kept for the same purpose, or a new one.

@@ -1,0 +1,70 @@
+//! `weir reload`: the daemon takes its configuration over anew, and what came of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_client::blocking::Client;
+
+use super::Socket;
+use crate::clock;
+
+/// How often it is asked whether it is done.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    socket: Socket,
+    /// Wait no longer than this for the outcome
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut client = Client::connect(&args.socket.socket)?;
+    let status = status(&mut client)?;
+    let before = sequence(&status);
+    let number = status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
+    kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
+    let until = clock::now() + rt_core::Span::from_nanos(args.timeout.as_nanos() as u64);
+    let outcome = loop {
+        std::thread::park_timeout(PAUSE);
+        let status = self::status(&mut client)?;
+        if sequence(&status) > before {
+            break status["reload"].clone();
+        }
+        if clock::now() >= until {
+            bail!("no outcome within {}", humantime::format_duration(args.timeout));
+        }
+    };
+    let error = outcome["error"].as_str();
+    match (args.json, error) {
+        (true, _) => println!("{outcome:#}"),
+        (false, Some(error)) => eprintln!("weir: refused, everything goes on as it was: {error}"),
+        (false, None) => {
+            let changes: Vec<_> =
+                outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            changes.iter().for_each(|change| println!("{change}"));
+            if changes.is_empty() {
+                println!("nothing has changed");
+            }
+        }
+    }
+    Ok(if error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn status(client: &mut Client) -> Result<Value> {
+    serde_json::from_str(&client.status()?).context("the daemon's status")
+}
+
+/// How many there have been.
+fn sequence(status: &Value) -> u64 {
+    status["reload"]["sequence"].as_u64().unwrap_or(0)
+}

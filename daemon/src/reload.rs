@@ -1,0 +1,202 @@
+//! Another configuration, taken over while serving: all of it is checked first, and nothing changes if anything is
+//! wrong.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, bail, ensure};
+use rt_core::SafeModeConfig;
+use serde_json::{Value, json};
+
+use crate::certificate::checked_plan;
+use crate::clock;
+use crate::commands::profile_missing;
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::plan::ServicePlan;
+use crate::service::{Service, lock};
+
+/// What has come of it so far.
+pub(crate) struct Reloads {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// That of the services there are.
+    safe_mode: SafeModeConfig,
+    /// How many there have been, and the last one's end and outcome.
+    sequence: u64,
+    last: Option<(u64, Result<Vec<String>, String>)>,
+}
+
+impl Reloads {
+    /// Nothing was taken over yet.
+    pub(crate) fn new(safe_mode: SafeModeConfig) -> Self {
+        Self { state: Mutex::new(State { safe_mode, sequence: 0, last: None }) }
+    }
+
+    /// The last one, as JSON; `null` before the first.
+    pub(crate) fn status(&self) -> Value {
+        let state = lock(&self.state);
+        let Some((ended_ns, outcome)) = &state.last else { return Value::Null };
+        json!({
+            "sequence": state.sequence,
+            "ended_ns": ended_ns,
+            "changes": outcome.as_ref().ok(),
+            "error": outcome.as_ref().err(),
+        })
+    }
+}
+
+/// Takes the configuration over whenever `again` becomes readable, until it is shut down.
+pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
+    let mut asked = [0; 64];
+    while again.read(&mut asked).is_ok_and(|count| count > 0) {
+        let now_usec = i128::from(clock::now().as_nanos() / 1_000);
+        let _ = sd_notify::notify(&[
+            sd_notify::NotifyState::Reloading,
+            sd_notify::NotifyState::MonotonicUsec(now_usec),
+        ]);
+        let outcome = reload(daemon).map_err(|error| crate::commands::whole(&error));
+        match &outcome {
+            Ok(changes) if changes.is_empty() => eprintln!("weir: reload: nothing has changed"),
+            Ok(changes) => changes.iter().for_each(|change| eprintln!("weir: reload: {change}")),
+            Err(error) => eprintln!("weir: reload: refused, everything goes on as it was: {error}"),
+        }
+        let mut state = lock(&daemon.reloads.state);
+        state.sequence += 1;
+        state.last = Some((clock::now().as_nanos(), outcome));
+        drop(state);
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    }
+}
+
+/// What one service of the new configuration needs.
+enum Step {
+    Keep(Arc<Service>),
+    Start(ServicePlan),
+    Replace(Arc<Service>, ServicePlan),
+}
+
+/// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
+fn reload(daemon: &Daemon) -> Result<Vec<String>> {
+    let config = Config::load(&daemon.config.path)?;
+    profile_missing(&config)?;
+    let plan = checked_plan(&config)?;
+    let present = daemon.services();
+    let find = |name: &str| present.iter().find(|service| service.name() == name);
+    let same_mode = lock(&daemon.reloads.state).safe_mode == config.safe_mode;
+    let steps = plan.services.into_iter().map(|plan| match find(&plan.config.name) {
+        None => Step::Start(plan),
+        // Plans that read alike are alike.
+        Some(service) if same_mode && format!("{:?}", service.plan) == format!("{plan:?}") => {
+            Step::Keep(Arc::clone(service))
+        }
+        Some(service) => Step::Replace(Arc::clone(service), plan),
+    });
+    let steps: Vec<_> = steps.collect();
+    let gone: Vec<_> =
+        present.iter().filter(|s| config.services.iter().all(|c| c.name != s.name())).collect();
+    for service in &gone {
+        let held = lock(&service.registry).held();
+        ensure!(
+            held.is_empty(),
+            "service {} is to go, but these streams are held: {}",
+            service.name(),
+            held.join(", ")
+        );
+    }
+    for step in &steps {
+        if let Step::Replace(service, plan) = step {
+            service
+                .check_heir(plan)
+                .map_err(anyhow::Error::msg)
+                .with_context(|| service.name().to_owned())?;
+        }
+    }
+    let (heirs, threads) = prepare(daemon, &config, steps)?;
+    take_over(daemon, &config, heirs, threads, &gone.into_iter().cloned().collect::<Vec<_>>())
+}
+
+/// What is to be served, and whom it is to take over from.
+type Heir = (Arc<Service>, Option<Arc<Service>>, bool);
+
+/// Loads and warms all that is new; if anything cannot be, what was started is stopped again.
+fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<(Vec<Heir>, Vec<JoinHandle<()>>)> {
+    let (mut heirs, mut threads): (Vec<Heir>, Vec<JoinHandle<()>>) = Default::default();
+    for step in steps {
+        let (plan, before) = match step {
+            Step::Keep(service) => {
+                heirs.push((service, None, false));
+                continue;
+            }
+            Step::Start(plan) => (plan, None),
+            Step::Replace(service, plan) => (plan, Some(service)),
+        };
+        let name = plan.config.name.clone();
+        let (hub, realtime) = (Arc::clone(&daemon.hub), daemon.config.daemon.realtime);
+        match Service::start(plan, config.safe_mode, hub, realtime, before.as_deref()) {
+            Ok((service, mut own)) => {
+                threads.append(&mut own);
+                heirs.push((service, before, true));
+            }
+            Err(error) => {
+                heirs.iter().filter(|(.., fresh)| *fresh).for_each(|(service, ..)| service.stop());
+                return Err(error.context(format!("service {name}")));
+            }
+        }
+    }
+    Ok((heirs, threads))
+}
+
+/// Lets what is ready take over, one service after the other; a service that cannot be taken over goes on.
+fn take_over(
+    daemon: &Daemon,
+    config: &Config,
+    heirs: Vec<Heir>,
+    threads: Vec<JoinHandle<()>>,
+    gone: &[Arc<Service>],
+) -> Result<Vec<String>> {
+    let (mut changes, mut failures, mut services) = (Vec::new(), Vec::new(), Vec::new());
+    for (service, before, fresh) in heirs {
+        let name = service.name().to_owned();
+        match before {
+            None if fresh => {
+                changes.push(format!("service {name}: new"));
+                services.push(service);
+            }
+            None => services.push(service),
+            Some(old) => match old.hand_over(&service) {
+                Ok(()) => {
+                    changes.push(format!(
+                        "service {name}: {}, deadline {}",
+                        service.plan.spec.name, service.plan.config.deadline
+                    ));
+                    services.push(service);
+                }
+                Err(error) => {
+                    failures.push(format!("service {name}: {error}"));
+                    service.stop();
+                    services.push(old);
+                }
+            },
+        }
+    }
+    changes.extend(gone.iter().map(|service| format!("service {}: gone", service.name())));
+    daemon.set_services(services, threads);
+    gone.iter().for_each(|service| service.stop());
+    if format!("{:?}", config.daemon) != format!("{:?}", daemon.config.daemon) {
+        changes.push("[daemon]: what differs there and is not about models, profile or certificate takes effect at the next start".to_owned());
+    }
+    if failures.is_empty() {
+        lock(&daemon.reloads.state).safe_mode = config.safe_mode;
+        return Ok(changes);
+    }
+    bail!(
+        "{}{}",
+        failures.join("; "),
+        if changes.is_empty() { String::new() } else { format!("; done: {}", changes.join("; ")) }
+    )
+}

@@ -1,0 +1,73 @@
+//! The way back: what the scheduler has decided is told to workers and clients, after its lock is released.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rt_core::{Event, MissReason, Outcome, Resolution, StreamId};
+use weir_client::wire::{DaemonFrame, ResultHead};
+
+use super::slots::{Origin, lock};
+use super::{Effects, Service};
+use crate::socket::Connection;
+
+impl Service {
+    pub(super) fn ring_and_tell(&self, effects: &mut Effects) {
+        let Effects { resolutions, events, started, frame } = effects;
+        started.iter().for_each(|&worker| self.mailboxes[worker].ring());
+        for resolution in resolutions.iter() {
+            frame.clear();
+            if let Some(connection) = self.answer(resolution, frame) {
+                connection.send(frame);
+            }
+        }
+        for event in events.iter() {
+            self.announce(event);
+        }
+    }
+
+    /// Encodes the answer to a resolved request and frees its slot.
+    fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<Connection>> {
+        let Resolution { request, outcome, misses_left } = *resolution;
+        let token = request.token;
+        {
+            let slot = self.slots.get(token);
+            let Origin { frame: id, stream, .. } = *slot.origin.as_ref()?;
+            match outcome {
+                Outcome::Served => {
+                    let head = ResultHead {
+                        stream,
+                        misses_left,
+                        sequence: request.seq,
+                        queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
+                        run_ns: slot.run_ns,
+                        batch: slot.batch,
+                        variant: slot.variant,
+                    };
+                    self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
+                    DaemonFrame::Result { head, output: &slot.output }.encode(id, frame);
+                }
+                Outcome::Missed(reason) => {
+                    let (reason, sequence) = (wire_reason(reason), request.seq);
+                    DaemonFrame::Miss { stream, misses_left, sequence, reason }.encode(id, frame);
+                }
+            }
+        }
+        self.slots.put_back(token).map(|origin| origin.connection)
+    }
+
+    fn announce(&self, event: &Event) {
+        let names = lock(&self.names);
+        let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
+        match *event {
+            Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
+            Event::MissesLeft { stream, left, constraint } => {
+                self.hub.announce_misses_left(self.name(), name(stream), left, constraint);
+            }
+        }
+    }
+}
+
+/// The scheduler's reasons have the numbers of the protocol.
+pub(crate) fn wire_reason(reason: MissReason) -> weir_client::MissReason {
+    weir_client::MissReason::from_code(u16::from(reason as u8))
+}
