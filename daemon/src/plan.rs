@@ -13,7 +13,7 @@ use rt_core::{
 };
 
 use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
-use crate::engine::{EngineKind, ModelSpec};
+use crate::engine::{EngineError, EngineKind, ModelSpec, prepare};
 use crate::manifest::ManifestError;
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
@@ -21,7 +21,7 @@ pub(crate) use rate::RatePlan;
 use rate::densest;
 pub(crate) use select::{TableError, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
-pub(crate) use variants::{VariantPlan, resolve_models};
+pub(crate) use variants::{VariantPlan, resolve_models, run_singly};
 
 /// Every service's plan, and the machine that was profiled.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(crate) enum PlanError {
     Manifest(#[from] ManifestError),
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
     NoManifest { path: PathBuf, index: usize, model: String },
     #[error(
@@ -93,6 +95,7 @@ impl Plan {
     pub(crate) fn compute(config: &Config) -> Result<Self, PlanError> {
         let profile = Profile::load(&config.daemon.profile)?;
         let models = resolve_models(config)?;
+        prepare_engines(config)?;
         let services: Result<Vec<_>, _> = config
             .services
             .iter()
@@ -106,6 +109,14 @@ impl Plan {
     pub(crate) fn mismatches(&self) -> Vec<String> {
         self.profiled.differences(&Fingerprint::current())
     }
+}
+
+/// Loads what the engines need beside their models.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub(crate) fn prepare_engines(config: &Config) -> Result<(), EngineError> {
+    config.services.iter().try_for_each(|service| prepare(service.backend(0)))
 }
 
 impl ServicePlan {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::config::Config;
-use crate::plan::resolve_models;
+use crate::plan::{resolve_models, run_singly};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -19,7 +19,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
-            resolve_models(&config)?;
+            let specs = resolve_models(&config)?;
+            for (service, specs) in config.services.iter().zip(&specs) {
+                run_singly(service, specs)?.iter().for_each(|line| println!("{}: {line}", file.display()));
+            }
             Ok(config)
         });
         match checked {

@@ -9,7 +9,7 @@ use rt_core::Span;
 
 use crate::config::{Config, ServiceConfig};
 use crate::engine::{Engine, ModelSpec, load};
-use crate::plan::resolve_models;
+use crate::plan::{prepare_engines, resolve_models, run_singly};
 use crate::profile::{DEFAULT_MARGIN, Entry, Fingerprint, Profile, measure};
 use crate::realtime::{self, Role};
 
@@ -51,6 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             );
         }
     }
+    for (service, specs) in config.services.iter().zip(resolve_models(&config)?) {
+        run_singly(service, &specs)?.iter().for_each(|line| println!("{line}"));
+    }
     println!("\nwritten to {}", config.daemon.profile.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// If a model cannot be loaded or run, or the file not be written.
 pub(crate) fn take(config: &Config, samples: usize, margin: f64) -> Result<Profile> {
     let specs = resolve_models(config)?;
+    prepare_engines(config)?;
     let here = Fingerprint::current();
     let mut profile = Profile::load(&config.daemon.profile)
         .ok()
@@ -109,7 +113,7 @@ fn measure_as_served(
     let work = || -> Result<Entry> {
         let engine = match &times {
             Some(times_ns) => Engine::Simulated { times_ns },
-            None => Engine::Tract { modes: None },
+            None => Engine::Real { backend: service.backend(0), modes: None },
         };
         let mut runner = load(engine, spec, max_batch)?;
         realtime::enter(Role::Worker, service.cores.first().copied(), config.daemon.realtime);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::TRACT_VERSION;
+use crate::engine;
 
 /// What execution times depend on, as far as the machine tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) struct Fingerprint {
     /// The power mode of the firmware or of the board, "none" without.
     #[serde(default = "none")]
     power_mode: String,
-    /// The built-in engine and its version.
+    /// The engines in use, with their versions.
     engine: String,
     /// The version of weir.
     weir: String,
@@ -55,7 +55,7 @@ impl Fingerprint {
             governor: if governors.is_empty() { none() } else { governors.join("+") },
             max_freq_khz: scaling("scaling_max_freq").iter().filter_map(|freq| freq.parse().ok()).min(),
             power_mode: modes.iter().find_map(|mode| read_line(mode)).unwrap_or_else(none),
-            engine: format!("tract {TRACT_VERSION}"),
+            engine: engine::versions(),
             weir: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

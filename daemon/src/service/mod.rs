@@ -90,7 +90,7 @@ impl Service {
         })?;
         scheduler.set_selector(plan.selector.clone())?;
         let executors: Result<Vec<_>, EngineError> =
-            (0..workers.count).map(|_| Executor::new(&plan).map(Mutex::new)).collect();
+            (0..workers.count).map(|worker| Executor::new(&plan, worker).map(Mutex::new)).collect();
         let executors = executors?;
         let recording =
             config.record.as_ref().map(|record| Recorder::start(&config.name, record)).transpose()?;

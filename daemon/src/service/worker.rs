@@ -91,12 +91,12 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Loads the service's model, in all variants that may run.
+    /// Loads the service's model, in all variants that may run, for that worker.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
-    pub(crate) fn new(plan: &ServicePlan) -> Result<Self, EngineError> {
-        Ok(Self { runners: load(plan)?, tokens: Vec::with_capacity(plan.workers().batch) })
+    pub(crate) fn new(plan: &ServicePlan, worker: WorkerId) -> Result<Self, EngineError> {
+        Ok(Self { runners: load(plan, worker)?, tokens: Vec::with_capacity(plan.workers().batch) })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and caches in place.
@@ -142,12 +142,12 @@ impl Executor {
     }
 }
 
-fn load(plan: &ServicePlan) -> Result<Vec<Box<dyn Runner>>, EngineError> {
+fn load(plan: &ServicePlan, worker: WorkerId) -> Result<Vec<Box<dyn Runner>>, EngineError> {
     let load = |(index, variant): (usize, &VariantPlan)| {
         let times = plan.config.model.simulated_times(index);
         let engine = match &times {
             Some(times_ns) => Engine::Simulated { times_ns },
-            None => Engine::Tract { modes: Some(&variant.modes) },
+            None => Engine::Real { backend: plan.config.backend(worker), modes: Some(&variant.modes) },
         };
         crate::engine::load(engine, &variant.spec, variant.times.max_batch())
     };
@@ -199,7 +199,7 @@ fn reload(service: &Service, id: WorkerId) -> Option<Vec<Box<dyn Runner>>> {
         if service.is_stopped() {
             return None;
         }
-        match load(&service.plan) {
+        match load(&service.plan, id) {
             Ok(runners) => return Some(runners),
             Err(error) => eprintln!("weir: service {}: worker {id}: {error}", service.name()),
         }

@@ -1,0 +1,117 @@
+//! The engines as a user meets them: one key of the configuration, told by name everywhere, and no silent fall-back.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{DAEMON, Deployment, eventually, repository, stderr, weir};
+use serde_json::Value;
+
+/// A service of one shipped model.
+fn deployment(engine: &str, more: &str) -> Deployment {
+    let models = repository("models/manifest.toml");
+    Deployment::new(format!(
+        "{DAEMON}models = \"{}\"\n{more}\n[[service]]\nname = \"digits\"\nmodel = \"digits-s\"\n\
+         engine = \"{engine}\"\ndeadline = \"20s\"\nguard = \"1s\"\nmax-batch = 3\n",
+        models.display()
+    ))
+}
+
+/// Runs a subcommand with ONNX Runtime said to be at `library`.
+fn with_library(place: &Deployment, command: &str, library: &Path) -> String {
+    let output =
+        Command::new(weir()).arg(command).arg(place.config()).env("ORT_DYLIB_PATH", library).output();
+    let output = output.expect("weir can be run");
+    assert!(!output.status.success(), "weir {command} must fail");
+    stderr(&output)
+}
+
+#[test]
+fn onnxruntime_serves_what_it_was_profiled_for() {
+    let place = deployment("ort-cpu", "");
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let profile = std::fs::read_to_string(place.path("profile.json")).expect("a profile");
+    let profile: Value = serde_json::from_str(&profile).expect("JSON");
+    assert_eq!(profile["entries"][0]["engine"], "ort-cpu");
+    assert!(
+        profile["fingerprint"]["engine"].as_str().expect("text").contains(", onnxruntime 1."),
+        "{profile}"
+    );
+    place.set_bounds(&[10, 20, 30]);
+    assert!(place.succeed(&["plan"]).contains("digits-s on ort-cpu"));
+    let daemon = place.serve();
+    assert_eq!(daemon.status()["services"][0]["engine"], "ort-cpu");
+    drop(daemon);
+    // The profile of one engine says nothing about another.
+    place.configure(std::fs::read_to_string(place.config()).expect("there").replace("ort-cpu", "tract"));
+    assert!(place.fail(&["serve"]).contains("digits-s is not profiled on tract"));
+}
+
+#[test]
+fn models_are_as_accurate_on_onnxruntime() {
+    let output = Command::new(weir())
+        .args(["models", "--json", "--engine", "ort-cpu"])
+        .arg(repository("models/manifest.toml"))
+        .output()
+        .expect("weir can be run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let measured: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for model in measured.as_array().expect("a list") {
+        let (found, told) = (model["accuracy"].as_f64(), model["manifest"].as_f64());
+        let (found, told) = (found.expect("an accuracy"), told.expect("an accuracy"));
+        assert!((found - told).abs() <= 5e-4, "{}: {found}, the manifest says {told}", model["name"]);
+    }
+}
+
+#[test]
+fn without_the_library_every_command_that_needs_it_says_how_to_get_it() {
+    let place = deployment("ort-cpu", "");
+    for library in ["/nowhere/libonnxruntime.so", "/etc/hostname", "libc.so.6"] {
+        let told = with_library(&place, "profile", Path::new(library));
+        for part in ["engine ort-cpu", "1.24 or later", library, "ORT_DYLIB_PATH", "pip download"] {
+            assert!(told.contains(part), "{told} lacks {part}");
+        }
+    }
+    // What the configuration names is tried, and nothing else.
+    let place = deployment("ort-cpu", "onnxruntime = \"lib/none.so\"");
+    let told = place.fail(&["profile"]);
+    assert!(told.contains("lib/none.so (daemon.onnxruntime)") && !told.contains("search path"), "{told}");
+    // A configuration can be checked where there is no library, and tract needs none.
+    place.succeed(&["check"]);
+    deployment("tract", "onnxruntime = \"lib/none.so\"").succeed(&["profile", "--quick", "--samples", "10"]);
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_never_replaced_by_the_cpu() {
+    let place = deployment("ort-xnnpack", "");
+    let told = place.fail(&["profile"]);
+    assert!(told.contains("engine ort-xnnpack") && told.contains("it has "), "{told}");
+    assert!(!place.path("profile.json").exists());
+}
+
+#[test]
+fn a_model_above_the_limit_is_refused_before_anything_runs() {
+    let place = deployment("tract", "max-model = 1000");
+    for command in ["check", "profile"] {
+        let told = place.fail(&[command]);
+        assert!(told.contains("digits-s.onnx") && told.contains("daemon.max-model allows 1000"), "{told}");
+    }
+}
+
+#[test]
+fn each_worker_has_a_session_of_its_own() {
+    let place = deployment("ort-cpu", "").profiled(&[10, 20, 30]);
+    let config = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(format!("{config}workers = 2\n"));
+    let daemon = place.serve();
+    eventually("both workers", || {
+        let service = &daemon.status()["services"][0];
+        (service["workers"].as_u64() == Some(2)).then_some(())
+    });
+    // Sessions have no threads of their own: the two workers are all that run models.
+    let threads = daemon.count("task");
+    let place = deployment("tract", "").profiled(&[10, 20, 30]);
+    place.configure(std::fs::read_to_string(place.config()).expect("there") + "workers = 2\n");
+    assert_eq!(place.serve().count("task"), threads);
+}
