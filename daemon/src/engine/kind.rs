@@ -13,8 +13,6 @@ pub(crate) enum EngineKind {
     Tract,
     /// ONNX Runtime on the CPU.
     OrtCpu,
-    /// ONNX Runtime on the CPU, by XNNPACK's kernels for Arm and x86.
-    OrtXnnpack,
     /// ONNX Runtime on an NVIDIA GPU, by cuDNN and cuBLAS.
     OrtCuda,
     /// ONNX Runtime on an NVIDIA GPU, by TensorRT, and by CUDA what that leaves.
@@ -25,24 +23,20 @@ pub(crate) enum EngineKind {
     OrtOpenvino,
     /// ONNX Runtime on an Apple GPU or neural engine.
     OrtCoreml,
-    /// ONNX Runtime on a Qualcomm NPU.
-    OrtQnn,
     /// Waits out given times.
     Simulated,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Tract,
         Self::OrtCpu,
-        Self::OrtXnnpack,
         Self::OrtCuda,
         Self::OrtTensorrt,
         Self::OrtMigraphx,
         Self::OrtOpenvino,
         Self::OrtCoreml,
-        Self::OrtQnn,
         Self::Simulated,
     ];
 
@@ -53,23 +47,18 @@ impl EngineKind {
 
     /// Whether it computes on devices that have numbers.
     pub(crate) fn has_devices(self) -> bool {
-        matches!(
-            self,
-            Self::OrtCuda | Self::OrtTensorrt | Self::OrtMigraphx | Self::OrtOpenvino | Self::OrtQnn
-        )
+        matches!(self, Self::OrtCuda | Self::OrtTensorrt | Self::OrtMigraphx | Self::OrtOpenvino)
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Tract => "tract",
             Self::OrtCpu => "ort-cpu",
-            Self::OrtXnnpack => "ort-xnnpack",
             Self::OrtCuda => "ort-cuda",
             Self::OrtTensorrt => "ort-tensorrt",
             Self::OrtMigraphx => "ort-migraphx",
             Self::OrtOpenvino => "ort-openvino",
             Self::OrtCoreml => "ort-coreml",
-            Self::OrtQnn => "ort-qnn",
             Self::Simulated => "simulated",
         }
     }

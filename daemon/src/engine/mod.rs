@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 pub(crate) use conformance::{random_f32, toy_spec};
 pub(crate) use error::{EngineError, Side};
 pub(crate) use kind::{EngineKind, RunMode};
+pub(crate) use ort::forbid_telemetry;
 pub(crate) use tensor::{Buffers, DataType, TensorSpec, fill_tensor, packed_len};
 
 use ort::OrtRunner;

