@@ -7,6 +7,7 @@ use std::process::Command;
 
 use common::{DAEMON, Deployment, eventually, repository, stderr, weir};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// A service of one shipped model.
 fn deployment(engine: &str, more: &str) -> Deployment {
@@ -103,6 +104,35 @@ fn a_model_above_the_limit_is_refused_before_anything_runs() {
         let told = place.fail(&[command]);
         assert!(told.contains("digits-s.onnx") && told.contains("daemon.max-model allows 1000"), "{told}");
     }
+}
+
+#[test]
+fn a_file_with_one_request_a_batch_is_said_to_be_run_singly() {
+    let folder = Path::new(weir()).ancestors().nth(2).expect("the target folder").join("onnx-models");
+    let file = folder.join("light_squeezenet.onnx");
+    assert!(file.exists(), "{} is not there: run tests/fetch.sh, as `make test` does", file.display());
+    let place = deployment("ort-cpu", "");
+    std::fs::copy(&file, place.path("squeezenet.onnx")).expect("copied");
+    let sha256: String = Sha256::digest(std::fs::read(&file).expect("the file")).iter().map(hex).collect();
+    let manifest = format!(
+        "[[model]]\nname = \"squeezenet\"\nfile = \"squeezenet.onnx\"\nsha256 = \"{sha256}\"\n\
+         input = {{ name = \"data_0\", type = \"f32\", shape = [3, 224, 224] }}\n\
+         output = {{ name = \"softmaxout_1\", type = \"f32\", shape = [1000, 1, 1] }}\n\
+         accuracy = 0.5\nparameters = 0\nmacs = 0\n"
+    );
+    std::fs::write(place.path("manifest.toml"), manifest).expect("written");
+    place.configure(format!(
+        "{DAEMON}models = \"manifest.toml\"\n[[service]]\nname = \"images\"\nmodel = \"squeezenet\"\n\
+         engine = \"ort-cpu\"\ndeadline = \"20s\"\nguard = \"1s\"\nmax-batch = 2\n"
+    ));
+    for command in [&["check"][..], &["profile", "--quick", "--samples", "10"], &["plan"]] {
+        let told = place.succeed(command);
+        assert!(told.contains("squeezenet: its file is fixed to batch 1"), "{command:?}: {told}");
+    }
+}
+
+fn hex(byte: &u8) -> String {
+    format!("{byte:02x}")
 }
 
 #[test]

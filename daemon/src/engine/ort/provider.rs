@@ -52,6 +52,7 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
         EngineKind::OrtCuda | EngineKind::OrtTensorrt => "onnxruntime-gpu",
         EngineKind::OrtOpenvino => "onnxruntime-openvino",
         EngineKind::OrtMigraphx => "onnxruntime-migraphx",
+        EngineKind::OrtCoreml => "onnxruntime for macOS",
         _ => "onnxruntime",
     };
     EngineError::Provider {
