@@ -1,5 +1,5 @@
 #!/bin/sh
-# From starting `weir serve` with five models to the moment it takes clients, ten times for each engine.
+# From starting `weir serve` with five models to its first answer to a client, ten times for each engine.
 set -eu
 weir=${WEIR:-target/release/weir}
 folder=$(mktemp -d)
@@ -18,9 +18,9 @@ for engine in tract ort-cpu; do
         started=$(date +%s%N)
         "$weir" serve --quiet "$folder/weir.toml" 2>"$folder/log" &
         daemon=$!
-        until [ -S "$folder/s" ]; do sleep 0.005; done
+        until "$weir" status --socket "$folder/s" >/dev/null 2>&1; do sleep 0.005; done
         echo $((($(date +%s%N) - started) / 1000000))
         kill "$daemon"
         wait "$daemon" || true
-    done | sort -n | sed -n -e "1s/.*/$engine: five models are served & ms after the start at best,/p" -e '10s/.*/& ms at worst/p'
+    done | sort -n | sed -n -e "1s/.*/$engine: five models answer & ms after the start at best,/p" -e '10s/.*/& ms at worst/p'
 done
