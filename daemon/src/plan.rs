@@ -14,7 +14,7 @@ use rt_core::{
 };
 
 use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
-use crate::engine::{EngineKind, ModelSpec};
+use crate::engine::{EngineError, EngineKind, ModelSpec, prepare};
 use crate::manifest::ManifestError;
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
 
@@ -22,7 +22,7 @@ pub(crate) use rate::RatePlan;
 use rate::densest;
 pub(crate) use select::{TableError, check_tables, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
-pub(crate) use variants::{VariantPlan, resolve_models};
+pub(crate) use variants::{VariantPlan, resolve_models, run_singly};
 
 /// Who sends more than this part of the certified rate is warned.
 const WARNING_SHARE: f64 = 0.9;
@@ -63,6 +63,8 @@ pub(crate) enum PlanError {
     Manifest(#[from] ManifestError),
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
     NoManifest { path: PathBuf, index: usize, model: String },
     #[error(
@@ -101,6 +103,7 @@ impl Plan {
     pub(crate) fn compute(config: &Config) -> Result<Self, PlanError> {
         let profile = Profile::load(&config.daemon.profile)?;
         let models = resolve_models(config)?;
+        prepare_engines(config)?;
         let services: Result<Vec<_>, _> = config
             .services
             .iter()
@@ -114,6 +117,14 @@ impl Plan {
     pub(crate) fn mismatches(&self) -> Vec<String> {
         self.profiled.differences(&Fingerprint::current())
     }
+}
+
+/// Loads what the engines need beside their models.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub(crate) fn prepare_engines(config: &Config) -> Result<(), EngineError> {
+    config.services.iter().try_for_each(|service| prepare(service.backend(0)))
 }
 
 impl ServicePlan {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::config::{Config, Select};
-use crate::plan::{Plan, PlanError, check_tables, resolve_models};
+use crate::plan::{Plan, PlanError, check_tables, resolve_models, run_singly};
 use crate::profile::Profile;
 
 #[derive(clap::Args)]
@@ -22,6 +22,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
             let models = resolve_models(&config)?;
             for (service, variants) in config.services.iter().zip(models) {
+                run_singly(service, &variants)?
+                    .iter()
+                    .for_each(|line| println!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
                 }

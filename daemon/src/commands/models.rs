@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::engine::{Engine, load};
+use crate::engine::{Backend, Engine, EngineKind, load};
 use crate::manifest::{Manifest, measure_accuracy};
 
 #[derive(clap::Args)]
@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// The manifest
     #[arg(default_value = "models/manifest.toml")]
     manifest: PathBuf,
+    /// The engine; one of ONNX Runtime's finds its library by ORT_DYLIB_PATH, or where docs/engines.md says
+    #[arg(long, default_value_t = EngineKind::Tract)]
+    engine: EngineKind,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -22,9 +25,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let manifest = Manifest::load(&args.manifest)?;
     let heldout = manifest.heldout()?.context("the manifest names no held-out data")?;
+    let backend = Backend { kind: args.engine, ..Backend::TRACT };
     let mut all = Vec::new();
     for spec in manifest.models() {
-        let mut runner = load(Engine::Tract { modes: None }, spec, 1)?;
+        let mut runner = load(Engine::Real { backend: &backend, modes: None }, spec, 1)?;
         let accuracy = measure_accuracy(runner.as_mut(), spec, &heldout)?;
         if args.json {
             all.push(json!({ "name": spec.name, "accuracy": accuracy, "manifest": spec.accuracy }));

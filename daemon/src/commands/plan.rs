@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
 use crate::config::{Config, Select};
-use crate::plan::{Plan, RatePlan, SelectionPlan, ServicePlan, VariantPlan, inputs, inputs_sha256};
+use crate::plan::{
+    Plan, RatePlan, SelectionPlan, ServicePlan, VariantPlan, inputs, inputs_sha256, run_singly,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -164,6 +166,8 @@ fn print_service(plan: &ServicePlan) {
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
 fn print_variants(plan: &ServicePlan) {
+    let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
+    singly.into_iter().flatten().for_each(|line| println!("  {line}"));
     let (select, batch) = (plan.config.select.name(), plan.workers().batch);
     match (plan.variants.len(), plan.lull()) {
         (1, _) => return,

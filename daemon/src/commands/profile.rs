@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::load::stop_on_signals;
 use crate::config::Config;
+use crate::plan::{resolve_models, run_singly};
 use crate::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Profile, Progress, Rule, figure};
 
 pub(crate) use take::{Request, profile_missing, take};
@@ -117,6 +118,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 take::MOST,
                 unstable.join(", ")
             );
+        }
+        for (service, specs) in config.services.iter().zip(resolve_models(&config)?) {
+            run_singly(service, &specs)?.iter().for_each(|line| println!("{line}"));
         }
         println!("\nwritten to {}", config.daemon.profile.display());
     }

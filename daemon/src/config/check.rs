@@ -28,15 +28,15 @@ impl<'a> Check<'a> {
             clean: self.span("safe-mode.clean", &raw.safe_mode.clean, Span::ZERO)?,
             latch: raw.safe_mode.latch,
         };
+        let daemon = self.daemon(raw.daemon)?;
         self.number("number of [[service]]", raw.service.len() as u64, 1, 16)?;
         let mut names = HashSet::new();
         let mut services = Vec::new();
         for (i, service) in raw.service.into_iter().enumerate() {
             let at = format!("service[{i}]");
             self.name(&format!("{at}.name"), &service.name, &mut names)?;
-            services.push(self.service(&at, service)?);
+            services.push(self.service(&at, service, &daemon)?);
         }
-        let daemon = self.daemon(raw.daemon)?;
         self.records(&daemon, &services)?;
         Ok(Config { path: self.path.to_owned(), daemon, safe_mode, services })
     }
@@ -58,6 +58,8 @@ impl<'a> Check<'a> {
             socket_mode,
             models: raw.models.map(|path| self.resolve(&path)),
             profile: self.resolve(&raw.profile),
+            onnxruntime: raw.onnxruntime.map(|path| self.resolve(&path)),
+            max_model: self.number("daemon.max-model", raw.max_model, 1, 1 << 40)?,
             certificate: raw.certificate.map(|path| self.resolve(&path)),
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
             max_frame: self.number("daemon.max-frame", raw.max_frame, 4096, 64 << 20)? as u32,
@@ -67,7 +69,12 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn service(&self, at: &str, raw: raw::Service) -> Result<ServiceConfig, ConfigError> {
+    fn service(
+        &self,
+        at: &str,
+        raw: raw::Service,
+        daemon: &DaemonConfig,
+    ) -> Result<ServiceConfig, ConfigError> {
         let field = |name: &str| format!("{at}.{name}");
         let max_batch = self.number(&field("max-batch"), raw.max_batch, 1, MAX_BATCH as u64)? as usize;
         let models = (raw.engine, raw.model, raw.variants);
@@ -98,6 +105,7 @@ impl<'a> Check<'a> {
             name: raw.name,
             engine: raw.engine,
             isolation: raw.isolation.unwrap_or(raw.engine.isolation()),
+            backends: self.backends(at, raw.engine, raw.device, daemon)?,
             model,
             select,
             deadline,

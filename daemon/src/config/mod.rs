@@ -10,7 +10,7 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, StreamSpec,
 };
 
-use crate::engine::{EngineKind, Isolation};
+use crate::engine::{Backend, EngineKind, Isolation};
 
 pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
@@ -31,6 +31,10 @@ pub(crate) struct DaemonConfig {
     pub(crate) models: Option<PathBuf>,
     /// Where `weir profile` writes, and `weir plan` and `weir serve` read.
     pub(crate) profile: PathBuf,
+    /// The library of ONNX Runtime; looked for if absent.
+    pub(crate) onnxruntime: Option<PathBuf>,
+    /// Bytes that a model's file may have.
+    pub(crate) max_model: u64,
     /// The certificate that `weir serve` insists on, and where `weir certify` writes it.
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) max_clients: usize,
@@ -70,6 +74,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) name: String,
     pub(crate) engine: EngineKind,
     pub(crate) isolation: Isolation,
+    /// What computes, for each worker in turn; at least one.
+    pub(super) backends: Vec<Backend>,
     pub(crate) model: ModelChoice,
     /// Which of its variants answers.
     pub(crate) select: Select,
@@ -142,6 +148,11 @@ impl Config {
 }
 
 impl ServiceConfig {
+    /// What computes the batches of that worker.
+    pub(crate) fn backend(&self, worker: usize) -> &Backend {
+        &self.backends[worker % self.backends.len()]
+    }
+
     /// A stream of the service's own constraints, one request a `period` and up to the service's jitter late, and a
     /// name for it that is free; `None` without constraints.
     pub(crate) fn stream_every(&self, period: Span) -> Option<(String, StreamSpec)> {
@@ -199,6 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn workers_take_the_devices_in_turn() {
+        let on = |text: &str| {
+            let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
+            let config = parse(&text).expect("good");
+            [0, 1, 2].map(|worker| config.services[0].backend(worker).device)
+        };
+        assert_eq!(on(""), [0, 0, 0]);
+        assert_eq!(on("engine = \"ort-cuda\"\ndevice = 1"), [1, 1, 1]);
+        assert_eq!(on("engine = \"ort-tensorrt\"\ndevice = [0, 2]"), [0, 2, 0]);
+    }
+
+    #[test]
     fn every_refusal_names_file_field_value_and_limit() {
         for (from, to, wanted) in [
             ("\"50ms\"", "\"0ms\"", &["dir/test.toml", "service[0].deadline", "0ms", "1h"][..]),
@@ -211,6 +234,13 @@ mod tests {
             ("[daemon]", "[daemon]\nallow-users = [\"nobody-here\"]", &["daemon.allow-users", "nobody-here"]),
             ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
             ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
+            ("[daemon]", "[daemon]\nmax-model = 0", &["daemon.max-model", "0", "1..="]),
+            ("model = \"digits-m\"", "model = \"m\"\ndevice = 1", &["service[0].device", "1", "tract"]),
+            (
+                "model = \"digits-m\"",
+                "model = \"m\"\nengine = \"ort-cuda\"\ndevice = [0, 99]",
+                &["service[0].device", "99", "0..=63"],
+            ),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
             (
                 "[[service]]",

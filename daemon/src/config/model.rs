@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use rt_core::{MAX_BATCH, MAX_VARIANTS, Span};
+use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
 use super::check::Check;
-use super::{ConfigError, raw};
-use crate::engine::EngineKind;
+use super::{ConfigError, DaemonConfig, raw};
+use crate::engine::{Backend, EngineKind};
 
 /// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
 /// ones.
@@ -72,6 +72,36 @@ impl ModelChoice {
 }
 
 impl Check<'_> {
+    /// What computes, for each device.
+    pub(super) fn backends(
+        &self,
+        at: &str,
+        kind: EngineKind,
+        device: Option<raw::Device>,
+        daemon: &DaemonConfig,
+    ) -> Result<Vec<Backend>, ConfigError> {
+        let field = format!("{at}.device");
+        let devices = match device {
+            None => vec![0],
+            Some(raw::Device::One(device)) => vec![device],
+            Some(raw::Device::Each(devices)) => devices,
+        };
+        if let Some(device) = devices.iter().find(|device| **device != 0 && !kind.has_devices()) {
+            return Err(self.refuse(
+                &field,
+                &device.to_string(),
+                format!("engine \"{kind}\" has only one, 0"),
+            ));
+        }
+        self.number(&format!("number of {field}"), devices.len() as u64, 1, MAX_WORKERS as u64)?;
+        let backend = |device: u64| {
+            let device = self.number(&field, device, 0, 63)? as u32;
+            let (library, max_model) = (daemon.onnxruntime.clone(), daemon.max_model);
+            Ok(Backend { kind, device, library, max_model })
+        };
+        devices.into_iter().map(backend).collect()
+    }
+
     /// What answers, and who chooses.
     pub(super) fn model(
         &self,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::Optimise;
-use crate::engine::{EngineKind, Isolation};
+use crate::engine::{Backend, EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -25,6 +25,8 @@ pub(super) struct Daemon {
     pub(super) socket_mode: String,
     pub(super) models: Option<PathBuf>,
     pub(super) profile: PathBuf,
+    pub(super) onnxruntime: Option<PathBuf>,
+    pub(super) max_model: u64,
     pub(super) certificate: Option<PathBuf>,
     pub(super) max_clients: u64,
     pub(super) max_frame: u64,
@@ -41,6 +43,8 @@ impl Default for Daemon {
             socket_mode: "0660".into(),
             models: None,
             profile: "/var/lib/weir/profile.json".into(),
+            onnxruntime: None,
+            max_model: Backend::MAX_MODEL,
             certificate: None,
             max_clients: 64,
             max_frame: 4 << 20,
@@ -73,6 +77,7 @@ pub(super) struct Service {
     #[serde(default = "tract")]
     pub(super) engine: EngineKind,
     pub(super) isolation: Option<Isolation>,
+    pub(super) device: Option<Device>,
     pub(super) model: Option<String>,
     #[serde(default)]
     pub(super) variants: Vec<String>,
@@ -136,6 +141,14 @@ pub(super) struct Simulated {
 pub(super) struct SimulatedVariant {
     pub(super) times: Vec<String>,
     pub(super) accuracy: f64,
+}
+
+/// The device of all workers, or of each in turn.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Device {
+    One(u64),
+    Each(Vec<u64>),
 }
 
 /// Who says which variant answers.

@@ -3,15 +3,19 @@
 //!
 //! Every engine keeps the same contract, [`Runner`], and passes the same conformance cases (`conformance`).
 
+mod batching;
 #[cfg(test)]
 mod conformance;
+mod error;
 mod isolated;
+mod kind;
 mod memory;
+mod ort;
+mod signature;
 mod simulated;
 mod tensor;
 mod tract;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -19,14 +23,18 @@ use sha2::{Digest, Sha256};
 
 #[cfg(test)]
 pub(crate) use conformance::{random_f32, toy_spec};
+pub(crate) use error::{EngineError, Side};
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
-use simulated::SimulatedRunner;
+pub(crate) use kind::{EngineKind, Isolation, RunMode};
+pub(crate) use ort::forbid_telemetry;
 pub(crate) use tensor::{Buffers, DataType, TensorSpec, fill_tensor, packed_len};
+
+use ort::OrtRunner;
+use simulated::SimulatedRunner;
 use tract::TractRunner;
 
-/// The version of tract that is built in; it is part of a profile's fingerprint. A test holds it to
-/// `Cargo.lock`.
-pub(crate) const TRACT_VERSION: &str = "0.23.9";
+/// The version of tract that is built in. A test holds it to `Cargo.lock`.
+const TRACT_VERSION: &str = "0.23.9";
 
 /// The largest `max_batch` that an engine accepts.
 pub(crate) const MAX_BATCH: usize = 256;
@@ -34,7 +42,7 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// One model, loaded and ready to run on one worker thread.
 ///
 /// Everything slow (reading, compiling) has happened in [`load`]; `run` only computes. After an error, and
-/// after a panic caught by the caller, the runner remains usable, unless the error is [`EngineError::Lost`].
+/// after a panic caught by the caller, the runner remains usable.
 pub(crate) trait Runner: Send {
     /// Where the inputs of the next batch are put and the outputs of the last one are found.
     fn buffers(&mut self) -> &mut Buffers;
@@ -49,19 +57,50 @@ pub(crate) trait Runner: Send {
     /// How a batch of that size (1..=max_batch; others count as the nearest of these) is run.
     fn mode(&self, batch: usize) -> RunMode;
 
-    /// Whether the engine has gone for good since the last batch, so that it must be loaded anew. Only one in
-    /// a process of its own can.
+    /// Whether nothing more will come of it, so that the model must be loaded anew.
     fn is_lost(&mut self) -> bool {
         false
     }
 }
 
+/// An engine with what it is told beforehand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Engine<'a> {
+    /// Computes. `modes[b - 1]` says how batches of `b` were run when their times were profiled, so that they
+    /// are run the same way now; `None` measures both ways while loading and keeps the faster.
+    Real { backend: &'a Backend, modes: Option<&'a [RunMode]> },
+    /// Computes nothing: a batch of `b` takes `times_ns[b - 1]` nanoseconds.
+    Simulated { times_ns: &'a [u64] },
+}
+
+/// What computes, and where: plain data, so that another process can be told the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Backend {
+    /// Not `Simulated`.
+    pub(crate) kind: EngineKind,
+    /// The number of the device, where the engine has several; 0 otherwise.
+    pub(crate) device: u32,
+    /// The library of ONNX Runtime; looked for if absent.
+    pub(crate) library: Option<PathBuf>,
+    /// Bytes that a model's file may have.
+    pub(crate) max_model: u64,
+}
+
+impl Backend {
+    /// Bytes that a model's file may have if nothing else is configured.
+    pub(crate) const MAX_MODEL: u64 = 1 << 30;
+
+    /// tract, with defaults.
+    pub(crate) const TRACT: Self =
+        Self { kind: EngineKind::Tract, device: 0, library: None, max_model: Self::MAX_MODEL };
+}
+
 /// Loads `spec` with the given engine for batches of 1..=`max_batch`; compiles all it will need to run them.
 ///
 /// # Errors
-/// A `max_batch` outside 1..=[`MAX_BATCH`]; fewer modes or times than `max_batch`; with tract, a file that is
-/// missing, has another hash, is no ONNX model, or differs from `spec` in names, types, shapes or batch
-/// dimension.
+/// A `max_batch` outside 1..=[`MAX_BATCH`]; fewer modes or times than `max_batch`; with a real engine, a file
+/// that is missing, too large, has another hash, is no ONNX model, or differs from `spec` in names, types,
+/// shapes or batch dimension; and a library, provider or device that is not there.
 pub(crate) fn load(
     engine: Engine<'_>,
     spec: &ModelSpec,
@@ -74,8 +113,11 @@ pub(crate) fn load(
 /// The same for batches that lie in the given buffers, which are those of `spec`.
 fn load_into(engine: Engine<'_>, spec: &ModelSpec, buffers: Buffers) -> Result<Box<dyn Runner>, EngineError> {
     Ok(match engine {
-        Engine::Tract { modes } => Box::new(TractRunner::load(spec, buffers, modes)?),
         Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(buffers, times_ns)?),
+        Engine::Real { backend, modes } if backend.kind.is_onnxruntime() => {
+            Box::new(OrtRunner::load(backend, spec, buffers, modes)?)
+        }
+        Engine::Real { backend, modes } => Box::new(TractRunner::load(backend, spec, buffers, modes)?),
     })
 }
 
@@ -86,74 +128,27 @@ fn check_max_batch(spec: &ModelSpec, max_batch: usize) -> Result<(), EngineError
     Err(EngineError::MaxBatch { model: spec.name.clone(), max_batch })
 }
 
-/// An engine with what it is told beforehand.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Engine<'a> {
-    /// Computes with tract. `modes[b - 1]` says how batches of `b` were run when their times were profiled,
-    /// so that they are run the same way now; `None` measures both ways while loading and keeps the faster.
-    Tract { modes: Option<&'a [RunMode]> },
-    /// Computes nothing: a batch of `b` takes `times_ns[b - 1]` nanoseconds.
-    Simulated { times_ns: &'a [u64] },
+/// Loads what an engine needs beside its models, so that [`versions`] tells it.
+///
+/// # Errors
+/// A library that is not there, too old or another than the one in use.
+pub(crate) fn prepare(backend: &Backend) -> Result<(), EngineError> {
+    if backend.kind.is_onnxruntime() { ort::prepare(backend) } else { Ok(()) }
 }
 
-/// The engines by name, as in the configuration and in profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum EngineKind {
-    /// The built-in CPU engine.
-    Tract,
-    /// Waits out given times.
-    Simulated,
+/// The engines of this process, with versions: what a profile's times hold for.
+pub(crate) fn versions() -> String {
+    let onnxruntime = ort::version().map(|version| format!(", onnxruntime {version}"));
+    format!("tract {TRACT_VERSION}{}", onnxruntime.unwrap_or_default())
 }
 
-impl EngineKind {
-    /// Where it runs unless configured otherwise: foreign code in a process of its own, ours in a thread.
-    pub(crate) fn isolation(self) -> Isolation {
-        match self {
-            Self::Tract | Self::Simulated => Isolation::Thread,
-        }
-    }
-}
-
-/// Where an engine runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Isolation {
-    /// On the worker's own thread.
-    Thread,
-    /// In a process of the worker's own, whose crash costs the batch in flight and no more.
-    Process,
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tract => "tract",
-            Self::Simulated => "simulated",
-        })
-    }
-}
-
-/// How a batch is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum RunMode {
-    /// In one go.
-    Batched,
-    /// As that many runs of batch 1, because this is faster.
-    Loop,
-    /// Not at all: its time is waited out.
-    Simulated,
-}
-
-impl fmt::Display for RunMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Batched => "batched",
-            Self::Loop => "loop",
-            Self::Simulated => "simulated",
-        })
-    }
+/// Whether the file of a model can be run in batches, and is not fixed to one request at a time.
+///
+/// # Errors
+/// As [`load`], as far as the file is concerned.
+pub(crate) fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineError> {
+    let bytes = read_model(backend, spec)?;
+    signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, &bytes)?)
 }
 
 /// One variant as the manifest describes it.
@@ -187,62 +182,16 @@ impl ModelSpec {
     }
 }
 
-/// Why a model could not be loaded or run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EngineError {
-    #[error("{}: cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{}: its SHA-256 is {found}, the manifest says {expected}", path.display())]
-    Hash { path: PathBuf, expected: String, found: String },
-    #[error("{}: not an ONNX model that tract can read: {reason}", path.display())]
-    Parse { path: PathBuf, reason: String },
-    #[error("model {model}: its {side}s are {found} in the file, {declared} in the manifest")]
-    Names { model: String, side: Side, declared: String, found: String },
-    #[error("model {model}: {side} `{name}` is of type {found} in the file, {declared} in the manifest")]
-    DataType { model: String, side: Side, name: String, declared: DataType, found: String },
-    #[error("model {model}: {side} `{name}` has shape {found} in the file, {declared:?} in the manifest")]
-    Shape { model: String, side: Side, name: String, declared: Vec<usize>, found: String },
-    #[error(
-        "model {model}: the batch dimension is {found} in the file, a symbol (such as `N`) or 1 is needed"
-    )]
-    FixedBatch { model: String, found: String },
-    #[error("model {model}: max_batch is {max_batch}, the limits are 1..={MAX_BATCH}")]
-    MaxBatch { model: String, max_batch: usize },
-    #[error(
-        "model {model}: {found} {what} are given for max_batch {max_batch}, one per batch size is needed"
-    )]
-    Given { model: String, what: &'static str, found: usize, max_batch: usize },
-    #[error("model {model}: compiling for batch {batch} failed: {reason}")]
-    Compile { model: String, batch: usize, reason: String },
-    #[error("model {model}: a batch of {batch} was to be run, the limits are 1..={max_batch}")]
-    Batch { model: String, batch: usize, max_batch: usize },
-    #[error("model {model}: running a batch of {batch} failed: {reason}")]
-    Run { model: String, batch: usize, reason: String },
-    #[error("the worker process cannot be started: {0}")]
-    Start(#[source] std::io::Error),
-    /// The text of an error of this type, which arose in the worker process.
-    #[error("{0}")]
-    Told(String),
-    /// Nothing more will come of this runner: the model must be loaded anew.
-    #[error("the worker process is lost: {reason}")]
-    Lost { reason: String },
-}
-
-/// Which end of a model an error speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// What a request brings.
-    Input,
-    /// What its reply takes along.
-    Output,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Input => "input",
-            Self::Output => "output",
-        })
+/// Reads a model's file, unless it is too large.
+///
+/// # Errors
+/// [`EngineError::TooLarge`], and as [`read_verified`].
+fn read_model(backend: &Backend, spec: &ModelSpec) -> Result<Vec<u8>, EngineError> {
+    let (path, limit) = (spec.path.clone(), backend.max_model);
+    match std::fs::metadata(&path).map(|file| file.len()) {
+        Err(source) => Err(EngineError::Read { path, source }),
+        Ok(bytes) if bytes > limit => Err(EngineError::TooLarge { path, bytes, limit }),
+        Ok(_) => read_verified(&path, &spec.sha256),
     }
 }
 
@@ -267,16 +216,6 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_the_same_in_files_and_in_messages() {
-        for kind in [EngineKind::Tract, EngineKind::Simulated] {
-            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
-        }
-        for mode in [RunMode::Batched, RunMode::Loop, RunMode::Simulated] {
-            assert_eq!(serde_json::to_string(&mode).unwrap(), format!("\"{mode}\""));
-        }
-    }
 
     #[test]
     fn tract_version_is_the_one_built_in() {

@@ -180,6 +180,20 @@ impl Buffers {
         &mut self.memory.bytes_mut()[self.outputs[tensor].requests(requests)]
     }
 
+    /// Where the memory begins, for an engine that computes in place: good until the buffers are used otherwise.
+    pub(crate) fn base(&mut self) -> *mut u8 {
+        self.memory.bytes_mut().as_mut_ptr()
+    }
+
+    /// How far from there a tensor has the request at place `index` of the batch.
+    pub(crate) fn offset(&self, side: Side, tensor: usize, index: usize) -> usize {
+        let block = match side {
+            Side::Input => self.inputs[tensor],
+            Side::Output => self.outputs[tensor],
+        };
+        block.requests(index..index).start
+    }
+
     /// The first input and output `tensor` at place `index` of the batch.
     pub(crate) fn first_input_and(&mut self, tensor: usize, index: usize) -> (&[u8], &mut [u8]) {
         let (input, output) = (self.inputs[0], self.outputs[tensor]);

@@ -99,7 +99,7 @@ fn misfit(path: &Path, what: &'static str, expected: usize, found: usize) -> Man
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Engine, load, sha256_hex};
+    use crate::engine::{Backend, Engine, load, sha256_hex};
     use crate::manifest::Manifest;
 
     const IMAGES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 255, 51, 0];
@@ -159,7 +159,7 @@ mod tests {
         let manifest = Manifest::load(&path).unwrap();
         let heldout = manifest.heldout().unwrap().unwrap();
         for spec in manifest.models() {
-            let mut runner = load(Engine::Tract { modes: None }, spec, 1).unwrap();
+            let mut runner = load(Engine::Real { backend: &Backend::TRACT, modes: None }, spec, 1).unwrap();
             let accuracy = measure_accuracy(&mut *runner, spec, &heldout).unwrap();
             let tolerance = 2.0 / heldout.count() as f64;
             assert!((accuracy - spec.accuracy).abs() <= tolerance, "{}: {accuracy}", spec.name);

@@ -9,7 +9,7 @@ use rt_core::{
 
 use super::{PlanError, ServicePlan, select};
 use crate::config::{Config, ModelChoice, Select, ServiceConfig, SimulatedModel};
-use crate::engine::{DataType, ModelSpec, RunMode, Side, TensorSpec, sha256_hex};
+use crate::engine::{DataType, EngineError, ModelSpec, RunMode, Side, TensorSpec, has_batches, sha256_hex};
 use crate::manifest::Manifest;
 use crate::profile::{Entry, Profile};
 
@@ -50,6 +50,27 @@ pub(crate) fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, Pla
         check(index, &service.model, specs)
     };
     config.services.iter().enumerate().map(resolve).collect()
+}
+
+/// The models of a service whose files are fixed to one request at a time, one line each.
+///
+/// # Errors
+/// What the files lack or say otherwise than the manifest.
+pub(crate) fn run_singly<'a>(
+    config: &ServiceConfig,
+    specs: impl IntoIterator<Item = &'a ModelSpec>,
+) -> Result<Vec<String>, EngineError> {
+    let mut lines = Vec::new();
+    if matches!(config.model, ModelChoice::Named(_)) {
+        for spec in specs {
+            if !has_batches(config.backend(0), spec)? {
+                let line =
+                    "its file is fixed to batch 1, so that a batch takes as long as its requests one by one";
+                lines.push(format!("{}: {line}", spec.name));
+            }
+        }
+    }
+    Ok(lines)
 }
 
 /// Every variant must answer the same requests, better than the one before.

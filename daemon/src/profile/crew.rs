@@ -11,7 +11,7 @@ use rt_core::{Instant, Span};
 use super::measure::Bench;
 use super::party::{Party, Seat, Subject};
 use crate::clock;
-use crate::engine::{EngineError, RunMode};
+use crate::engine::{EngineError, Place, RunMode};
 use crate::realtime::{self, Role};
 
 /// Untimed rounds before the first timed one.
@@ -65,7 +65,7 @@ impl Crew {
                 let ((rounds, orders), (answer, answers)) = (channel(), channel());
                 let finished = Finished { count: Arc::clone(&finished), workers, stop };
                 threads.push(scope.spawn(move || {
-                    let loaded = Worker::load(seat, subjects, modes, rest);
+                    let loaded = Worker::load(seat, subjects, modes, (realtime, rest));
                     realtime::enter(Role::Worker, seat.core, realtime);
                     serve(loaded, &orders, &answer, &finished);
                 }));
@@ -168,10 +168,12 @@ impl Worker {
         seat: &Seat,
         subjects: &[Subject],
         modes: &[Vec<RunMode>],
-        rest: bool,
+        (realtime, rest): (bool, bool),
     ) -> Result<Self, EngineError> {
+        let place = Place { name: seat.service.clone(), core: seat.core, realtime, ..Place::default() };
         let load = |&(subject, batch): &(usize, usize)| {
-            Ok((Bench::load(&subjects[subject], batch, Some(&modes[subject][..batch]))?, batch))
+            let modes = &modes[subject][..batch];
+            Ok((Bench::load(&subjects[subject], batch, Some(modes), &place)?, batch))
         };
         let jobs: Result<_, EngineError> = seat.jobs.iter().map(load).collect();
         Ok(Self { jobs: jobs?, rounds: 0, rested: rest.then_some(0) })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::TRACT_VERSION;
+use crate::engine;
 
 /// What execution times depend on, as far as the machine tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) struct Fingerprint {
     boost: String,
     /// The power mode of the firmware or of the board, "none" without.
     power_mode: String,
-    /// The built-in engine and its version.
+    /// The engines in use, with their versions.
     engine: String,
     /// The version of weir.
     weir: String,
@@ -65,7 +65,7 @@ impl Fingerprint {
             min_freq_khz: frequency("scaling_min_freq"),
             boost: read_line(&cpu.join("cpufreq/boost")).or(no_turbo).unwrap_or_else(none),
             power_mode: modes.iter().find_map(|mode| read_line(mode)).unwrap_or_else(none),
-            engine: format!("tract {TRACT_VERSION}"),
+            engine: engine::versions(),
             weir: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

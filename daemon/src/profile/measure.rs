@@ -1,8 +1,16 @@
 //! Measuring times one run at a time: the only place of the profiler that meets an engine.
 
+use rt_core::Span;
+
 use super::party::Subject;
 use crate::clock;
-use crate::engine::{DataType, Engine, EngineError, EngineKind, RunMode, Runner, fill_tensor, load};
+use crate::engine::{
+    DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, fill_tensor, isolate,
+    load,
+};
+
+/// A batch that takes longer than this is given up, where that can be seen from outside.
+const PATIENCE: Span = Span::from_millis(600_000);
 
 /// A model on a worker's thread.
 pub(super) struct Bench {
@@ -13,7 +21,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Loads `subject` for batches of up to `max_batch`, to be run by `modes` or, without, as is faster.
+    /// Loads `subject` for batches of up to `max_batch`, to be run by `modes` or, without, as is faster; a process of
+    /// its own runs at `place`, and ends with the calling thread.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
@@ -21,12 +30,21 @@ impl Bench {
         subject: &Subject,
         max_batch: usize,
         modes: Option<&[RunMode]>,
+        place: &Place,
     ) -> Result<Self, EngineError> {
-        let engine = match (subject.engine, &subject.times_ns) {
-            (EngineKind::Simulated, times_ns) => Engine::Simulated { times_ns },
-            (EngineKind::Tract, _) => Engine::Tract { modes },
+        let (spec, backend, times_ns) = (&subject.spec, &subject.backend, &subject.times_ns);
+        let engine = match subject.engine {
+            EngineKind::Simulated => Engine::Simulated { times_ns },
+            _ => Engine::Real { backend, modes },
         };
-        let runner = load(engine, &subject.spec, max_batch)?;
+        let runner = match subject.isolation {
+            Isolation::Thread => load(engine, spec, max_batch)?,
+            Isolation::Process => {
+                let task = Task { engine, spec, max_batch, silence: vec![PATIENCE; max_batch] };
+                let lost = || EngineError::Lost { reason: "it has loaded nothing".to_owned() };
+                isolate(&[task], place)?.pop().ok_or_else(lost)?
+            }
+        };
         let inputs = subject.spec.inputs.iter().map(|input| input.data_type).collect();
         Ok(Self { runner, inputs, runs: 0 })
     }
@@ -61,7 +79,7 @@ mod tests {
     #[test]
     fn a_run_takes_as_long_as_its_engine() {
         let subject = subject("m", &[1_000_000, 3_000_000]);
-        let mut bench = Bench::load(&subject, 2, None).unwrap();
+        let mut bench = Bench::load(&subject, 2, None, &Place::default()).unwrap();
         assert_eq!(bench.modes(2), [RunMode::Simulated; 2]);
         for batch in [1, 2, 1] {
             assert!(bench.time(batch).unwrap() >= subject.times_ns[batch - 1]);
@@ -71,8 +89,8 @@ mod tests {
     #[test]
     fn an_error_of_the_engine_is_told() {
         let subject = subject("m", &[0]);
-        let error = Bench::load(&subject, 1, None).unwrap().time(2).unwrap_err();
+        let error = Bench::load(&subject, 1, None, &Place::default()).unwrap().time(2).unwrap_err();
         assert!(matches!(error, EngineError::Batch { batch: 2, max_batch: 1, .. }), "{error}");
-        assert!(matches!(Bench::load(&subject, 2, None), Err(EngineError::Given { .. })));
+        assert!(matches!(Bench::load(&subject, 2, None, &Place::default()), Err(EngineError::Given { .. })));
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use crate::config::{Config, ServiceConfig};
-use crate::engine::{EngineKind, ModelSpec, sha256_hex};
+use crate::engine::{Backend, EngineKind, Isolation, ModelSpec, sha256_hex};
 
 /// Everything that is measured for a configuration.
 #[derive(Debug, Clone)]
@@ -25,6 +25,10 @@ pub(crate) struct Subject {
     pub(crate) spec: ModelSpec,
     /// What runs it.
     pub(crate) engine: EngineKind,
+    /// With what options.
+    pub(crate) backend: Backend,
+    /// And where.
+    pub(crate) isolation: Isolation,
     /// The times that a simulated engine waits out, in nanoseconds; empty for others.
     pub(crate) times_ns: Vec<u64>,
     /// The largest batch that any service wants of it.
@@ -103,8 +107,11 @@ impl Work {
 
     /// SHA-256 of all that times depend on but the machine, in hexadecimal.
     pub(crate) fn digest(&self) -> String {
-        let subjects: Vec<_> =
-            self.subjects.iter().map(|s| (&s.spec.name, &s.spec.sha256, s.engine, s.max_batch)).collect();
+        let subjects: Vec<_> = self
+            .subjects
+            .iter()
+            .map(|s| (&s.spec.name, &s.spec.sha256, &s.backend, s.isolation, s.max_batch))
+            .collect();
         sha256_hex(&serde_json::to_vec(&(subjects, &self.parties, self.realtime)).unwrap_or_default())
     }
 
@@ -116,8 +123,9 @@ impl Work {
         let max_batch = service.max_batch.min(most);
         let same = |s: &Subject| (&s.spec.name, s.engine) == (&spec.name, service.engine);
         let index = self.subjects.iter().position(same).unwrap_or_else(|| {
-            let (spec, engine) = (spec.clone(), service.engine);
-            self.subjects.push(Subject { spec, engine, times_ns, max_batch });
+            let (spec, engine, isolation) = (spec.clone(), service.engine, service.isolation);
+            let backend = service.backend(0).clone();
+            self.subjects.push(Subject { spec, engine, backend, isolation, times_ns, max_batch });
             self.subjects.len() - 1
         });
         let subject = &mut self.subjects[index];
@@ -147,7 +155,8 @@ pub(super) mod tests {
     pub(crate) fn subject(name: &str, times_ns: &[u64]) -> Subject {
         let spec = ModelSpec { name: name.to_owned(), sha256: "aa".to_owned(), ..toy_spec(2, 2) };
         let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
-        Subject { spec, engine, times_ns: times_ns.to_vec(), max_batch }
+        let (backend, isolation) = (Backend { kind: engine, ..Backend::TRACT }, Isolation::Thread);
+        Subject { spec, engine, backend, isolation, times_ns: times_ns.to_vec(), max_batch }
     }
 
     fn work(services: &str, alone: bool) -> Work {

@@ -11,7 +11,7 @@ use super::part::{Kept, Part, Strand};
 use super::party::{Party, Work};
 use super::tail::{Basis, Rule};
 use crate::clock;
-use crate::engine::{EngineKind, RunMode};
+use crate::engine::{EngineKind, Place, RunMode};
 
 /// The times of one subject, for batches of 1, 2, …: each in order, in nanoseconds.
 type Series = Vec<Vec<u64>>;
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
     pub(crate) fn new(work: &'a Work, modes: Option<Vec<Vec<RunMode>>>) -> Result<Self> {
         let find = || -> Result<Vec<Vec<RunMode>>> {
             let modes = work.subjects.iter().map(|subject| {
-                let bench = Bench::load(subject, subject.max_batch, None)?;
+                let bench = Bench::load(subject, subject.max_batch, None, &Place::default())?;
                 Ok(bench.modes(subject.max_batch))
             });
             modes.collect()

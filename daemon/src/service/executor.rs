@@ -7,7 +7,7 @@ use rt_core::{Ran, Span, WorkerId};
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::{
-    Buffers, Engine, EngineError, Isolation, Place, Runner, Task, isolate, load, longest_silence,
+    Backend, Buffers, Engine, EngineError, Isolation, Place, Runner, Task, isolate, load, longest_silence,
 };
 use crate::plan::{ServicePlan, VariantPlan};
 
@@ -18,15 +18,17 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Loads the service's model, in all variants that may run. A process of theirs ends with the calling
+    /// Loads the service's model, in all variants that may run, for that worker. A process of theirs ends with the calling
     /// thread at the latest.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
-    pub(crate) fn new(plan: &ServicePlan, place: &Place) -> Result<Self, EngineError> {
+    pub(crate) fn new(plan: &ServicePlan, worker: WorkerId, place: &Place) -> Result<Self, EngineError> {
         let variants = plan.running_variants();
         let times: Vec<_> = (0..variants.len()).map(|v| plan.config.model.simulated_times(v)).collect();
-        let tasks: Vec<_> = variants.iter().zip(&times).map(|(v, times)| task(v, times.as_deref())).collect();
+        let backend = plan.config.backend(worker);
+        let tasks = variants.iter().zip(&times).map(|(v, times)| task(v, backend, times.as_deref()));
+        let tasks: Vec<_> = tasks.collect();
         let runners = match plan.config.isolation {
             Isolation::Thread => tasks.iter().map(|t| load(t.engine, t.spec, t.max_batch)).collect(),
             Isolation::Process => isolate(&tasks, place),
@@ -90,12 +92,12 @@ impl Executor {
     }
 }
 
-fn task<'a>(variant: &'a VariantPlan, times_ns: Option<&'a [u64]>) -> Task<'a> {
+fn task<'a>(variant: &'a VariantPlan, backend: &'a Backend, times_ns: Option<&'a [u64]>) -> Task<'a> {
     let sizes = 1..=variant.times.max_batch();
     Task {
         engine: match times_ns {
             Some(times_ns) => Engine::Simulated { times_ns },
-            None => Engine::Tract { modes: Some(&variant.modes) },
+            None => Engine::Real { backend, modes: Some(&variant.modes) },
         },
         spec: &variant.spec,
         max_batch: variant.times.max_batch(),

@@ -108,7 +108,7 @@ impl Service {
         let place = |id| place_of(&plan, id, realtime, &stopped);
         scheduler.set_rate_warning(plan.rate_warning());
         let executors: Result<Vec<_>, EngineError> =
-            (0..workers.count).map(|id| Executor::new(&plan, &place(id)).map(Mutex::new)).collect();
+            (0..workers.count).map(|id| Executor::new(&plan, id, &place(id)).map(Mutex::new)).collect();
         let executors = executors?;
         let (recorder, writer) = match (&config.record, before.and_then(|before| before.recorder.clone())) {
             (None, _) => (None, None),

@@ -137,7 +137,7 @@ fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
         if !service.mailboxes[id].rest(backoff.pause(clock::now())) {
             return false;
         }
-        let fresh = Executor::new(&service.plan, &service.place(id));
+        let fresh = Executor::new(&service.plan, id, &service.place(id));
         let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan).map(|()| executor));
         if service.is_stopped() {
             return false;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::bar;
 use crate::config::Config;
 use crate::engine::{ModelSpec, sha256_hex};
-use crate::plan::resolve_models;
+use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{
     DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Part, Profile, Rule, Session, Until, Work,
 };
@@ -78,6 +78,7 @@ impl Taken {
 /// # Errors
 /// If a model cannot be loaded or run, a file not be written, and if `stop` was set meanwhile.
 pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Result<Taken> {
+    prepare_engines(config)?;
     let here = Fingerprint::current();
     let work = Work::new(config, &resolve_models(config)?, request.alone);
     let path = &config.daemon.profile;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Task};
-use crate::engine::{Engine, MAX_BATCH, ModelSpec, RunMode, TensorSpec};
+use crate::engine::{Backend, Engine, MAX_BATCH, ModelSpec, RunMode, TensorSpec};
 
 /// Bytes of a command.
 pub(super) const COMMAND: usize = 12;
@@ -44,7 +44,7 @@ pub(super) struct Model {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Owned {
-    Tract { modes: Option<Vec<RunMode>> },
+    Real { backend: Backend, modes: Option<Vec<RunMode>> },
     Simulated { times_ns: Vec<u64> },
 }
 
@@ -57,7 +57,9 @@ impl Setup {
             inputs: task.spec.inputs.clone(),
             outputs: task.spec.outputs.clone(),
             engine: match task.engine {
-                Engine::Tract { modes } => Owned::Tract { modes: modes.map(<[_]>::to_vec) },
+                Engine::Real { backend, modes } => {
+                    Owned::Real { backend: backend.clone(), modes: modes.map(<[_]>::to_vec) }
+                }
                 Engine::Simulated { times_ns } => Owned::Simulated { times_ns: times_ns.to_vec() },
             },
             max_batch: task.max_batch,
@@ -83,7 +85,7 @@ impl Model {
 
     pub(super) fn engine(&self) -> Engine<'_> {
         match &self.engine {
-            Owned::Tract { modes } => Engine::Tract { modes: modes.as_deref() },
+            Owned::Real { backend, modes } => Engine::Real { backend, modes: modes.as_deref() },
             Owned::Simulated { times_ns } => Engine::Simulated { times_ns },
         }
     }
@@ -231,8 +233,8 @@ mod tests {
         let spec = ModelSpec { accuracy: f64::NAN, ..toy_spec(3, 2) };
         let modes = [RunMode::Batched, RunMode::Loop];
         let task = |engine| Task { engine, spec: &spec, max_batch: 2, silence: Vec::new() };
-        let tasks =
-            [task(Engine::Tract { modes: Some(&modes) }), task(Engine::Simulated { times_ns: &[1, 2] })];
+        let real = Engine::Real { backend: &Backend::TRACT, modes: Some(&modes) };
+        let tasks = [task(real), task(Engine::Simulated { times_ns: &[1, 2] })];
         let place =
             Place { name: "digits/0".to_owned(), core: Some(1), realtime: true, stop: Arc::default() };
         let setup = Setup::new(&tasks, &place);

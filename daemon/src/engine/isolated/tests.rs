@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::message::{MAX_REPLY, Reply};
 use super::*;
 use crate::engine::conformance::run_f32;
-use crate::engine::{load_into, toy_spec};
+use crate::engine::{Backend, load_into, toy_spec};
 
 /// The fault that a worker process of a test is to show; in the place of the worker's name.
 const FAULT: &str = "WEIR_TEST_FAULT";
@@ -153,7 +153,7 @@ fn a_process_that_ends_or_breaks_the_protocol_while_it_loads_is_told() {
 
 #[test]
 fn a_model_that_cannot_be_loaded_is_refused_in_the_same_words_as_without_a_process() {
-    let (spec, engine) = (toy_spec(2, 2), Engine::Tract { modes: None });
+    let (spec, engine) = (toy_spec(2, 2), Engine::Real { backend: &Backend::TRACT, modes: None });
     let task = |max_batch| [Task { engine, spec: &spec, max_batch, silence: Vec::new() }];
     for max_batch in [0, 1] {
         let here = crate::engine::load(engine, &spec, max_batch).err().expect("no such file");

@@ -1,0 +1,221 @@
+//! What every engine computes: each request of a batch as if it were alone, in all types and shapes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use RunMode::{Batched, Loop, Simulated};
+use onnx::code;
+
+fn simulated() -> Subject {
+    let load: Load = |spec, max, _| load(Engine::Simulated { times_ns: &[0; 256] }, spec, max);
+    Subject { engine: "simulated", load, mode: None }
+}
+
+#[test]
+fn every_batch_size_runs_and_equals_its_requests_run_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &relu(1, &["N", "2"]));
+    let case = |subject: &Subject| {
+        let mut runner = subject.load(&spec, 20).unwrap();
+        for batch in 1..=20 {
+            let input = random_f32(batch as u64, 2 * batch);
+            let together = run_f32(&mut *runner, batch, &input).unwrap();
+            let alone = input.chunks(2).flat_map(|one| run_f32(&mut *runner, 1, one).unwrap());
+            assert_eq!(together, alone.collect::<Vec<f32>>(), "batch {batch}");
+        }
+    };
+    each_engine(case);
+    case(&simulated());
+}
+
+#[test]
+fn wrong_batch_sizes_are_refused_and_leave_the_runner_usable() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &relu(1, &["N", "2"]));
+    let case = |subject: &Subject| {
+        let mut runner = subject.load(&spec, 20).unwrap();
+        for batch in [0, 21] {
+            let message = format!("model toy: a batch of {batch} was to be run, the limits are 1..=20");
+            assert_eq!(runner.run(batch).unwrap_err().to_string(), message);
+        }
+        run_f32(&mut *runner, 1, &[1.0, 2.0]).unwrap();
+        for max_batch in [0, MAX_BATCH + 1] {
+            let message = format!("model toy: max_batch is {max_batch}, the limits are 1..=256");
+            assert_eq!(subject.load(&spec, max_batch).err().unwrap().to_string(), message);
+        }
+    };
+    each_engine(case);
+    case(&simulated());
+}
+
+#[test]
+fn imposed_modes_are_kept_and_must_suffice() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &relu(1, &["N", "2"]));
+    for (_, load) in under_test() {
+        let runner = load(&spec, 3, Some(&[Batched, Loop, Batched, Loop])).unwrap();
+        assert_eq!([1, 2, 3, 99].map(|b| runner.mode(b)), [Batched, Loop, Batched, Batched]);
+        let refused = |modes| load(&spec, 3, Some(modes)).err().unwrap().to_string();
+        assert!(refused(&[Batched, Loop]).contains("2 modes of a real engine are given for max_batch 3"));
+        assert!(refused(&[Batched, Simulated, Loop]).contains("1 modes of a real engine"));
+    }
+}
+
+#[test]
+fn a_batch_fixed_to_1_runs_as_a_loop() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &relu(1, &["1", "2"]));
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 3).unwrap();
+        assert_eq!([1, 2, 3].map(|b| runner.mode(b)), [Batched, Loop, Loop]);
+        let output = run_f32(&mut *runner, 3, &[1.0, -2.0, 3.0, -4.0, 5.0, 6.0]).unwrap();
+        assert_eq!(output, [1.0, 0.0, 3.0, 0.0, 5.0, 6.0]);
+    });
+    assert!(!has_batches(&Backend::TRACT, &spec).unwrap());
+    let spec = toy_file(&dir, &relu(1, &["N", "2"]));
+    assert!(has_batches(&Backend::TRACT, &spec).unwrap());
+}
+
+#[test]
+fn every_type_goes_in_and_out_unchanged_in_shapes_of_any_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    for data_type in DataType::ALL {
+        for (dims, shape) in [(&["N"][..], &[][..]), (&["N", "3"], &[3]), (&["N", "2", "3", "4"], &[2, 3, 4])]
+        {
+            let toy = Onnx::default().input("in", code(data_type), dims).output("out", code(data_type), dims);
+            let mut spec = toy_file(&dir, &toy.node("Identity", &["in"], &["out"]).bytes());
+            spec.inputs[0] = tensor("in", data_type, shape);
+            spec.outputs[0] = tensor("out", data_type, shape);
+            each_engine(|subject| {
+                let mut runner = subject.load(&spec, 3).unwrap();
+                fill_tensor(7, data_type, runner.buffers().input_mut(0, 0..3));
+                runner.run(3).unwrap();
+                let given = runner.buffers().input(0, 0..3).to_vec();
+                assert_eq!(runner.buffers().output_mut(0, 0..3), given, "{data_type}, {dims:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn several_inputs_and_outputs_go_by_their_names() {
+    let onnx = Onnx::default()
+        .input("a", 1, &["N", "2"])
+        .input("b", 7, &["N", "3"])
+        .output("negative", 1, &["N", "2"])
+        .output("sum", 7, &["N", "3"])
+        .output("twice", 1, &["N", "4"])
+        .node("Neg", &["a"], &["negative"])
+        .node("Add", &["b", "b"], &["sum"])
+        .node_with("Concat", &["a", "negative"], &["twice"], &[("axis", 1)])
+        .bytes();
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = toy_file(&dir, &onnx);
+    // In another order than in the file.
+    spec.inputs = vec![tensor("b", DataType::I64, &[3]), tensor("a", DataType::F32, &[2])];
+    spec.outputs = vec![
+        tensor("twice", DataType::F32, &[4]),
+        tensor("negative", DataType::F32, &[2]),
+        tensor("sum", DataType::I64, &[3]),
+    ];
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 5).unwrap();
+        for batch in [5, 2, 1] {
+            for i in 0..batch {
+                let (b, a) = ([i as i64, 10, -3], [i as f32 + 0.5, -1.0]);
+                runner.buffers().input_mut(0, i..i + 1).copy_from_slice(bytemuck::cast_slice(&b));
+                runner.buffers().input_mut(1, i..i + 1).copy_from_slice(bytemuck::cast_slice(&a));
+            }
+            runner.run(batch).unwrap();
+            for i in 0..batch {
+                let x = i as f32 + 0.5;
+                let output = |runner: &mut dyn Runner, t| runner.buffers().output_mut(t, i..i + 1).to_vec();
+                assert_eq!(output(&mut *runner, 0), bytemuck::cast_slice::<f32, u8>(&[x, -1.0, -x, 1.0]));
+                assert_eq!(output(&mut *runner, 1), bytemuck::cast_slice::<f32, u8>(&[-x, 1.0]));
+                assert_eq!(output(&mut *runner, 2), bytemuck::cast_slice::<i64, u8>(&[2 * i as i64, 20, -6]));
+            }
+        }
+    });
+}
+
+/// `out = in + in`.
+fn double() -> Vec<u8> {
+    let toy = Onnx::default().input("in", 1, &["N", "2"]).output("out", 1, &["N", "2"]);
+    toy.node("Add", &["in", "in"], &["out"]).bytes()
+}
+
+#[test]
+fn what_is_no_number_is_passed_on_and_stays_with_its_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &double());
+    each_engine(|subject| {
+        // Of 18, a size that tract pads to 20: nothing of the batch before may show.
+        let mut runner = subject.load(&spec, 20).unwrap();
+        let output = run_f32(&mut *runner, 20, &[f32::NAN; 40]).unwrap();
+        assert!(output.iter().all(|value| value.is_nan()));
+        let mut input = random_f32(3, 36);
+        (input[4], input[7]) = (f32::NAN, f32::INFINITY);
+        let output = run_f32(&mut *runner, 18, &input).unwrap();
+        for (i, (x, y)) in input.iter().zip(output).enumerate() {
+            assert!(if i == 4 { y.is_nan() } else { y == 2.0 * x }, "value {i}: {x} gives {y}");
+        }
+    });
+}
+
+/// Engines whose Gather gives any value for an index outside its table.
+const UNCHECKED: [&str; 3] = ["ort-openvino", "ort-cuda", "ort-tensorrt"];
+
+#[test]
+fn a_run_that_fails_leaves_the_runner_usable() {
+    let table: Vec<u8> = [0.5f32, 1.5, 2.5].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let onnx = Onnx::default()
+        .input("in", 7, &["N", "2"])
+        .output("out", 1, &["N", "2"])
+        .weight("table", 1, &[3], &table)
+        .node("Gather", &["table", "in"], &["out"])
+        .bytes();
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = toy_file(&dir, &onnx);
+    spec.inputs[0] = tensor("in", DataType::I64, &[2]);
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 3).unwrap();
+        for _ in 0..2 {
+            let bad = [0i64, 1, 2, 1_000_000_000, 0, 0];
+            runner.buffers().input_mut(0, 0..3).copy_from_slice(bytemuck::cast_slice(&bad));
+            let result = catch_unwind(AssertUnwindSafe(|| runner.run(3)));
+            let failed = !matches!(result, Ok(Ok(())));
+            assert!(failed || UNCHECKED.contains(&subject.engine), "an index outside the table must fail");
+            if let Ok(Err(error)) = result {
+                assert!(error.to_string().starts_with("model toy: running a batch of "), "{error}");
+            }
+            runner.buffers().input_mut(0, 0..1).copy_from_slice(bytemuck::cast_slice(&[2i64, 1]));
+            runner.run(1).unwrap();
+            assert_eq!(runner.buffers().output_mut(0, 0..1), bytemuck::cast_slice::<f32, u8>(&[2.5, 1.5]));
+        }
+    });
+}
+
+#[test]
+fn in_shipped_models_batch_mates_do_not_influence_each_other() {
+    for spec in shipped().models() {
+        let (input_len, output_len) = (spec.inputs[0].elements(), spec.outputs[0].elements());
+        let input = random_f32(1, 4 * input_len);
+        for (engine, load) in under_test() {
+            let with = |mode| load(spec, 4, Some(&[mode; 4])).unwrap();
+            let alone = run_f32(&mut *with(Loop), 4, &input).unwrap();
+            let mut runner = with(Batched);
+            for batch in 2..=4 {
+                let together = run_f32(&mut *runner, batch, &input[..batch * input_len]).unwrap();
+                assert_eq!(together.len(), batch * output_len);
+                for (i, (a, b)) in together.iter().zip(&alone).enumerate() {
+                    let near = (a - b).abs() <= 1e-5 * b.abs().max(1.0);
+                    assert!(
+                        near,
+                        "{}, {engine}: output {i} is {a} in a batch of {batch}, {b} alone",
+                        spec.name
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The calls into ONNX Runtime's C interface that the safe one does not offer: a run on the buffers in place, and
+//! what runs where.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char};
+use std::ops::Range;
+use std::ptr::{NonNull, null, null_mut};
+
+use ::ort::memory::MemoryInfo;
+use ::ort::session::Session;
+use ::ort::sys::{ONNXTensorElementDataType as ElementType, OrtValue};
+use ::ort::{AsPointer, Error, ortsys};
+
+use crate::engine::{Buffers, DataType, EngineError, ModelSpec, Side, TensorSpec};
+
+/// A session with what each run of it needs.
+pub(super) struct Call {
+    session: Session,
+    memory: MemoryInfo<'static>,
+    inputs: Ports,
+    outputs: Ports,
+}
+
+/// The tensors of a side, in the manifest's order.
+struct Ports {
+    side: Side,
+    names: Vec<CString>,
+    /// Into `names`, whose texts stay in place.
+    name_pointers: Vec<*const c_char>,
+    tensors: Vec<Port>,
+    /// Those of the run in progress; empty between runs.
+    values: Vec<*mut OrtValue>,
+}
+
+struct Port {
+    data_type: ElementType,
+    /// The first dimension is that of the batch.
+    shape: Vec<i64>,
+    /// Bytes of one request.
+    each: usize,
+}
+
+// SAFETY: the pointers lead into memory that moves along, and values exist only during a run; ONNX Runtime's
+// sessions may be used from any thread, one at a time.
+unsafe impl Send for Call {}
+
+impl Call {
+    pub(super) fn new(session: Session, spec: &ModelSpec) -> Result<Self, EngineError> {
+        let failed = |reason| EngineError::Compile { model: spec.name.clone(), batch: 1, reason };
+        let inputs = Ports::new(Side::Input, &spec.inputs).map_err(failed)?;
+        let outputs = Ports::new(Side::Output, &spec.outputs).map_err(failed)?;
+        Ok(Self { session, memory: MemoryInfo::default(), inputs, outputs })
+    }
+
+    /// Runs `requests` of the buffers as one batch.
+    ///
+    /// # Errors
+    /// Whatever ONNX Runtime reports.
+    pub(super) fn run(&mut self, buffers: &mut Buffers, requests: Range<usize>) -> ::ort::Result<()> {
+        let base = buffers.base();
+        let bound = self.outputs.bind(&self.memory, (buffers, base), &requests);
+        let result = bound.and_then(|()| self.run_inputs((buffers, base), &requests));
+        self.outputs.release();
+        result
+    }
+
+    /// Runs the first `batch` requests of the buffers and tells the types and shapes of the outputs, wherever
+    /// ONNX Runtime put them.
+    ///
+    /// # Errors
+    /// Whatever ONNX Runtime reports.
+    pub(super) fn output_types(
+        &mut self,
+        buffers: &mut Buffers,
+        batch: usize,
+    ) -> ::ort::Result<Vec<(ElementType, Vec<usize>)>> {
+        self.outputs.values.resize(self.outputs.names.len(), null_mut());
+        let base = buffers.base();
+        let result = self.run_inputs((buffers, base), &(0..batch));
+        let types = result.and_then(|()| self.outputs.values.iter().map(|value| type_of(*value)).collect());
+        self.outputs.release();
+        types
+    }
+
+    fn run_inputs(&mut self, buffers: (&Buffers, *mut u8), requests: &Range<usize>) -> ::ort::Result<()> {
+        let bound = self.inputs.bind(&self.memory, buffers, requests);
+        let result = bound.and_then(|()| self.run_bound());
+        self.inputs.release();
+        result
+    }
+
+    fn run_bound(&mut self) -> ::ort::Result<()> {
+        let (inputs, outputs) = (&self.inputs, &mut self.outputs);
+        // SAFETY: all arrays are as long as is said and outlive the call; the names are those of the session, as
+        // it was checked against the manifest; `&mut self` keeps other threads away.
+        ortsys![unsafe Run(
+            self.session.ptr().cast_mut(),
+            null(),
+            inputs.name_pointers.as_ptr(),
+            inputs.values.as_ptr().cast(),
+            inputs.values.len(),
+            outputs.name_pointers.as_ptr(),
+            outputs.values.len(),
+            outputs.values.as_mut_ptr()
+        )?];
+        Ok(())
+    }
+}
+
+impl Ports {
+    fn new(side: Side, specs: &[TensorSpec]) -> Result<Self, String> {
+        let name = |spec: &TensorSpec| CString::new(spec.name.as_str()).map_err(|error| error.to_string());
+        let names: Vec<_> = specs.iter().map(name).collect::<Result<_, _>>()?;
+        let port = |spec: &TensorSpec| Port {
+            data_type: element_type(spec.data_type),
+            shape: [1].into_iter().chain(spec.shape.iter().map(|dim| *dim as i64)).collect(),
+            each: spec.bytes(),
+        };
+        Ok(Self {
+            side,
+            name_pointers: names.iter().map(|name| name.as_ptr()).collect(),
+            tensors: specs.iter().map(port).collect(),
+            values: Vec::with_capacity(names.len()),
+            names,
+        })
+    }
+
+    /// Makes values of the tensors of `requests`, where they lie in the buffers, whose memory begins at `base`.
+    fn bind(
+        &mut self,
+        memory: &MemoryInfo<'_>,
+        (buffers, base): (&Buffers, *mut u8),
+        requests: &Range<usize>,
+    ) -> ::ort::Result<()> {
+        for (tensor, port) in self.tensors.iter_mut().enumerate() {
+            port.shape[0] = requests.len() as i64;
+            let mut value = null_mut();
+            // SAFETY: the address is that of `requests` in memory that outlives the value, which `release` ends
+            // before the run's borrow of the buffers does; length, shape and type are those it was made for.
+            ortsys![unsafe CreateTensorWithDataAsOrtValue(
+                memory.ptr(),
+                base.wrapping_add(buffers.offset(self.side, tensor, requests.start)).cast(),
+                port.each * requests.len(),
+                port.shape.as_ptr(),
+                port.shape.len(),
+                port.data_type,
+                &mut value
+            )?];
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        for value in self.values.drain(..).filter(|value| !value.is_null()) {
+            // SAFETY: each value was created here or by the run, and is released once.
+            ortsys![unsafe ReleaseValue(value)];
+        }
+    }
+}
+
+/// The same type by ONNX Runtime's name.
+pub(super) fn element_type(data_type: DataType) -> ElementType {
+    match data_type {
+        DataType::F32 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+        DataType::F16 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+        DataType::I64 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
+        DataType::U8 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+    }
+}
+
+fn type_of(value: *mut OrtValue) -> ::ort::Result<(ElementType, Vec<usize>)> {
+    let mut info = null_mut();
+    // SAFETY: the value is one that a run has just made; the info is released below on every path.
+    ortsys![unsafe GetTensorTypeAndShape(value, &mut info)?];
+    let read = || {
+        let (mut data_type, mut dims) = (ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED, 0);
+        // SAFETY: as above; the shape has room for all dimensions.
+        ortsys![unsafe GetTensorElementType(info, &mut data_type)?];
+        ortsys![unsafe GetDimensionsCount(info, &mut dims)?];
+        let mut shape = vec![0; dims];
+        ortsys![unsafe GetDimensions(info, shape.as_mut_ptr(), dims)?];
+        Ok((data_type, shape.into_iter().map(|dim: i64| dim as usize).collect()))
+    };
+    let result = read();
+    // SAFETY: made above, released once.
+    ortsys![unsafe ReleaseTensorTypeAndShapeInfo(info)];
+    result
+}
+
+/// The provider and the operator of each node of the graph, after it was divided among the providers.
+///
+/// # Errors
+/// Whatever ONNX Runtime reports; a session must be made with `session.record_ep_graph_assignment_info`.
+pub(super) fn assigned_nodes(session: &Session) -> ::ort::Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    let (mut parts, mut part_count) = (null(), 0);
+    // SAFETY: the arrays, their elements and the texts belong to the session, which is borrowed meanwhile.
+    ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut parts, &mut part_count)?];
+    for part in unsafe { slice(parts, part_count) } {
+        let (mut provider, mut nodes, mut count) = (null(), null(), 0);
+        ortsys![unsafe EpAssignedSubgraph_GetEpName(*part, &mut provider)?];
+        ortsys![unsafe EpAssignedSubgraph_GetNodes(*part, &mut nodes, &mut count)?];
+        for node in unsafe { slice(nodes, count) } {
+            let mut operator = null();
+            ortsys![unsafe EpAssignedNode_GetOperatorType(*node, &mut operator)?];
+            all.push(unsafe { (text(provider), text(operator)) });
+        }
+    }
+    Ok(all)
+}
+
+/// The providers that the library was built with.
+pub(super) fn available_providers() -> Result<Vec<String>, Error> {
+    let (mut names, mut count) = (null_mut(), 0);
+    // SAFETY: the array has `count` texts and is released once, after they are copied.
+    ortsys![unsafe GetAvailableProviders(&mut names, &mut count)?];
+    let names_read = unsafe { slice(names.cast_const(), count as usize) };
+    let list = names_read.iter().map(|name| unsafe { text(*name) }).collect();
+    ortsys![unsafe ReleaseAvailableProviders(names, count)?];
+    Ok(list)
+}
+
+/// # Safety
+/// `pointer` leads to `count` elements that stay for `'a`, or is null.
+unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> &'a [T] {
+    match NonNull::new(pointer.cast_mut()) {
+        // SAFETY: as the caller promises.
+        Some(pointer) => unsafe { std::slice::from_raw_parts(pointer.as_ptr(), count) },
+        None => &[],
+    }
+}
+
+/// # Safety
+/// `pointer` leads to a text that ends with zero, or is null.
+unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}

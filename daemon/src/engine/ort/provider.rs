@@ -1,0 +1,120 @@
+//! Which of ONNX Runtime's execution providers runs a model, asked for and then checked: none falls back to the
+//! CPU unseen.
+
+use ::ort::ep::{CUDA, CoreML, ExecutionProviderDispatch, MIGraphX, OpenVINO, TensorRT};
+use ::ort::session::Session;
+
+use super::call::{assigned_nodes, available_providers};
+use super::library::Library;
+use crate::engine::{Backend, EngineError, EngineKind, ModelSpec};
+
+/// The providers to register, the most wanted first; each fails if it cannot be had. The CPU's is always there.
+pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec<ExecutionProviderDispatch> {
+    let device = backend.device as i32;
+    // Without TensorFloat-32, so that the accuracy measured on a CPU holds; for speed there are f16 models.
+    let cuda = || CUDA::default().with_device_id(device).with_tf32(false).build();
+    let providers = match backend.kind {
+        EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => vec![],
+        EngineKind::OrtCuda => vec![cuda()],
+        EngineKind::OrtTensorrt => {
+            // Without these it would compile anew, for seconds, at each batch size that it has not met.
+            let tensorrt = TensorRT::default()
+                .with_device_id(device)
+                .with_profile_min_shapes(shapes(spec, 1))
+                .with_profile_opt_shapes(shapes(spec, largest))
+                .with_profile_max_shapes(shapes(spec, largest));
+            vec![tensorrt.build(), cuda()]
+        }
+        EngineKind::OrtMigraphx => vec![MIGraphX::default().with_device_id(device).build()],
+        EngineKind::OrtOpenvino => {
+            let place =
+                if backend.device == 0 { "CPU".to_owned() } else { format!("GPU.{}", backend.device - 1) };
+            vec![OpenVINO::default().with_device_type(place).with_num_threads(1).build()]
+        }
+        EngineKind::OrtCoreml => vec![CoreML::default().build()],
+    };
+    providers.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
+}
+
+/// The inputs at a batch size, such as `image:8x3x224x224,mask:8x1`.
+fn shapes(spec: &ModelSpec, batch: usize) -> String {
+    let one = |input: &crate::engine::TensorSpec| {
+        let dims = input.shape.iter().map(|dim| format!("x{dim}"));
+        format!("{}:{batch}{}", input.name, dims.collect::<String>())
+    };
+    spec.inputs.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// That a provider could not be registered.
+pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> EngineError {
+    let has = available_providers().unwrap_or_else(|error| vec![error.to_string()]).join(", ");
+    let package = match backend.kind {
+        EngineKind::OrtCuda | EngineKind::OrtTensorrt => "onnxruntime-gpu",
+        EngineKind::OrtOpenvino => "onnxruntime-openvino",
+        EngineKind::OrtMigraphx => "onnxruntime-migraphx",
+        EngineKind::OrtCoreml => "onnxruntime for macOS",
+        _ => "onnxruntime",
+    };
+    EngineError::Provider {
+        engine: backend.kind,
+        library: library.path.clone(),
+        device: backend.device,
+        reason: reason.to_owned(),
+        remedy: format!("it has {has}; a build with this one is PyPI's {package} (see docs/engines.md)"),
+    }
+}
+
+/// Checks that the engine's own provider runs the model, and says which nodes another one runs.
+///
+/// # Errors
+/// [`EngineError::Elsewhere`] if it runs none.
+pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> Result<(), EngineError> {
+    let own: &[&str] = match backend.kind {
+        EngineKind::OrtCuda => &["CUDAExecutionProvider"],
+        EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", "CUDAExecutionProvider"],
+        EngineKind::OrtMigraphx => &["MIGraphXExecutionProvider"],
+        EngineKind::OrtOpenvino => &["OpenVINOExecutionProvider"],
+        EngineKind::OrtCoreml => &["CoreMLExecutionProvider"],
+        EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => &["CPUExecutionProvider"],
+    };
+    let nodes = assigned_nodes(session).map_err(|error| EngineError::Compile {
+        model: spec.name.clone(),
+        batch: 1,
+        reason: format!("ONNX Runtime does not say what runs where: {error}"),
+    })?;
+    let elsewhere: Vec<_> = nodes.iter().filter(|(provider, _)| !own.contains(&provider.as_str())).collect();
+    let Some((provider, _)) = elsewhere.first() else { return Ok(()) };
+    if elsewhere.len() == nodes.len() {
+        let (model, nodes, elsewhere) = (spec.name.clone(), nodes.len(), provider.clone());
+        return Err(EngineError::Elsewhere { model, engine: backend.kind, nodes, elsewhere });
+    }
+    let mut operators: Vec<_> = elsewhere.iter().map(|(_, operator)| operator.as_str()).collect();
+    operators.sort_unstable();
+    operators.dedup();
+    eprintln!(
+        "weir: model {}: {} of {} nodes are run by {provider}, not by {}: {}",
+        spec.name,
+        elsewhere.len(),
+        nodes.len(),
+        backend.kind,
+        operators.join(", ")
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::toy_spec;
+
+    #[test]
+    fn shapes_are_told_to_tensorrt_in_its_own_way() {
+        let mut spec = toy_spec(2, 2);
+        spec.inputs.push(crate::engine::TensorSpec {
+            name: "image".into(),
+            shape: vec![3, 4],
+            ..spec.inputs[0].clone()
+        });
+        assert_eq!(shapes(&spec, 8), "in:8x2,image:8x3x4");
+    }
+}
