@@ -19,10 +19,12 @@ HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING = range(1, 8)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
 NO_CONSTRAINT = 0xFFFFFFFF
 
-# What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `*` the rest of the body.
+# What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `t` a list of tensors,
+# `*` the rest of the body.
 LAYOUTS = {
     WELCOME: "version:H reserved:H max_frame:I daemon:s",
-    REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s",
+    REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s"
+    " inputs:t outputs:t",
     RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H reserved:I output:*",
     MISS: "stream:I misses_left:I sequence:Q reason:H",
     STATUS_REPLY: "json:*",
@@ -69,8 +71,9 @@ class Answer:
             if form == "*":
                 value, at = body[at:], len(body)
             elif form == "s":
-                (size,) = struct.unpack_from("<H", body, at)
-                value, at = body[at + 2 : at + 2 + size].decode("utf-8"), at + 2 + size
+                value, at = string_at(body, at)
+            elif form == "t":
+                value, at = tensors_at(body, at)
             else:
                 (value,) = struct.unpack_from("<" + form, body, at)
                 at += struct.calcsize("<" + form)
@@ -80,6 +83,22 @@ class Answer:
 
     def __repr__(self):
         return str(vars(self))
+
+
+def string_at(body, at):
+    (size,) = struct.unpack_from("<H", body, at)
+    return body[at + 2 : at + 2 + size].decode("utf-8"), at + 2 + size
+
+
+def tensors_at(body, at):
+    """A list of (type, shape, name), and where it ends."""
+    tensors, count, at = [], body[at], at + 1
+    for _ in range(count):
+        code, dimensions = struct.unpack_from("<HB", body, at)
+        shape = struct.unpack_from("<%dI" % dimensions, body, at + 3)
+        name, at = string_at(body, at + 3 + 4 * dimensions)
+        tensors.append((code, shape, name))
+    return tensors, at
 
 
 def frame(kind, ident, body=b"", flags=0):

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
-use crate::types::{Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
-use crate::wire::{ClientFrame, Kind, encode_submit};
+use crate::types::{Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind};
 use connection::{Connection, Waiting};
 
 /// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
@@ -113,19 +113,17 @@ impl Client {
         self.ask(&ClientFrame::Ping, |reply, id| reply.done(Kind::Pong, id)).await
     }
 
-    /// Hands one request to the connection without waiting for its answer; waits only while the socket is
+    /// Hands one request of a stream with one input to the connection without waiting for its answer; waits only while the socket is
     /// full and many requests wait before this one.
     ///
     /// # Errors
-    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent, or that the
+    /// [`Error::Tensor`], [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent, or that the
     /// connection is closed.
-    pub async fn submit(&self, stream: &StreamInfo, input: &[f32]) -> Result<Ticket, Error> {
-        stream.check_input(size_of_val(input))?;
-        let waiting = self.connection.send(|id, frame| encode_submit(id, stream.id, input, frame)).await?;
-        Ok(Ticket { waiting })
+    pub async fn submit<T: Element>(&self, stream: &StreamInfo, input: &[T]) -> Result<Ticket, Error> {
+        self.submit_bytes(stream, stream.payload(input)?).await
     }
 
-    /// Hands on one request whose tensor is already `f32` little-endian row-major.
+    /// Hands on one request whose tensors are already packed, as by [`StreamInfo::pack`].
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit).
@@ -141,9 +139,17 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`Ticket::outcome`], and [`Error::Timeout`].
-    pub async fn infer(&self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
+    pub async fn infer<T: Element>(&self, stream: &StreamInfo, input: &[T]) -> Result<Outcome, Error> {
+        self.infer_bytes(stream, stream.payload(input)?).await
+    }
+
+    /// Sends one request whose tensors are already packed, and waits as [`infer`](Self::infer) does.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub async fn infer_bytes(&self, stream: &StreamInfo, payload: &[u8]) -> Result<Outcome, Error> {
         let after = stream.deadline.saturating_add(self.timeout);
-        let outcome = async { self.submit(stream, input).await?.outcome().await };
+        let outcome = async { self.submit_bytes(stream, payload).await?.outcome().await };
         timeout(after, outcome).await.unwrap_or(Err(Error::Timeout { what: Kind::Submit, after }))
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
-use crate::types::{Answer, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::types::{Answer, Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
 pub use receiver::Receiver;
@@ -117,11 +117,11 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Sender::submit`].
-    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
+    pub fn submit<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<RequestId, Error> {
         self.sender.submit(stream, input)
     }
 
-    /// Sends one request whose tensor is already bytes; see [`Sender::submit_bytes`].
+    /// Sends one request whose tensors are already packed; see [`Sender::submit_bytes`].
     ///
     /// # Errors
     /// Those of [`Sender::submit`].
@@ -134,8 +134,16 @@ impl Client {
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`recv`](Self::recv), and [`Error::Timeout`], after which the
     /// answer is dropped when it comes.
-    pub fn infer(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
-        let RequestId(id) = self.submit(stream, input)?;
+    pub fn infer<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<Outcome, Error> {
+        self.infer_bytes(stream, stream.payload(input)?)
+    }
+
+    /// Sends one request whose tensors are already packed, and waits as [`infer`](Self::infer) does.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub fn infer_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<Outcome, Error> {
+        let RequestId(id) = self.submit_bytes(stream, payload)?;
         let timeout = stream.deadline.saturating_add(self.timeout);
         self.receiver.reply(id, Kind::Submit, timeout)?.outcome(id)
     }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::types::{
     Answer, Event, Inference, Miss, MissesLeftEvent, Outcome, Refusal, RequestId, SafeModeEvent, StreamInfo,
 };
-use crate::wire::{self, DaemonFrame, Header, Kind, ResultHead, VERSION};
+use crate::wire::{DaemonFrame, Header, Kind, ResultHead, VERSION};
 
 /// What one frame brought.
 #[derive(Debug)]
@@ -40,25 +40,7 @@ impl Incoming {
             DaemonFrame::Welcome { version, max_frame, daemon } => {
                 Reply::Welcome { version, max_frame, daemon: daemon.into() }
             }
-            DaemonFrame::Registered {
-                stream,
-                input_bytes,
-                deadline_ns,
-                output_bytes,
-                density_numerator,
-                density_denominator,
-                accuracy,
-                variant,
-            } => Reply::Registered(StreamInfo {
-                id: stream,
-                deadline: Duration::from_nanos(deadline_ns),
-                input_bytes,
-                output_bytes,
-                density_numerator,
-                density_denominator,
-                variant: variant.into(),
-                accuracy,
-            }),
+            DaemonFrame::Registered(info) => Reply::Registered(info.into_owned()),
             DaemonFrame::Result { head, output } => Reply::Outcome(Outcome::Result(inference(head, output))),
             DaemonFrame::Miss { stream, misses_left, sequence, reason } => {
                 Reply::Outcome(Outcome::Miss(Miss { stream, sequence, misses_left, reason }))
@@ -145,7 +127,7 @@ fn inference(head: ResultHead, output: &[u8]) -> Inference {
         run: Duration::from_nanos(head.run_ns),
         batch: head.batch,
         variant: head.variant,
-        output: wire::floats(output).collect(),
+        output: output.to_vec(),
     }
 }
 

@@ -41,7 +41,11 @@ async fn many_tasks_infer_at_once() {
         .collect();
     for task in tasks {
         let Outcome::Result(result) = task.await.unwrap().unwrap() else { panic!("a result") };
-        assert_eq!(result.output[0], result.sequence as f32, "each task has its own answer");
+        assert_eq!(
+            stream.output::<f32>(&result).unwrap()[0],
+            result.sequence as f32,
+            "each task has its own answer"
+        );
     }
     drop(client);
     finish(mock).await;
@@ -74,7 +78,8 @@ async fn every_operation_finds_its_answer() {
     let second = client.submit_bytes(&stream, &[0; 16]).await.unwrap();
     assert!(first.id() < second.id());
     assert_eq!(client.status().await.unwrap(), "{}");
-    assert_eq!(first.outcome().await.unwrap().output(), Some(&[1.0, 2.0][..]));
+    let first = first.outcome().await.unwrap();
+    assert_eq!(stream.output::<f32>(first.result().unwrap()), Ok(vec![1.0, 2.0]));
     let Outcome::Miss(miss) = second.outcome().await.unwrap() else { panic!("a miss") };
     assert_eq!(miss.reason, MissReason::QueueFull);
     client.ping().await.unwrap();
@@ -149,7 +154,8 @@ async fn limits_hold_and_silence_ends() {
     let options = Options { max_in_flight: 2, ..impatient() };
     let client = Client::connect_with(mock.path(), options).await.unwrap();
     let stream = client.register(&registration()).await.unwrap();
-    assert!(matches!(client.submit(&stream, &[0.0]).await, Err(Error::InputLength { bytes: 4, .. })));
+    assert!(matches!(client.submit(&stream, &[0.0f32]).await, Err(Error::Tensor(_))));
+    assert!(matches!(client.submit_bytes(&stream, &[0; 4]).await, Err(Error::InputLength { bytes: 4, .. })));
     let ticket = client.submit(&stream, &INPUT).await.unwrap();
     assert!(matches!(client.ping().await, Err(Error::Timeout { what: Kind::Ping, .. })));
     let second = client.submit(&stream, &INPUT).await.unwrap();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, VERSION};
-use weir_client::{Answer, Outcome, Registration, RequestId};
+use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
 
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -279,6 +279,11 @@ pub(crate) fn answers(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
         outcomes.push(outcome);
     }
     outcomes
+}
+
+/// The values of an answer's only output; `None` for a miss.
+pub(crate) fn values(stream: &StreamInfo, outcome: &Outcome) -> Option<Vec<f32>> {
+    outcome.result().map(|result| stream.output(result).expect("an output of f32"))
 }
 
 /// Looks again every few milliseconds until there is something to be found.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::types::{RequestId, StreamInfo};
-use crate::wire::{ClientFrame, Kind, encode_submit};
+use crate::types::{Element, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind};
 
 /// The sending half of a connection; see [`Client::split`](super::Client::split).
 #[derive(Debug)]
@@ -26,20 +26,19 @@ impl Sender {
         Self { socket, frame: Vec::new(), next_id: 1, in_flight, options }
     }
 
-    /// Sends one request without waiting for its answer.
+    /// Sends one request of a stream with one input, without waiting for its answer.
     ///
     /// Blocks while the socket is full, at most `Options::timeout`. Allocates only for the first request of
     /// a size.
     ///
     /// # Errors
-    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
+    /// [`Error::Tensor`], [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
     /// and [`Error::Closed`], after which the connection is closed.
-    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
-        stream.check_input(size_of_val(input))?;
-        self.send(Kind::Submit, |id, frame| encode_submit(id, stream.id, input, frame)).map(RequestId)
+    pub fn submit<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<RequestId, Error> {
+        self.submit_bytes(stream, stream.payload(input)?)
     }
 
-    /// Sends one request whose tensor is already `f32` little-endian row-major.
+    /// Sends one request whose tensors are already packed, as by [`StreamInfo::pack`].
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit).

@@ -88,6 +88,16 @@ codes! {
 }
 
 codes! {
+    /// What the elements of a tensor are; little-endian.
+    DataType {
+        F32 = 1 "f32" "IEEE 754 binary32",
+        F16 = 2 "f16" "IEEE 754 binary16",
+        I64 = 3 "i64" "signed, 64 bits",
+        U8 = 4 "u8" "unsigned, 8 bits",
+    }
+}
+
+codes! {
     /// Why a request got no output in time.
     MissReason {
         Unmeetable = 1 "unmeetable" "the deadline could not be met when the request arrived",
@@ -113,7 +123,7 @@ codes! {
         UnknownStream = 7 "unknown-stream" "this connection holds no stream of this number",
         Draining = 8 "draining" "the daemon is about to stop and takes nothing new",
         NotPermitted = 9 "not-permitted" "this user may not do this",
-        InputLength = 10 "input-length" "the payload is not exactly one input tensor",
+        InputLength = 10 "input-length" "the payload has not the length of the input tensors",
     }
 }
 
@@ -151,6 +161,19 @@ codes! {
     }
 }
 
+impl DataType {
+    /// Bytes of one element; `None` where this version does not know the type.
+    pub const fn size(self) -> Option<usize> {
+        match self {
+            Self::F32 => Some(4),
+            Self::F16 => Some(2),
+            Self::I64 => Some(8),
+            Self::U8 => Some(1),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 impl Kind {
     /// Whether frames of this kind travel from client to daemon (1 to 31).
     pub const fn is_from_client(self) -> bool {
@@ -166,6 +189,7 @@ mod tests {
     fn every_number_survives_the_way_through_its_enum() {
         for code in 0..=u16::MAX {
             assert_eq!(Kind::from_code(code).code(), code);
+            assert_eq!(DataType::from_code(code).code(), code);
             assert_eq!(MissReason::from_code(code).code(), code);
             assert_eq!(RefusalCode::from_code(code).code(), code);
             assert_eq!(ErrorCode::from_code(code).code(), code);

@@ -176,7 +176,7 @@ impl Session<'_> {
         let service = &lease.service;
         let expected = packed_len(&service.plan.spec.inputs);
         if payload.len() != expected {
-            let text = format!("payload of {} bytes, one input has {expected}", payload.len());
+            let text = format!("payload of {} bytes, the inputs have {expected}", payload.len());
             return self.refuse(id, RefusalCode::InputLength, &text);
         }
         if self.daemon.is_draining() {
