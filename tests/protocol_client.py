@@ -22,7 +22,7 @@ NO_CONSTRAINT = 0xFFFFFFFF
 # What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `t` a list of tensors,
 # `*` the rest of the body.
 LAYOUTS = {
-    WELCOME: "version:H reserved:H max_frame:I daemon:s",
+    WELCOME: "version:H reserved:H max_frame:I max_arena:Q daemon:s",
     REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s"
     " inputs:t outputs:t",
     RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H reserved:I output:*",

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::shared::MemoryError;
 use crate::types::{ErrorCode, Refusal, TensorError};
 use crate::wire::{Kind, VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
-/// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`TooManyInFlight`](Self::TooManyInFlight)
+/// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`Memory`](Self::Memory),
+/// [`ArenaFull`](Self::ArenaFull), [`TooManyInFlight`](Self::TooManyInFlight)
 /// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
 /// it is closed and the client must connect again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -60,6 +62,17 @@ pub enum Error {
         /// Bytes of its input tensors.
         expected: u32,
     },
+    /// Memory that cannot be shared; nothing was sent.
+    #[error(transparent)]
+    Memory(Arc<MemoryError>),
+    /// An arena without room for another place.
+    #[error("the arena has {left} bytes left, a place takes {wanted}")]
+    ArenaFull {
+        /// Bytes that the place takes.
+        wanted: usize,
+        /// Bytes left.
+        left: usize,
+    },
     /// As many requests wait for their answers as the options allow; nothing was sent.
     #[error("requests in flight: {limit}, limit {limit}; receive answers before submitting more")]
     TooManyInFlight {
@@ -98,6 +111,12 @@ impl Error {
             _ => "is this the daemon's socket?",
         };
         Self::Connect { path: path.into(), source: Arc::new(source), hint }
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(source: MemoryError) -> Self {
+        Self::Memory(Arc::new(source))
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) enum Reply {
     Welcome {
         version: u16,
         max_frame: u32,
+        max_arena: u64,
         daemon: String,
     },
     Registered(StreamInfo),
@@ -37,8 +38,8 @@ impl Incoming {
     /// Reads a frame; one that ends the connection is an error.
     pub(crate) fn read(header: &Header, body: &[u8]) -> Result<Self, Error> {
         let reply = match DaemonFrame::decode(header, body)? {
-            DaemonFrame::Welcome { version, max_frame, daemon } => {
-                Reply::Welcome { version, max_frame, daemon: daemon.into() }
+            DaemonFrame::Welcome { version, max_frame, max_arena, daemon } => {
+                Reply::Welcome { version, max_frame, max_arena, daemon: daemon.into() }
             }
             DaemonFrame::Registered(info) => Reply::Registered(info.into_owned()),
             DaemonFrame::Result { head, output } => Reply::Outcome(Outcome::Result(inference(head, output))),
@@ -47,9 +48,10 @@ impl Incoming {
             }
             DaemonFrame::StatusReply { json } => Reply::Status(json.into()),
             DaemonFrame::Refused { code, text } => Reply::Refused(Refusal { code, text: text.into() }),
-            done @ (DaemonFrame::Unregistered | DaemonFrame::Subscribed | DaemonFrame::Pong) => {
-                Reply::Done(done.kind())
-            }
+            done @ (DaemonFrame::Unregistered
+            | DaemonFrame::Subscribed
+            | DaemonFrame::Pong
+            | DaemonFrame::Mapped) => Reply::Done(done.kind()),
             DaemonFrame::Error { code, text } => return Err(Error::Daemon { code, text: text.into() }),
             event => return Ok(Self::Event(self::event(event, header)?)),
         };
@@ -70,10 +72,10 @@ impl Reply {
         }
     }
 
-    /// Takes this as the answer to HELLO: the daemon's name.
-    pub(crate) fn welcome(self, id: u64) -> Result<String, Error> {
+    /// Takes this as the answer to HELLO: the daemon's name, and the largest arena in bytes.
+    pub(crate) fn welcome(self, id: u64) -> Result<(String, u64), Error> {
         match self {
-            Self::Welcome { version: VERSION, daemon, .. } => Ok(daemon),
+            Self::Welcome { version: VERSION, daemon, max_arena, .. } => Ok((daemon, max_arena)),
             Self::Welcome { version, .. } => Err(Error::Version(version)),
             other => Err(other.out_of_place(id)),
         }

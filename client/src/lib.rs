@@ -26,7 +26,7 @@
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "async")]
 pub mod asynchronous;
@@ -34,10 +34,12 @@ pub mod blocking;
 mod error;
 mod incoming;
 mod options;
+pub mod shared;
 pub mod types;
 pub mod wire;
 
 pub use error::Error;
 pub use half::f16;
 pub use options::{DEFAULT_SOCKET, Options};
+pub use shared::{Arena, Place};
 pub use types::*;

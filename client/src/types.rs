@@ -12,6 +12,7 @@ pub use crate::wire::{
 };
 pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
 pub use stream::{Packer, StreamInfo};
+pub(crate) use tensor::place;
 pub use tensor::{Element, TensorError, TensorInfo};
 
 /// The number a client gave one of its requests; unique within its connection.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
 use weir_client::asynchronous::Client;
-use weir_client::wire::{DaemonFrame, Kind};
+use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
 use weir_client::{Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode};
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -194,4 +194,30 @@ async fn the_end_of_the_connection_reaches_everyone_who_waits() {
     }
     let gone = Client::connect("/nonexistent/weir.sock").await.unwrap_err().to_string();
     assert!(gone.contains("is the daemon running?"), "{gone}");
+}
+
+#[tokio::test]
+async fn large_tensors_lie_in_shared_memory() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome_and_register();
+        let id =
+            peer.expect_with(Kind::Arena, |frame| assert_eq!(frame, ClientFrame::Arena { length: 4096 }));
+        peer.send(id, &DaemonFrame::Mapped);
+        let shared = ClientFrame::SubmitShared { stream: 7, input: 0, output: 64 };
+        let id = peer.expect_with(Kind::SubmitShared, |frame| assert_eq!(frame, shared));
+        peer.miss(id, 0, MissReason::Shed);
+        let id = peer.expect(Kind::Arena);
+        peer.send(id, &DaemonFrame::Refused { code: RefusalCode::Arena, text: "one already" });
+        peer.expect_end();
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    assert_eq!(client.max_arena(), 1 << 20);
+    let stream = client.register(&registration()).await.unwrap();
+    let place = client.share(4096).await.unwrap().place(&stream).unwrap();
+    place.write(0, &INPUT).unwrap();
+    let Outcome::Miss(miss) = client.infer_shared(&place).await.unwrap() else { panic!("a miss") };
+    assert_eq!(miss.reason, MissReason::Shed);
+    assert!(matches!(client.share(4096).await, Err(Error::Refused(_))));
+    drop(client);
+    finish(mock).await;
 }

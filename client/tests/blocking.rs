@@ -293,7 +293,7 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
-        peer.send(id, &DaemonFrame::Welcome { version: 2, max_frame: 100, daemon: "later" });
+        peer.send(id, &DaemonFrame::Welcome { version: 2, max_frame: 100, max_arena: 0, daemon: "later" });
     });
     assert!(matches!(Client::connect(mock.path()), Err(Error::Version(2))));
     mock.finish();

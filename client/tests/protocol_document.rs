@@ -57,7 +57,17 @@ fn encoded() -> Vec<Vec<u8>> {
         client(4, ClientFrame::Subscribe { mask: EventMask::ALL }),
         client(6, ClientFrame::Status),
         client(7, ClientFrame::Ping),
-        daemon(1, DaemonFrame::Welcome { version: 1, max_frame: 4 << 20, daemon: "weir 0.1.0" }),
+        client(8, ClientFrame::Arena { length: 4096 }),
+        client(9, ClientFrame::SubmitShared { stream: 1, input: 0, output: 64 }),
+        daemon(
+            1,
+            DaemonFrame::Welcome {
+                version: 1,
+                max_frame: 4 << 20,
+                max_arena: 16 << 20,
+                daemon: "weir 0.1.0",
+            },
+        ),
         daemon(
             2,
             DaemonFrame::Registered(Cow::Owned(StreamInfo {
@@ -76,6 +86,7 @@ fn encoded() -> Vec<Vec<u8>> {
         daemon(5, DaemonFrame::Unregistered),
         daemon(4, DaemonFrame::Subscribed),
         daemon(7, DaemonFrame::Pong),
+        daemon(8, DaemonFrame::Mapped),
         daemon(
             3,
             DaemonFrame::Result {

@@ -73,10 +73,20 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::Register => Client(C::Register(Cow::Borrowed(&p.registration))),
         Kind::Unregister => Client(C::Unregister { stream: p.int[0] }),
         Kind::Submit => Client(C::Submit { stream: p.int[0], payload: &p.bytes }),
+        Kind::Arena => Client(C::Arena { length: p.long[0] }),
+        Kind::SubmitShared => {
+            Client(C::SubmitShared { stream: p.int[0], input: p.long[0], output: p.long[1] })
+        }
+        Kind::Mapped => Daemon(D::Mapped),
         Kind::Subscribe => Client(C::Subscribe { mask: EventMask(p.int[0]) }),
         Kind::Status => Client(C::Status),
         Kind::Ping => Client(C::Ping),
-        Kind::Welcome => Daemon(D::Welcome { version: p.short[0], max_frame: p.int[0], daemon: service }),
+        Kind::Welcome => Daemon(D::Welcome {
+            version: p.short[0],
+            max_frame: p.int[0],
+            max_arena: p.long[0],
+            daemon: service,
+        }),
         Kind::Registered => Daemon(D::Registered(Cow::Owned(StreamInfo {
             id: p.int[0],
             input_bytes: p.int[1],

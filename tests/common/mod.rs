@@ -162,6 +162,12 @@ impl Daemon {
         std::fs::read_dir(folder).expect("the daemon is there").count()
     }
 
+    /// How many memories of clients the daemon has mapped.
+    pub(crate) fn arenas(&self) -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
+        maps.expect("the daemon is there").matches("memfd:weir-arena").count()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");

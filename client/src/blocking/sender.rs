@@ -2,12 +2,14 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
 use crate::options::Options;
+use crate::shared::{self, Place};
 use crate::types::{Element, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
@@ -47,11 +49,35 @@ impl Sender {
         self.send_frame(&ClientFrame::Submit { stream: stream.id, payload }).map(RequestId)
     }
 
-    pub(super) fn send_frame(&mut self, frame: &ClientFrame<'_>) -> Result<u64, Error> {
-        self.send(frame.kind(), |id, out| frame.encode(id, out))
+    /// Sends one request whose tensors lie in the arena, without waiting for its answer.
+    ///
+    /// Until the answer has come, what is written to the place spoils this request and no other.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
+        self.send_frame(&place.submit()).map(RequestId)
     }
 
-    fn send(&mut self, kind: Kind, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<u64, Error> {
+    /// Sends a frame and a descriptor with it.
+    pub(super) fn send_with(
+        &mut self,
+        frame: &ClientFrame<'_>,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<u64, Error> {
+        self.send(frame.kind(), Some(descriptor), |id, out| frame.encode(id, out))
+    }
+
+    pub(super) fn send_frame(&mut self, frame: &ClientFrame<'_>) -> Result<u64, Error> {
+        self.send(frame.kind(), None, |id, out| frame.encode(id, out))
+    }
+
+    fn send(
+        &mut self,
+        kind: Kind,
+        descriptor: Option<BorrowedFd<'_>>,
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<u64, Error> {
         // Only this half adds, so the limit holds although the other half may take away in between.
         if self.in_flight.load(Ordering::Relaxed) >= self.options.max_in_flight.max(1) {
             return Err(Error::TooManyInFlight { limit: self.options.max_in_flight.max(1) });
@@ -61,7 +87,11 @@ impl Sender {
         self.frame.clear();
         encode(id, &mut self.frame);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.socket.write_all(&self.frame).map_err(|error| {
+        let sent = match descriptor {
+            Some(descriptor) => shared::send_with(&self.socket, &self.frame, descriptor),
+            None => Ok(0),
+        };
+        sent.and_then(|sent| self.socket.write_all(&self.frame[sent..])).map_err(|error| {
             // Part of the frame may be out: nothing can follow it. What the daemon said last stays readable.
             let _ = self.socket.shutdown(Shutdown::Write);
             match error.kind() {

@@ -32,6 +32,20 @@ pub enum ClientFrame<'a> {
         /// The input tensors, packed, exactly `input_bytes` long.
         payload: &'a [u8],
     },
+    /// Hands over the memory that comes with this frame, as a descriptor in `SCM_RIGHTS`.
+    Arena {
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// One request whose tensors lie in the arena.
+    SubmitShared {
+        /// The stream it belongs to.
+        stream: u32,
+        /// Where in the arena its input tensors begin, a multiple of 8.
+        input: u64,
+        /// Where in the arena its output tensors are to begin, a multiple of 8.
+        output: u64,
+    },
     /// Chooses the events to be told; replaces the choice made before.
     Subscribe {
         /// The events wanted.
@@ -51,6 +65,8 @@ impl<'a> ClientFrame<'a> {
             Self::Register(_) => Kind::Register,
             Self::Unregister { .. } => Kind::Unregister,
             Self::Submit { .. } => Kind::Submit,
+            Self::Arena { .. } => Kind::Arena,
+            Self::SubmitShared { .. } => Kind::SubmitShared,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Status => Kind::Status,
             Self::Ping => Kind::Ping,
@@ -67,6 +83,10 @@ impl<'a> ClientFrame<'a> {
             Self::Register(registration) => write_registration(writer, registration),
             Self::Unregister { stream } => writer.u32(*stream),
             Self::Submit { stream, payload } => writer.u32(*stream).u32(0).bytes(payload),
+            Self::Arena { length } => writer.u64(*length),
+            Self::SubmitShared { stream, input, output } => {
+                writer.u32(*stream).u32(0).u64(*input).u64(*output)
+            }
             Self::Subscribe { mask } => writer.u32(mask.0),
             Self::Status | Self::Ping => writer,
         }
@@ -98,6 +118,12 @@ impl<'a> ClientFrame<'a> {
                 let stream = fields.u32("stream")?;
                 fields.reserved("reserved")?;
                 Self::Submit { stream, payload: fields.rest() }
+            }
+            Kind::Arena => Self::Arena { length: fields.u64("length")? },
+            Kind::SubmitShared => {
+                let stream = fields.u32("stream")?;
+                fields.reserved("reserved")?;
+                Self::SubmitShared { stream, input: fields.u64("input")?, output: fields.u64("output")? }
             }
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
             Kind::Status => Self::Status,

@@ -21,6 +21,8 @@ pub enum DaemonFrame<'a> {
         version: u16,
         /// Largest body in bytes, in both directions.
         max_frame: u32,
+        /// Largest arena in bytes; 0 where none is accepted.
+        max_arena: u64,
         /// Name and version of the daemon, for logs.
         daemon: &'a str,
     },
@@ -28,14 +30,14 @@ pub enum DaemonFrame<'a> {
     Registered(Cow<'a, StreamInfo>),
     /// Answers UNREGISTER.
     Unregistered,
-    /// Answers SUBMIT: the output, in time.
+    /// Answers SUBMIT and SUBMIT_SHARED: the output, in time.
     Result {
         /// Everything but the output.
         head: ResultHead,
-        /// The output tensors, packed.
+        /// The output tensors, packed; empty where they lie in the arena.
         output: &'a [u8],
     },
-    /// Answers SUBMIT: no output in time.
+    /// Answers SUBMIT and SUBMIT_SHARED: no output in time.
     Miss {
         /// The request's stream.
         stream: u32,
@@ -55,6 +57,8 @@ pub enum DaemonFrame<'a> {
     },
     /// Answers PING.
     Pong,
+    /// Answers ARENA.
+    Mapped,
     /// Answers a request that is not granted; the connection stays open.
     Refused {
         /// Why.
@@ -122,6 +126,7 @@ impl<'a> DaemonFrame<'a> {
             Self::Subscribed => Kind::Subscribed,
             Self::StatusReply { .. } => Kind::StatusReply,
             Self::Pong => Kind::Pong,
+            Self::Mapped => Kind::Mapped,
             Self::Refused { .. } => Kind::Refused,
             Self::Error { .. } => Kind::Error,
             Self::SafeMode { .. } => Kind::EventSafeMode,
@@ -134,8 +139,9 @@ impl<'a> DaemonFrame<'a> {
     pub fn encode(&self, id: u64, out: &mut Vec<u8>) {
         let writer = Writer::begin(out, self.kind(), id);
         match *self {
-            Self::Welcome { version, max_frame, daemon } => {
-                writer.u16(version).u16(0).u32(max_frame).string(daemon, MAX_NAME)
+            Self::Welcome { version, max_frame, max_arena, daemon } => {
+                let limits = writer.u16(version).u16(0).u32(max_frame).u64(max_arena);
+                limits.string(daemon, MAX_NAME)
             }
             Self::Registered(ref info) => write_stream(writer, info),
             Self::Result { ref head, output } => head.write(writer).bytes(output),
@@ -167,7 +173,7 @@ impl<'a> DaemonFrame<'a> {
                 numbers.string(service, MAX_NAME).string(stream, MAX_NAME)
             }
             Self::EventsLost { count } => writer.u64(count),
-            Self::Unregistered | Self::Subscribed | Self::Pong => writer,
+            Self::Unregistered | Self::Subscribed | Self::Pong | Self::Mapped => writer,
         }
         .end();
     }
@@ -186,6 +192,7 @@ impl<'a> DaemonFrame<'a> {
                 Self::Welcome {
                     version,
                     max_frame: fields.u32("max_frame")?,
+                    max_arena: fields.u64("max_arena")?,
                     daemon: fields.string("daemon", MAX_NAME)?,
                 }
             }
@@ -201,6 +208,7 @@ impl<'a> DaemonFrame<'a> {
             Kind::Subscribed => Self::Subscribed,
             Kind::StatusReply => Self::StatusReply { json: fields.rest_as_text("status")? },
             Kind::Pong => Self::Pong,
+            Kind::Mapped => Self::Mapped,
             Kind::Refused => Self::Refused {
                 code: RefusalCode::from_code(fields.u16("code")?),
                 text: fields.string("text", MAX_TEXT)?,

@@ -90,7 +90,10 @@ impl Peer {
     pub(crate) fn welcome(&mut self) {
         let id = self.expect(Kind::Hello);
         let max_frame = DEFAULT_MAX_FRAME;
-        self.send(id, &DaemonFrame::Welcome { version: VERSION, max_frame, daemon: "mock 0.1" });
+        self.send(
+            id,
+            &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena: 1 << 20, daemon: "mock 0.1" },
+        );
     }
 
     /// Answers HELLO, and REGISTER with stream 7: four floats in, two out, 50 ms.

@@ -62,6 +62,7 @@ impl<'a> Check<'a> {
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
             max_frame: self.number("daemon.max-frame", raw.max_frame, 4096, 64 << 20)? as u32,
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
+            max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,
             realtime: raw.realtime,
             allowed,
         })
