@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test deps format lint unit bare configs foreign bench experiments fuzz doc clean
+.PHONY: all demo test deps format lint unit bare configs foreign python bench experiments fuzz doc clean
 
 all: $(WEIR)
 
@@ -14,7 +14,7 @@ demo: deps
 	$(WEIR) demo
 
 ## test: everything that must hold on every machine
-test: deps format lint unit bare configs foreign
+test: deps format lint unit bare configs foreign python
 	@echo "all checks passed"
 
 # A Rust toolchain is given; a linker for build scripts and Python for the foreign client may not be.
@@ -46,6 +46,16 @@ configs: target/debug/weir
 # A client that shares no line with ours, written from docs/protocol.md alone.
 foreign: target/debug/weir
 	python3 tests/protocol_client.py --weir target/debug/weir
+
+# The Python client against the daemon; NumPy comes from PyPI into a virtual environment.
+PYTHON := target/python
+python: target/debug/weir
+	@if ./tests/deps.sh python $(PYTHON); then \
+	    cd client/python && ../../$(PYTHON)/bin/mypy && \
+	    PYTHONPATH=src ../../$(PYTHON)/bin/python -m unittest discover -s tests; \
+	else \
+	    echo "the Python client: NOT CHECKED, NumPy cannot be fetched"; \
+	fi
 
 target/debug/weir: FORCE
 	$(CARGO) build --bin weir
