@@ -4,7 +4,9 @@
     python3 tests/protocol_client.py --weir target/debug/weir
 """
 import argparse
+import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -14,10 +16,13 @@ import sys
 import tempfile
 import time
 
-HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING = range(1, 8)
-(WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR) = range(128, 138)
+HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED = range(1, 10)
+(WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED) = range(
+    128, 139
+)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
 NO_CONSTRAINT = 0xFFFFFFFF
+F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2  # of linux/fcntl.h
 
 # What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `t` a list of tensors,
 # `*` the rest of the body.
@@ -37,6 +42,7 @@ LAYOUTS = {
     UNREGISTERED: "",
     SUBSCRIBED: "",
     PONG: "",
+    MAPPED: "",
 }
 CONFIG = """
 [daemon]
@@ -148,6 +154,13 @@ class Client:
         self.raw(frame(kind, self.last, body))
         return self.last
 
+    def hand_over(self, descriptor, length):
+        """The answer to an ARENA with this descriptor."""
+        self.last += 1
+        data = frame(ARENA, self.last, struct.pack("<Q", length))
+        socket.send_fds(self.socket, [data], [descriptor])
+        return self.answer(self.last)
+
     def exactly(self, size):
         data = b""
         while len(data) < size:
@@ -173,10 +186,12 @@ class Client:
 
     def ask(self, kind, body=b""):
         """Sends a frame and returns its answer, or the ERROR that came instead."""
-        ident = self.send(kind, body)
+        return self.answer(self.send(kind, body))
+
+    def answer(self, ident):
         while True:
             answer = self.receive()
-            assert answer is not None, "no answer to kind %d" % kind
+            assert answer is not None, "no answer to frame %d" % ident
             if answer.kind == ERROR or answer.id == ident:
                 return answer
             self.inbox.append(answer)
@@ -259,6 +274,25 @@ class Checks:
         ):
             answer = self.main.ask(SUBMIT, body)
             self.check("SUBMIT: refused: " + name, answer.kind == REFUSED and answer.code == code, answer)
+
+    def sharing(self):
+        memory = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
+        os.ftruncate(memory, 4096)
+        unsealed = self.main.hand_over(memory, 4096)
+        self.check("ARENA: refused: unsealed", unsealed.kind == REFUSED and unsealed.code == 11, unsealed)
+        fcntl.fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK)
+        mapped = self.main.hand_over(memory, 4096)
+        self.check("ARENA: mapped", mapped.kind == MAPPED, mapped)
+        values = struct.pack("<4f", 1.5, -2.5, 0.0, 1e9)
+        with mmap.mmap(memory, 4096) as arena:
+            arena[64:80] = values
+            answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, 64, 4080))
+            right = answer.kind == RESULT and answer.output == b"" and arena[4080:4096] == values
+            self.check("SUBMIT_SHARED: the output is in the arena", right, answer)
+        for what, places in (("beyond the arena", (0, 4088)), ("not aligned", (4, 0))):
+            answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, *places))
+            self.check("SUBMIT_SHARED: refused: " + what, answer.kind == REFUSED and answer.code == 12, answer)
+        os.close(memory)
 
     def submitting(self):
         idents = []
@@ -408,7 +442,7 @@ def main():
             daemon = checks.daemon = subprocess.Popen([weir, "serve", config, "--quiet"])
             checks.check("weir serve: a socket that takes connections", listening(daemon, path))
             steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
-            steps += (checks.breaking, checks.crowding, checks.leaving, checks.stopping)
+            steps += (checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
             for step in steps:
                 try:
                     step()
