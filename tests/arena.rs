@@ -27,7 +27,7 @@ const ARENA: usize = 1 << 20;
 fn serve(time: &str) -> Daemon {
     let config = format!(
         r#"{DAEMON}
-        max-frame = 4096
+        max-frame = 16384
         max-arena = {ARENA}
         [[service]]
         name = "echo"
@@ -114,7 +114,7 @@ fn what_does_not_fit_a_frame_goes_through_the_arena() {
 #[test]
 fn an_output_above_the_frame_is_refused_where_there_is_no_arena() {
     let config = format!(
-        "{DAEMON}max-frame = 4096\nmax-arena = 0\n[[service]]\nname = \"echo\"\nengine = \"simulated\"\n\
+        "{DAEMON}max-frame = 16384\nmax-arena = 0\n[[service]]\nname = \"echo\"\nengine = \"simulated\"\n\
          simulated = {{ times = [\"0ms\"], input = 2, output = {VALUES} }}\ndeadline = \"30s\"\nguard = \"1s\"\n"
     );
     let daemon = Deployment::new(config).profiled(&[200]).serve();
@@ -123,7 +123,7 @@ fn an_output_above_the_frame_is_refused_where_there_is_no_arena() {
     for refused in [client.infer(&stream, &[0.0; 2]).err(), client.share(4096).err()] {
         let Some(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
         let expected =
-            [(RefusalCode::OutputLength, "max-frame = 4096"), (RefusalCode::Arena, "max-arena = 0")];
+            [(RefusalCode::OutputLength, "max-frame = 16384"), (RefusalCode::Arena, "max-arena = 0")];
         assert!(
             expected.iter().any(|(code, text)| refusal.code == *code && refusal.text.contains(text)),
             "{refusal}"

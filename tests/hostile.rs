@@ -69,7 +69,7 @@ fn header(length: u32, kind: u16, flags: u16, id: u64) -> Vec<u8> {
 
 #[test]
 fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
-    let daemon = serve("max-frame = 4096\n", 2);
+    let daemon = serve("max-frame = 16384\n", 2);
     let mut witness = daemon.client();
     let witnessed = stream(&mut witness, "witness");
     let submit = |payload: &[u8]| frame(2, &ClientFrame::Submit { stream: 1, payload });
@@ -92,7 +92,7 @@ fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
         (false, "a long HELLO", header(MAX_HELLO_FRAME + 1, 1, 0, 1), Some(ErrorCode::TooLarge)),
         (true, "noise after HELLO", noise, None),
         (true, "HELLO twice", frame(2, &hello(VERSION)), Some(ErrorCode::ProtocolOrder)),
-        (true, "a frame too long", header(4097, 4, 0, 2), Some(ErrorCode::TooLarge)),
+        (true, "a frame too long", header(16_385, 4, 0, 2), Some(ErrorCode::TooLarge)),
         (true, "the longest length", header(u32::MAX, 4, 0, 2), Some(ErrorCode::TooLarge)),
         (true, "no such kind", header(0, 31, 0, 2), Some(ErrorCode::Malformed)),
         (true, "a kind of the daemon", header(0, 135, 0, 2), Some(ErrorCode::Malformed)),
@@ -124,7 +124,7 @@ fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
     for (payload, stream, expected) in [
         (&[0; 8][..], 77, RefusalCode::UnknownStream),
         (&[0; 7], 1, RefusalCode::InputLength),
-        (&[0; 4000], 1, RefusalCode::InputLength),
+        (&[0; 16_000], 1, RefusalCode::InputLength),
         (&[], 1, RefusalCode::InputLength),
     ] {
         assert!(raw.send(&frame(3, &ClientFrame::Submit { stream, payload })));
