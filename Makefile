@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign bench profile-example experiments fuzz doc clean
+.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz doc clean
 
 all: $(WEIR)
 
@@ -14,7 +14,7 @@ demo: deps
 	$(WEIR) demo
 
 ## test: everything that must hold on every machine
-test: deps fetched format lint unit bare configs foreign
+test: deps fetched format lint unit bare configs foreign python
 	@echo "all checks passed"
 
 ## test-gpu: the engines that need an NVIDIA GPU, on a machine that has one (docs/engines.md)
@@ -26,7 +26,8 @@ deps:
 	@./tests/deps.sh
 
 # ONNX Runtime and models to try the engines on, from PyPI.
-fetched: deps
+fetched:
+	@./tests/deps.sh fetch
 	@./tests/fetch.sh
 
 format:
@@ -54,6 +55,16 @@ configs: target/debug/weir
 # A client that shares no line with ours, written from docs/protocol.md alone.
 foreign: target/debug/weir
 	python3 tests/protocol_client.py --weir target/debug/weir
+
+# The Python client against the daemon; NumPy comes from PyPI into a virtual environment.
+PYTHON := target/python
+python: target/debug/weir
+	@if ./tests/deps.sh python $(PYTHON); then \
+	    cd client/python && ../../$(PYTHON)/bin/mypy && \
+	    PYTHONPATH=src ../../$(PYTHON)/bin/python -m unittest discover -s tests; \
+	else \
+	    echo "the Python client: NOT CHECKED, NumPy cannot be fetched"; \
+	fi
 
 target/debug/weir: FORCE
 	$(CARGO) build --bin weir

@@ -95,7 +95,7 @@ fn a_refusal_names_file_field_value_and_limit() {
         ),
         (&format!("arrivals = [{{ {stream} }}]"), "", &["service[0].stream[0].arrivals", "must declare"]),
         ("socket = \"s\"", "socket-mode = \"999\"", &["daemon.socket-mode", "999", "0777"]),
-        ("socket = \"s\"", "max-frame = 1", &["daemon.max-frame", "1", "4096..="]),
+        ("socket = \"s\"", "max-frame = 1", &["daemon.max-frame", "1", "16384..="]),
         ("socket = \"s\"", "allow-users = [\"no-such-user\"]", &["daemon.allow-users", "no-such-user"]),
         ("\"s\"", &format!("\"{}\"", "s".repeat(120)), &["daemon.socket", "107"]),
         ("[[service]]", "[[service]", &["line", "expected"]),

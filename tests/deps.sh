@@ -1,18 +1,30 @@
 #!/bin/sh
 # Sees to what the build and the tests need beside a Rust toolchain; does nothing where all is there.
+# With `fetch`, also to what tests/fetch.sh needs; with `python FOLDER`, to a virtual environment with what the
+# Python client needs.
 set -eu
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
-python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
-[ -z "$missing" ] && exit 0
-if ! command -v apt-get >/dev/null 2>&1; then
-    echo "please install:$missing" >&2
-    exit 1
+if [ "${1:-}" = fetch ]; then
+    python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
-sudo=""
-[ "$(id -u)" = 0 ] || sudo=sudo
-echo "installing:$missing"
-$sudo apt-get update -q
-# shellcheck disable=SC2086
-$sudo apt-get install -y -q $missing
+if [ "${1:-}" = python ]; then
+    python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
+fi
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "please install:$missing" >&2
+        exit 1
+    fi
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    echo "installing:$missing"
+    $sudo apt-get update -q
+    # shellcheck disable=SC2086
+    $sudo apt-get install -y -q $missing
+fi
+[ "${1:-}" = python ] || exit 0
+"$2/bin/python" -c "import numpy, mypy" 2>/dev/null && exit 0
+python3 -m venv "$2"
+"$2/bin/pip" install -q --disable-pip-version-check numpy mypy

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::{DAEMON, Daemon, Deployment, Raw, best_effort, eventually, frame, hello, pause};
+use common::{DAEMON, Daemon, Deployment, Raw, best_effort, eventually, frame, hello, pause, values};
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, ErrorCode, MAX_HELLO_FRAME, VERSION};
@@ -40,7 +40,7 @@ fn stream(client: &mut Client, name: &str) -> StreamInfo {
 /// The daemon serves a client as if nothing had happened.
 fn serves(client: &mut Client, stream: &StreamInfo) {
     let outcome = client.infer(stream, &[3.0, 4.0]).expect("an answer");
-    assert_eq!(outcome.output().map(|output| &output[..2]), Some(&[3.0, 4.0][..]));
+    assert_eq!(values(stream, &outcome).map(|values| [values[0], values[1]]), Some([3.0, 4.0]));
 }
 
 /// Waits until this is the only client; the status then.
@@ -69,7 +69,7 @@ fn header(length: u32, kind: u16, flags: u16, id: u64) -> Vec<u8> {
 
 #[test]
 fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
-    let daemon = serve("max-frame = 4096\n", 2);
+    let daemon = serve("max-frame = 16384\n", 2);
     let mut witness = daemon.client();
     let witnessed = stream(&mut witness, "witness");
     let submit = |payload: &[u8]| frame(2, &ClientFrame::Submit { stream: 1, payload });
@@ -92,7 +92,7 @@ fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
         (false, "a long HELLO", header(MAX_HELLO_FRAME + 1, 1, 0, 1), Some(ErrorCode::TooLarge)),
         (true, "noise after HELLO", noise, None),
         (true, "HELLO twice", frame(2, &hello(VERSION)), Some(ErrorCode::ProtocolOrder)),
-        (true, "a frame too long", header(4097, 4, 0, 2), Some(ErrorCode::TooLarge)),
+        (true, "a frame too long", header(16_385, 4, 0, 2), Some(ErrorCode::TooLarge)),
         (true, "the longest length", header(u32::MAX, 4, 0, 2), Some(ErrorCode::TooLarge)),
         (true, "no such kind", header(0, 31, 0, 2), Some(ErrorCode::Malformed)),
         (true, "a kind of the daemon", header(0, 135, 0, 2), Some(ErrorCode::Malformed)),
@@ -120,11 +120,11 @@ fn what_is_no_frame_ends_its_connection_with_the_right_error_and_no_other() {
     // What is a frame but no request is refused, and the connection stays.
     let mut raw = daemon.raw().hello();
     assert!(raw.send(&frame(2, &ClientFrame::Register(Cow::Owned(best_effort("null", "odd"))))));
-    assert_eq!(raw.next(|frame| matches!(frame, DaemonFrame::Registered { stream: 1, .. })), Some(true));
+    assert_eq!(raw.next(|frame| matches!(frame, DaemonFrame::Registered(info) if info.id == 1)), Some(true));
     for (payload, stream, expected) in [
         (&[0; 8][..], 77, RefusalCode::UnknownStream),
         (&[0; 7], 1, RefusalCode::InputLength),
-        (&[0; 4000], 1, RefusalCode::InputLength),
+        (&[0; 16_000], 1, RefusalCode::InputLength),
         (&[], 1, RefusalCode::InputLength),
     ] {
         assert!(raw.send(&frame(3, &ClientFrame::Submit { stream, payload })));

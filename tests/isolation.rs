@@ -5,11 +5,14 @@ mod common;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::{DAEMON, Daemon, Deployment, PATIENCE, answers, best_effort, eventually, pause, repository};
+use common::{
+    DAEMON, Daemon, Deployment, PATIENCE, answers, best_effort, eventually, pause, repository, values,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use weir_client::blocking::Client;
 use weir_client::{
     Answer, Event, EventMask, MissReason, Outcome, Registration, RequestId, SafeModeCause, SafeModeState,
+    StreamInfo,
 };
 
 /// Two workers with processes of their own that take 30 ms a request and 40 ms for two.
@@ -52,7 +55,7 @@ fn send_signal(process: Pid, signal: Signal) {
 }
 
 /// What `count` requests, one every 20 ms, come to; `at(n)` is called before the `n`th.
-fn paced(client: &mut Client, count: usize, mut at: impl FnMut(usize)) -> Vec<Outcome> {
+fn paced(client: &mut Client, count: usize, mut at: impl FnMut(usize)) -> (StreamInfo, Vec<Outcome>) {
     let registration = Registration::builder("slow", "loop").build().expect("valid");
     let stream = client.register(&registration).expect("reserved");
     let mut ids = Vec::new();
@@ -63,7 +66,7 @@ fn paced(client: &mut Client, count: usize, mut at: impl FnMut(usize)) -> Vec<Ou
     }
     let outcomes = in_order(client, &ids);
     client.unregister(&stream).expect("given up");
-    outcomes
+    (stream, outcomes)
 }
 
 /// The answers in the order of `ids`, each exactly one.
@@ -96,7 +99,7 @@ fn a_killed_worker_process_costs_the_batch_in_flight_and_is_replaced() {
     let descriptors = daemon.count("fd");
     let mut listener = daemon.client();
     listener.subscribe(EventMask::SAFE_MODE).expect("subscribed");
-    let outcomes = paced(&mut daemon.client(), 150, |n| {
+    let (stream, outcomes) = paced(&mut daemon.client(), 150, |n| {
         if n == 50 {
             send_signal(first[0], Signal::KILL);
         }
@@ -104,7 +107,7 @@ fn a_killed_worker_process_costs_the_batch_in_flight_and_is_replaced() {
     let misses: Vec<_> = outcomes.iter().filter_map(miss).collect();
     assert!(misses.len() <= 2 && misses.iter().all(|m| *m == MissReason::WorkerLost), "{misses:?}");
     for (n, outcome) in outcomes.iter().enumerate().filter(|(_, outcome)| miss(outcome).is_none()) {
-        assert_eq!(outcome.output(), Some(&[n as f32; 4][..]));
+        assert_eq!(values(&stream, outcome), Some(vec![n as f32; 4]));
     }
     let mut next = || match listener.next_event_timeout(PATIENCE).expect("the connection stays") {
         Some(Event::SafeMode(event)) => event,
@@ -120,7 +123,7 @@ fn a_killed_worker_process_costs_the_batch_in_flight_and_is_replaced() {
     // The promise holds again: nothing is missed any more.
     let second = workers(&daemon);
     assert!(second.contains(&first[1]) && !second.contains(&first[0]), "{first:?}, then {second:?}");
-    let again = paced(&mut daemon.client(), 50, |_| {});
+    let (_, again) = paced(&mut daemon.client(), 50, |_| {});
     assert!(again.iter().all(|outcome| miss(outcome).is_none()), "{again:?}");
     drop(listener);
     eventually("as many descriptors as before", || (daemon.count("fd") <= descriptors).then_some(()));
@@ -143,7 +146,8 @@ fn processes_that_die_idle_again_and_again_are_replaced_and_leave_nothing_behind
     eventually("as many descriptors and threads as before", || (counts(&daemon) <= before).then_some(()));
     let mut client = daemon.client();
     let stream = client.register(&best_effort("slow", "after")).expect("a stream");
-    assert_eq!(client.infer(&stream, &[2.0; 4]).expect("an answer").output(), Some(&[2.0; 4][..]));
+    let outcome = client.infer(&stream, &[2.0; 4]).expect("an answer");
+    assert_eq!(values(&stream, &outcome), Some(vec![2.0; 4]));
     assert!(daemon.stderr().contains("its process ended while idle"), "{}", daemon.stderr());
 }
 
@@ -172,9 +176,9 @@ fn a_worker_process_that_dies_while_it_warms_up_is_replaced_before_it_serves() {
     let stream = client.register(&best_effort("slow", "first")).expect("a stream");
     let outcome = eventually("a worker that runs", || {
         let outcome = client.infer(&stream, &[1.0; 4]).expect("an answer");
-        outcome.output().is_some().then_some(outcome)
+        outcome.result().is_some().then_some(outcome)
     });
-    assert_eq!(outcome.output(), Some(&[1.0; 4][..]));
+    assert_eq!(values(&stream, &outcome), Some(vec![1.0; 4]));
     assert!(daemon.stderr().contains("it ended with signal: 9 (SIGKILL)"), "{}", daemon.stderr());
     assert!(!daemon.children().contains(&process));
 }
@@ -191,9 +195,9 @@ fn a_stopped_worker_process_is_given_up_and_replaced() {
     assert!(outcomes.iter().all(|outcome| miss(outcome) == Some(MissReason::WorkerLost)), "{outcomes:?}");
     let outcome = eventually("a worker that runs", || {
         let outcome = client.infer(&stream, &[3.0; 4]).expect("an answer");
-        outcome.output().is_some().then_some(outcome)
+        outcome.result().is_some().then_some(outcome)
     });
-    assert_eq!(outcome.output(), Some(&[3.0; 4][..]));
+    assert_eq!(values(&stream, &outcome), Some(vec![3.0; 4]));
     assert!(daemon.stderr().contains("it has been silent for 1.2"), "{}", daemon.stderr());
 }
 
@@ -229,7 +233,7 @@ fn a_batch_in_flight_outlives_a_signal_to_every_process() {
     processes.iter().for_each(|process| send_signal(*process, Signal::INT));
     daemon.signal(Signal::TERM);
     let outcomes = answers(&mut client, &ids);
-    assert!(outcomes.iter().all(|outcome| outcome.output() == Some(&[1.0; 4])), "{outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| values(&stream, outcome) == Some(vec![1.0; 4])), "{outcomes:?}");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
 }
 
@@ -276,7 +280,7 @@ fn a_real_model_answers_the_same_from_a_process_as_from_a_thread() {
     let input: Vec<f32> = (0..784).map(|i| i as f32 / 784.0).collect();
     let mut ask = |service| {
         let stream = client.register(&best_effort(service, "same")).expect("a stream");
-        client.infer(&stream, &input).expect("an answer").output().map(<[f32]>::to_vec)
+        values(&stream, &client.infer(&stream, &input).expect("an answer"))
     };
     let (thread, process) = (ask("thread"), ask("process"));
     assert!(thread.is_some() && thread == process, "{thread:?} and {process:?}");

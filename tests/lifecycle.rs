@@ -4,7 +4,7 @@ mod common;
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, repository};
+use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, repository, values};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 use weir_client::{Error, Event, EventMask, RefusalCode, SafeModeCause, SafeModeState};
@@ -37,7 +37,7 @@ fn stops_in_order(signal: Signal) {
     client.ping().expect("an answer");
     daemon.signal(signal);
     let outcomes = answers(&mut client, &ids);
-    assert!(outcomes.iter().all(|outcome| outcome.output() == Some(&[1.0; 4])), "{outcomes:?}");
+    assert!(outcomes.iter().all(|outcome| values(&stream, outcome) == Some(vec![1.0; 4])), "{outcomes:?}");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
     assert!(!place.socket().exists(), "the socket is left behind");
     assert!(matches!(client.recv(), Err(Error::Closed)));
@@ -108,7 +108,7 @@ fn the_socket_that_a_killed_daemon_left_behind_is_replaced() {
     let mut client = again.client();
     let stream = client.register(&best_effort("slow", "anew")).expect("a stream");
     let outcome = client.infer(&stream, &[2.0; 4]).expect("an answer");
-    assert_eq!(outcome.output(), Some(&[2.0; 4][..]));
+    assert_eq!(values(&stream, &outcome), Some(vec![2.0; 4]));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_batch_that_outlasts_its_profile_raises_service_overrun() {
     client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
     let stream = client.register(&best_effort("slow", "overrun")).expect("a stream");
     let outcome = client.infer(&stream, &[0.0; 4]).expect("an answer");
-    assert!(outcome.output().is_some(), "late for the profile, not for the deadline: {outcome:?}");
+    assert!(outcome.result().is_some(), "late for the profile, not for the deadline: {outcome:?}");
     let mut next = || match client.next_event_timeout(PATIENCE).expect("the connection stays") {
         Some(Event::SafeMode(event)) => event,
         other => panic!("{other:?}"),

@@ -135,8 +135,12 @@ fn a_served_model_recognises_held_out_digits() {
         assert_eq!((&answer["served"], &answer["variant"]), (&true.into(), &"digits-s".into()));
         assert_eq!(answer["batch"], 1, "{answer}");
         assert!(answer["run_ns"].as_u64().is_some_and(|time| time > 0), "{answer}");
-        let logits: Vec<f64> =
-            answer["output"].as_array().expect("logits").iter().filter_map(Value::as_f64).collect();
+        let logits: Vec<f64> = answer["outputs"]["logits"]
+            .as_array()
+            .expect("logits")
+            .iter()
+            .filter_map(Value::as_f64)
+            .collect();
         assert_eq!(logits.len(), 10, "{answer}");
         let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| class);
         // The labels follow a header of eight bytes.

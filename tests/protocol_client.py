@@ -4,7 +4,9 @@
     python3 tests/protocol_client.py --weir target/debug/weir
 """
 import argparse
+import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -14,15 +16,20 @@ import sys
 import tempfile
 import time
 
-HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING = range(1, 8)
-(WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR) = range(128, 138)
+HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED = range(1, 10)
+(WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED) = range(
+    128, 139
+)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
 NO_CONSTRAINT = 0xFFFFFFFF
+F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2  # of linux/fcntl.h
 
-# What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `*` the rest of the body.
+# What the daemon sends: the types are those of `struct`, `s` a string of the protocol, `t` a list of tensors,
+# `*` the rest of the body.
 LAYOUTS = {
-    WELCOME: "version:H reserved:H max_frame:I daemon:s",
-    REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s",
+    WELCOME: "version:H reserved:H max_frame:I max_arena:Q daemon:s",
+    REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s"
+    " inputs:t outputs:t",
     RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H reserved:I output:*",
     MISS: "stream:I misses_left:I sequence:Q reason:H",
     STATUS_REPLY: "json:*",
@@ -35,6 +42,7 @@ LAYOUTS = {
     UNREGISTERED: "",
     SUBSCRIBED: "",
     PONG: "",
+    MAPPED: "",
 }
 CONFIG = """
 [daemon]
@@ -69,8 +77,9 @@ class Answer:
             if form == "*":
                 value, at = body[at:], len(body)
             elif form == "s":
-                (size,) = struct.unpack_from("<H", body, at)
-                value, at = body[at + 2 : at + 2 + size].decode("utf-8"), at + 2 + size
+                value, at = string_at(body, at)
+            elif form == "t":
+                value, at = tensors_at(body, at)
             else:
                 (value,) = struct.unpack_from("<" + form, body, at)
                 at += struct.calcsize("<" + form)
@@ -80,6 +89,22 @@ class Answer:
 
     def __repr__(self):
         return str(vars(self))
+
+
+def string_at(body, at):
+    (size,) = struct.unpack_from("<H", body, at)
+    return body[at + 2 : at + 2 + size].decode("utf-8"), at + 2 + size
+
+
+def tensors_at(body, at):
+    """A list of (type, shape, name), and where it ends."""
+    tensors, count, at = [], body[at], at + 1
+    for _ in range(count):
+        code, dimensions = struct.unpack_from("<HB", body, at)
+        shape = struct.unpack_from("<%dI" % dimensions, body, at + 3)
+        name, at = string_at(body, at + 3 + 4 * dimensions)
+        tensors.append((code, shape, name))
+    return tensors, at
 
 
 def frame(kind, ident, body=b"", flags=0):
@@ -129,6 +154,13 @@ class Client:
         self.raw(frame(kind, self.last, body))
         return self.last
 
+    def hand_over(self, descriptor, length):
+        """The answer to an ARENA with this descriptor."""
+        self.last += 1
+        data = frame(ARENA, self.last, struct.pack("<Q", length))
+        socket.send_fds(self.socket, [data], [descriptor])
+        return self.answer(self.last)
+
     def exactly(self, size):
         data = b""
         while len(data) < size:
@@ -154,10 +186,12 @@ class Client:
 
     def ask(self, kind, body=b""):
         """Sends a frame and returns its answer, or the ERROR that came instead."""
-        ident = self.send(kind, body)
+        return self.answer(self.send(kind, body))
+
+    def answer(self, ident):
         while True:
             answer = self.receive()
-            assert answer is not None, "no answer to kind %d" % kind
+            assert answer is not None, "no answer to frame %d" % ident
             if answer.kind == ERROR or answer.id == ident:
                 return answer
             self.inbox.append(answer)
@@ -240,6 +274,25 @@ class Checks:
         ):
             answer = self.main.ask(SUBMIT, body)
             self.check("SUBMIT: refused: " + name, answer.kind == REFUSED and answer.code == code, answer)
+
+    def sharing(self):
+        memory = os.memfd_create("arena", os.MFD_ALLOW_SEALING)
+        os.ftruncate(memory, 4096)
+        unsealed = self.main.hand_over(memory, 4096)
+        self.check("ARENA: refused: unsealed", unsealed.kind == REFUSED and unsealed.code == 11, unsealed)
+        fcntl.fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK)
+        mapped = self.main.hand_over(memory, 4096)
+        self.check("ARENA: mapped", mapped.kind == MAPPED, mapped)
+        values = struct.pack("<4f", 1.5, -2.5, 0.0, 1e9)
+        with mmap.mmap(memory, 4096) as arena:
+            arena[64:80] = values
+            answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, 64, 4080))
+            right = answer.kind == RESULT and answer.output == b"" and arena[4080:4096] == values
+            self.check("SUBMIT_SHARED: the output is in the arena", right, answer)
+        for what, places in (("beyond the arena", (0, 4088)), ("not aligned", (4, 0))):
+            answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, *places))
+            self.check("SUBMIT_SHARED: refused: " + what, answer.kind == REFUSED and answer.code == 12, answer)
+        os.close(memory)
 
     def submitting(self):
         idents = []
@@ -389,7 +442,7 @@ def main():
             daemon = checks.daemon = subprocess.Popen([weir, "serve", config, "--quiet"])
             checks.check("weir serve: a socket that takes connections", listening(daemon, path))
             steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
-            steps += (checks.breaking, checks.crowding, checks.leaving, checks.stopping)
+            steps += (checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
             for step in steps:
                 try:
                     step()

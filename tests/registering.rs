@@ -43,7 +43,7 @@ fn register(raw: &mut Raw, id: u64, registration: &Registration) {
 /// The number of the stream that the next frame gives out, and what the frame answers otherwise.
 fn registered(raw: &mut Raw) -> Result<u32, String> {
     let answer = raw.next(|frame| match frame {
-        DaemonFrame::Registered { stream, .. } => Ok(*stream),
+        DaemonFrame::Registered(info) => Ok(info.id),
         other => Err(format!("{other:?}")),
     });
     answer.expect("the connection stays")

@@ -337,7 +337,7 @@ fn several_shipped_models_answer() {
     let mut client = daemon.client();
     let stream = client.register(&best_effort("digits", "test")).expect("best effort");
     assert_eq!(stream.variant, "digits-s", "the promise is the base's");
-    let input = vec![0.0; stream.input_len()];
+    let input = vec![0.0f32; stream.inputs[0].elements()];
     let outcome = client.infer(&stream, &input).expect("an answer");
     let Outcome::Result(result) = outcome else { panic!("{outcome:?}") };
     assert_eq!(result.variant, 2, "nothing is promised, so the best may answer");

@@ -32,12 +32,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
 
     let mut slow = false;
-    let mut input = vec![0.0; stream.input_len()];
+    let mut input = vec![0.0f32; stream.inputs[0].elements()];
     let mut next = Instant::now();
     loop {
         input.fill(0.0); // Here the sensors are read.
         match client.infer(&stream, &input)? {
-            Outcome::Result(hit) => println!("output {:?} in {:?}", hit.output, hit.queued + hit.run),
+            Outcome::Result(hit) => {
+                println!("output {:?} in {:?}", stream.output::<f32>(&hit)?, hit.queued + hit.run);
+            }
             Outcome::Miss(miss) => println!("held the last output: {}", miss.reason.meaning()),
         }
         while let Some(event) = client.next_event_timeout(Duration::ZERO)? {

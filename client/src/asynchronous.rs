@@ -7,6 +7,7 @@
 mod connection;
 
 use std::borrow::Cow;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,9 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
-use crate::types::{Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
-use crate::wire::{ClientFrame, Kind, encode_submit};
+use crate::shared::{Arena, Place};
+use crate::types::{Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind};
 use connection::{Connection, Waiting};
 
 /// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
@@ -29,6 +31,7 @@ pub struct Client {
     connection: Arc<Connection>,
     timeout: Duration,
     daemon: Arc<str>,
+    max_arena: u64,
 }
 
 impl Client {
@@ -59,14 +62,34 @@ impl Client {
     /// Those of [`connect`](Self::connect).
     pub async fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
         let connection = Arc::new(Connection::open(socket, &options));
-        let mut client = Self { connection, timeout: options.timeout, daemon: Arc::default() };
-        client.daemon = client.ask(&options.hello(), Reply::welcome).await?.into();
+        let (timeout, daemon) = (options.timeout, Arc::default());
+        let mut client = Self { connection, timeout, daemon, max_arena: 0 };
+        let (daemon, max_arena) = client.ask(&options.hello(), Reply::welcome).await?;
+        (client.daemon, client.max_arena) = (daemon.into(), max_arena);
         Ok(client)
     }
 
     /// Name and version of the daemon.
     pub fn daemon(&self) -> &str {
         &self.daemon
+    }
+
+    /// The largest arena that the daemon accepts, in bytes; 0 where it accepts none.
+    pub fn max_arena(&self) -> u64 {
+        self.max_arena
+    }
+
+    /// Shares memory of `bytes` bytes with the daemon, for tensors too large to be copied through the socket;
+    /// once on a connection.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if there is no such memory to be had, [`Error::Refused`] if the daemon will not have
+    /// it; the connection stays usable.
+    pub async fn share(&self, bytes: usize) -> Result<Arena, Error> {
+        let (arena, file) = Arena::create(bytes)?;
+        let frame = ClientFrame::Arena { length: bytes as u64 };
+        self.ask_with(&frame, Some(file), |reply, id| reply.done(Kind::Mapped, id)).await?;
+        Ok(arena)
     }
 
     /// Asks for a stream and the promise that goes with it.
@@ -113,26 +136,24 @@ impl Client {
         self.ask(&ClientFrame::Ping, |reply, id| reply.done(Kind::Pong, id)).await
     }
 
-    /// Hands one request to the connection without waiting for its answer; waits only while the socket is
+    /// Hands one request of a stream with one input to the connection without waiting for its answer; waits only while the socket is
     /// full and many requests wait before this one.
     ///
     /// # Errors
-    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent, or that the
+    /// [`Error::Tensor`], [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent, or that the
     /// connection is closed.
-    pub async fn submit(&self, stream: &StreamInfo, input: &[f32]) -> Result<Ticket, Error> {
-        stream.check_input(size_of_val(input))?;
-        let waiting = self.connection.send(|id, frame| encode_submit(id, stream.id, input, frame)).await?;
-        Ok(Ticket { waiting })
+    pub async fn submit<T: Element>(&self, stream: &StreamInfo, input: &[T]) -> Result<Ticket, Error> {
+        self.submit_bytes(stream, stream.payload(input)?).await
     }
 
-    /// Hands on one request whose tensor is already `f32` little-endian row-major.
+    /// Hands on one request whose tensors are already packed, as by [`StreamInfo::pack`].
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit).
     pub async fn submit_bytes(&self, stream: &StreamInfo, payload: &[u8]) -> Result<Ticket, Error> {
         stream.check_input(payload.len())?;
         let submit = ClientFrame::Submit { stream: stream.id, payload };
-        let waiting = self.connection.send(|id, frame| submit.encode(id, frame)).await?;
+        let waiting = self.connection.send(None, |id, frame| submit.encode(id, frame)).await?;
         Ok(Ticket { waiting })
     }
 
@@ -141,9 +162,47 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`Ticket::outcome`], and [`Error::Timeout`].
-    pub async fn infer(&self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
+    pub async fn infer<T: Element>(&self, stream: &StreamInfo, input: &[T]) -> Result<Outcome, Error> {
+        self.infer_bytes(stream, stream.payload(input)?).await
+    }
+
+    /// Sends one request whose tensors are already packed, and waits as [`infer`](Self::infer) does.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub async fn infer_bytes(&self, stream: &StreamInfo, payload: &[u8]) -> Result<Outcome, Error> {
+        self.outcome(stream, self.submit_bytes(stream, payload)).await
+    }
+
+    /// Hands on one request whose tensors lie in the arena.
+    ///
+    /// Until the answer has come, what is written to the place spoils this request and no other.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub async fn submit_shared(&self, place: &Place) -> Result<Ticket, Error> {
+        let submit = place.submit();
+        let waiting = self.connection.send(None, |id, frame| submit.encode(id, frame)).await?;
+        Ok(Ticket { waiting })
+    }
+
+    /// Sends one request whose tensors lie in the arena, and waits as [`infer`](Self::infer) does; its output
+    /// is then in the arena as well.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub async fn infer_shared(&self, place: &Place) -> Result<Outcome, Error> {
+        self.outcome(place.stream(), self.submit_shared(place)).await
+    }
+
+    /// Waits for what a request comes to, from before it is sent.
+    async fn outcome(
+        &self,
+        stream: &StreamInfo,
+        submit: impl Future<Output = Result<Ticket, Error>>,
+    ) -> Result<Outcome, Error> {
         let after = stream.deadline.saturating_add(self.timeout);
-        let outcome = async { self.submit(stream, input).await?.outcome().await };
+        let outcome = async { submit.await?.outcome().await };
         timeout(after, outcome).await.unwrap_or(Err(Error::Timeout { what: Kind::Submit, after }))
     }
 
@@ -153,8 +212,17 @@ impl Client {
         frame: &ClientFrame<'_>,
         read: impl FnOnce(Reply, u64) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.ask_with(frame, None, read).await
+    }
+
+    async fn ask_with<T>(
+        &self,
+        frame: &ClientFrame<'_>,
+        descriptor: Option<OwnedFd>,
+        read: impl FnOnce(Reply, u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let reply = async {
-            let waiting = self.connection.send(|id, out| frame.encode(id, out)).await?;
+            let waiting = self.connection.send(descriptor, |id, out| frame.encode(id, out)).await?;
             let id = waiting.id();
             Ok((waiting.reply().await?, id))
         };

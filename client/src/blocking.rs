@@ -7,6 +7,7 @@ mod receiver;
 mod sender;
 
 use std::borrow::Cow;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
-use crate::types::{Answer, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
+use crate::shared::{Arena, Place};
+use crate::types::{Answer, Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
 pub use receiver::Receiver;
@@ -32,6 +34,7 @@ pub struct Client {
     receiver: Receiver,
     timeout: Duration,
     daemon: String,
+    max_arena: u64,
 }
 
 impl Client {
@@ -62,14 +65,34 @@ impl Client {
         socket.set_write_timeout(Some(options.timeout))?;
         let sender = Sender::new(socket.try_clone()?, in_flight.clone(), options.clone());
         let receiver = Receiver::new(socket, in_flight, options.clone());
-        let mut client = Self { sender, receiver, timeout: options.timeout, daemon: String::new() };
-        client.daemon = client.ask(&options.hello(), Reply::welcome)?;
+        let (timeout, daemon) = (options.timeout, String::new());
+        let mut client = Self { sender, receiver, timeout, daemon, max_arena: 0 };
+        (client.daemon, client.max_arena) = client.ask(&options.hello(), Reply::welcome)?;
         Ok(client)
     }
 
     /// Name and version of the daemon.
     pub fn daemon(&self) -> &str {
         &self.daemon
+    }
+
+    /// The largest arena that the daemon accepts, in bytes; 0 where it accepts none.
+    pub fn max_arena(&self) -> u64 {
+        self.max_arena
+    }
+
+    /// Shares memory of `bytes` bytes with the daemon, for tensors too large to be copied through the socket;
+    /// once on a connection.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if there is no such memory to be had, [`Error::Refused`] if the daemon will not have
+    /// it; the connection stays usable.
+    pub fn share(&mut self, bytes: usize) -> Result<Arena, Error> {
+        let (arena, file) = Arena::create(bytes)?;
+        let frame = ClientFrame::Arena { length: bytes as u64 };
+        let sent = self.sender.send_with(&frame, file.as_fd());
+        self.answer_to(sent, Kind::Arena, |reply, id| reply.done(Kind::Mapped, id))?;
+        Ok(arena)
     }
 
     /// Asks for a stream and the promise that goes with it.
@@ -117,11 +140,11 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Sender::submit`].
-    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
+    pub fn submit<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<RequestId, Error> {
         self.sender.submit(stream, input)
     }
 
-    /// Sends one request whose tensor is already bytes; see [`Sender::submit_bytes`].
+    /// Sends one request whose tensors are already packed; see [`Sender::submit_bytes`].
     ///
     /// # Errors
     /// Those of [`Sender::submit`].
@@ -134,10 +157,37 @@ impl Client {
     /// # Errors
     /// Those of [`submit`](Self::submit) and [`recv`](Self::recv), and [`Error::Timeout`], after which the
     /// answer is dropped when it comes.
-    pub fn infer(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<Outcome, Error> {
-        let RequestId(id) = self.submit(stream, input)?;
+    pub fn infer<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<Outcome, Error> {
+        self.infer_bytes(stream, stream.payload(input)?)
+    }
+
+    /// Sends one request whose tensors are already packed, and waits as [`infer`](Self::infer) does.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub fn infer_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<Outcome, Error> {
+        let RequestId(id) = self.submit_bytes(stream, payload)?;
         let timeout = stream.deadline.saturating_add(self.timeout);
         self.receiver.reply(id, Kind::Submit, timeout)?.outcome(id)
+    }
+
+    /// Sends one request whose tensors lie in the arena; see [`Sender::submit_shared`].
+    ///
+    /// # Errors
+    /// Those of [`Sender::submit`].
+    pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
+        self.sender.submit_shared(place)
+    }
+
+    /// Sends one request whose tensors lie in the arena, and waits as [`infer`](Self::infer) does; its output
+    /// is then in the arena as well.
+    ///
+    /// # Errors
+    /// Those of [`infer`](Self::infer).
+    pub fn infer_shared(&mut self, place: &Place) -> Result<Outcome, Error> {
+        let RequestId(id) = self.submit_shared(place)?;
+        let timeout = place.stream().deadline.saturating_add(self.timeout);
+        self.receiver.reply(id, Kind::SubmitShared, timeout)?.outcome(id)
     }
 
     /// Waits for the next answer or event; see [`Receiver::recv`].
@@ -183,11 +233,21 @@ impl Client {
         frame: &ClientFrame<'_>,
         read: impl FnOnce(Reply, u64) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let id = match self.sender.send_frame(frame) {
+        let sent = self.sender.send_frame(frame);
+        self.answer_to(sent, frame.kind(), read)
+    }
+
+    fn answer_to<T>(
+        &mut self,
+        sent: Result<u64, Error>,
+        kind: Kind,
+        read: impl FnOnce(Reply, u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let id = match sent {
             // No answer has id 0, but what the daemon said before it closed is still to be read.
             Err(Error::Closed) => 0,
             sent => sent?,
         };
-        read(self.receiver.reply(id, frame.kind(), self.timeout)?, id)
+        read(self.receiver.reply(id, kind, self.timeout)?, id)
     }
 }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::types::{ErrorCode, Refusal};
+use crate::shared::MemoryError;
+use crate::types::{ErrorCode, Refusal, TensorError};
 use crate::wire::{Kind, VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
-/// After [`Refused`](Self::Refused), [`InputLength`](Self::InputLength), [`TooManyInFlight`](Self::TooManyInFlight)
+/// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`Memory`](Self::Memory),
+/// [`ArenaFull`](Self::ArenaFull), [`TooManyInFlight`](Self::TooManyInFlight)
 /// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
 /// it is closed and the client must connect again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -47,15 +49,29 @@ pub enum Error {
         /// Why, for people.
         text: String,
     },
-    /// An input that is not one tensor of the stream; nothing was sent.
+    /// Values that are not those of the stream's tensors; nothing was sent.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A payload that has not the length of the stream's input tensors; nothing was sent.
     #[error("stream {stream}: input is {bytes} bytes, must be {expected}")]
     InputLength {
         /// The stream.
         stream: u32,
         /// Bytes given.
         bytes: usize,
-        /// Bytes of its input tensor.
+        /// Bytes of its input tensors.
         expected: u32,
+    },
+    /// Memory that cannot be shared; nothing was sent.
+    #[error(transparent)]
+    Memory(Arc<MemoryError>),
+    /// An arena without room for another place.
+    #[error("the arena has {left} bytes left, a place takes {wanted}")]
+    ArenaFull {
+        /// Bytes that the place takes.
+        wanted: usize,
+        /// Bytes left.
+        left: usize,
     },
     /// As many requests wait for their answers as the options allow; nothing was sent.
     #[error("requests in flight: {limit}, limit {limit}; receive answers before submitting more")]
@@ -95,6 +111,12 @@ impl Error {
             _ => "is this the daemon's socket?",
         };
         Self::Connect { path: path.into(), source: Arc::new(source), hint }
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(source: MemoryError) -> Self {
+        Self::Memory(Arc::new(source))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::types::{
     Answer, Event, Inference, Miss, MissesLeftEvent, Outcome, Refusal, RequestId, SafeModeEvent, StreamInfo,
 };
-use crate::wire::{self, DaemonFrame, Header, Kind, ResultHead, VERSION};
+use crate::wire::{DaemonFrame, Header, Kind, ResultHead, VERSION};
 
 /// What one frame brought.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub(crate) enum Reply {
     Welcome {
         version: u16,
         max_frame: u32,
+        max_arena: u64,
         daemon: String,
     },
     Registered(StreamInfo),
@@ -37,37 +38,20 @@ impl Incoming {
     /// Reads a frame; one that ends the connection is an error.
     pub(crate) fn read(header: &Header, body: &[u8]) -> Result<Self, Error> {
         let reply = match DaemonFrame::decode(header, body)? {
-            DaemonFrame::Welcome { version, max_frame, daemon } => {
-                Reply::Welcome { version, max_frame, daemon: daemon.into() }
+            DaemonFrame::Welcome { version, max_frame, max_arena, daemon } => {
+                Reply::Welcome { version, max_frame, max_arena, daemon: daemon.into() }
             }
-            DaemonFrame::Registered {
-                stream,
-                input_bytes,
-                deadline_ns,
-                output_bytes,
-                density_numerator,
-                density_denominator,
-                accuracy,
-                variant,
-            } => Reply::Registered(StreamInfo {
-                id: stream,
-                deadline: Duration::from_nanos(deadline_ns),
-                input_bytes,
-                output_bytes,
-                density_numerator,
-                density_denominator,
-                variant: variant.into(),
-                accuracy,
-            }),
+            DaemonFrame::Registered(info) => Reply::Registered(info.into_owned()),
             DaemonFrame::Result { head, output } => Reply::Outcome(Outcome::Result(inference(head, output))),
             DaemonFrame::Miss { stream, misses_left, sequence, reason } => {
                 Reply::Outcome(Outcome::Miss(Miss { stream, sequence, misses_left, reason }))
             }
             DaemonFrame::StatusReply { json } => Reply::Status(json.into()),
             DaemonFrame::Refused { code, text } => Reply::Refused(Refusal { code, text: text.into() }),
-            done @ (DaemonFrame::Unregistered | DaemonFrame::Subscribed | DaemonFrame::Pong) => {
-                Reply::Done(done.kind())
-            }
+            done @ (DaemonFrame::Unregistered
+            | DaemonFrame::Subscribed
+            | DaemonFrame::Pong
+            | DaemonFrame::Mapped) => Reply::Done(done.kind()),
             DaemonFrame::Error { code, text } => return Err(Error::Daemon { code, text: text.into() }),
             event => return Ok(Self::Event(self::event(event, header)?)),
         };
@@ -88,10 +72,10 @@ impl Reply {
         }
     }
 
-    /// Takes this as the answer to HELLO: the daemon's name.
-    pub(crate) fn welcome(self, id: u64) -> Result<String, Error> {
+    /// Takes this as the answer to HELLO: the daemon's name, and the largest arena in bytes.
+    pub(crate) fn welcome(self, id: u64) -> Result<(String, u64), Error> {
         match self {
-            Self::Welcome { version: VERSION, daemon, .. } => Ok(daemon),
+            Self::Welcome { version: VERSION, daemon, max_arena, .. } => Ok((daemon, max_arena)),
             Self::Welcome { version, .. } => Err(Error::Version(version)),
             other => Err(other.out_of_place(id)),
         }
@@ -145,7 +129,7 @@ fn inference(head: ResultHead, output: &[u8]) -> Inference {
         run: Duration::from_nanos(head.run_ns),
         batch: head.batch,
         variant: head.variant,
-        output: wire::floats(output).collect(),
+        output: output.to_vec(),
     }
 }
 

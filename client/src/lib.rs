@@ -19,14 +19,14 @@
 //!         .arrivals(ArrivalBound::periodic(Duration::from_millis(20), Duration::from_millis(2)))
 //!         .build()?,
 //! )?;
-//! match client.infer(&stream, &vec![0.0; stream.input_len()])? {
-//!     Outcome::Result(result) => println!("{:?}", result.output),
+//! match client.infer(&stream, &[0.0f32; 784])? {
+//!     Outcome::Result(result) => println!("{:?}", stream.output::<f32>(&result)?),
 //!     Outcome::Miss(miss) => println!("missed: {}", miss.reason.meaning()),
 //! }
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "async")]
 pub mod asynchronous;
@@ -34,9 +34,12 @@ pub mod blocking;
 mod error;
 mod incoming;
 mod options;
+pub mod shared;
 pub mod types;
 pub mod wire;
 
 pub use error::Error;
+pub use half::f16;
 pub use options::{DEFAULT_SOCKET, Options};
+pub use shared::{Arena, Place};
 pub use types::*;

@@ -1,13 +1,19 @@
 //! On a request's way: what a client asks, holds and is told, as owned values shared by both clients.
 
 mod registration;
+mod stream;
+mod tensor;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Error;
-pub use crate::wire::{ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState};
+pub use crate::wire::{
+    DataType, ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState,
+};
 pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
+pub use stream::{Packer, StreamInfo};
+pub(crate) use tensor::place;
+pub use tensor::{Element, TensorError, TensorInfo};
 
 /// The number a client gave one of its requests; unique within its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,44 +22,6 @@ pub struct RequestId(pub u64);
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}", self.0)
-    }
-}
-
-/// A registered stream and the promise the daemon gave for it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StreamInfo {
-    /// Number of the stream on this connection.
-    pub id: u32,
-    /// Time from arrival to answer.
-    pub deadline: Duration,
-    /// Length of an input tensor in bytes.
-    pub input_bytes: u32,
-    /// Length of an output tensor in bytes.
-    pub output_bytes: u32,
-    /// Requests guaranteed, out of `density_denominator`; 0 for best effort.
-    pub density_numerator: u32,
-    /// Not 0.
-    pub density_denominator: u32,
-    /// The variant the promise is computed with; a request may be answered by another one.
-    pub variant: String,
-    /// Accuracy of that variant, 0 to 1; NaN where unknown.
-    pub accuracy: f32,
-}
-
-impl StreamInfo {
-    /// Share of requests guaranteed, 0 (best effort) to 1.
-    pub fn density(&self) -> f64 {
-        f64::from(self.density_numerator) / f64::from(self.density_denominator.max(1))
-    }
-
-    /// Values in an input tensor.
-    pub fn input_len(&self) -> usize {
-        self.input_bytes as usize / 4
-    }
-
-    pub(crate) fn check_input(&self, bytes: usize) -> Result<(), Error> {
-        let (stream, expected) = (self.id, self.input_bytes);
-        if bytes == expected as usize { Ok(()) } else { Err(Error::InputLength { stream, bytes, expected }) }
     }
 }
 
@@ -67,10 +35,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The output values, if there are any.
-    pub fn output(&self) -> Option<&[f32]> {
+    /// The output that came in time, if one did; [`StreamInfo::output`] reads it.
+    pub fn result(&self) -> Option<&Inference> {
         match self {
-            Self::Result(inference) => Some(&inference.output),
+            Self::Result(inference) => Some(inference),
             Self::Miss(_) => None,
         }
     }
@@ -101,8 +69,8 @@ pub struct Inference {
     pub batch: u16,
     /// Index of the variant that answered, in the order of the service's configuration.
     pub variant: u16,
-    /// The output tensor, row-major.
-    pub output: Vec<f32>,
+    /// The output tensors, packed; [`StreamInfo::output`] reads them.
+    pub output: Vec<u8>,
 }
 
 /// A request without an output in time.
@@ -198,23 +166,6 @@ pub struct MissesLeftEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn density_is_a_share() {
-        let mut info = StreamInfo {
-            id: 1,
-            deadline: Duration::from_millis(10),
-            input_bytes: 16,
-            output_bytes: 8,
-            density_numerator: 7,
-            density_denominator: 10,
-            variant: "small".into(),
-            accuracy: 0.9,
-        };
-        assert_eq!((info.density(), info.input_len()), (0.7, 4));
-        (info.density_numerator, info.density_denominator) = (0, 0);
-        assert_eq!(info.density(), 0.0);
-    }
 
     #[test]
     fn a_refusal_says_why() {

@@ -11,11 +11,12 @@ mod codes;
 mod daemon_frame;
 mod error;
 mod result_head;
+mod tensors;
 
 pub use buffer::FrameBuffer;
-pub use client_frame::{ClientFrame, EventMask, encode_submit};
+pub use client_frame::{ClientFrame, EventMask};
 pub use codec::Header;
-pub use codes::{ErrorCode, Kind, MissReason, RefusalCode, SafeModeCause, SafeModeState};
+pub use codes::{DataType, ErrorCode, Kind, MissReason, RefusalCode, SafeModeCause, SafeModeState};
 pub use daemon_frame::DaemonFrame;
 pub use error::WireError;
 pub use result_head::ResultHead;
@@ -47,13 +48,17 @@ pub const MAX_CONSTRAINTS: usize = 8;
 /// Most arrival bounds of one stream.
 pub const MAX_ARRIVALS: usize = 4;
 
+/// Most tensors on one side of a stream.
+pub const MAX_TENSORS: usize = 16;
+
+/// Most dimensions of a tensor.
+pub const MAX_DIMENSIONS: usize = 8;
+
+/// Within a payload or output each tensor begins at a multiple of this many bytes.
+pub const PACKING: usize = 8;
+
 /// Bytes of a SUBMIT body before its payload.
 pub const SUBMIT_HEAD_LEN: usize = 8;
 
 /// Bytes of a RESULT body before its output.
 pub const RESULT_HEAD_LEN: usize = 40;
-
-/// The values of a payload or output: `f32`, little-endian; bytes after the last whole value are left out.
-pub fn floats(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
-    bytes.as_chunks::<4>().0.iter().map(|cell| f32::from_le_bytes(*cell))
-}

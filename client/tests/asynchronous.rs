@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
 use weir_client::asynchronous::Client;
-use weir_client::wire::{DaemonFrame, Kind};
+use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
 use weir_client::{Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode};
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -41,7 +41,11 @@ async fn many_tasks_infer_at_once() {
         .collect();
     for task in tasks {
         let Outcome::Result(result) = task.await.unwrap().unwrap() else { panic!("a result") };
-        assert_eq!(result.output[0], result.sequence as f32, "each task has its own answer");
+        assert_eq!(
+            stream.output::<f32>(&result).unwrap()[0],
+            result.sequence as f32,
+            "each task has its own answer"
+        );
     }
     drop(client);
     finish(mock).await;
@@ -74,7 +78,8 @@ async fn every_operation_finds_its_answer() {
     let second = client.submit_bytes(&stream, &[0; 16]).await.unwrap();
     assert!(first.id() < second.id());
     assert_eq!(client.status().await.unwrap(), "{}");
-    assert_eq!(first.outcome().await.unwrap().output(), Some(&[1.0, 2.0][..]));
+    let first = first.outcome().await.unwrap();
+    assert_eq!(stream.output::<f32>(first.result().unwrap()), Ok(vec![1.0, 2.0]));
     let Outcome::Miss(miss) = second.outcome().await.unwrap() else { panic!("a miss") };
     assert_eq!(miss.reason, MissReason::QueueFull);
     client.ping().await.unwrap();
@@ -149,7 +154,8 @@ async fn limits_hold_and_silence_ends() {
     let options = Options { max_in_flight: 2, ..impatient() };
     let client = Client::connect_with(mock.path(), options).await.unwrap();
     let stream = client.register(&registration()).await.unwrap();
-    assert!(matches!(client.submit(&stream, &[0.0]).await, Err(Error::InputLength { bytes: 4, .. })));
+    assert!(matches!(client.submit(&stream, &[0.0f32]).await, Err(Error::Tensor(_))));
+    assert!(matches!(client.submit_bytes(&stream, &[0; 4]).await, Err(Error::InputLength { bytes: 4, .. })));
     let ticket = client.submit(&stream, &INPUT).await.unwrap();
     assert!(matches!(client.ping().await, Err(Error::Timeout { what: Kind::Ping, .. })));
     let second = client.submit(&stream, &INPUT).await.unwrap();
@@ -188,4 +194,30 @@ async fn the_end_of_the_connection_reaches_everyone_who_waits() {
     }
     let gone = Client::connect("/nonexistent/weir.sock").await.unwrap_err().to_string();
     assert!(gone.contains("is the daemon running?"), "{gone}");
+}
+
+#[tokio::test]
+async fn large_tensors_lie_in_shared_memory() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome_and_register();
+        let id =
+            peer.expect_with(Kind::Arena, |frame| assert_eq!(frame, ClientFrame::Arena { length: 4096 }));
+        peer.send(id, &DaemonFrame::Mapped);
+        let shared = ClientFrame::SubmitShared { stream: 7, input: 0, output: 64 };
+        let id = peer.expect_with(Kind::SubmitShared, |frame| assert_eq!(frame, shared));
+        peer.miss(id, 0, MissReason::Shed);
+        let id = peer.expect(Kind::Arena);
+        peer.send(id, &DaemonFrame::Refused { code: RefusalCode::Arena, text: "one already" });
+        peer.expect_end();
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    assert_eq!(client.max_arena(), 1 << 20);
+    let stream = client.register(&registration()).await.unwrap();
+    let place = client.share(4096).await.unwrap().place(&stream).unwrap();
+    place.write(0, &INPUT).unwrap();
+    let Outcome::Miss(miss) = client.infer_shared(&place).await.unwrap() else { panic!("a miss") };
+    assert_eq!(miss.reason, MissReason::Shed);
+    assert!(matches!(client.share(4096).await, Err(Error::Refused(_))));
+    drop(client);
+    finish(mock).await;
 }

@@ -43,7 +43,8 @@ fn registers_and_infers() {
     let stream = client.register(&registration()).unwrap();
     assert_eq!((stream.id, stream.deadline, stream.density()), (7, Duration::from_millis(50), 0.7));
     let hit = client.infer(&stream, &INPUT).unwrap();
-    assert_eq!((hit.output(), hit.misses_left()), (Some(&[0.5, 0.25][..]), Some(2)));
+    assert_eq!(stream.output::<f32>(hit.result().unwrap()), Ok(vec![0.5, 0.25]));
+    assert_eq!(hit.misses_left(), Some(2));
     let Outcome::Miss(miss) = client.infer(&stream, &INPUT).unwrap() else { panic!("a miss") };
     assert_eq!((miss.reason, miss.sequence, miss.misses_left), (MissReason::Shed, 1, Some(0)));
     assert_eq!(client.status().unwrap(), "{}");
@@ -72,7 +73,7 @@ fn nothing_is_lost_while_something_else_is_waited_for() {
     let first = client.submit(&stream, &INPUT).unwrap();
     let second = client.submit_bytes(&stream, &[0; 16]).unwrap();
     assert_eq!(client.status().unwrap(), "{\"n\":1}");
-    assert!(client.infer(&stream, &INPUT).unwrap().output().is_some());
+    assert!(client.infer(&stream, &INPUT).unwrap().result().is_some());
 
     let Answer::Event(Event::SafeMode(event)) = client.recv().unwrap() else { panic!("the event first") };
     assert_eq!((event.service.as_str(), event.limit, event.seen), ("obstacles", 10, 11));
@@ -148,6 +149,8 @@ fn what_cannot_be_sent_is_told_before() {
     let mut client = Client::connect_with(mock.path(), options).unwrap();
     let stream = client.register(&registration()).unwrap();
     let short = client.submit(&stream, &INPUT[..3]).unwrap_err();
+    assert_eq!(short.to_string(), "tensor `x` has 4 elements, 3 were given");
+    let short = client.submit_bytes(&stream, &[0; 12]).unwrap_err();
     assert_eq!(short.to_string(), "stream 7: input is 12 bytes, must be 16");
     client.submit(&stream, &INPUT).unwrap();
     assert!(matches!(client.submit(&stream, &INPUT), Err(Error::TooManyInFlight { limit: 1 })));
@@ -170,7 +173,8 @@ fn the_answer_to_a_request_given_up_is_dropped() {
     stream.deadline = Duration::ZERO;
     let Err(Error::Timeout { what, .. }) = client.infer(&stream, &INPUT) else { panic!("a timeout") };
     assert_eq!(what, Kind::Submit);
-    assert_eq!(client.infer(&stream, &INPUT).unwrap().output(), Some(&[1.0, 1.0][..]));
+    let outcome = client.infer(&stream, &INPUT).unwrap();
+    assert_eq!(stream.output::<f32>(outcome.result().unwrap()), Ok(vec![1.0, 1.0]));
     drop(client);
     mock.finish();
 }
@@ -289,7 +293,7 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
-        peer.send(id, &DaemonFrame::Welcome { version: 2, max_frame: 100, daemon: "later" });
+        peer.send(id, &DaemonFrame::Welcome { version: 2, max_frame: 100, max_arena: 0, daemon: "later" });
     });
     assert!(matches!(Client::connect(mock.path()), Err(Error::Version(2))));
     mock.finish();

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, HEADER_LEN, Header, Kind,
-    MAX_HELLO_FRAME, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState,
+    MAX_DIMENSIONS, MAX_HELLO_FRAME, MAX_NAME, MAX_TENSORS, MAX_TEXT, MissReason, PACKING, RefusalCode,
+    ResultHead, SafeModeCause, SafeModeState,
 };
-use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, Registration};
+use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, DataType, Registration, StreamInfo, TensorInfo};
 
 const DOCUMENT: &str = include_str!("../../docs/protocol.md");
 
@@ -41,6 +42,11 @@ fn encoded() -> Vec<Vec<u8>> {
         frame.encode(id, &mut bytes);
         bytes
     };
+    let tensor = |name: &str, shape: &[u32]| TensorInfo {
+        name: name.into(),
+        data_type: DataType::F32,
+        shape: shape.into(),
+    };
     let payload = [1.0f32.to_le_bytes(), (-2.5f32).to_le_bytes()].concat();
     let (service, stream) = ("obstacles", "front");
     vec![
@@ -51,23 +57,36 @@ fn encoded() -> Vec<Vec<u8>> {
         client(4, ClientFrame::Subscribe { mask: EventMask::ALL }),
         client(6, ClientFrame::Status),
         client(7, ClientFrame::Ping),
-        daemon(1, DaemonFrame::Welcome { version: 1, max_frame: 4 << 20, daemon: "weir 0.1.0" }),
+        client(8, ClientFrame::Arena { length: 4096 }),
+        client(9, ClientFrame::SubmitShared { stream: 1, input: 0, output: 64 }),
+        daemon(
+            1,
+            DaemonFrame::Welcome {
+                version: 1,
+                max_frame: 4 << 20,
+                max_arena: 16 << 20,
+                daemon: "weir 0.1.0",
+            },
+        ),
         daemon(
             2,
-            DaemonFrame::Registered {
-                stream: 1,
+            DaemonFrame::Registered(Cow::Owned(StreamInfo {
+                id: 1,
                 input_bytes: 8,
-                deadline_ns: 15_000_000,
+                deadline: Duration::from_millis(15),
                 output_bytes: 4,
                 density_numerator: 7,
                 density_denominator: 10,
                 accuracy: 0.75,
-                variant: "small",
-            },
+                variant: "small".into(),
+                inputs: vec![tensor("speed", &[2])],
+                outputs: vec![tensor("risk", &[])],
+            })),
         ),
         daemon(5, DaemonFrame::Unregistered),
         daemon(4, DaemonFrame::Subscribed),
         daemon(7, DaemonFrame::Pong),
+        daemon(8, DaemonFrame::Mapped),
         daemon(
             3,
             DaemonFrame::Result {
@@ -163,7 +182,7 @@ fn every_code_is_in_a_table_with_its_meaning() {
             })+
         };
     }
-    rows_of!(Kind, MissReason, RefusalCode, ErrorCode, SafeModeState, SafeModeCause);
+    rows_of!(Kind, DataType, MissReason, RefusalCode, ErrorCode, SafeModeState, SafeModeCause);
     for row in rows {
         assert!(DOCUMENT.contains(&row), "missing: {row}");
     }
@@ -176,6 +195,9 @@ fn the_limits_are_those_of_the_code() {
         format!("at most {MAX_HELLO_FRAME} bytes after its header"),
         format!("at most {MAX_NAME} bytes"),
         format!("for people at most {MAX_TEXT}"),
+        format!("at most {MAX_TENSORS} tensors"),
+        format!("at most {MAX_DIMENSIONS} dimensions"),
+        format!("the next multiple of {PACKING} bytes"),
         format!("`{DEFAULT_SOCKET}`"),
     ] {
         assert!(DOCUMENT.contains(&limit), "missing: {limit}");

@@ -1,6 +1,7 @@
 //! Off a request's way: proof by random frames that the codec loses nothing and that no bytes make it panic.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +9,7 @@ use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header, Kind,
     MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState,
 };
-use weir_client::{ArrivalBound, Constraint, Registration};
+use weir_client::{ArrivalBound, Constraint, DataType, Registration, StreamInfo, TensorInfo};
 
 /// Parts from which any frame can be built.
 #[derive(Clone, Debug)]
@@ -23,17 +24,18 @@ struct Parts {
     text: String,
     bytes: Vec<u8>,
     registration: Registration,
+    tensors: [Vec<TensorInfo>; 2],
 }
 
 fn parts() -> impl Strategy<Value = Parts> {
     let kind = (0..Kind::KNOWN.len()).prop_map(|n| Kind::KNOWN[n]);
     let numbers = (any::<[u16; 4]>(), any::<[u32; 6]>(), any::<[u64; 6]>());
     let words = (["\\PC{0,60}", "\\PC{0,60}"], "\\PC{0,200}", vec(any::<u8>(), 0..300));
-    (kind, 1..u64::MAX, numbers, any::<u32>(), words, registration()).prop_map(
-        |(kind, id, (short, int, long), accuracy, (names, text, bytes), registration)| {
+    (kind, 1..u64::MAX, numbers, any::<u32>(), words, registration(), [tensors(), tensors()]).prop_map(
+        |(kind, id, (short, int, long), accuracy, (names, text, bytes), registration, tensors)| {
             // Any bits make an accuracy, but NaN does not compare equal to itself.
             let accuracy = Some(f32::from_bits(accuracy)).filter(|a| !a.is_nan()).unwrap_or(0.5);
-            Parts { kind, id, short, int, long, accuracy, names, text, bytes, registration }
+            Parts { kind, id, short, int, long, accuracy, names, text, bytes, registration, tensors }
         },
     )
 }
@@ -50,6 +52,13 @@ fn registration() -> impl Strategy<Value = Registration> {
     )
 }
 
+fn tensors() -> impl Strategy<Value = Vec<TensorInfo>> {
+    let data_type = (0..6u16).prop_map(DataType::from_code);
+    let tensor = ("\\PC{0,20}", data_type, vec(any::<u32>(), 0..=8))
+        .prop_map(|(name, data_type, shape)| TensorInfo { name, data_type, shape });
+    vec(tensor, 0..=16)
+}
+
 enum Frame<'a> {
     Client(ClientFrame<'a>),
     Daemon(DaemonFrame<'a>),
@@ -64,20 +73,32 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::Register => Client(C::Register(Cow::Borrowed(&p.registration))),
         Kind::Unregister => Client(C::Unregister { stream: p.int[0] }),
         Kind::Submit => Client(C::Submit { stream: p.int[0], payload: &p.bytes }),
+        Kind::Arena => Client(C::Arena { length: p.long[0] }),
+        Kind::SubmitShared => {
+            Client(C::SubmitShared { stream: p.int[0], input: p.long[0], output: p.long[1] })
+        }
+        Kind::Mapped => Daemon(D::Mapped),
         Kind::Subscribe => Client(C::Subscribe { mask: EventMask(p.int[0]) }),
         Kind::Status => Client(C::Status),
         Kind::Ping => Client(C::Ping),
-        Kind::Welcome => Daemon(D::Welcome { version: p.short[0], max_frame: p.int[0], daemon: service }),
-        Kind::Registered => Daemon(D::Registered {
-            stream: p.int[0],
+        Kind::Welcome => Daemon(D::Welcome {
+            version: p.short[0],
+            max_frame: p.int[0],
+            max_arena: p.long[0],
+            daemon: service,
+        }),
+        Kind::Registered => Daemon(D::Registered(Cow::Owned(StreamInfo {
+            id: p.int[0],
             input_bytes: p.int[1],
-            deadline_ns: p.long[0],
+            deadline: Duration::from_nanos(p.long[0]),
             output_bytes: p.int[2],
             density_numerator: p.int[3],
             density_denominator: p.int[4],
             accuracy: p.accuracy,
-            variant: service,
-        }),
+            variant: service.clone(),
+            inputs: p.tensors[0].clone(),
+            outputs: p.tensors[1].clone(),
+        }))),
         Kind::Unregistered => Daemon(D::Unregistered),
         Kind::Result => {
             let [queued_ns, run_ns, sequence, ..] = p.long;

@@ -1,6 +1,6 @@
 //! What the daemon adds to a request: its whole round trip on a null service against a bare blocking echo of
 //! the same bytes on a Unix socket, in one run, each server a process of its own, both in one scheduling class
-//! and on one core.
+//! and on one core. Then what it costs to send a tensor through the socket, and through shared memory.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,6 +18,10 @@ const FRAME: usize = 16 + 8 + 4 * VALUES;
 const BLOCKS: usize = 40;
 const PER_BLOCK: usize = 500;
 const LIMIT: f64 = 2.5;
+/// Values of a small and of a large request, as of a camera's picture; answers have few.
+const SIZES: [(&str, usize); 2] = [("1 KB", 256), ("1.2 MB", 300_000)];
+const ANSWER: usize = 16;
+const ROUNDS: usize = 4000;
 
 struct Server(Child);
 
@@ -48,6 +52,58 @@ fn main() {
             None => println!("| {class} | {place} | not permitted here | | | | |"),
         }
     }
+    println!("\n| request | server on the core of the client? | | inline | arena | arena, already there |");
+    println!("|---|---|---|---|---|---|");
+    for (size, values) in SIZES {
+        for (place, core) in [("the same", 0), ("another", 1)] {
+            ways(size, values, place, core);
+        }
+    }
+}
+
+/// The round trips of a request of `values` values: through the socket, copied into the arena first, and made
+/// in the arena to begin with. In turns.
+fn ways(size: &str, values: usize, place: &str, core: usize) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    stay_on(core);
+    let (_daemon, socket) = daemon(folder.path(), false, (values, ANSWER));
+    stay_on(0);
+    let mut client = retry(|| Client::connect(&socket).ok());
+    let stream = client.register(&registration()).expect("admitted");
+    let shared = client.share(4 << 20).and_then(|mut arena| arena.place(&stream)).expect("a place");
+    let input = vec![0.5f32; values];
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    for round in 0..ROUNDS + ROUNDS / 10 {
+        for (way, times) in times.iter_mut().enumerate() {
+            let began = now();
+            let outcome = match way {
+                0 => client.infer(&stream, &input),
+                1 => shared.write(0, &input).map_err(Into::into).and_then(|()| client.infer_shared(&shared)),
+                _ => client.infer_shared(&shared),
+            };
+            let took = began.elapsed();
+            assert!(
+                outcome.expect("the daemon answers").result().is_some(),
+                "too slow for a deadline of 1 s"
+            );
+            if round >= ROUNDS / 10 {
+                times.push(took);
+            }
+        }
+    }
+    times.iter_mut().for_each(|times| times.sort_unstable());
+    for (name, share) in [("p50", 0.50), ("p99", 0.99)] {
+        let at = |times: &[Duration]| times[(times.len() as f64 * share) as usize];
+        let [inline, copied, there] = times.each_ref().map(|times| at(times));
+        println!("| {size} | {place} | {name} | {inline:.1?} | {copied:.1?} | {there:.1?} |");
+    }
+}
+
+fn registration() -> Registration {
+    let builder = Registration::builder("null", "bench")
+        .constraint(Constraint::any_miss(1, 2))
+        .arrivals(ArrivalBound::window(200, Duration::from_millis(1)));
+    builder.build().expect("valid")
 }
 
 /// Keeps this process on `core`, and those that it starts from now on. Where a thread is woken, on its waker's
@@ -77,15 +133,12 @@ fn measure(realtime: bool, core: usize) -> Option<(Vec<Duration>, Vec<Duration>)
     if echo.0.try_wait().ok()?.is_some() {
         return None;
     }
-    let (_daemon, socket) = daemon(folder.path(), realtime);
+    let (_daemon, socket) = daemon(folder.path(), realtime, (VALUES, VALUES));
     stay_on(0);
 
     let mut bare = connect(&echo_path);
     let mut client = retry(|| Client::connect(&socket).ok());
-    let registration = Registration::builder("null", "bench")
-        .constraint(Constraint::any_miss(1, 2))
-        .arrivals(ArrivalBound::window(200, Duration::from_millis(1)));
-    let stream = client.register(&registration.build().expect("valid")).expect("admitted");
+    let stream = client.register(&registration()).expect("admitted");
     let input = [0.5f32; VALUES];
     let (mut frame, mut back) = ([7u8; FRAME], [0u8; FRAME]);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -100,7 +153,7 @@ fn measure(realtime: bool, core: usize) -> Option<(Vec<Duration>, Vec<Duration>)
             let began = now();
             let outcome = client.infer(&stream, &input).expect("the daemon answers");
             ours.push(began.elapsed());
-            assert!(outcome.output().is_some(), "a null request cannot miss a deadline of 1 s");
+            assert!(outcome.result().is_some(), "a null request cannot miss a deadline of 1 s");
         }
         if block == 0 {
             // The first block warms both up.
@@ -126,12 +179,12 @@ fn print_rows(class: &str, place: &str, bare: Vec<Duration>, ours: Vec<Duration>
 }
 
 /// Starts `weir serve` on a null service: a simulated engine that takes no time.
-fn daemon(folder: &Path, realtime: bool) -> (Server, std::path::PathBuf) {
+fn daemon(folder: &Path, realtime: bool, (input, output): (usize, usize)) -> (Server, std::path::PathBuf) {
     let config = folder.join("null.toml");
     let text = format!(
         "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\nrealtime = {realtime}\n\
          [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\nhandover = \"1us\"\nqueue = 1024\n\
-         max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {VALUES}, output = {VALUES} }}\n"
+         max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {input}, output = {output} }}\n"
     );
     std::fs::write(&config, text).expect("config written");
     let weir = env!("CARGO_BIN_EXE_weir");

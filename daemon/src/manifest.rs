@@ -257,6 +257,11 @@ mod tests {
             ("[1, 28, 28]", "[1, 0, 28]", "input.shape: `[1, 0, 28]` is refused"),
             ("[1, 28, 28]", "[9000000000, 9000000000]", "input.shape"),
             (
+                "[1, 28, 28]",
+                "[1, 1, 1, 1, 1, 1, 1, 1, 1]",
+                "input.shape: `9 dimensions` is refused, at most 8",
+            ),
+            (
                 "\"f32\", shape = [10]",
                 "\"f64\", shape = [10]",
                 "output.type: `f64` is refused, only f32, f16",

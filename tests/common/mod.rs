@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, VERSION};
-use weir_client::{Answer, Outcome, Registration, RequestId};
+use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
 
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -171,6 +171,12 @@ impl Daemon {
         lists.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
     }
 
+    /// How many memories of clients the daemon has mapped.
+    pub(crate) fn arenas(&self) -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id()));
+        maps.expect("the daemon is there").matches("memfd:weir-arena").count()
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
@@ -288,6 +294,11 @@ pub(crate) fn answers(client: &mut Client, ids: &[RequestId]) -> Vec<Outcome> {
         outcomes.push(outcome);
     }
     outcomes
+}
+
+/// The values of an answer's only output; `None` for a miss.
+pub(crate) fn values(stream: &StreamInfo, outcome: &Outcome) -> Option<Vec<f32>> {
+    outcome.result().map(|result| stream.output(result).expect("an output of f32"))
 }
 
 /// Looks again every few milliseconds until there is something to be found.

@@ -1,10 +1,12 @@
 //! On a request's way: the two tasks between an async client and the socket, and the table of who waits for what.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -13,6 +15,7 @@ use tokio::task::AbortHandle;
 use crate::error::Error;
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
+use crate::shared;
 use crate::types::Event;
 use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer};
 
@@ -26,10 +29,17 @@ const OUTBOX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Connection {
     state: Arc<Mutex<State>>,
-    outbox: mpsc::Sender<Vec<u8>>,
+    outbox: mpsc::Sender<Outgoing>,
     next_id: AtomicU64,
     max_in_flight: usize,
     tasks: [AbortHandle; 2],
+}
+
+/// A frame on its way to the socket.
+#[derive(Debug)]
+struct Outgoing {
+    frame: Vec<u8>,
+    descriptor: Option<OwnedFd>,
 }
 
 /// What the reading task shares with the callers.
@@ -63,6 +73,7 @@ impl Connection {
     /// Enters a frame in the table of those waiting, then queues it.
     pub(super) async fn send(
         self: &Arc<Self>,
+        descriptor: Option<OwnedFd>,
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<Waiting, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +92,7 @@ impl Connection {
         let mut frame = Vec::new();
         encode(id, &mut frame);
         // If the writing task is gone, the reading task finds out why; `reply` tells.
-        let _ = self.outbox.send(frame).await;
+        let _ = self.outbox.send(Outgoing { frame, descriptor }).await;
         Ok(waiting)
     }
 
@@ -135,12 +146,22 @@ impl Drop for Waiting {
 }
 
 /// Writes queued frames until nobody can queue any more or the socket takes none.
-async fn write(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
-    while let Some(frame) = frames.recv().await {
-        if socket.write_all(&frame).await.is_err() {
+async fn write(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Outgoing>) {
+    while let Some(Outgoing { frame, descriptor }) = frames.recv().await {
+        let sent = match &descriptor {
+            Some(descriptor) => send_with(socket.as_ref(), &frame, descriptor.as_fd()).await,
+            None => Ok(0),
+        };
+        let Ok(sent) = sent else { return };
+        if socket.write_all(&frame[sent..]).await.is_err() {
             return;
         }
     }
+}
+
+/// Sends the beginning of a frame and a descriptor with it.
+async fn send_with(socket: &UnixStream, frame: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
+    socket.async_io(Interest::WRITABLE, || shared::send_with(socket, frame, descriptor)).await
 }
 
 /// Hands on what arrives until the connection ends, then tells everyone why.

@@ -2,14 +2,16 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::types::{RequestId, StreamInfo};
-use crate::wire::{ClientFrame, Kind, encode_submit};
+use crate::shared::{self, Place};
+use crate::types::{Element, RequestId, StreamInfo};
+use crate::wire::{ClientFrame, Kind};
 
 /// The sending half of a connection; see [`Client::split`](super::Client::split).
 #[derive(Debug)]
@@ -26,20 +28,19 @@ impl Sender {
         Self { socket, frame: Vec::new(), next_id: 1, in_flight, options }
     }
 
-    /// Sends one request without waiting for its answer.
+    /// Sends one request of a stream with one input, without waiting for its answer.
     ///
     /// Blocks while the socket is full, at most `Options::timeout`. Allocates only for the first request of
     /// a size.
     ///
     /// # Errors
-    /// [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
+    /// [`Error::Tensor`], [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
     /// and [`Error::Closed`], after which the connection is closed.
-    pub fn submit(&mut self, stream: &StreamInfo, input: &[f32]) -> Result<RequestId, Error> {
-        stream.check_input(size_of_val(input))?;
-        self.send(Kind::Submit, |id, frame| encode_submit(id, stream.id, input, frame)).map(RequestId)
+    pub fn submit<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<RequestId, Error> {
+        self.submit_bytes(stream, stream.payload(input)?)
     }
 
-    /// Sends one request whose tensor is already `f32` little-endian row-major.
+    /// Sends one request whose tensors are already packed, as by [`StreamInfo::pack`].
     ///
     /// # Errors
     /// Those of [`submit`](Self::submit).
@@ -48,11 +49,35 @@ impl Sender {
         self.send_frame(&ClientFrame::Submit { stream: stream.id, payload }).map(RequestId)
     }
 
-    pub(super) fn send_frame(&mut self, frame: &ClientFrame<'_>) -> Result<u64, Error> {
-        self.send(frame.kind(), |id, out| frame.encode(id, out))
+    /// Sends one request whose tensors lie in the arena, without waiting for its answer.
+    ///
+    /// Until the answer has come, what is written to the place spoils this request and no other.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
+        self.send_frame(&place.submit()).map(RequestId)
     }
 
-    fn send(&mut self, kind: Kind, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<u64, Error> {
+    /// Sends a frame and a descriptor with it.
+    pub(super) fn send_with(
+        &mut self,
+        frame: &ClientFrame<'_>,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<u64, Error> {
+        self.send(frame.kind(), Some(descriptor), |id, out| frame.encode(id, out))
+    }
+
+    pub(super) fn send_frame(&mut self, frame: &ClientFrame<'_>) -> Result<u64, Error> {
+        self.send(frame.kind(), None, |id, out| frame.encode(id, out))
+    }
+
+    fn send(
+        &mut self,
+        kind: Kind,
+        descriptor: Option<BorrowedFd<'_>>,
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<u64, Error> {
         // Only this half adds, so the limit holds although the other half may take away in between.
         if self.in_flight.load(Ordering::Relaxed) >= self.options.max_in_flight.max(1) {
             return Err(Error::TooManyInFlight { limit: self.options.max_in_flight.max(1) });
@@ -62,7 +87,11 @@ impl Sender {
         self.frame.clear();
         encode(id, &mut self.frame);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.socket.write_all(&self.frame).map_err(|error| {
+        let sent = match descriptor {
+            Some(descriptor) => shared::send_with(&self.socket, &self.frame, descriptor),
+            None => Ok(0),
+        };
+        sent.and_then(|sent| self.socket.write_all(&self.frame[sent..])).map_err(|error| {
             // Part of the frame may be out: nothing can follow it. What the daemon said last stays readable.
             let _ = self.socket.shutdown(Shutdown::Write);
             match error.kind() {

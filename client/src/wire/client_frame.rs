@@ -29,8 +29,22 @@ pub enum ClientFrame<'a> {
     Submit {
         /// The stream it belongs to.
         stream: u32,
-        /// One input tensor, `f32` little-endian row-major, exactly `input_bytes` long.
+        /// The input tensors, packed, exactly `input_bytes` long.
         payload: &'a [u8],
+    },
+    /// Hands over the memory that comes with this frame, as a descriptor in `SCM_RIGHTS`.
+    Arena {
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// One request whose tensors lie in the arena.
+    SubmitShared {
+        /// The stream it belongs to.
+        stream: u32,
+        /// Where in the arena its input tensors begin, a multiple of 8.
+        input: u64,
+        /// Where in the arena its output tensors are to begin, a multiple of 8.
+        output: u64,
     },
     /// Chooses the events to be told; replaces the choice made before.
     Subscribe {
@@ -51,6 +65,8 @@ impl<'a> ClientFrame<'a> {
             Self::Register(_) => Kind::Register,
             Self::Unregister { .. } => Kind::Unregister,
             Self::Submit { .. } => Kind::Submit,
+            Self::Arena { .. } => Kind::Arena,
+            Self::SubmitShared { .. } => Kind::SubmitShared,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Status => Kind::Status,
             Self::Ping => Kind::Ping,
@@ -67,6 +83,10 @@ impl<'a> ClientFrame<'a> {
             Self::Register(registration) => write_registration(writer, registration),
             Self::Unregister { stream } => writer.u32(*stream),
             Self::Submit { stream, payload } => writer.u32(*stream).u32(0).bytes(payload),
+            Self::Arena { length } => writer.u64(*length),
+            Self::SubmitShared { stream, input, output } => {
+                writer.u32(*stream).u32(0).u64(*input).u64(*output)
+            }
             Self::Subscribe { mask } => writer.u32(mask.0),
             Self::Status | Self::Ping => writer,
         }
@@ -99,6 +119,12 @@ impl<'a> ClientFrame<'a> {
                 fields.reserved("reserved")?;
                 Self::Submit { stream, payload: fields.rest() }
             }
+            Kind::Arena => Self::Arena { length: fields.u64("length")? },
+            Kind::SubmitShared => {
+                let stream = fields.u32("stream")?;
+                fields.reserved("reserved")?;
+                Self::SubmitShared { stream, input: fields.u64("input")?, output: fields.u64("output")? }
+            }
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
             Kind::Status => Self::Status,
             Kind::Ping => Self::Ping,
@@ -110,11 +136,6 @@ impl<'a> ClientFrame<'a> {
         }
         Ok(frame)
     }
-}
-
-/// Appends a whole SUBMIT frame for an input tensor in the machine's own floats.
-pub fn encode_submit(id: u64, stream: u32, input: &[f32], out: &mut Vec<u8>) {
-    Writer::begin(out, Kind::Submit, id).u32(stream).u32(0).floats(input).end();
 }
 
 /// The events a connection asks for; bits without a name are ignored by the daemon.
@@ -187,7 +208,7 @@ fn read_registration(fields: &mut Reader<'_>) -> Result<Registration, WireError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, SUBMIT_HEAD_LEN};
+    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, PACKING, SUBMIT_HEAD_LEN};
 
     fn decode(bytes: &[u8]) -> Result<ClientFrame<'_>, WireError> {
         let (head, body) = bytes.split_first_chunk::<HEADER_LEN>().expect("a header");
@@ -195,21 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn submit_of_floats_is_submit_of_their_bytes() {
-        let (mut floats, mut bytes) = (Vec::new(), Vec::new());
-        encode_submit(5, 2, &[1.0, -2.5], &mut floats);
-        let payload: Vec<u8> = [1.0f32, -2.5].iter().flat_map(|v| v.to_le_bytes()).collect();
-        ClientFrame::Submit { stream: 2, payload: &payload }.encode(5, &mut bytes);
-        assert_eq!(floats, bytes);
-        assert_eq!((HEADER_LEN + SUBMIT_HEAD_LEN) % 8, 0, "the payload stays aligned within its frame");
-    }
-
-    #[test]
     fn a_submit_into_spare_capacity_does_not_allocate() {
         let mut out = Vec::with_capacity(HEADER_LEN + SUBMIT_HEAD_LEN + 400);
         let before = (out.as_ptr(), out.capacity());
-        encode_submit(1, 1, &[0.5; 100], &mut out);
+        ClientFrame::Submit { stream: 1, payload: &[5; 400] }.encode(1, &mut out);
         assert_eq!((out.as_ptr(), out.capacity()), before);
+        assert_eq!((HEADER_LEN + SUBMIT_HEAD_LEN) % PACKING, 0, "the payload stays aligned within its frame");
     }
 
     #[test]

@@ -44,16 +44,6 @@ impl<'o> Writer<'o> {
         self
     }
 
-    pub(super) fn floats(self, values: &[f32]) -> Self {
-        let start = self.out.len();
-        self.out.resize(start + 4 * values.len(), 0);
-        let (cells, _) = self.out[start..].as_chunks_mut::<4>();
-        for (cell, value) in cells.iter_mut().zip(values) {
-            *cell = value.to_le_bytes();
-        }
-        self
-    }
-
     /// A string of at most `limit` bytes (≤ 65535); what exceeds it is cut at a character.
     pub(super) fn string(self, text: &str, limit: usize) -> Self {
         let text = &text[..text.floor_char_boundary(limit)];

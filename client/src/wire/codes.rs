@@ -71,19 +71,32 @@ codes! {
         Subscribe = 5 "SUBSCRIBE" "chooses the events to be told",
         Status = 6 "STATUS" "asks for the daemon's state",
         Ping = 7 "PING" "asks for a PONG",
+        Arena = 8 "ARENA" "hands over shared memory for requests and answers",
+        SubmitShared = 9 "SUBMIT_SHARED" "one request whose tensors lie in the arena",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
-        Result = 131 "RESULT" "answers SUBMIT: the output, in time",
-        Miss = 132 "MISS" "answers SUBMIT: no output in time, and why",
+        Result = 131 "RESULT" "answers a request: the output, in time",
+        Miss = 132 "MISS" "answers a request: no output in time, and why",
         Subscribed = 133 "SUBSCRIBED" "answers SUBSCRIBE",
         StatusReply = 134 "STATUS_REPLY" "answers STATUS",
         Pong = 135 "PONG" "answers PING",
         Refused = 136 "REFUSED" "answers a request that is not granted",
         Error = 137 "ERROR" "last frame before the daemon closes the connection",
+        Mapped = 138 "MAPPED" "answers ARENA: it can be used",
         EventSafeMode = 160 "EVENT_SAFE_MODE" "a service entered or left safe mode",
         EventMissesLeft = 161 "EVENT_MISSES_LEFT" "a stream has few misses left",
         EventsLost = 162 "EVENTS_LOST" "events dropped because the client read too slowly",
+    }
+}
+
+codes! {
+    /// What the elements of a tensor are; little-endian.
+    DataType {
+        F32 = 1 "f32" "IEEE 754 binary32",
+        F16 = 2 "f16" "IEEE 754 binary16",
+        I64 = 3 "i64" "signed, 64 bits",
+        U8 = 4 "u8" "unsigned, 8 bits",
     }
 }
 
@@ -113,7 +126,10 @@ codes! {
         UnknownStream = 7 "unknown-stream" "this connection holds no stream of this number",
         Draining = 8 "draining" "the daemon is about to stop and takes nothing new",
         NotPermitted = 9 "not-permitted" "this user may not do this",
-        InputLength = 10 "input-length" "the payload is not exactly one input tensor",
+        InputLength = 10 "input-length" "the payload has not the length of the input tensors",
+        Arena = 11 "arena" "this memory cannot be shared",
+        ArenaPlace = 12 "arena-place" "a place that is not within the arena, or not a multiple of 8",
+        OutputLength = 13 "output-length" "the output does not fit a frame: share an arena",
     }
 }
 
@@ -162,6 +178,19 @@ impl SafeModeState {
     }
 }
 
+impl DataType {
+    /// Bytes of one element; `None` where this version does not know the type.
+    pub const fn size(self) -> Option<usize> {
+        match self {
+            Self::F32 => Some(4),
+            Self::F16 => Some(2),
+            Self::I64 => Some(8),
+            Self::U8 => Some(1),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 impl Kind {
     /// Whether frames of this kind travel from client to daemon (1 to 31).
     pub const fn is_from_client(self) -> bool {
@@ -177,6 +206,7 @@ mod tests {
     fn every_number_survives_the_way_through_its_enum() {
         for code in 0..=u16::MAX {
             assert_eq!(Kind::from_code(code).code(), code);
+            assert_eq!(DataType::from_code(code).code(), code);
             assert_eq!(MissReason::from_code(code).code(), code);
             assert_eq!(RefusalCode::from_code(code).code(), code);
             assert_eq!(ErrorCode::from_code(code).code(), code);

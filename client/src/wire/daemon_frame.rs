@@ -1,11 +1,14 @@
 //! On a request's way: its last step, the frames the daemon sends to a client.
 
+use std::borrow::Cow;
+
 use super::client_frame::{read_constraint, write_constraint};
 use super::codec::{Reader, Writer};
 use super::result_head::{NO_CONSTRAINT, ResultHead, read_misses_left};
+use super::tensors::{read_stream, write_stream};
 use super::{ErrorCode, Header, Kind, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, WireError};
 use super::{SafeModeCause, SafeModeState};
-use crate::types::Constraint;
+use crate::types::{Constraint, StreamInfo};
 
 /// A frame from daemon to client.
 ///
@@ -18,38 +21,23 @@ pub enum DaemonFrame<'a> {
         version: u16,
         /// Largest body in bytes, in both directions.
         max_frame: u32,
+        /// Largest arena in bytes; 0 where none is accepted.
+        max_arena: u64,
         /// Name and version of the daemon, for logs.
         daemon: &'a str,
     },
     /// Answers REGISTER.
-    Registered {
-        /// Number of the stream, unique on this connection.
-        stream: u32,
-        /// Length of a request's payload in bytes.
-        input_bytes: u32,
-        /// Time from arrival to answer, in nanoseconds.
-        deadline_ns: u64,
-        /// Length of a result's output in bytes.
-        output_bytes: u32,
-        /// Requests guaranteed, out of `density_denominator`; 0 for best effort.
-        density_numerator: u32,
-        /// Not 0.
-        density_denominator: u32,
-        /// Accuracy of that variant, 0 to 1; NaN where unknown.
-        accuracy: f32,
-        /// The variant of the service the promise is computed with.
-        variant: &'a str,
-    },
+    Registered(Cow<'a, StreamInfo>),
     /// Answers UNREGISTER.
     Unregistered,
-    /// Answers SUBMIT: the output, in time.
+    /// Answers SUBMIT and SUBMIT_SHARED: the output, in time.
     Result {
         /// Everything but the output.
         head: ResultHead,
-        /// One output tensor, `f32` little-endian row-major.
+        /// The output tensors, packed; empty where they lie in the arena.
         output: &'a [u8],
     },
-    /// Answers SUBMIT: no output in time.
+    /// Answers SUBMIT and SUBMIT_SHARED: no output in time.
     Miss {
         /// The request's stream.
         stream: u32,
@@ -69,6 +57,8 @@ pub enum DaemonFrame<'a> {
     },
     /// Answers PING.
     Pong,
+    /// Answers ARENA.
+    Mapped,
     /// Answers a request that is not granted; the connection stays open.
     Refused {
         /// Why.
@@ -131,13 +121,14 @@ impl<'a> DaemonFrame<'a> {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Welcome { .. } => Kind::Welcome,
-            Self::Registered { .. } => Kind::Registered,
+            Self::Registered(_) => Kind::Registered,
             Self::Unregistered => Kind::Unregistered,
             Self::Result { .. } => Kind::Result,
             Self::Miss { .. } => Kind::Miss,
             Self::Subscribed => Kind::Subscribed,
             Self::StatusReply { .. } => Kind::StatusReply,
             Self::Pong => Kind::Pong,
+            Self::Mapped => Kind::Mapped,
             Self::Refused { .. } => Kind::Refused,
             Self::Error { .. } => Kind::Error,
             Self::SafeMode { .. } => Kind::EventSafeMode,
@@ -150,23 +141,11 @@ impl<'a> DaemonFrame<'a> {
     pub fn encode(&self, id: u64, out: &mut Vec<u8>) {
         let writer = Writer::begin(out, self.kind(), id);
         match *self {
-            Self::Welcome { version, max_frame, daemon } => {
-                writer.u16(version).u16(0).u32(max_frame).string(daemon, MAX_NAME)
+            Self::Welcome { version, max_frame, max_arena, daemon } => {
+                let limits = writer.u16(version).u16(0).u32(max_frame).u64(max_arena);
+                limits.string(daemon, MAX_NAME)
             }
-            Self::Registered {
-                stream,
-                input_bytes,
-                deadline_ns,
-                output_bytes,
-                density_numerator,
-                density_denominator,
-                accuracy,
-                variant,
-            } => {
-                let shape = writer.u32(stream).u32(input_bytes).u64(deadline_ns).u32(output_bytes);
-                let density = shape.u32(density_numerator).u32(density_denominator);
-                density.f32(accuracy).string(variant, MAX_NAME)
-            }
+            Self::Registered(ref info) => write_stream(writer, info),
             Self::Result { ref head, output } => head.write(writer).bytes(output),
             Self::Miss { stream, misses_left, sequence, reason } => {
                 let numbered = writer.u32(stream).u32(misses_left.unwrap_or(NO_CONSTRAINT)).u64(sequence);
@@ -197,7 +176,7 @@ impl<'a> DaemonFrame<'a> {
                 numbers.string(service, MAX_NAME).string(stream, MAX_NAME)
             }
             Self::EventsLost { count } => writer.u64(count),
-            Self::Unregistered | Self::Subscribed | Self::Pong => writer,
+            Self::Unregistered | Self::Subscribed | Self::Pong | Self::Mapped => writer,
         }
         .end();
     }
@@ -216,19 +195,11 @@ impl<'a> DaemonFrame<'a> {
                 Self::Welcome {
                     version,
                     max_frame: fields.u32("max_frame")?,
+                    max_arena: fields.u64("max_arena")?,
                     daemon: fields.string("daemon", MAX_NAME)?,
                 }
             }
-            Kind::Registered => Self::Registered {
-                stream: fields.u32("stream")?,
-                input_bytes: fields.u32("input_bytes")?,
-                deadline_ns: fields.u64("deadline_ns")?,
-                output_bytes: fields.u32("output_bytes")?,
-                density_numerator: fields.u32("density numerator")?,
-                density_denominator: fields.u32("density denominator")?,
-                accuracy: fields.f32("accuracy")?,
-                variant: fields.string("variant", MAX_NAME)?,
-            },
+            Kind::Registered => Self::Registered(Cow::Owned(read_stream(&mut fields)?)),
             Kind::Unregistered => Self::Unregistered,
             Kind::Result => Self::Result { head: ResultHead::read(&mut fields)?, output: fields.rest() },
             Kind::Miss => Self::Miss {
@@ -240,6 +211,7 @@ impl<'a> DaemonFrame<'a> {
             Kind::Subscribed => Self::Subscribed,
             Kind::StatusReply => Self::StatusReply { json: fields.rest_as_text("status")? },
             Kind::Pong => Self::Pong,
+            Kind::Mapped => Self::Mapped,
             Kind::Refused => Self::Refused {
                 code: RefusalCode::from_code(fields.u16("code")?),
                 text: fields.string("text", MAX_TEXT)?,

@@ -1,7 +1,7 @@
 //! On a request's way: what travels before its output, all but the output itself.
 
+use super::WireError;
 use super::codec::{Reader, Writer};
-use super::{Kind, WireError};
 
 /// Stands for `None` where misses are counted.
 pub(super) const NO_CONSTRAINT: u32 = u32::MAX;
@@ -26,11 +26,6 @@ pub struct ResultHead {
 }
 
 impl ResultHead {
-    /// Appends a whole RESULT frame for an output tensor in the machine's own floats.
-    pub fn encode_floats(&self, id: u64, output: &[f32], out: &mut Vec<u8>) {
-        self.write(Writer::begin(out, Kind::Result, id)).floats(output).end();
-    }
-
     pub(super) fn write<'o>(&self, writer: Writer<'o>) -> Writer<'o> {
         let misses_left = self.misses_left.unwrap_or(NO_CONSTRAINT);
         let numbered = writer.u32(self.stream).u32(misses_left).u64(self.sequence);
@@ -60,7 +55,7 @@ pub(super) fn read_misses_left(fields: &mut Reader<'_>) -> Result<Option<u32>, W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{DaemonFrame, HEADER_LEN, RESULT_HEAD_LEN};
+    use crate::wire::{DaemonFrame, HEADER_LEN, PACKING, RESULT_HEAD_LEN};
 
     const HEAD: ResultHead = ResultHead {
         stream: 1,
@@ -78,14 +73,6 @@ mod tests {
         let before = (out.as_ptr(), out.capacity());
         DaemonFrame::Result { head: HEAD, output: &[1; 40] }.encode(1, &mut out);
         assert_eq!((out.as_ptr(), out.capacity()), before);
-        assert_eq!((HEADER_LEN + RESULT_HEAD_LEN) % 8, 0, "the output stays aligned within its frame");
-    }
-
-    #[test]
-    fn a_result_of_floats_is_a_result_of_their_bytes() {
-        let (mut floats, mut bytes) = (Vec::new(), Vec::new());
-        HEAD.encode_floats(9, &[0.25], &mut floats);
-        DaemonFrame::Result { head: HEAD, output: &0.25f32.to_le_bytes() }.encode(9, &mut bytes);
-        assert_eq!(floats, bytes);
+        assert_eq!((HEADER_LEN + RESULT_HEAD_LEN) % PACKING, 0, "the output stays aligned within its frame");
     }
 }

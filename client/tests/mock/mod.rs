@@ -1,6 +1,7 @@
 //! Off a request's way: a daemon of a few lines that says exactly what a test wants the client to hear.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses the part it needs, and may fail anywhere")]
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
     SafeModeCause, SafeModeState, VERSION,
 };
-use weir_client::{ArrivalBound, Constraint, Options, Registration};
+use weir_client::{ArrivalBound, Constraint, DataType, Options, Registration, StreamInfo, TensorInfo};
 
 /// A listening socket whose first connection follows a script on its own thread.
 pub(crate) struct Mock {
@@ -89,7 +90,10 @@ impl Peer {
     pub(crate) fn welcome(&mut self) {
         let id = self.expect(Kind::Hello);
         let max_frame = DEFAULT_MAX_FRAME;
-        self.send(id, &DaemonFrame::Welcome { version: VERSION, max_frame, daemon: "mock 0.1" });
+        self.send(
+            id,
+            &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena: 1 << 20, daemon: "mock 0.1" },
+        );
     }
 
     /// Answers HELLO, and REGISTER with stream 7: four floats in, two out, 50 ms.
@@ -100,16 +104,21 @@ impl Peer {
     }
 
     pub(crate) fn registered(&mut self, id: u64) {
-        let registered = DaemonFrame::Registered {
-            stream: 7,
+        let tensor = |name: &str, length| {
+            vec![TensorInfo { name: name.into(), data_type: DataType::F32, shape: vec![length] }]
+        };
+        let registered = DaemonFrame::Registered(Cow::Owned(StreamInfo {
+            id: 7,
             input_bytes: 16,
-            deadline_ns: 50_000_000,
+            deadline: Duration::from_millis(50),
             output_bytes: 8,
             density_numerator: 7,
             density_denominator: 10,
             accuracy: 0.75,
-            variant: "small",
-        };
+            variant: "small".into(),
+            inputs: tensor("x", 4),
+            outputs: tensor("y", 2),
+        }));
         self.send(id, &registered);
     }
 
@@ -117,9 +126,8 @@ impl Peer {
         let (queued_ns, run_ns, batch, variant) = (1_000, 2_000, 3, 1);
         let misses_left = Some(2);
         let head = ResultHead { stream: 7, misses_left, sequence, queued_ns, run_ns, batch, variant };
-        let mut bytes = Vec::new();
-        head.encode_floats(id, &output, &mut bytes);
-        self.send_bytes(&bytes);
+        let output: Vec<u8> = output.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.send(id, &DaemonFrame::Result { head, output: &output });
     }
 
     pub(crate) fn miss(&mut self, id: u64, sequence: u64, reason: MissReason) {

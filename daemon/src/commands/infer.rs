@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
 use weir_client::blocking::Client;
-use weir_client::{Outcome, Registration, StreamInfo};
+use weir_client::{DataType, Inference, Outcome, Registration, StreamInfo, TensorInfo, f16};
 
 use super::Socket;
 use crate::idx::Pictures;
 use crate::load::Target;
+
+/// Values of an output that are shown to people.
+const SHOWN: usize = 8;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -21,7 +24,7 @@ pub(crate) struct Args {
     /// A picture of an IDX file, by number from 0
     #[arg(long, value_name = "FILE:NUMBER", conflicts_with = "raw")]
     image: Option<String>,
-    /// The whole tensor, as little-endian f32 (default: zeros)
+    /// The input tensors as they travel: little-endian, each at a multiple of 8 bytes (default: zeros)
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
     /// Print the answer as JSON
@@ -33,43 +36,91 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut client = Client::connect(&args.socket.socket)?;
     let name = format!("infer-{}", std::process::id());
     let stream = client.register(&Registration::builder(&args.service, name).build()?)?;
-    let wanted = stream.input_len();
-    let input = match (&args.image, &args.raw) {
+    let outcome = match (&args.image, &args.raw) {
         (Some(image), _) => {
             let picture = Picture::read(image)?;
             if !args.json {
                 picture.show();
             }
-            picture.pixels
+            client.infer(&stream, &picture.pixels)?
         }
         (None, Some(path)) => {
             let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-            let (values, rest) = bytes.as_chunks::<4>();
-            ensure!(rest.is_empty(), "{}: {} bytes are no whole number of f32", path.display(), bytes.len());
-            values.iter().map(|b| f32::from_le_bytes(*b)).collect()
+            let (given, wanted, takes) = (bytes.len(), stream.input_bytes, describe(&stream.inputs));
+            ensure!(
+                given == wanted as usize,
+                "{}: {given} bytes, {} takes {wanted}: {takes}",
+                path.display(),
+                stream.variant
+            );
+            client.infer_bytes(&stream, &bytes)?
         }
-        (None, None) => vec![0.0; wanted],
+        (None, None) => client.infer_bytes(&stream, &vec![0; stream.input_bytes as usize])?,
     };
-    ensure!(input.len() == wanted, "the input has {} values, {} takes {wanted}", input.len(), stream.variant);
-    let outcome = client.infer(&stream, &input)?;
     let (variant, accuracy) = answered_by(&mut client, &args.service, &stream, &outcome)?;
     match (&outcome, args.json) {
         (Outcome::Result(r), true) => println!(
             "{:#}",
             json!({
-                "served": true, "variant": variant, "accuracy": accuracy, "output": r.output,
+                "served": true, "variant": variant, "accuracy": accuracy, "outputs": outputs(&stream, r)?,
                 "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch,
             })
         ),
         (Outcome::Miss(m), true) => println!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
         (Outcome::Result(r), false) => {
-            let best = r.output.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
-            println!("{variant} says {best} (accuracy {:.1}%)", 100.0 * accuracy);
+            let accuracy =
+                if accuracy.is_nan() { "not known".into() } else { format!("{:.1}%", 100.0 * accuracy) };
+            match stream.output::<f32>(r) {
+                Ok(logits) if stream.outputs[0].shape.len() == 1 => {
+                    let best =
+                        logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
+                    println!("{variant} says {best} (accuracy {accuracy})");
+                }
+                _ => println!("{variant} says (accuracy {accuracy})\n{}", heads(&stream, r)?),
+            }
             println!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
         }
         (Outcome::Miss(m), false) => println!("missed: {}", m.reason.meaning()),
     }
-    Ok(if outcome.output().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.result().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tensors in a line, as `image f32 [1, 28, 28], mask u8 [784]`.
+fn describe(tensors: &[TensorInfo]) -> String {
+    let tensors = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.data_type, t.shape));
+    tensors.collect::<Vec<_>>().join(", ")
+}
+
+/// Every output's values by its name.
+fn outputs(stream: &StreamInfo, inference: &Inference) -> Result<Map<String, Value>> {
+    let values = |(index, tensor): (usize, &TensorInfo)| {
+        let values = match tensor.data_type {
+            DataType::F32 => stream.output_at::<f32>(inference, index)?.into(),
+            DataType::F16 => {
+                let halves = stream.output_at::<f16>(inference, index)?;
+                halves.into_iter().map(f16::to_f32).collect::<Vec<_>>().into()
+            }
+            DataType::I64 => stream.output_at::<i64>(inference, index)?.into(),
+            DataType::U8 => stream.output_at::<u8>(inference, index)?.into(),
+            DataType::Unknown(code) => {
+                bail!("output {} is of type {code}, which is not known here", tensor.name)
+            }
+        };
+        Ok((tensor.name.clone(), values))
+    };
+    stream.outputs.iter().enumerate().map(values).collect()
+}
+
+/// A line for each output: what it is and how it begins.
+fn heads(stream: &StreamInfo, inference: &Inference) -> Result<String> {
+    let values = outputs(stream, inference)?;
+    let head = |tensor: &TensorInfo| {
+        let values = values.get(&tensor.name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let shown: Vec<_> = values.iter().take(SHOWN).map(Value::to_string).collect();
+        let more = if values.len() > SHOWN { ", …" } else { "" };
+        format!("  {}: {}{more}", describe(std::slice::from_ref(tensor)), shown.join(", "))
+    };
+    Ok(stream.outputs.iter().map(head).collect::<Vec<_>>().join("\n"))
 }
 
 /// The variant that answered, and its accuracy; the base if none did.

@@ -140,7 +140,7 @@ impl Args {
             builder = demand(builder, &constraints);
         }
         let inputs = match (self.input.as_str(), &self.labels) {
-            ("zeros", None) => Inputs::zeros(target.input_len),
+            ("zeros", None) => Inputs::zeros(target.input_bytes),
             ("zeros", Some(_)) => bail!("--labels needs the pictures: --input FILE"),
             (path, labels) => Inputs::read(path.as_ref(), labels.as_deref())?,
         };

@@ -12,6 +12,9 @@ use rt_core::{
 
 use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
 
+/// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
+const MIN_FRAME: u64 = 16 << 10;
+
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
     path: &'a Path,
@@ -62,8 +65,9 @@ impl<'a> Check<'a> {
             max_model: self.number("daemon.max-model", raw.max_model, 1, 1 << 40)?,
             certificate: raw.certificate.map(|path| self.resolve(&path)),
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
-            max_frame: self.number("daemon.max-frame", raw.max_frame, 4096, 64 << 20)? as u32,
+            max_frame: self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20)? as u32,
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
+            max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,
             realtime: raw.realtime,
             allowed,
         })

@@ -42,6 +42,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) max_frame: u32,
     /// Bytes kept for a client that reads slowly; beyond, it is cut off.
     pub(crate) max_pending: usize,
+    /// Largest memory a client may share, in bytes; 0 for none.
+    pub(crate) max_arena: u64,
     /// `SCHED_FIFO` and locked memory where permitted.
     pub(crate) realtime: bool,
     /// User and group ids that may connect; `None` lets everybody in whom the socket's mode lets in.

@@ -3,21 +3,24 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use weir_client::{DataType, StreamInfo};
 
 use crate::idx::{self, Pictures};
 use crate::manifest::{Heldout, argmax};
 
-/// The tensors of a run, taken in turn.
+/// The payloads of a run, taken in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Inputs {
-    tensors: Vec<Vec<f32>>,
+    payloads: Vec<Vec<u8>>,
+    /// They are values of one `f32` tensor, not just bytes.
+    pictures: bool,
     labels: Option<Vec<u8>>,
 }
 
 impl Inputs {
-    /// One tensor of zeros.
-    pub(crate) fn zeros(values: usize) -> Self {
-        Self { tensors: vec![vec![0.0; values]], labels: None }
+    /// One payload of zeros, for any tensors.
+    pub(crate) fn zeros(bytes: usize) -> Self {
+        Self { payloads: vec![vec![0; bytes]], pictures: false, labels: None }
     }
 
     /// The pictures of an IDX file (the format of MNIST), pixels scaled to 0.0..=1.0, and the labels of
@@ -29,29 +32,47 @@ impl Inputs {
         let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
         let bytes = read(pictures)?;
         let parsed = Pictures::parse(&bytes).with_context(|| pictures.display().to_string())?;
-        let tensors: Vec<_> = parsed.iter().collect();
-        ensure!(tensors.iter().any(|t| !t.is_empty()), "{}: no pictures", pictures.display());
+        let payloads: Vec<_> = parsed.iter().map(|picture| bytemuck::cast_slice(&picture).to_vec()).collect();
+        ensure!(payloads.iter().any(|p| !p.is_empty()), "{}: no pictures", pictures.display());
         let labels = labels
             .map(|path| {
                 let bytes = read(path)?;
                 let labels = idx::labels(&bytes).with_context(|| path.display().to_string())?.to_vec();
-                let (held, wanted) = (labels.len(), tensors.len());
+                let (held, wanted) = (labels.len(), payloads.len());
                 ensure!(held == wanted, "{}: {held} labels for {wanted} pictures", path.display());
                 Ok(labels)
             })
             .transpose()?;
-        Ok(Self { tensors, labels })
+        Ok(Self { payloads, pictures: true, labels })
     }
 
     /// The held-out data of a manifest.
     pub(crate) fn heldout(data: &Heldout) -> Self {
-        let (tensors, labels) = (0..data.count()).map(|i| data.get(i)).map(|(x, y)| (x.to_vec(), y)).unzip();
-        Self { tensors, labels: Some(labels) }
+        let picture =
+            |i| (data.get(i).0.iter().flat_map(|pixel| pixel.to_le_bytes()).collect(), data.get(i).1);
+        let (payloads, labels) = (0..data.count()).map(picture).unzip();
+        Self { payloads, pictures: true, labels: Some(labels) }
     }
 
-    /// The tensor of request `number`.
-    pub(crate) fn tensor(&self, number: u64) -> &[f32] {
-        &self.tensors[self.place(number)]
+    /// That these are requests of the stream.
+    ///
+    /// # Errors
+    /// Tensors of another length or, for pictures, of another type than `f32`.
+    pub(crate) fn check(&self, stream: &StreamInfo) -> Result<()> {
+        let (given, wanted) = (self.payloads[0].len(), stream.input_bytes as usize);
+        let one_f32 = matches!(stream.inputs.as_slice(), [input] if input.data_type == DataType::F32);
+        ensure!(
+            !self.pictures || one_f32,
+            "pictures are one f32 tensor, the inputs of {} are not",
+            stream.variant
+        );
+        ensure!(given == wanted, "the inputs have {given} bytes, {} takes {wanted}", stream.variant);
+        Ok(())
+    }
+
+    /// What request `number` carries.
+    pub(crate) fn payload(&self, number: u64) -> &[u8] {
+        &self.payloads[self.place(number)]
     }
 
     /// Whether the largest output of request `number` stands at its label's place; `None` without labels.
@@ -61,7 +82,7 @@ impl Inputs {
     }
 
     fn place(&self, number: u64) -> usize {
-        (number % self.tensors.len() as u64) as usize
+        (number % self.payloads.len() as u64) as usize
     }
 }
 
@@ -75,9 +96,11 @@ mod tests {
     #[test]
     fn pictures_take_turns_and_know_their_labels() {
         let labels = Some(idx::labels(LABELS).unwrap().to_vec());
-        let inputs = Inputs { tensors: Pictures::parse(PICTURES).unwrap().iter().collect(), labels };
-        assert_eq!(inputs.tensor(0), &[0.0, 1.0]);
-        assert_eq!(inputs.tensor(3), &[0.2, 0.0]);
+        let pictures = Pictures::parse(PICTURES).unwrap();
+        let payloads = pictures.iter().map(|picture| bytemuck::cast_slice(&picture).to_vec()).collect();
+        let inputs = Inputs { payloads, pictures: true, labels };
+        assert_eq!(inputs.payload(0), bytemuck::bytes_of(&[0.0f32, 1.0]));
+        assert_eq!(inputs.payload(3), bytemuck::bytes_of(&[0.2f32, 0.0]));
         assert_eq!(inputs.is_right(0, &[0.1, 0.9]), Some(true));
         assert_eq!(inputs.is_right(1, &[0.1, 0.9]), Some(false));
         assert_eq!(inputs.is_right(1, &[]), Some(false));

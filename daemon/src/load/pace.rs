@@ -81,7 +81,7 @@ pub(super) fn send(
                 break;
             }
             let lateness_ns = clock::now().since(due).as_nanos();
-            let id = match sender.submit(stream, inputs.tensor(number)) {
+            let id = match sender.submit_bytes(stream, inputs.payload(number)) {
                 Ok(id) => Some(id),
                 Err(Error::TooManyInFlight { .. }) => None,
                 Err(error) => return Err(error).with_context(|| format!("request {number}")),

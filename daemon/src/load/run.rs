@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
-use weir_client::{Answer, Event, EventMask, RequestId};
+use weir_client::{Answer, Event, EventMask, RequestId, StreamInfo};
 
 use super::pace::{self, Issued, Signals};
 use super::report::{Ended, Measures, Report, SafeModeChange};
@@ -39,16 +39,13 @@ pub(crate) fn run(
     client.subscribe(EventMask::SAFE_MODE)?;
     let target = Target::find(&client.status()?, service)?;
     let stream = client.register(&plan.registration)?;
-    let (given, wanted) = (plan.inputs.tensor(0).len(), stream.input_len());
-    if given != wanted {
-        bail!("the inputs have {given} values, {} takes {wanted}", stream.variant);
-    }
+    plan.inputs.check(&stream)?;
     let (sender, receiver) = client.split();
     let start = clock::now() + RUN_UP;
     let (log, issued) = mpsc::channel();
     let safe_mode = AtomicBool::new(target.safe_mode.is_some());
     let signals = Signals { stop, over: AtomicBool::new(false), safe_mode };
-    let mut collector = Collector::new(plan, &target, start, &signals, receiver, issued)?;
+    let mut collector = Collector::new(plan, (&target, &stream), start, &signals, receiver, issued)?;
     let (sent, collected) = std::thread::scope(|scope| {
         let (stream, signals) = (&stream, &signals);
         let send = move || pace::send(sender, stream, &plan.inputs, &plan.phases, start, signals, &log);
@@ -77,6 +74,7 @@ struct Entry {
 
 struct Collector<'a> {
     plan: &'a Plan,
+    stream: &'a StreamInfo,
     deadline: Span,
     start: Instant,
     signals: &'a Signals<'a>,
@@ -102,7 +100,7 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(
         plan: &'a Plan,
-        target: &Target,
+        (target, stream): (&Target, &'a StreamInfo),
         start: Instant,
         signals: &'a Signals<'a>,
         receiver: Receiver,
@@ -118,6 +116,7 @@ impl<'a> Collector<'a> {
         });
         Ok(Self {
             plan,
+            stream,
             deadline: Span::from_nanos(target.deadline_ns),
             start,
             signals,
@@ -201,7 +200,8 @@ impl<'a> Collector<'a> {
                 self.check_sequence(number, result.sequence);
                 self.misses_left = result.misses_left;
                 let latency_ns = now.since(self.entry(number).due).as_nanos();
-                let right = self.plan.inputs.is_right(number, &result.output);
+                let output = self.stream.output::<f32>(&result);
+                let right = output.ok().and_then(|output| self.plan.inputs.is_right(number, &output));
                 let (batch, variant) = (result.batch, result.variant);
                 self.end(number, Ended::Answered { latency_ns, batch, variant, right });
             }

@@ -4,6 +4,8 @@ use anyhow::{Context, Result, bail};
 use rt_core::Constraint;
 use serde::Deserialize;
 
+use crate::engine::{TensorSpec, packed_len};
+
 /// A service of a running daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -15,8 +17,8 @@ pub(crate) struct Target {
     pub(crate) variants: Vec<(String, Option<f64>)>,
     /// Whether no real engine runs.
     pub(crate) simulated: bool,
-    /// Values of one input tensor.
-    pub(crate) input_len: usize,
+    /// Bytes of one request.
+    pub(crate) input_bytes: usize,
     /// Nanoseconds from arrival to answer.
     pub(crate) deadline_ns: u64,
     /// Nanoseconds that a periodic request may come late under the promised rate.
@@ -57,7 +59,7 @@ impl Target {
             model: found.model,
             variants: found.variants.into_iter().map(|v| (v.model, v.accuracy)).collect(),
             simulated: found.simulated,
-            input_len: found.input.shape.iter().product(),
+            input_bytes: packed_len(&found.inputs),
             deadline_ns: found.deadline_ns,
             jitter_ns: found.jitter_ns,
             promised_period_ns: found.promised_period_ns,
@@ -118,7 +120,7 @@ struct ServiceStatus {
     model: String,
     variants: Vec<VariantStatus>,
     simulated: bool,
-    input: TensorStatus,
+    inputs: Vec<TensorSpec>,
     deadline_ns: u64,
     jitter_ns: u64,
     promised_period_ns: Option<u64>,
@@ -131,11 +133,6 @@ struct ServiceStatus {
 struct VariantStatus {
     model: String,
     accuracy: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct TensorStatus {
-    shape: Vec<usize>,
 }
 
 #[derive(Deserialize)]
@@ -158,7 +155,7 @@ mod tests {
     const STATUS: &str = r#"{ "version": "0.1.0", "services": [{
         "name": "digits", "model": "digits-l", "simulated": false,
         "variants": [{ "model": "digits-l", "accuracy": 0.8 }, { "model": "digits-xl", "accuracy": 0.9 }],
-        "input": { "name": "image", "shape": [1, 28, 28] }, "deadline_ns": 100, "jitter_ns": 20,
+        "inputs": [{ "name": "image", "type": "f32", "shape": [1, 28, 28] }], "deadline_ns": 100, "jitter_ns": 20,
         "promised_period_ns": 2000000, "constraints": ["row_miss(1)", "any_miss(5,10)"],
         "safe_mode": { "state": "safe-mode", "cause": "operator", "text": "operator: raised by an operator" },
         "streams": [{ "name": "cam", "constraints": ["any_miss(3,10)"] }]
@@ -167,7 +164,7 @@ mod tests {
     #[test]
     fn a_service_is_found_with_its_promises() {
         let target = Target::find(STATUS, "digits").unwrap();
-        assert_eq!((target.promised_rate(), target.input_len), (Some(500.0), 784));
+        assert_eq!((target.promised_rate(), target.input_bytes), (Some(500.0), 4 * 784));
         assert_eq!(target.constraints[1], Constraint::any_miss(5, 10).unwrap());
         assert_eq!(target.stream_constraints("cam").unwrap()[0].window(), 10);
         assert_eq!(target.stream_constraints("other"), None);

@@ -14,6 +14,9 @@ use crate::engine::{DataType, TensorSpec};
 const MAX_TENSORS: usize = 16;
 /// The most elements a tensor of one request may hold.
 const MAX_ELEMENTS: usize = 1 << 24;
+/// The longest name and the most dimensions that a client can be told.
+const MAX_NAME: usize = 255;
+const MAX_DIMENSIONS: usize = 8;
 
 /// A model of one tensor on a side gives its table, one of several an array of tables.
 #[derive(Debug)]
@@ -82,6 +85,11 @@ impl TensorToml {
         let elements = self.shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
         let fits = elements.is_some_and(|elements| (1..=MAX_ELEMENTS).contains(&elements));
         check(fits, || (format!("{field}.shape"), format!("{:?}", self.shape), rule))?;
+        let (name, dimensions) = (self.name.len(), self.shape.len());
+        check(name <= MAX_NAME, || (format!("{field}.name"), format!("{name} bytes"), "at most 255 bytes"))?;
+        check(dimensions <= MAX_DIMENSIONS, || {
+            (format!("{field}.shape"), format!("{dimensions} dimensions"), "at most 8 dimensions")
+        })?;
         Ok(TensorSpec { name: self.name, data_type, shape: self.shape })
     }
 }

@@ -193,10 +193,17 @@ impl Service {
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
     pub(crate) fn refuse(&self, effects: &mut Effects, lease: &Lease) -> Option<(Option<u32>, u64)> {
         let mut refused = None;
+        let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
-            self.record(now, lease);
-            refused = scheduler.handle_refused(now, lease.id);
+            retired = self.successor();
+            if retired.is_none() {
+                self.record(now, lease);
+                refused = scheduler.handle_refused(now, lease.id);
+            }
         });
+        if let Some(next) = retired {
+            return next.refuse(effects, lease);
+        }
         refused.map(|r| (r.misses_left, r.request.seq))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::socket::Connection;
+use crate::socket::{Connection, Place};
 
 /// One request in the daemon's hands.
 #[derive(Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Origin {
     pub(crate) connection: Arc<Connection>,
     pub(crate) frame: u64,
     pub(crate) stream: u32,
+    /// Where the output goes, if not into the frame of the answer.
+    pub(crate) output: Option<Place>,
 }
 
 /// A fixed number of slots; a token names one of them.

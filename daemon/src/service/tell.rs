@@ -31,7 +31,7 @@ impl Service {
         let token = request.token;
         {
             let slot = self.slots.get(token);
-            let Origin { frame: id, stream, .. } = *slot.origin.as_ref()?;
+            let &Origin { frame: id, stream, output: ref place, .. } = slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
                     let head = ResultHead {
@@ -44,7 +44,11 @@ impl Service {
                         variant: slot.variant,
                     };
                     self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
-                    DaemonFrame::Result { head, output: &slot.output }.encode(id, frame);
+                    let output = match place {
+                        Some(place) => place.write(&slot.output),
+                        None => slot.output.as_slice(),
+                    };
+                    DaemonFrame::Result { head, output }.encode(id, frame);
                 }
                 Outcome::Missed(reason) => {
                     let (reason, sequence) = (wire_reason(reason), request.seq);

@@ -1,8 +1,10 @@
 //! The data door: a Unix socket, one thread a client, frames checked before anything else sees them.
 
+mod arena;
 mod connection;
 mod listener;
 mod peer;
+mod receive;
 mod register;
 mod session;
 
@@ -15,6 +17,7 @@ use weir_client::{SafeModeCause, SafeModeState as WireState};
 use crate::hardware::Stale;
 use crate::service::lock;
 
+pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
 pub(crate) use listener::Listener;
 

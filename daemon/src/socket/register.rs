@@ -1,15 +1,18 @@
 //! REGISTER: from the fields of the frame to a stream with a promise, or to the reason there is none.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec};
 use weir_client::wire::DaemonFrame;
-use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, RefusalCode, Registration};
+use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, DataType as WireType};
+use weir_client::{RefusalCode, Registration, StreamInfo, TensorInfo};
 
 use super::Connection;
+use crate::clock;
 use crate::daemon::Daemon;
-use crate::engine::packed_len;
+use crate::engine::{DataType, TensorSpec, packed_len};
 use crate::realtime::{self, Role};
 use crate::service::{Effects, Lease, Refusal, Registry, lock};
 
@@ -107,19 +110,32 @@ pub(super) fn register(
 }
 
 /// The answer to a registration that was granted.
-pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'_> {
+pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
     let plan = &lease.service.plan;
     let density = lease.spec.demand().map_or(Density::ZERO, |(density, _)| density);
-    DaemonFrame::Registered {
-        stream,
+    DaemonFrame::Registered(Cow::Owned(StreamInfo {
+        id: stream,
         input_bytes: packed_len(&plan.spec.inputs) as u32,
-        deadline_ns: plan.config.deadline.as_nanos(),
+        deadline: clock::duration(plan.config.deadline),
         output_bytes: packed_len(&plan.spec.outputs) as u32,
         density_numerator: density.numerator(),
         density_denominator: density.denominator(),
         accuracy: plan.spec.accuracy as f32,
-        variant: &plan.spec.name,
-    }
+        variant: plan.spec.name.clone(),
+        inputs: plan.spec.inputs.iter().map(tensor).collect(),
+        outputs: plan.spec.outputs.iter().map(tensor).collect(),
+    }))
+}
+
+fn tensor(spec: &TensorSpec) -> TensorInfo {
+    let data_type = match spec.data_type {
+        DataType::F32 => WireType::F32,
+        DataType::F16 => WireType::F16,
+        DataType::I64 => WireType::I64,
+        DataType::U8 => WireType::U8,
+    };
+    let shape = spec.shape.iter().map(|&dimension| dimension as u32).collect();
+    TensorInfo { name: spec.name.clone(), data_type, shape }
 }
 
 /// What the frame declares; `None` if it declares nothing.

@@ -1,21 +1,25 @@
 //! One client's thread: bytes to frames, frames to requests, and the end of all of it when the client goes.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rt_core::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError,
+    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, RESULT_HEAD_LEN, VERSION,
+    WireError,
 };
 use weir_client::{MissReason, RefusalCode};
 
 use super::Connection;
+use super::arena::{Arena, Place};
+use super::receive::{Received, receive};
 use super::register::{self, Waiting};
 use crate::clock;
+use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
 use crate::engine::packed_len;
 use crate::realtime::{self, Role};
@@ -35,6 +39,9 @@ struct Session<'a> {
     leases: HashMap<u32, Lease>,
     waiting: Waiting,
     next_stream: u32,
+    /// A descriptor whose ARENA is still to come.
+    descriptor: Option<OwnedFd>,
+    arena: Option<Arena>,
     effects: Effects,
     frame: Vec<u8>,
 }
@@ -50,6 +57,8 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
         leases: HashMap::new(),
         waiting: Waiting::default(),
         next_stream: 1,
+        descriptor: None,
+        arena: None,
         effects: Effects::default(),
         frame: Vec::new(),
     };
@@ -73,6 +82,9 @@ impl Session<'_> {
                 if first {
                     buffer.set_max_frame(self.daemon.config.daemon.max_frame);
                 }
+            }
+            if self.descriptor.is_some() && !buffer.is_mid_frame() {
+                return Err(malformed("a descriptor came without an ARENA"));
             }
             if !self.read(&mut buffer)? {
                 return Ok(());
@@ -114,14 +126,16 @@ impl Session<'_> {
             if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 continue;
             }
-            match recv(socket, buffer.space(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Ok(false),
-                Ok((count, _)) => {
+            match receive(socket, buffer.space(), &mut self.descriptor) {
+                Received::Bytes(count) => {
                     buffer.filled(count);
                     return Ok(true);
                 }
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(_) => return Ok(false),
+                Received::Nothing => {}
+                Received::End => return Ok(false),
+                Received::TooManyDescriptors => {
+                    return Err(malformed("more than one descriptor for one ARENA"));
+                }
             }
         }
     }
@@ -136,9 +150,9 @@ impl Session<'_> {
                     return Err(Goodbye(ErrorCode::Version, text));
                 }
                 self.greeted = true;
-                let max_frame = self.daemon.config.daemon.max_frame;
+                let DaemonConfig { max_frame, max_arena, .. } = self.daemon.config.daemon;
                 let daemon = concat!("weir ", env!("CARGO_PKG_VERSION"));
-                self.reply(id, &DaemonFrame::Welcome { version: VERSION, max_frame, daemon });
+                self.reply(id, &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena, daemon });
             }
             ClientFrame::Hello { .. } => {
                 return Err(Goodbye(ErrorCode::ProtocolOrder, "HELLO a second time".into()));
@@ -147,6 +161,13 @@ impl Session<'_> {
                 return Err(Goodbye(ErrorCode::ProtocolOrder, "the first frame must be HELLO".into()));
             }
             ClientFrame::Submit { stream, payload } => self.submit(id, stream, payload),
+            ClientFrame::SubmitShared { stream, input, output } => {
+                self.submit_shared(id, stream, input, output);
+            }
+            ClientFrame::Arena { length } => {
+                let file = self.descriptor.take();
+                self.share(id, file.ok_or_else(|| malformed("ARENA: no descriptor came with it"))?, length);
+            }
             ClientFrame::Register(registration) => {
                 if Waiting::may_wait(self.daemon, &registration) {
                     let started =
@@ -193,32 +214,84 @@ impl Session<'_> {
 
     fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
-        let service = Arc::clone(lease.service());
-        let expected = packed_len(&service.plan.spec.inputs);
+        let spec = &lease.service().plan.spec;
+        let (expected, output) = (packed_len(&spec.inputs), packed_len(&spec.outputs));
         if payload.len() != expected {
-            let text = format!("payload of {} bytes, one input has {expected}", payload.len());
+            let text = format!("payload of {} bytes, the inputs have {expected}", payload.len());
             return self.refuse(id, RefusalCode::InputLength, &text);
         }
+        let (answer, limit) = (RESULT_HEAD_LEN + output, self.daemon.config.daemon.max_frame);
+        if answer > limit as usize {
+            let text = format!("an answer takes {answer} bytes, daemon.max-frame = {limit}: share an arena");
+            return self.refuse(id, RefusalCode::OutputLength, &text);
+        }
+        self.enqueue(id, stream, None, |input| input.extend_from_slice(payload));
+    }
+
+    fn submit_shared(&mut self, id: u64, stream: u32, input: u64, output: u64) {
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        let Some(arena) = &self.arena else {
+            return self.refuse(id, RefusalCode::ArenaPlace, "no arena was shared on this connection");
+        };
+        let spec = &lease.service().plan.spec;
+        let input = arena.place("input", input, packed_len(&spec.inputs));
+        let output = arena.place("output", output, packed_len(&spec.outputs));
+        match (input, output) {
+            // Copied now, once: what the client writes there later is none of this request's business.
+            (Ok(input), Ok(output)) => self.enqueue(id, stream, Some(output), |slot| input.read(slot)),
+            (Err(text), _) | (_, Err(text)) => self.refuse(id, RefusalCode::ArenaPlace, &text),
+        }
+    }
+
+    fn share(&mut self, id: u64, file: OwnedFd, length: u64) {
+        let shared = match &self.arena {
+            Some(_) => Err("this connection shares an arena already".to_owned()),
+            None => Arena::map(&file, length, self.daemon.config.daemon.max_arena),
+        };
+        match shared {
+            Ok(arena) => {
+                self.arena = Some(arena);
+                self.reply(id, &DaemonFrame::Mapped);
+            }
+            Err(text) => self.refuse(id, RefusalCode::Arena, &text),
+        }
+    }
+
+    /// Hands a request to its service; `fill` lays its tensors in an empty slot.
+    fn enqueue(&mut self, id: u64, stream: u32, output: Option<Place>, fill: impl FnOnce(&mut Vec<u8>)) {
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
         if self.daemon.is_draining() {
             return self.refuse(id, RefusalCode::Draining, "the daemon is stopping");
         }
-        // Slots can run out only while answers to earlier requests are still being written.
-        let Some(token) = service.slots.take() else {
-            if let Some((misses_left, sequence)) = service.refuse(&mut self.effects, lease) {
-                let reason = MissReason::QueueFull;
-                self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
+        let connection = Arc::clone(self.connection);
+        let mut fresh = Some((fill, Origin { connection, frame: id, stream, output }));
+        let mut moved = None;
+        loop {
+            let service = Arc::clone(lease.service());
+            // Slots can run out only while answers to earlier requests are still being written.
+            let Some(token) = service.slots.take() else {
+                if let Some((misses_left, sequence)) = service.refuse(&mut self.effects, lease) {
+                    let reason = MissReason::QueueFull;
+                    self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
+                }
+                return;
+            };
+            {
+                let mut slot = service.slots.get(token);
+                if let Some(content) = moved.take() {
+                    *slot = content;
+                } else if let Some((fill, origin)) = fresh.take() {
+                    slot.input.clear();
+                    fill(&mut slot.input);
+                    slot.origin = Some(origin);
+                }
             }
-            return;
-        };
-        {
-            let mut slot = service.slots.get(token);
-            slot.input.clear();
-            slot.input.extend_from_slice(payload);
-            slot.origin = Some(Origin { connection: Arc::clone(self.connection), frame: id, stream });
-        }
-        if service.submit(&mut self.effects, lease, token).is_err() {
+            if service.submit(&mut self.effects, lease, token).is_ok() {
+                return;
+            }
+            // Another service has taken over just now.
+            moved = Some(std::mem::take(&mut *service.slots.get(token)));
             service.slots.put_back(token);
-            self.submit(id, stream, payload);
         }
     }
 
@@ -236,6 +309,10 @@ impl Session<'_> {
         frame.encode(id, &mut self.frame);
         self.connection.send(&self.frame);
     }
+}
+
+fn malformed(text: &str) -> Goodbye {
+    Goodbye(ErrorCode::Malformed, text.to_owned())
 }
 
 fn goodbye(error: WireError) -> Goodbye {

@@ -1,0 +1,73 @@
+/* A control loop that asks every 20 ms, survives the misses it agreed to, and slows down in safe mode.
+ *
+ *     control_loop SERVICE [SOCKET]
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "weir.h"
+
+static const uint64_t PERIOD = 20000000;
+
+static int give_up(weir_client *client) {
+    fprintf(stderr, "control_loop: %s\n", weir_error(client));
+    weir_close(client);
+    return EXIT_FAILURE;
+}
+
+static void sleep_until(struct timespec *next, uint64_t step) {
+    uint64_t nanos = (uint64_t)next->tv_nsec + step;
+    next->tv_sec += (time_t)(nanos / 1000000000);
+    next->tv_nsec = (long)(nanos % 1000000000);
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
+}
+
+/* While the promises do not hold, the machine moves at a speed that needs no promise. */
+static int look_at_events(weir_client *client, const char *service, int slow) {
+    weir_answer event;
+    while (weir_receive(client, &event, 0) == WEIR_OK) {
+        if (event.kind != WEIR_SAFE_MODE || strcmp(event.service, service) != 0) continue;
+        slow = event.code != 1;
+        printf("%s: %s\n", slow ? weir_cause(event.cause) : "normal", event.text);
+    }
+    return slow;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        fprintf(stderr, "usage: control_loop SERVICE [SOCKET]\n");
+        return EXIT_FAILURE;
+    }
+    const weir_constraint constraints[] = {weir_any_miss(3, 10), weir_row_miss(1)};
+    const weir_arrivals arrivals[] = {weir_periodic(PERIOD, 5000000)};
+    weir_client *client;
+    static weir_stream stream;
+    weir_place place;
+    if (weir_open(&client, argc > 2 ? argv[2] : WEIR_SOCKET, "control-loop") != WEIR_OK ||
+        weir_register(client, argv[1], "control-loop", constraints, 2, arrivals, 1, &stream) != WEIR_OK ||
+        weir_subscribe(client, 1) != WEIR_OK ||
+        weir_share(client, (size_t)stream.input_bytes + stream.output_bytes + 128) != WEIR_OK ||
+        weir_place_for(client, &stream, &place) != WEIR_OK)
+        return give_up(client);
+    printf("%s: %u of %u guaranteed within %.1f ms\n", stream.variant, (unsigned)stream.guaranteed,
+           (unsigned)stream.of, (double)stream.deadline_ns / 1e6);
+
+    struct timespec next;
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    for (int slow = 0;;) {
+        weir_answer answer;
+        memset(place.input, 0, stream.input_bytes); /* Here the sensors are read. */
+        if (weir_infer_shared(client, &stream, &place, &answer) != WEIR_OK) return give_up(client);
+        if (answer.kind == WEIR_RESULT)
+            printf("output of %u bytes in %.3f ms\n", (unsigned)stream.output_bytes,
+                   (double)(answer.queued_ns + answer.run_ns) / 1e6);
+        else
+            printf("held the last output: %s\n", weir_miss(answer.code));
+        fflush(stdout);
+        slow = look_at_events(client, argv[1], slow);
+        sleep_until(&next, slow ? 10 * PERIOD : PERIOD);
+    }
+}

@@ -1,0 +1,238 @@
+#define _GNU_SOURCE
+#include "weir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "connection.h"
+
+enum { LINE = 64, FIRST_FRAME = 4 << 20 };
+
+static weir_status done(weir_client *client, uint16_t kind) {
+    reader body;
+    return ask(client, kind, -1, &body);
+}
+
+static weir_status hello(weir_client *client, const char *name) {
+    reader body;
+    char daemon[256];
+    begin(client, HELLO);
+    put_bytes(&client->out, "WEIR", 4);
+    put(&client->out, 1, 2);
+    put(&client->out, 1, 2);
+    put_string(&client->out, name);
+    weir_status status = ask(client, WELCOME, -1, &body);
+    if (status != WEIR_OK) return status;
+    uint64_t version = take(&body, 2);
+    take(&body, 2);
+    client->max_frame = (uint32_t)take(&body, 4);
+    client->max_arena = take(&body, 8);
+    take_string(&body, daemon, sizeof daemon);
+    if (body.failed || version != 1) return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1");
+    return WEIR_OK;
+}
+
+weir_status weir_open(weir_client **out, const char *path, const char *name) {
+    weir_client *client = *out = calloc(1, sizeof *client);
+    if (client == NULL) return WEIR_SYSTEM;
+    client->timeout = 5000;
+    client->max_frame = FIRST_FRAME;
+    client->last = &client->first;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    client->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (client->socket < 0) return fail(client, WEIR_SYSTEM, "socket: %s", strerror(errno));
+    if (strlen(path) >= sizeof address.sun_path) return fail(client, WEIR_INVALID, "%s: above 107 bytes", path);
+    memcpy(address.sun_path, path, strlen(path));
+    weir_set_timeout(client, client->timeout);
+    if (connect(client->socket, (struct sockaddr *)&address, sizeof address) != 0)
+        return fail(client, WEIR_SYSTEM, "%s: %s (is the daemon running, and may this user connect?)", path,
+                    strerror(errno));
+    return hello(client, name);
+}
+
+void weir_close(weir_client *client) {
+    if (client == NULL) return;
+    if (client->socket >= 0) close(client->socket);
+    if (client->arena != NULL) munmap(client->arena, client->arena_bytes);
+    while (client->first != NULL) {
+        kept *frame = client->first;
+        client->first = frame->next;
+        free(frame);
+    }
+    free(client->current);
+    free(client->in);
+    free(client->out.bytes);
+    free(client);
+}
+
+const char *weir_error(const weir_client *client) { return client == NULL ? "memory is short" : client->error; }
+uint16_t weir_refusal_code(const weir_client *client) { return client->refusal; }
+int weir_fd(const weir_client *client) { return client->socket; }
+uint64_t weir_max_arena(const weir_client *client) { return client->max_arena; }
+
+void weir_set_timeout(weir_client *client, int milliseconds) {
+    struct timeval limit = {milliseconds / 1000, milliseconds % 1000 * 1000};
+    client->timeout = milliseconds;
+    setsockopt(client->socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+weir_status weir_register(weir_client *client, const char *service, const char *name,
+                          const weir_constraint *constraints, size_t constraint_count,
+                          const weir_arrivals *arrivals, size_t arrivals_count, weir_stream *stream) {
+    if (constraint_count > 8 || arrivals_count > 4)
+        return fail(client, WEIR_INVALID, "%zu constraints and %zu arrival bounds, at most 8 and 4", constraint_count,
+                    arrivals_count);
+    begin(client, REGISTER);
+    writer *out = &client->out;
+    put_string(out, service);
+    put_string(out, name);
+    put(out, constraint_count, 1);
+    for (size_t i = 0; i < constraint_count; i++) {
+        put(out, constraints[i].form, 1);
+        put(out, constraints[i].a, 4);
+        put(out, constraints[i].k, 4);
+    }
+    put(out, arrivals_count, 1);
+    for (size_t i = 0; i < arrivals_count; i++) {
+        put(out, arrivals[i].form, 1);
+        put(out, arrivals[i].a, 8);
+        put(out, arrivals[i].b, 8);
+    }
+    reader body;
+    weir_status status = ask(client, REGISTERED, -1, &body);
+    if (status == WEIR_OK && !read_stream(&body, stream))
+        return broken(client, WEIR_PROTOCOL, "the daemon's REGISTERED cannot be read");
+    return status;
+}
+
+weir_status weir_unregister(weir_client *client, const weir_stream *stream) {
+    begin(client, UNREGISTER);
+    put(&client->out, stream->id, 4);
+    return done(client, UNREGISTERED);
+}
+
+weir_status weir_subscribe(weir_client *client, uint32_t mask) {
+    begin(client, SUBSCRIBE);
+    put(&client->out, mask, 4);
+    return done(client, SUBSCRIBED);
+}
+
+weir_status weir_ping(weir_client *client) {
+    begin(client, PING);
+    return done(client, PONG);
+}
+
+static weir_status hand_over(weir_client *client, int file, size_t bytes) {
+    reader body;
+    if (ftruncate(file, (off_t)bytes) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return fail(client, WEIR_SYSTEM, "an arena of %zu bytes: %s", bytes, strerror(errno));
+    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (arena == MAP_FAILED) return fail(client, WEIR_SYSTEM, "mmap: %s", strerror(errno));
+    begin(client, ARENA);
+    put(&client->out, bytes, 8);
+    weir_status status = ask(client, MAPPED, file, &body);
+    if (status != WEIR_OK) {
+        munmap(arena, bytes);
+        return status;
+    }
+    client->arena = arena;
+    client->arena_bytes = bytes;
+    return WEIR_OK;
+}
+
+weir_status weir_share(weir_client *client, size_t bytes) {
+    if (client->arena != NULL) return fail(client, WEIR_INVALID, "this connection shares an arena already");
+    int file = memfd_create("weir-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0) return fail(client, WEIR_SYSTEM, "memfd_create: %s", strerror(errno));
+    weir_status status = hand_over(client, file, bytes);
+    close(file);
+    return status;
+}
+
+static size_t line_up(size_t at) { return (at + LINE - 1) / LINE * LINE; }
+
+weir_status weir_place_for(weir_client *client, const weir_stream *stream, weir_place *place) {
+    size_t input = client->arena_used, output = line_up(input + stream->input_bytes);
+    size_t end = line_up(output + stream->output_bytes);
+    if (client->arena == NULL || output + stream->output_bytes > client->arena_bytes)
+        return fail(client, WEIR_INVALID, "a place of %zu bytes does not fit the arena, %zu of %zu are used", end - input,
+                    input, client->arena_bytes);
+    *place = (weir_place){client->arena + input, client->arena + output, input, output};
+    client->arena_used = end;
+    return WEIR_OK;
+}
+
+static weir_status sent(weir_client *client, uint64_t *id) {
+    weir_status status = finish(client, -1);
+    if (status == WEIR_OK && id != NULL) *id = client->last_id;
+    return status;
+}
+
+weir_status weir_submit(weir_client *client, const weir_stream *stream, const void *payload, uint64_t *id) {
+    begin(client, SUBMIT);
+    put(&client->out, stream->id, 4);
+    put(&client->out, 0, 4);
+    put_bytes(&client->out, payload, stream->input_bytes);
+    return sent(client, id);
+}
+
+weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
+                               uint64_t *id) {
+    begin(client, SUBMIT_SHARED);
+    put(&client->out, stream->id, 4);
+    put(&client->out, 0, 4);
+    put(&client->out, place->input_at, 8);
+    put(&client->out, place->output_at, 8);
+    return sent(client, id);
+}
+
+static weir_status read_as_answer(weir_client *client, header head, reader body, weir_answer *answer) {
+    if (head.kind == FAILED) return last_word(client, body);
+    if (!read_answer(head, body, answer))
+        return broken(client, WEIR_PROTOCOL, "the daemon sent a frame that has no place here");
+    return WEIR_OK;
+}
+
+weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseconds) {
+    header head;
+    reader body;
+    kept *frame = client->first;
+    if (frame != NULL) {
+        client->first = frame->next;
+        if (client->first == NULL) client->last = &client->first;
+        client->kept_count--;
+        free(client->current);
+        client->current = frame;
+        return read_as_answer(client, frame->head, (reader){frame->body, frame->body + frame->head.length, false}, answer);
+    }
+    weir_status status = next_frame(client, &head, &body, milliseconds < 0 ? -1 : now_ms() + milliseconds);
+    return status == WEIR_OK ? read_as_answer(client, head, body, answer) : status;
+}
+
+static weir_status outcome(weir_client *client, const weir_stream *stream, weir_status sent, weir_answer *answer) {
+    header head;
+    reader body;
+    if (sent != WEIR_OK) return sent;
+    int64_t wait = client->timeout + (int64_t)(stream->deadline_ns / 1000000);
+    weir_status status = reply(client, now_ms() + wait, &head, &body);
+    if (status == WEIR_OK) status = read_as_answer(client, head, body, answer);
+    if (status != WEIR_OK || answer->kind != WEIR_NOT_TAKEN) return status;
+    client->refusal = answer->code;
+    return fail(client, WEIR_REFUSED, "refused, %s: %s", weir_refusal(answer->code), answer->text);
+}
+
+weir_status weir_infer(weir_client *client, const weir_stream *stream, const void *payload, weir_answer *answer) {
+    return outcome(client, stream, weir_submit(client, stream, payload, NULL), answer);
+}
+
+weir_status weir_infer_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
+                              weir_answer *answer) {
+    return outcome(client, stream, weir_submit_shared(client, stream, place, NULL), answer);
+}

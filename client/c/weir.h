@@ -1,0 +1,161 @@
+/* Client of the Weir inference daemon: C11 and libc only. docs/protocol.md specifies what it speaks.
+ *
+ * Every call that can fail returns a weir_status; weir_error() then says why in words. A client belongs to one
+ * thread at a time. Nothing here takes longer than the timeout of the client, 5 s unless set otherwise.
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEIR_SOCKET "/run/weir/weir.sock"
+#define WEIR_MAX_TENSORS 16
+#define WEIR_MAX_DIMENSIONS 8
+/* Stands where misses are counted if the stream has no constraint. */
+#define WEIR_NO_CONSTRAINT UINT32_MAX
+
+typedef enum {
+    WEIR_OK = 0,
+    WEIR_TIMEOUT,  /* nothing within the time allowed; the connection stays */
+    WEIR_REFUSED,  /* the daemon did not grant it; the connection stays */
+    WEIR_INVALID,  /* an argument that cannot be sent; nothing was sent */
+    WEIR_CLOSED,   /* the connection has ended; open another */
+    WEIR_PROTOCOL, /* the daemon sent what is no frame; open another connection */
+    WEIR_SYSTEM    /* a call of the system failed */
+} weir_status;
+
+typedef enum { WEIR_F32 = 1, WEIR_F16 = 2, WEIR_I64 = 3, WEIR_U8 = 4 } weir_type;
+
+typedef struct {
+    char name[256];
+    uint16_t type; /* weir_type, or a number of a later version */
+    uint8_t dimensions;
+    uint32_t shape[WEIR_MAX_DIMENSIONS];
+    size_t bytes;  /* 0 if the type is not known */
+    size_t offset; /* where it begins within a payload or output, a multiple of 8 */
+} weir_tensor;
+
+typedef struct {
+    uint32_t id;
+    uint32_t input_bytes, output_bytes;
+    uint64_t deadline_ns;
+    uint32_t guaranteed, of; /* so many requests of so many; 0 for best effort */
+    float accuracy;          /* 0 to 1, NaN where unknown */
+    char variant[256];
+    uint8_t inputs, outputs;
+    weir_tensor input[WEIR_MAX_TENSORS], output[WEIR_MAX_TENSORS];
+} weir_stream;
+
+/* At most 8 on a stream; all hold together. */
+typedef struct {
+    uint8_t form;
+    uint32_t a, k;
+} weir_constraint;
+
+/* At most 4 on a stream; all hold together. */
+typedef struct {
+    uint8_t form;
+    uint64_t a, b;
+} weir_arrivals;
+
+weir_constraint weir_any_miss(uint32_t misses, uint32_t window); /* at most `misses` of any `window` */
+weir_constraint weir_any_hit(uint32_t hits, uint32_t window);    /* at least `hits` of any `window` */
+weir_constraint weir_row_miss(uint32_t misses);                  /* at most `misses` in a row */
+weir_constraint weir_row_hit(uint32_t hits, uint32_t window);    /* `hits` in a row in any `window` */
+weir_arrivals weir_window(uint64_t count, uint64_t length_ns);
+weir_arrivals weir_periodic(uint64_t period_ns, uint64_t jitter_ns);
+weir_arrivals weir_token_bucket(uint64_t burst, uint64_t period_ns);
+
+typedef enum {
+    WEIR_RESULT = 1,     /* an output, in time */
+    WEIR_MISS,           /* no output in time: see code */
+    WEIR_NOT_TAKEN,      /* the daemon refused the request: see code and text */
+    WEIR_SAFE_MODE,      /* a service entered or left safe mode: see code (1 normal, 2 safe mode) and cause */
+    WEIR_MISSES_LEFT,    /* a stream has few misses left */
+    WEIR_EVENTS_LOST     /* so many events did not arrive: see count */
+} weir_kind;
+
+/* What arrived; fields without a meaning for its kind are 0. */
+typedef struct {
+    weir_kind kind;
+    uint64_t id; /* of the request; 0 for events */
+    uint32_t stream;
+    uint32_t misses_left; /* WEIR_NO_CONSTRAINT without one */
+    uint64_t sequence;    /* of the request in its stream, of the change of safe mode in its service */
+    uint64_t queued_ns, run_ns;
+    uint16_t batch, variant;
+    uint16_t code, cause;
+    uint64_t entered_ns, limit, seen, window_ns; /* the evidence for safe mode */
+    uint64_t count;
+    weir_constraint constraint;
+    /* Until the next call with this client, at any address: memcpy it. Empty if it lies in the arena. */
+    const uint8_t *output;
+    size_t output_bytes;
+    char service[256], stream_name[256], text[1025];
+} weir_answer;
+
+/* Room in the arena for one request and its answer, aligned to 64 bytes. */
+typedef struct {
+    uint8_t *input, *output;
+    uint64_t input_at, output_at;
+} weir_place;
+
+typedef struct weir_client weir_client;
+
+/* Opens a connection. *client is set even on failure, unless memory is short, so that weir_error() can say why;
+ * weir_close() frees it in either case. `name` is for the daemon's logs. */
+weir_status weir_open(weir_client **client, const char *path, const char *name);
+void weir_close(weir_client *client);
+
+/* What went wrong last, in words; never NULL. */
+const char *weir_error(const weir_client *client);
+/* The code of the last refusal, 0 without one; weir_refusal() names it. */
+uint16_t weir_refusal_code(const weir_client *client);
+/* The socket, to be polled for POLLIN. Before polling, call weir_receive() with a timeout of 0 until it returns
+ * WEIR_TIMEOUT: what it has read already makes no socket readable. */
+int weir_fd(const weir_client *client);
+void weir_set_timeout(weir_client *client, int milliseconds);
+/* Bytes of the largest arena that the daemon accepts; 0 where it accepts none. */
+uint64_t weir_max_arena(const weir_client *client);
+
+/* Registers a stream. Without constraints it is best effort, or one reserved by the daemon's configuration. */
+weir_status weir_register(weir_client *client, const char *service, const char *name,
+                          const weir_constraint *constraints, size_t constraint_count,
+                          const weir_arrivals *arrivals, size_t arrivals_count, weir_stream *stream);
+weir_status weir_unregister(weir_client *client, const weir_stream *stream);
+/* Chooses events: bit 0 safe mode, bit 1 misses left. They arrive by weir_receive(). */
+weir_status weir_subscribe(weir_client *client, uint32_t mask);
+weir_status weir_ping(weir_client *client);
+
+/* Shares so many bytes with the daemon, once on a connection. They last until weir_close(). */
+weir_status weir_share(weir_client *client, size_t bytes);
+/* Sets room aside in the arena for one request of the stream, for as long as the client lasts. */
+weir_status weir_place_for(weir_client *client, const weir_stream *stream, weir_place *place);
+
+/* Sends one request without waiting; *id, if not NULL, is that of its answer. `payload` is `input_bytes` of the
+ * stream, each tensor at its offset. The place must be left alone until the answer has come. */
+weir_status weir_submit(weir_client *client, const weir_stream *stream, const void *payload, uint64_t *id);
+weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
+                               uint64_t *id);
+/* The next answer or event: waits so long for it, for ever if negative, not at all if 0. */
+weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseconds);
+/* Sends one request and waits for its answer, at most its deadline and the timeout; keeps what else arrives. After
+ * WEIR_TIMEOUT the answer, if it still comes, is one for weir_receive(). */
+weir_status weir_infer(weir_client *client, const weir_stream *stream, const void *payload, weir_answer *answer);
+weir_status weir_infer_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
+                              weir_answer *answer);
+
+/* The stable words of the protocol for codes; "unknown" for those of later versions. */
+const char *weir_miss(uint16_t code);
+const char *weir_refusal(uint16_t code);
+const char *weir_cause(uint16_t code);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

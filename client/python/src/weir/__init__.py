@@ -1,0 +1,70 @@
+"""Client of the Weir inference daemon: NumPy arrays in and out, under weakly-hard deadlines.
+
+``Client`` is for plain programs, ``weir.aio.Client`` for asyncio. A client registers a stream with a service, says
+what it can live with and how often it will ask, and is told the promise, or why there is none. From then on every
+request gets exactly one answer: a ``Result`` in time, or a ``Miss`` with its reason.
+"""
+
+from ._arena import Arena, Place
+from ._client import DEFAULT_SOCKET, Client
+from ._types import (
+    MISSES_LEFT,
+    SAFE_MODE,
+    Answer,
+    Arrivals,
+    ClosedError,
+    Constraint,
+    Event,
+    EventsLost,
+    Miss,
+    MissesLeft,
+    NotTaken,
+    Outcome,
+    ProtocolError,
+    RefusedError,
+    Result,
+    SafeMode,
+    Stream,
+    Tensor,
+    WeirError,
+    any_hit,
+    any_miss,
+    periodic,
+    row_hit,
+    row_miss,
+    token_bucket,
+    window,
+)
+
+__all__ = [
+    "DEFAULT_SOCKET",
+    "MISSES_LEFT",
+    "SAFE_MODE",
+    "Answer",
+    "Arena",
+    "Arrivals",
+    "Client",
+    "ClosedError",
+    "Constraint",
+    "Event",
+    "EventsLost",
+    "Miss",
+    "MissesLeft",
+    "NotTaken",
+    "Outcome",
+    "Place",
+    "ProtocolError",
+    "RefusedError",
+    "Result",
+    "SafeMode",
+    "Stream",
+    "Tensor",
+    "WeirError",
+    "any_hit",
+    "any_miss",
+    "periodic",
+    "row_hit",
+    "row_miss",
+    "token_bucket",
+    "window",
+]

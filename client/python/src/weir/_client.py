@@ -1,0 +1,214 @@
+"""The client for plain programs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections import deque
+from os import PathLike
+from types import TracebackType
+from typing import Any, Sequence, Union, cast
+
+import numpy.typing as npt
+
+from . import _wire as wire
+from ._arena import Arena, Place
+from ._types import Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, Stream
+
+#: Where the daemon listens unless its configuration says otherwise.
+DEFAULT_SOCKET = "/run/weir/weir.sock"
+#: The most answers and events kept while another answer is waited for.
+KEPT_LIMIT = 4096
+
+
+class Client:
+    """A connection to the daemon, for one thread at a time; closing it gives up its streams.
+
+    Raises ``RefusedError`` with the daemon's reason, after which the connection stays usable, ``TimeoutError``
+    where an answer takes longer than ``timeout`` seconds, and ``ClosedError``.
+    """
+
+    def __init__(
+        self, path: Union[str, PathLike[str]] = DEFAULT_SOCKET, *, name: str = "weir-python", timeout: float = 5.0
+    ) -> None:
+        self._timeout = timeout
+        self._decoder = wire.Decoder()
+        self._last = 0
+        self._kept: deque[wire.Frame] = deque()
+        # What each request in flight belongs to: its stream, and its outputs if they lie in the arena.
+        self._in_flight: dict[int, tuple[Stream, Union[dict[str, Array], None]]] = {}
+        self._abandoned: set[int] = set()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.connect(str(path))
+            self._decoder.max_frame, self.max_arena, self.daemon = wire.welcome(
+                self._ask(wire.HELLO, wire.hello(name))
+            )
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: Union[type[BaseException], None],
+        error: Union[BaseException, None],
+        trace: Union[TracebackType, None],
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection and gives up its streams."""
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """The socket, for ``select``: first call ``recv`` with a timeout of 0 until it returns ``None``."""
+        return self._socket.fileno()
+
+    def register(
+        self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
+    ) -> Stream:
+        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
+        body = wire.register(service, name, constraints, arrivals)
+        return wire.registered(self._ask(wire.REGISTER, body), name)
+
+    def unregister(self, stream: Stream) -> None:
+        """Gives a stream up; what it still has waiting is cancelled."""
+        wire.expect(self._ask(wire.UNREGISTER, stream.id.to_bytes(4, "little")), wire.UNREGISTERED)
+
+    def subscribe(self, mask: int) -> None:
+        """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``recv`` returns them."""
+        wire.expect(self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+
+    def status(self) -> dict[str, Any]:
+        """The daemon's state."""
+        return cast("dict[str, Any]", json.loads(self._ask_for(wire.STATUS, wire.STATUS_REPLY)))
+
+    def ping(self) -> None:
+        """Returns once the daemon has answered."""
+        self._ask_for(wire.PING, wire.PONG)
+
+    def share(self, nbytes: int) -> Arena:
+        """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        arena = Arena(nbytes)
+        try:
+            wire.expect(self._ask(wire.ARENA, nbytes.to_bytes(8, "little"), arena.file), wire.MAPPED)
+        finally:
+            arena.forget_file()
+        return arena
+
+    def submit(self, stream: Stream, *inputs: npt.ArrayLike) -> int:
+        """Sends one request without waiting; the number returned is the ``id`` of its answer."""
+        ident = self._send(wire.SUBMIT, wire.submit(stream, stream.pack(inputs)))
+        self._in_flight[ident] = (stream, None)
+        return ident
+
+    def submit_shared(self, place: Place) -> int:
+        """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
+        body = wire.submit_shared(place.stream, place.input_at, place.output_at)
+        ident = self._send(wire.SUBMIT_SHARED, body)
+        self._in_flight[ident] = (place.stream, place.outputs)
+        return ident
+
+    def infer(self, stream: Stream, *inputs: npt.ArrayLike) -> Outcome:
+        """Sends one request and waits for what it comes to, at most its deadline and ``timeout``."""
+        return self._outcome(self.submit(stream, *inputs), stream)
+
+    def infer_shared(self, place: Place) -> Outcome:
+        """The same for a request that lies in the arena; the outputs of its result are those of the place."""
+        return self._outcome(self.submit_shared(place), place.stream)
+
+    def recv(self, timeout: Union[float, None] = None) -> Union[Answer, None]:
+        """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""
+        frame: Union[wire.Frame, None]
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            frame = self._kept.popleft() if self._kept else self._read(until)
+            if frame is None:
+                return None
+            if frame.id not in self._abandoned:
+                return self._answer(frame)
+            self._abandoned.discard(frame.id)
+
+    def _answer(self, frame: wire.Frame) -> Answer:
+        if frame.id == 0:
+            event = wire.event(frame)
+            if event is None:
+                raise ProtocolError(f"the daemon sent kind {frame.kind} as an event")
+            return event
+        if frame.id not in self._in_flight:
+            raise ProtocolError(f"the daemon answered request {frame.id}, which nothing here waits for")
+        stream, shared = self._in_flight.pop(frame.id)
+        if frame.kind == wire.REFUSED:
+            return NotTaken(frame.id, wire.refused(frame))
+        return wire.outcome(frame, stream, shared)
+
+    def _outcome(self, ident: int, stream: Stream) -> Outcome:
+        stream, shared = self._in_flight.pop(ident)
+        return wire.outcome(self._reply(ident, stream.deadline + self._timeout), stream, shared)
+
+    def _ask_for(self, kind: int, answer: int) -> bytes:
+        return wire.expect(self._ask(kind, b""), answer).frame.body
+
+    def _ask(self, kind: int, body: bytes, descriptor: int = -1) -> wire.Frame:
+        try:
+            ident = self._send(kind, body, descriptor)
+        except ClosedError:
+            ident = 0  # What the daemon said before it closed is still to be read.
+        return self._reply(ident, self._timeout)
+
+    def _send(self, kind: int, body: bytes, descriptor: int = -1) -> int:
+        if len(body) > self._decoder.max_frame:
+            raise ValueError(f"a frame of {len(body)} bytes, limit {self._decoder.max_frame}: share an arena")
+        self._last += 1
+        data = memoryview(wire.frame(kind, self._last, body))
+        self._socket.settimeout(self._timeout)
+        try:
+            if descriptor >= 0:
+                data = data[socket.send_fds(self._socket, [data], [descriptor]) :]
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise ClosedError("the connection was closed by the daemon") from None
+        except TimeoutError:
+            self._socket.close()  # Part of the frame may be out: nothing can follow it.
+            raise ClosedError("the socket took nothing in time: receive answers while sending") from None
+        return self._last
+
+    def _reply(self, ident: int, timeout: float) -> wire.Frame:
+        """The answer to a frame; all else that comes is kept."""
+        until = time.monotonic() + timeout
+        while True:
+            frame = self._read(until)
+            if frame is None:
+                self._abandoned.add(ident)
+                raise TimeoutError(f"nothing from the daemon after {timeout} s")
+            if frame.id == ident and ident != 0:
+                return frame
+            if frame.id in self._abandoned:
+                self._abandoned.discard(frame.id)
+                continue
+            if len(self._kept) >= KEPT_LIMIT:
+                self.close()
+                raise ProtocolError(f"more than {KEPT_LIMIT} answers and events wait: receive them")
+            self._kept.append(frame)
+
+    def _read(self, until: Union[float, None]) -> Union[wire.Frame, None]:
+        while True:
+            frame = self._decoder.next()
+            if frame is not None:
+                return frame
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            self._socket.settimeout(left)
+            try:
+                data = self._socket.recv(1 << 18)
+            except (TimeoutError, BlockingIOError):
+                return None
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                raise ClosedError("the connection was closed by the daemon")
+            self._decoder.feed(data)

@@ -1,0 +1,260 @@
+"""What a client asks for, holds and is told. All times are seconds unless a name says otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Sequence, Union
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+#: Bits of ``subscribe``.
+SAFE_MODE, MISSES_LEFT = 1, 2
+
+#: The stable words of the protocol, by code; 0 is a code of a later version.
+MISS_WORDS = (
+    "unknown", "unmeetable", "expired", "shed", "queue-full", "late", "engine-failed", "worker-lost", "cancelled",
+)  # fmt: skip
+REFUSAL_WORDS = (
+    "unknown", "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible", "too-many-streams",
+    "name-in-use", "unknown-stream", "draining", "not-permitted", "input-length", "arena", "arena-place",
+    "output-length",
+)  # fmt: skip
+CAUSE_WORDS = (
+    "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",
+    "profile-stale", "operator",
+)  # fmt: skip
+
+
+class WeirError(Exception):
+    """Anything that can go wrong with a client, but for a wait that took too long (``TimeoutError``)."""
+
+
+class ClosedError(WeirError):
+    """The connection has ended: open another one."""
+
+
+class ProtocolError(WeirError):
+    """The daemon sent what is no frame of the protocol; the connection is closed."""
+
+
+class RefusedError(WeirError):
+    """The daemon did not grant something; the connection stays usable."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        self.word = word(REFUSAL_WORDS, code)
+        self.text = text
+        super().__init__(f"refused, {self.word}: {text}")
+
+
+def word(words: Sequence[str], code: int) -> str:
+    return words[code] if code < len(words) else words[0]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What must hold of every stretch of consecutive requests; see ``any_miss`` and its like."""
+
+    form: int
+    a: int
+    k: int
+
+
+def any_miss(misses: int, window: int) -> Constraint:
+    """At most ``misses`` of any ``window`` consecutive requests are missed."""
+    return Constraint(1, misses, window)
+
+
+def any_hit(hits: int, window: int) -> Constraint:
+    """At least ``hits`` of any ``window`` consecutive requests are answered in time."""
+    return Constraint(2, hits, window)
+
+
+def row_miss(misses: int) -> Constraint:
+    """At most ``misses`` requests in a row are missed."""
+    return Constraint(3, misses, 0)
+
+
+def row_hit(hits: int, window: int) -> Constraint:
+    """At least ``hits`` requests in a row are answered in time in any ``window``."""
+    return Constraint(4, hits, window)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """A bound on how many requests a stream sends; see ``periodic`` and its like."""
+
+    form: int
+    a: int
+    b: int
+
+
+def nanos(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def window(count: int, length: float) -> Arrivals:
+    """At most ``count`` requests in any stretch of ``length`` seconds."""
+    return Arrivals(1, count, nanos(length))
+
+
+def periodic(period: float, jitter: float) -> Arrivals:
+    """One request every ``period`` seconds, each up to ``jitter`` seconds late."""
+    return Arrivals(2, nanos(period), nanos(jitter))
+
+
+def token_bucket(burst: int, period: float) -> Arrivals:
+    """At most ``burst`` requests at once, and one more for each ``period`` seconds that pass."""
+    return Arrivals(3, burst, nanos(period))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a request or an answer."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    #: Where it begins within a payload or output.
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def check(self, given: npt.ArrayLike) -> Array:
+        """The values as an array of this tensor; arrays must have its type, all else is converted."""
+        if isinstance(given, np.ndarray) and given.dtype != self.dtype:
+            raise ValueError(f"tensor {self.name!r} consists of {self.dtype}, not {given.dtype}")
+        array = np.ascontiguousarray(given, dtype=self.dtype)
+        if array.size != math.prod(self.shape):
+            raise ValueError(f"tensor {self.name!r} has shape {self.shape}, {array.shape} was given")
+        return array
+
+    def view(self, buffer: Union[bytes, memoryview], at: int = 0) -> Array:
+        """The tensor within the bytes of its side, which begin at ``at``; nothing is copied."""
+        return np.ndarray(self.shape, self.dtype, buffer, at + self.offset)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A registered stream, the promise given for it, and what its requests and answers consist of."""
+
+    id: int
+    name: str
+    deadline: float
+    input_bytes: int
+    output_bytes: int
+    #: Requests guaranteed out of ``of``; 0 for best effort.
+    guaranteed: int
+    of: int
+    #: Of the variant the promise is computed with, 0 to 1; NaN where unknown.
+    accuracy: float
+    variant: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def density(self) -> float:
+        """The share of requests guaranteed, 0 (best effort) to 1."""
+        return self.guaranteed / max(self.of, 1)
+
+    def pack(self, arrays: Sequence[npt.ArrayLike]) -> bytes:
+        """The payload of a request of these arrays, in the order of ``inputs``."""
+        if len(arrays) != len(self.inputs):
+            raise ValueError(f"the stream has {len(self.inputs)} inputs, {len(arrays)} were given")
+        if len(arrays) == 1:
+            return self.inputs[0].check(arrays[0]).tobytes()
+        payload = bytearray(self.input_bytes)
+        for tensor, array in zip(self.inputs, arrays):
+            payload[tensor.offset : tensor.offset + tensor.nbytes] = tensor.check(array).tobytes()
+        return bytes(payload)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output that came in time."""
+
+    id: int
+    stream: int
+    sequence: int
+    #: Misses the tightest constraint still allows; ``None`` without one.
+    misses_left: Union[int, None]
+    #: From arrival to the start of its batch, and how long that ran.
+    queued: float
+    run: float
+    batch: int
+    variant: int
+    #: By name; read-only, or views of the arena.
+    outputs: dict[str, Array] = field(repr=False)
+
+    @property
+    def output(self) -> Array:
+        """The only output."""
+        if len(self.outputs) != 1:
+            raise ValueError(f"the stream has {len(self.outputs)} outputs: {', '.join(self.outputs)}")
+        return next(iter(self.outputs.values()))
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A request without an output in time."""
+
+    id: int
+    stream: int
+    sequence: int
+    misses_left: Union[int, None]
+    code: int
+    #: The stable word for ``code``, such as ``"shed"``.
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """A request that the daemon refused; it has no number in its stream."""
+
+    id: int
+    error: RefusedError
+
+
+@dataclass(frozen=True)
+class SafeMode:
+    """A service entered safe mode, or left it (``active`` is false): in between its promises do not hold."""
+
+    service: str
+    active: bool
+    #: Which assumption broke, such as ``"arrival-excess"``.
+    cause: str
+    sequence: int
+    entered_ns: int
+    stream: str
+    limit: int
+    seen: int
+    window_ns: int
+    text: str
+
+
+@dataclass(frozen=True)
+class MissesLeft:
+    """A stream has few misses left."""
+
+    service: str
+    stream: str
+    misses_left: int
+    constraint: Constraint
+
+
+@dataclass(frozen=True)
+class EventsLost:
+    """So many events did not arrive: ask for the status."""
+
+    count: int
+
+
+Outcome = Union[Result, Miss]
+Event = Union[SafeMode, MissesLeft, EventsLost]
+Answer = Union[Result, Miss, NotTaken, SafeMode, MissesLeft, EventsLost]

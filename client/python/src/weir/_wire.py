@@ -1,0 +1,212 @@
+"""Frames of docs/protocol.md to bytes and back; no socket here, so both clients share it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Sequence, Union
+
+import numpy as np
+
+from ._types import (
+    CAUSE_WORDS,
+    MISS_WORDS,
+    Array,
+    Arrivals,
+    ClosedError,
+    Constraint,
+    Event,
+    EventsLost,
+    Miss,
+    MissesLeft,
+    ProtocolError,
+    RefusedError,
+    Result,
+    SafeMode,
+    Stream,
+    Tensor,
+    word,
+)
+
+HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED = range(1, 10)
+WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED = range(128, 139)
+EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
+
+HEADER = struct.Struct("<IHHQ")
+NO_CONSTRAINT = 0xFFFFFFFF
+TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i8"), 4: np.dtype("u1")}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame from the daemon."""
+
+    kind: int
+    id: int
+    body: bytes
+
+
+class Decoder:
+    """Cuts the stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self.max_frame = 4 << 20
+        self.buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self.buffer += data
+
+    def next(self) -> Union[Frame, None]:
+        """The next whole frame; an ERROR of the daemon is raised."""
+        if len(self.buffer) < HEADER.size:
+            return None
+        length, kind, flags, ident = HEADER.unpack_from(self.buffer)
+        if length > self.max_frame or flags != 0:
+            raise ProtocolError(f"the daemon sent a frame of {length} bytes, limit {self.max_frame}, flags {flags}")
+        end = HEADER.size + length
+        if len(self.buffer) < end:
+            return None
+        frame = Frame(kind, ident, bytes(self.buffer[HEADER.size : end]))
+        del self.buffer[:end]
+        if kind == ERROR:
+            body = Body(frame)
+            raise ClosedError(f"closed by the daemon, error {body.take('H')}: {body.string()}")
+        return frame
+
+
+class Body:
+    """Reads a body in order."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.at = frame, 0
+
+    def take(self, form: str) -> Any:
+        fields = struct.Struct("<" + form)
+        try:
+            values = fields.unpack_from(self.frame.body, self.at)
+        except struct.error:
+            raise ProtocolError(f"the daemon sent a frame of kind {self.frame.kind} that ends early") from None
+        self.at += fields.size
+        return values if len(values) > 1 else values[0]
+
+    def string(self) -> str:
+        length = self.take("H")
+        text: bytes = self.take(f"{length}s")
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            raise ProtocolError("the daemon sent a string that is not UTF-8") from None
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        tensors, end = [], 0
+        for _ in range(self.take("B")):
+            code, dimensions = self.take("HB")
+            shape = tuple(self.take("I") for _ in range(dimensions))
+            name = self.string()
+            if code not in TYPES:
+                raise ProtocolError(f"tensor {name!r} is of type {code}, which this version does not know")
+            tensor = Tensor(name, TYPES[code], shape, -(-end // 8) * 8)
+            tensors.append(tensor)
+            end = tensor.offset + tensor.nbytes
+        return tuple(tensors)
+
+
+def frame(kind: int, ident: int, body: bytes = b"") -> bytes:
+    return HEADER.pack(len(body), kind, 0, ident) + body
+
+
+def string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > 255:
+        raise ValueError(f"a name of {len(data)} bytes, limit 255")
+    return struct.pack("<H", len(data)) + data
+
+
+def hello(name: str) -> bytes:
+    return b"WEIR" + struct.pack("<HH", 1, 1) + string(name)
+
+
+def register(service: str, stream: str, constraints: Sequence[Constraint], arrivals: Sequence[Arrivals]) -> bytes:
+    if len(constraints) > 8 or len(arrivals) > 4:
+        raise ValueError(f"{len(constraints)} constraints and {len(arrivals)} arrival bounds, at most 8 and 4")
+    body = string(service) + string(stream) + bytes([len(constraints)])
+    body += b"".join(struct.pack("<BII", c.form, c.a, c.k) for c in constraints)
+    return body + bytes([len(arrivals)]) + b"".join(struct.pack("<BQQ", a.form, a.a, a.b) for a in arrivals)
+
+
+def submit(stream: Stream, payload: bytes) -> bytes:
+    return struct.pack("<II", stream.id, 0) + payload
+
+
+def submit_shared(stream: Stream, input_at: int, output_at: int) -> bytes:
+    return struct.pack("<IIQQ", stream.id, 0, input_at, output_at)
+
+
+def refused(answer: Frame) -> RefusedError:
+    body = Body(answer)
+    return RefusedError(body.take("H"), body.string())
+
+
+def expect(answer: Frame, kind: int) -> Body:
+    """The body of an answer of this kind; a refusal is raised."""
+    if answer.kind == REFUSED:
+        raise refused(answer)
+    if answer.kind != kind:
+        raise ProtocolError(f"the daemon answered with kind {answer.kind} where {kind} belongs")
+    return Body(answer)
+
+
+def welcome(answer: Frame) -> tuple[int, int, str]:
+    """``max_frame``, ``max_arena`` and the daemon's name."""
+    body = expect(answer, WELCOME)
+    version, _, max_frame, max_arena = body.take("HHIQ")
+    if version != 1:
+        raise ProtocolError(f"the daemon chose version {version}, offered 1")
+    return max_frame, max_arena, body.string()
+
+
+def registered(answer: Frame, name: str) -> Stream:
+    body = expect(answer, REGISTERED)
+    ident, input_bytes, deadline_ns, output_bytes, guaranteed, of, accuracy = body.take("IIQIIIf")
+    variant = body.string()
+    inputs, outputs = body.tensors(), body.tensors()
+    return Stream(
+        ident, name, deadline_ns / 1e9, input_bytes, output_bytes, guaranteed, of, accuracy, variant, inputs, outputs
+    )  # fmt: skip
+
+
+def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]) -> Union[Result, Miss]:
+    """What a request of the stream came to; ``shared`` are its outputs if they lie in an arena."""
+    if answer.kind == MISS:
+        body = Body(answer)
+        ident, misses_left, sequence, code = body.take("IIQH")
+        return Miss(answer.id, ident, sequence, left(misses_left), code, word(MISS_WORDS, code))
+    body = expect(answer, RESULT)
+    ident, misses_left, sequence, queued_ns, run_ns, batch, variant, _ = body.take("IIQQQHHI")
+    if shared is None:
+        if len(answer.body) - body.at != stream.output_bytes:
+            raise ProtocolError(f"an output of {len(answer.body) - body.at} bytes, {stream.output_bytes} were told")
+        shared = {tensor.name: tensor.view(answer.body, body.at) for tensor in stream.outputs}
+    times = (queued_ns / 1e9, run_ns / 1e9)
+    return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, shared)
+
+
+def event(told: Frame) -> Union[Event, None]:
+    """The event that a frame tells; ``None`` if it is none."""
+    body = Body(told)
+    if told.kind == EVENT_SAFE_MODE:
+        state, cause, _, sequence, entered_ns, limit, seen, window_ns = body.take("HHIQQQQQ")
+        service, stream, text = body.string(), body.string(), body.string()
+        why = word(CAUSE_WORDS, cause)
+        return SafeMode(service, state != 1, why, sequence, entered_ns, stream, limit, seen, window_ns, text)
+    if told.kind == EVENT_MISSES_LEFT:
+        misses_left, form, a, k = body.take("IBII")
+        service, stream = body.string(), body.string()
+        return MissesLeft(service, stream, misses_left, Constraint(form, a, k))
+    if told.kind == EVENTS_LOST:
+        return EventsLost(body.take("Q"))
+    return None
+
+
+def left(misses: int) -> Union[int, None]:
+    return None if misses == NO_CONSTRAINT else misses

@@ -1,0 +1,227 @@
+"""The client for asyncio: any number of tasks may wait for answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from os import PathLike
+from typing import Any, AsyncIterator, Sequence, Union, cast
+
+import numpy.typing as npt
+
+from . import _wire as wire
+from ._arena import Arena, Place
+from ._client import DEFAULT_SOCKET, KEPT_LIMIT
+from ._types import Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, Stream
+
+__all__ = ["Client", "connect"]
+
+
+async def connect(
+    path: Union[str, PathLike[str]] = DEFAULT_SOCKET, *, name: str = "weir-python", timeout: float = 5.0
+) -> Client:
+    """Connects to the daemon."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    try:
+        loop = asyncio.get_running_loop()
+        await asyncio.wait_for(loop.sock_connect(connection, str(path)), timeout)
+        client = Client(connection, timeout)
+    except BaseException:
+        connection.close()
+        raise
+    try:
+        answer = await client._ask(wire.HELLO, wire.hello(name))
+        client._decoder.max_frame, client.max_arena, client.daemon = wire.welcome(answer)
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+class Client:
+    """A connection to the daemon; ``connect`` opens it, leaving ``async with`` closes it.
+
+    Whatever waits may be cancelled: the request still counts in its stream, its answer is dropped when it comes.
+    Raises as ``weir.Client`` does.
+    """
+
+    max_arena: int
+    daemon: str
+
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        self._socket, self._timeout = connection, timeout
+        self._decoder = wire.Decoder()
+        self._last = 0
+        self._end: Union[Exception, None] = None
+        self._waiting: dict[int, asyncio.Future[wire.Frame]] = {}
+        self._events: asyncio.Queue[Union[Event, None]] = asyncio.Queue()
+        self._lost = 0
+        # A task of its own writes, so that whoever is cancelled never leaves half a frame in the socket.
+        self._outbox: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(64)
+        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection and gives up its streams."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while not self._outbox.empty():
+            _, descriptor = self._outbox.get_nowait()
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._finish(ClosedError("the connection was closed here"))
+        self._socket.close()
+
+    async def register(
+        self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
+    ) -> Stream:
+        """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
+        body = wire.register(service, name, constraints, arrivals)
+        return wire.registered(await self._ask(wire.REGISTER, body), name)
+
+    async def unregister(self, stream: Stream) -> None:
+        """Gives a stream up; what it still has waiting is cancelled."""
+        wire.expect(await self._ask(wire.UNREGISTER, stream.id.to_bytes(4, "little")), wire.UNREGISTERED)
+
+    async def subscribe(self, mask: int) -> None:
+        """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``events`` yields them."""
+        wire.expect(await self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+
+    async def status(self) -> dict[str, Any]:
+        """The daemon's state."""
+        answer = wire.expect(await self._ask(wire.STATUS, b""), wire.STATUS_REPLY)
+        return cast("dict[str, Any]", json.loads(answer.frame.body))
+
+    async def ping(self) -> None:
+        """Returns once the daemon has answered."""
+        wire.expect(await self._ask(wire.PING, b""), wire.PONG)
+
+    async def share(self, nbytes: int) -> Arena:
+        """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
+        arena = Arena(nbytes)
+        try:
+            wire.expect(await self._ask(wire.ARENA, nbytes.to_bytes(8, "little"), arena.file), wire.MAPPED)
+        finally:
+            arena.forget_file()
+        return arena
+
+    async def infer(self, stream: Stream, *inputs: npt.ArrayLike) -> Outcome:
+        """Sends one request and waits for what it comes to, at most its deadline and the timeout."""
+        return await self._infer(wire.SUBMIT, wire.submit(stream, stream.pack(inputs)), stream, None)
+
+    async def infer_shared(self, place: Place) -> Outcome:
+        """The same for a request that lies in the arena; the outputs of its result are those of the place."""
+        body = wire.submit_shared(place.stream, place.input_at, place.output_at)
+        return await self._infer(wire.SUBMIT_SHARED, body, place.stream, place.outputs)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The events of the subscription as they come, until the connection ends."""
+        while True:
+            event = await self._events.get()
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                yield EventsLost(lost)
+            if event is None:
+                self._events.put_nowait(None)  # For whoever asks next.
+                return
+            yield event
+
+    async def _infer(
+        self, kind: int, body: bytes, stream: Stream, shared: Union[dict[str, Array], None]
+    ) -> Outcome:
+        return wire.outcome(await self._ask(kind, body, wait=stream.deadline), stream, shared)
+
+    async def _ask(self, kind: int, body: bytes, descriptor: int = -1, wait: float = 0.0) -> wire.Frame:
+        if self._end is not None:
+            raise self._end
+        if len(body) > self._decoder.max_frame:
+            raise ValueError(f"a frame of {len(body)} bytes, limit {self._decoder.max_frame}: share an arena")
+        self._last += 1
+        ident = self._last
+        future: asyncio.Future[wire.Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[ident] = future
+
+        async def answered() -> wire.Frame:
+            # A copy of its own, for the caller may be gone when it is sent.
+            await self._outbox.put((wire.frame(kind, ident, body), os.dup(descriptor) if descriptor >= 0 else -1))
+            return await future
+
+        try:
+            return await asyncio.wait_for(answered(), self._timeout + wait)
+        except asyncio.TimeoutError:
+            raise TimeoutError(f"nothing from the daemon after {self._timeout + wait} s") from None
+        finally:
+            self._waiting.pop(ident, None)
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            data, descriptor = await self._outbox.get()
+            try:
+                sent = await self._send_descriptor(data, descriptor) if descriptor >= 0 else 0
+                await loop.sock_sendall(self._socket, data[sent:])
+            except OSError:
+                return  # The reading task finds out why.
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    async def _send_descriptor(self, data: bytes, descriptor: int) -> int:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return socket.send_fds(self._socket, [data], [descriptor])
+            except BlockingIOError:
+                writable = asyncio.Event()
+                loop.add_writer(self._socket, writable.set)
+                try:
+                    await writable.wait()
+                finally:
+                    loop.remove_writer(self._socket)
+
+    async def _read(self) -> None:
+        try:
+            await self._deliver()
+        except (ProtocolError, ClosedError) as error:
+            self._finish(error)
+        except OSError as error:
+            self._finish(ClosedError(f"the connection was closed by the daemon: {error}"))
+
+    async def _deliver(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            frame = self._decoder.next()
+            if frame is None:
+                data = await loop.sock_recv(self._socket, 1 << 18)
+                if not data:
+                    raise ClosedError("the connection was closed by the daemon")
+                self._decoder.feed(data)
+                continue
+            event = wire.event(frame) if frame.id == 0 else None
+            if event is not None:
+                if self._events.qsize() >= KEPT_LIMIT:
+                    self._events.get_nowait()
+                    self._lost += 1
+                self._events.put_nowait(event)
+            future = self._waiting.get(frame.id)
+            if future is not None and not future.done():
+                future.set_result(frame)
+
+    def _finish(self, error: Exception) -> None:
+        """Tells everyone that waits why the connection ended."""
+        if self._end is not None:
+            return
+        self._end = error
+        self._events.put_nowait(None)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)

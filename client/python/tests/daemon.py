@@ -1,0 +1,56 @@
+"""A daemon for the tests: the binary named by the environment variable WEIR, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CONFIG = f"""
+[daemon]
+socket = "s"
+profile = "p.json"
+models = "{ROOT}/tests/typed/manifest.toml"
+max-arena = 1048576
+realtime = false
+[safe-mode]
+hold = "100ms"
+clean = "100ms"
+[[service]]
+name = "typed"
+model = "typed"
+deadline = "20s"
+guard = "1s"
+max-batch = 1
+queue = 1024
+[[service]]
+name = "slow"
+engine = "simulated"
+simulated = {{ times = ["40ms"], input = 2, output = 2 }}
+deadline = "2s"
+guard = "500ms"
+"""
+
+
+class Daemon:
+    def __init__(self) -> None:
+        weir = os.environ.get("WEIR", str(ROOT / "target/debug/weir"))
+        self.folder = tempfile.TemporaryDirectory()
+        config = pathlib.Path(self.folder.name, "weir.toml")
+        config.write_text(CONFIG)
+        self.socket = str(config.parent / "s")
+        profile = [weir, "profile", "--quick", "--samples", "10", str(config)]
+        subprocess.run(profile, check=True, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen([weir, "serve", "--quiet", str(config)], stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 60
+        while not os.path.exists(self.socket):
+            assert self.process.poll() is None and time.monotonic() < until, "the daemon does not come up"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()

@@ -1,0 +1,259 @@
+"""Both clients against the real daemon: python -m unittest discover -s tests"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import pathlib
+import select
+import sys
+import unittest
+
+import numpy as np
+import weir
+import weir.aio
+from weir import _wire as wire
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from daemon import Daemon  # noqa: E402
+
+OVERLOADED = ([weir.any_miss(1, 2), weir.row_miss(1)], [weir.periodic(1.0, 0.001)])
+
+
+def request(number: int) -> list[weir._types.Array]:
+    image = np.arange(number, number + 6, dtype=np.uint8).reshape(2, 3)
+    half = np.array([0.5, -2.0, 65504.0], np.float16)
+    return [image, np.array([-number, number]), half, np.array([1.25], np.float32)]
+
+
+class Case(unittest.TestCase):
+    daemon: Daemon
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.daemon = Daemon()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.daemon.stop()
+
+    def compare(self, outcome: weir.Outcome, number: int) -> weir.Result:
+        assert isinstance(outcome, weir.Result), outcome
+        for name, expected in zip(("image", "ids", "half"), request(number)):
+            np.testing.assert_array_equal(outcome.outputs[name + "_out"], expected)
+            self.assertEqual(outcome.outputs[name + "_out"].dtype, expected.dtype)
+        self.assertEqual(outcome.outputs["score_out"].tolist(), [2.5])
+        return outcome
+
+
+class Sync(Case):
+    def setUp(self) -> None:
+        self.client = weir.Client(self.daemon.socket, name="test")
+        self.addCleanup(self.client.close)
+
+    def test_streams_tell_their_tensors_and_their_promise(self) -> None:
+        typed = self.client.register("typed", "t")
+        told = [(t.name, str(t.dtype), t.shape, t.offset) for t in typed.inputs]
+        self.assertEqual(told[:2], [("image", "uint8", (2, 3), 0), ("ids", "int64", (2,), 8)])
+        self.assertEqual(told[2:], [("half", "float16", (3,), 24), ("score", "float32", (1,), 32)])
+        self.assertEqual((typed.variant, typed.density, typed.deadline), ("typed", 0.0, 20.0))
+        slow = self.client.register("slow", "s", *OVERLOADED)
+        self.assertEqual((slow.density, slow.guaranteed, slow.of), (0.5, 1, 2))
+        self.assertTrue(self.client.daemon.startswith("weir "))
+        streams = self.client.status()["services"][0]["streams"]
+        self.assertEqual([s["name"] for s in streams], ["t"])
+
+    def test_arrays_go_in_and_come_out(self) -> None:
+        typed = self.client.register("typed", "t")
+        for number in range(20):
+            result = self.compare(self.client.infer(typed, *request(number)), number)
+            self.assertEqual((result.sequence, result.misses_left), (number, None))
+        self.assertFalse(result.outputs["ids_out"].flags.writeable)
+        with self.assertRaises(ValueError):
+            _ = result.output
+
+    def test_what_does_not_fit_is_told_before_it_is_sent(self) -> None:
+        typed = self.client.register("typed", "t")
+        image, ids, half, score = request(0)
+        for inputs, text in [
+            ([image], "4 inputs, 1 were given"),
+            ([image.astype(np.float64), ids, half, score], "'image' consists of uint8, not float64"),
+            ([image[:1], ids, half, score], "'image' has shape (2, 3), (1, 3) was given"),
+        ]:
+            with self.assertRaises(ValueError) as caught:
+                self.client.infer(typed, *inputs)
+            self.assertIn(text, str(caught.exception))
+        # What is no array yet is converted.
+        self.compare(self.client.infer(typed, image.tolist(), [0, 0], half, 1.25), 0)
+
+    def test_refusals_say_why(self) -> None:
+        with self.assertRaises(weir.RefusedError) as caught:
+            self.client.register("nothing", "t")
+        self.assertEqual((caught.exception.code, caught.exception.word), (1, "unknown-service"))
+        typed = self.client.register("typed", "t")
+        self.client.unregister(typed)
+        with self.assertRaises(weir.RefusedError) as caught:
+            self.client.infer(typed, *request(1))
+        self.assertEqual(caught.exception.word, "unknown-stream")
+        number = self.client.submit(typed, *request(1))
+        answer = self.client.recv(5)
+        assert isinstance(answer, weir.NotTaken)
+        self.assertEqual((answer.id, answer.error.code), (number, 7))
+        with self.assertRaises(FileNotFoundError):
+            weir.Client("/nonexistent/weir.sock")
+
+    def test_arrays_in_the_arena_are_not_copied(self) -> None:
+        typed = self.client.register("typed", "t")
+        arena = self.client.share(4 * 128)
+        places = [arena.place(typed) for _ in range(4)]
+        with self.assertRaises(ValueError):
+            arena.place(typed)
+        for number, place in enumerate(places):
+            for array, values in zip(place.inputs.values(), request(number)):
+                array[...] = values
+        numbers = [self.client.submit_shared(place) for place in places]
+        for _ in numbers:
+            answer = self.client.recv(5)
+            assert isinstance(answer, weir.Result)
+            n = numbers.index(answer.id)
+            self.compare(answer, n)
+            self.assertTrue(np.shares_memory(answer.outputs["ids_out"], places[n].outputs["ids_out"]))
+        self.compare(self.client.infer_shared(places[3]), 3)
+        with self.assertRaises(weir.RefusedError) as caught:
+            self.client.share(4096)
+        self.assertIn("already", str(caught.exception))
+
+    def test_an_arena_above_the_limit_is_refused(self) -> None:
+        self.assertEqual(self.client.max_arena, 1 << 20)
+        with self.assertRaises(weir.RefusedError) as caught:
+            self.client.share(self.client.max_arena + 1)
+        self.assertEqual(caught.exception.word, "arena")
+        self.client.ping()
+
+    def test_nothing_is_lost_while_something_else_is_waited_for(self) -> None:
+        typed = self.client.register("typed", "t")
+        numbers = []
+        for n in range(100):
+            numbers.append(self.client.submit(typed, *request(n)))
+            if n % 10 == 0:
+                self.client.ping()
+        found: list[int] = []
+        while len(found) < len(numbers):
+            answer = self.client.recv(0)
+            if answer is None:
+                self.assertTrue(select.select([self.client], [], [], 10)[0])
+                continue
+            assert isinstance(answer, weir.Result)
+            found.append(answer.id)
+            self.compare(answer, numbers.index(answer.id))
+        self.assertEqual(sorted(found), numbers)
+        self.assertIsNone(self.client.recv(0.01))
+
+    def test_misses_and_safe_mode_are_told(self) -> None:
+        slow = self.client.register("slow", "s", *OVERLOADED)
+        self.client.subscribe(weir.SAFE_MODE | weir.MISSES_LEFT)
+        for _ in range(8):
+            self.client.submit(slow, [1.0, 2.0])
+        self.client.unregister(slow)
+        answers: list[weir.Answer] = []
+        misses: list[weir.Answer] = []
+        entered: list[weir.Answer] = []
+        while not entered or len(misses) + sum(isinstance(a, weir.Result) for a in answers) < 8:
+            answer = self.client.recv(10)
+            assert answer is not None
+            answers.append(answer)
+            misses = [a for a in answers if isinstance(a, weir.Miss)]
+            entered = [a for a in answers if isinstance(a, weir.SafeMode) and a.active]
+        self.assertTrue(misses and all(isinstance(m, weir.Miss) and m.reason == "cancelled" for m in misses))
+        event = entered[0]
+        assert isinstance(event, weir.SafeMode)
+        self.assertEqual((event.service, event.cause, event.stream), ("slow", "arrival-excess", "s"))
+        self.assertGreater(event.seen, event.limit)
+
+    def test_an_answer_too_late_to_be_waited_for_is_dropped(self) -> None:
+        slow = self.client.register("slow", "late")
+        impatient = dataclasses.replace(slow, deadline=-4.99)
+        with self.assertRaises(TimeoutError):
+            self.client.infer(impatient, [1.0, 2.0])
+        outcome = self.client.infer(slow, [3.0, 4.0])
+        assert isinstance(outcome, weir.Result)
+        self.assertEqual((outcome.sequence, outcome.output.tolist()), (1, [3.0, 4.0]))
+
+
+class Asyncio(Case):
+    def test_many_tasks_infer_at_once(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as client:
+                typed = await client.register("typed", "t")
+                outcomes = await asyncio.gather(*(client.infer(typed, *request(n)) for n in range(100)))
+                for n, outcome in enumerate(outcomes):
+                    self.compare(outcome, n)
+                arena = await client.share(4096)
+                place = arena.place(typed)
+                for array, values in zip(place.inputs.values(), request(9)):
+                    array[...] = values
+                self.compare(await client.infer_shared(place), 9)
+                with self.assertRaises(weir.RefusedError):
+                    await client.share(4096)
+                with self.assertRaises(weir.RefusedError):
+                    await client.register("typed", "t")
+                await client.unregister(typed)
+                await client.ping()
+                self.assertEqual((await client.status())["clients"], 1)
+
+        asyncio.run(run())
+
+    def test_who_stops_waiting_leaves_the_connection_whole(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as client:
+                slow = await client.register("slow", "s")
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.infer(slow, [1.0, 2.0]), 0.001)
+                outcome = await client.infer(slow, [3.0, 4.0])
+                assert isinstance(outcome, weir.Result)
+                self.assertEqual(outcome.output.tolist(), [3.0, 4.0])
+
+        asyncio.run(run())
+
+    def test_events_come_beside_answers_and_end_with_the_connection(self) -> None:
+        async def run() -> list[weir.Event]:
+            client = await weir.aio.connect(self.daemon.socket)
+            await client.subscribe(weir.SAFE_MODE)
+            slow = await client.register("slow", "s", *OVERLOADED)
+            await asyncio.gather(*(client.infer(slow, [0.0, 0.0]) for _ in range(8)))
+            seen = []
+            async for event in client.events():
+                seen.append(event)
+                if isinstance(event, weir.SafeMode) and not event.active:
+                    await client.close()
+            with self.assertRaises(weir.ClosedError):
+                await client.ping()
+            return seen
+
+        seen = asyncio.run(run())
+        first = seen[0]
+        assert isinstance(first, weir.SafeMode)
+        self.assertEqual((first.active, first.cause), (True, "arrival-excess"))
+
+
+class Bytes(unittest.TestCase):
+    """What a daemon must not send."""
+
+    def test_what_is_no_frame_is_an_error_of_the_protocol(self) -> None:
+        for data in [wire.HEADER.pack(1 << 30, wire.PONG, 0, 1), wire.HEADER.pack(0, wire.PONG, 1, 1)]:
+            decoder = wire.Decoder()
+            decoder.feed(data)
+            with self.assertRaises(weir.ProtocolError):
+                decoder.next()
+        for body in [b"", b"\x01", b"\x01\x00\x00\x00" * 9 + b"\xff\xff", bytes(32) + b"\x01\x00\xff"]:
+            with self.assertRaises(weir.ProtocolError):
+                wire.registered(wire.Frame(wire.REGISTERED, 1, body), "t")
+        with self.assertRaises(weir.ClosedError) as caught:
+            decoder = wire.Decoder()
+            decoder.feed(wire.frame(wire.ERROR, 0, b"\x06\x00" + wire.string("too slow")))
+            decoder.next()
+        self.assertIn("error 6: too slow", str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
