@@ -183,7 +183,7 @@ fn daemon(folder: &Path, realtime: bool, (input, output): (usize, usize)) -> (Se
     let config = folder.join("null.toml");
     let text = format!(
         "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\nrealtime = {realtime}\n\
-         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\nhandover = \"1us\"\nqueue = 1024\n\
+         [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\nhandover = \"1us\"\nqueue = 65536\n\
          max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {input}, output = {output} }}\n"
     );
     std::fs::write(&config, text).expect("config written");
