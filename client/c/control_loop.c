@@ -30,8 +30,8 @@ static int look_at_events(weir_client *client, const char *service, int slow) {
     weir_answer event;
     while (weir_receive(client, &event, 0) == WEIR_OK) {
         if (event.kind != WEIR_SAFE_MODE || strcmp(event.service, service) != 0) continue;
-        slow = event.code != 1;
-        printf("%s: %s\n", slow ? weir_cause(event.cause) : "normal", event.text);
+        slow = event.code >= WEIR_SUSPENDED;
+        printf("%s: %s\n", event.code == WEIR_NORMAL ? "normal" : weir_cause(event.cause), event.text);
     }
     return slow;
 }

@@ -125,6 +125,7 @@ static void read_safe_mode(reader *in, weir_answer *answer) {
     answer->limit = take(in, 8);
     answer->seen = take(in, 8);
     answer->window_ns = take(in, 8);
+    answer->breaches = take(in, 8);
     take_string(in, answer->service, sizeof answer->service);
     take_string(in, answer->stream_name, sizeof answer->stream_name);
     take_string(in, answer->text, sizeof answer->text);
@@ -199,7 +200,8 @@ const char *weir_refusal(uint16_t code) {
 
 const char *weir_cause(uint16_t code) {
     static const char *const words[] = {"unknown",     "arrival-excess",      "service-overrun", "late-dispatch",
-                                        "worker-lost", "constraint-violated", "profile-stale",   "operator"};
+                                        "worker-lost", "constraint-violated", "profile-stale",   "operator",
+                                        "misses-low",  "rate-high"};
     return WORD(words, code);
 }
 

@@ -75,10 +75,13 @@ typedef enum {
     WEIR_RESULT = 1,     /* an output, in time */
     WEIR_MISS,           /* no output in time: see code */
     WEIR_NOT_TAKEN,      /* the daemon refused the request: see code and text */
-    WEIR_SAFE_MODE,      /* a service entered or left safe mode: see code (1 normal, 2 safe mode) and cause */
+    WEIR_SAFE_MODE,      /* how a service's promises stand has changed: see code, a weir_state, and cause */
     WEIR_MISSES_LEFT,    /* a stream has few misses left */
     WEIR_EVENTS_LOST     /* so many events did not arrive: see count */
 } weir_kind;
+
+/* How the promises of a service stand: in WEIR_SUSPENDED and above they do not hold. */
+typedef enum { WEIR_NORMAL = 1, WEIR_WARNING, WEIR_SUSPENDED, WEIR_LOST } weir_state;
 
 /* What arrived; fields without a meaning for its kind are 0. */
 typedef struct {
@@ -91,6 +94,7 @@ typedef struct {
     uint16_t batch, variant;
     uint16_t code, cause;
     uint64_t entered_ns, limit, seen, window_ns; /* the evidence for safe mode */
+    uint64_t breaches; /* of the service since its start, those that were not announced included */
     uint64_t count;
     weir_constraint constraint;
     /* Until the next call with this client, at any address: memcpy it. Empty if it lies in the arena. */

@@ -25,8 +25,11 @@ REFUSAL_WORDS = (
 )  # fmt: skip
 CAUSE_WORDS = (
     "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",
-    "profile-stale", "operator",
+    "profile-stale", "operator", "misses-low", "rate-high",
 )  # fmt: skip
+STATE_WORDS = ("unknown", "normal", "warning", "safe-mode", "lost")
+#: From this state on the promises do not hold.
+SUSPENDED = 3
 
 
 class WeirError(Exception):
@@ -223,9 +226,11 @@ class NotTaken:
 
 @dataclass(frozen=True)
 class SafeMode:
-    """A service entered safe mode, or left it (``active`` is false): in between its promises do not hold."""
+    """How a service's promises stand has changed: while ``active`` they do not hold."""
 
     service: str
+    #: ``"normal"``, ``"warning"``, ``"safe-mode"`` or ``"lost"``.
+    state: str
     active: bool
     #: Which assumption broke, such as ``"arrival-excess"``.
     cause: str
@@ -235,6 +240,8 @@ class SafeMode:
     limit: int
     seen: int
     window_ns: int
+    #: Of the service since its start, those that were not announced included.
+    breaches: int
     text: str
 
 

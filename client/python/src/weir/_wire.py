@@ -11,6 +11,8 @@ import numpy as np
 from ._types import (
     CAUSE_WORDS,
     MISS_WORDS,
+    STATE_WORDS,
+    SUSPENDED,
     Array,
     Arrivals,
     ClosedError,
@@ -195,10 +197,11 @@ def event(told: Frame) -> Union[Event, None]:
     """The event that a frame tells; ``None`` if it is none."""
     body = Body(told)
     if told.kind == EVENT_SAFE_MODE:
-        state, cause, _, sequence, entered_ns, limit, seen, window_ns = body.take("HHIQQQQQ")
+        state, cause, _, sequence, entered_ns, limit, seen, window_ns, breaches = body.take("HHIQQQQQQ")
         service, stream, text = body.string(), body.string(), body.string()
         why = word(CAUSE_WORDS, cause)
-        return SafeMode(service, state != 1, why, sequence, entered_ns, stream, limit, seen, window_ns, text)
+        evidence = (sequence, entered_ns, stream, limit, seen, window_ns, breaches, text)
+        return SafeMode(service, word(STATE_WORDS, state), state >= SUSPENDED, why, *evidence)
     if told.kind == EVENT_MISSES_LEFT:
         misses_left, form, a, k = body.take("IBII")
         service, stream = body.string(), body.string()
