@@ -4,47 +4,17 @@
 pub(crate) mod choices;
 mod dice;
 pub(crate) mod load;
+mod naive;
 
 pub(crate) use dice::Dice;
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub(crate) use naive::{earliest, violates_any};
 
 use rt_core::{
-    Action, ArrivalBound, Cause, ConstraintSet, Dispatch, Event, HandOverError, Instant, LatencyProfile,
-    MissReason, Outcome, Ran, Request, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span,
-    StreamId, StreamSpec, System, Workers,
+    Action, Cause, Dispatch, Event, HandOverError, Instant, LatencyProfile, MissReason, Outcome, Ran,
+    Request, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId, StreamSpec, System,
+    Workers,
 };
-
-/// The first instant, from `now` on, at which `bounds` allow one more request after `history`: for every
-/// earlier request, the interval from it to the new one must hold no more than its length allows.
-pub(crate) fn earliest(history: &[u64], bounds: &[ArrivalBound], now: u64) -> u64 {
-    let k = history.len();
-    let allows = |bound: &ArrivalBound| match bound {
-        ArrivalBound::Window { count, length } => {
-            k.checked_sub(*count as usize).map_or(0, |j| history[j] + length.as_nanos())
-        }
-        ArrivalBound::Periodic { period, jitter } => {
-            let after = |(j, a): (usize, &u64)| a + (k - j) as u64 * period.as_nanos();
-            history.iter().enumerate().map(after).max().unwrap_or(0).saturating_sub(jitter.as_nanos())
-        }
-        ArrivalBound::Distances(distances) => {
-            let latest_first = history.iter().rev().zip(distances.as_slice());
-            latest_first.map(|(a, least)| a + least.as_nanos()).max().unwrap_or(0)
-        }
-    };
-    bounds.iter().map(allows).max().unwrap_or(0).max(now)
-}
-
-/// Whether some `K` outcomes in a row (`true` is a hit) hold more than `m` misses.
-pub(crate) fn violates(outcomes: &[bool], m: u32, k: u32) -> bool {
-    (0..outcomes.len()).any(|i| {
-        let window = &outcomes[i..outcomes.len().min(i + k as usize)];
-        window.iter().filter(|&&hit| !hit).count() as u32 > m
-    })
-}
-
-/// Whether some constraint of `set` is violated.
-pub(crate) fn violates_any(outcomes: &[bool], set: &ConstraintSet) -> bool {
-    set.as_slice().iter().any(|c| violates(outcomes, c.misses(), c.window()))
-}
 
 /// A configuration with plenty of room, no guard, and safe mode left after 1000 ns.
 pub(crate) fn config(
