@@ -101,6 +101,11 @@ impl Daemon {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Set from then on.
+    pub(crate) fn draining(&self) -> &AtomicBool {
+        &self.draining
+    }
+
     /// What is served now.
     pub(crate) fn services(&self) -> Vec<Arc<Service>> {
         self.services.read().unwrap_or_else(PoisonError::into_inner).clone()

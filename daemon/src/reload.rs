@@ -83,7 +83,7 @@ enum Step {
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
 fn reload(daemon: &Daemon) -> Result<Vec<String>> {
     let config = Config::load(&daemon.config.path)?;
-    profile_missing(&config)?;
+    profile_missing(&config, daemon.draining())?;
     let plan = checked_plan(&config)?;
     let present = daemon.services();
     let find = |name: &str| present.iter().find(|service| service.name() == name);

@@ -101,6 +101,8 @@ impl Service {
         drop((registry, to));
         next.with_scheduler(&mut effects, |_, _| {});
         self.stop();
+        // Whoever still names this service follows to the next: its models are of no use any more.
+        self.executors.iter().for_each(|executor| lock(executor).clear());
         Ok(())
     }
 

@@ -116,7 +116,7 @@ pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Res
 ///
 /// # Errors
 /// As [`take`].
-pub(crate) fn profile_missing(config: &Config) -> Result<()> {
+pub(crate) fn profile_missing(config: &Config, stop: &AtomicBool) -> Result<()> {
     let profile = Profile::load(&config.daemon.profile)?;
     let specs = resolve_models(config)?;
     let mut missing = Config { services: Vec::new(), ..config.clone() };
@@ -133,7 +133,7 @@ pub(crate) fn profile_missing(config: &Config) -> Result<()> {
     let names: Vec<_> = missing.services.iter().map(|service| service.name.as_str()).collect();
     eprintln!("weir: measuring what the profile does not have of {}", names.join(", "));
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
-    take(&missing, &Request { afresh: true, ..Request::quick(SAMPLES, rule) }, &AtomicBool::new(false))?;
+    take(&missing, &Request { afresh: true, ..Request::quick(SAMPLES, rule) }, stop)?;
     Ok(())
 }
 
