@@ -14,6 +14,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine::ModelSpec;
 use crate::hardware::Watch;
+use crate::manager::{self, Watchdog};
 use crate::plan::{Plan, VariantPlan};
 use crate::profile::sysfs;
 use crate::realtime;
@@ -63,6 +64,7 @@ impl Daemon {
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
         ready(&daemon);
+        let watchdog = Watchdog::start(&daemon).context("watchdog")?;
         let served = listener.run(&daemon, stop);
         daemon.drain();
         watch.thread().unpark();
@@ -71,6 +73,7 @@ impl Daemon {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
+        watchdog.into_iter().for_each(Watchdog::stop);
         served
     }
 
@@ -94,6 +97,7 @@ impl Daemon {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         let longest = self.services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        manager::stopping(longest);
         let until = clock::now() + longest;
         while clock::now() < until && !self.services.iter().all(|s| s.is_drained()) {
             std::thread::park_timeout(Duration::from_millis(1));

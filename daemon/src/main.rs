@@ -9,6 +9,7 @@ mod engine;
 mod hardware;
 mod idx;
 mod load;
+mod manager;
 mod manifest;
 mod pipe;
 mod plan;

@@ -13,6 +13,7 @@ use super::plan::print_plan;
 use crate::certificate::{check, of_plan};
 use crate::config::Config;
 use crate::daemon::Daemon;
+use crate::manager;
 use crate::plan::Plan;
 
 #[derive(clap::Args)]
@@ -44,8 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         signal_hook::low_level::pipe::register(signal, stopper.try_clone()?).context("signal handler")?;
     }
     Daemon::run(config, plan, &stop, |daemon| {
-        // Without a service manager this does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        manager::status(&format!("serving on {}", daemon.config.daemon.socket.display()));
+        manager::ready();
         if !args.quiet {
             println!("listening on {}", daemon.config.daemon.socket.display());
         }
