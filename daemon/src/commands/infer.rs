@@ -11,6 +11,7 @@ use weir_client::{Outcome, Registration, StreamInfo};
 use super::Socket;
 use crate::idx::Pictures;
 use crate::load::Target;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -54,20 +55,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let outcome = client.infer(&stream, &input)?;
     let (variant, accuracy) = answered_by(&mut client, &args.service, &stream, &outcome)?;
     match (&outcome, args.json) {
-        (Outcome::Result(r), true) => println!(
+        (Outcome::Result(r), true) => say!(
             "{:#}",
             json!({
                 "served": true, "variant": variant, "accuracy": accuracy, "output": r.output,
                 "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch,
             })
         ),
-        (Outcome::Miss(m), true) => println!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
+        (Outcome::Miss(m), true) => say!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
         (Outcome::Result(r), false) => {
             let best = r.output.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
-            println!("{variant} says {best} (accuracy {:.1}%)", 100.0 * accuracy);
-            println!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
+            let known = if accuracy.is_nan() {
+                String::new()
+            } else {
+                format!(" (accuracy {:.1}%)", 100.0 * accuracy)
+            };
+            say!("{variant} says {best}{known}");
+            say!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
         }
-        (Outcome::Miss(m), false) => println!("missed: {}", m.reason.meaning()),
+        (Outcome::Miss(m), false) => say!("missed: {}", m.reason.meaning()),
     }
     Ok(if outcome.output().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -114,7 +120,7 @@ impl Picture {
         const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
         for row in self.pixels.chunks(self.columns) {
             let line: String = row.iter().flat_map(|p| [SHADES[(p * 4.99) as usize]; 2]).collect();
-            println!("{line}");
+            say!("{line}");
         }
     }
 }

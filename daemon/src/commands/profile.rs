@@ -12,8 +12,9 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::load::stop_on_signals;
+use super::exit::stop_on_signals;
 use crate::config::Config;
+use crate::pipe::say;
 use crate::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Profile, Progress, Rule, figure};
 
 pub(crate) use take::{Request, take};
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.check {
         let verdict = check::check(&config, args.quick, args.alone, &stop)?;
         if args.json {
-            println!("{:#}", serde_json::to_value(&verdict).context("the verdict")?);
+            say!("{:#}", serde_json::to_value(&verdict).context("the verdict")?);
         } else {
             print::verdict(&verdict);
         }
@@ -103,22 +104,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let (path, resumed) = (config.daemon.profile.display().to_string(), taken.resumed);
         let profile = serde_json::to_value(profile).context("the profile")?;
         let unstable = taken.unstable(&request);
-        println!(
-            "{:#}",
-            json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile })
-        );
+        say!("{:#}", json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile }));
     } else {
         print::profile(&taken.profile);
         let unstable = taken.unstable(&request);
         if !unstable.is_empty() {
-            println!(
+            say!(
                 "\nnot stable to {} % within the limits (--limit, {} runs): {}",
                 100.0 * args.stable,
                 take::MOST,
                 unstable.join(", ")
             );
         }
-        println!("\nwritten to {}", config.daemon.profile.display());
+        say!("\nwritten to {}", config.daemon.profile.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ use crate::certificate::{check, of_plan};
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
+use crate::pipe::say;
 use crate::plan::Plan;
 
 #[derive(clap::Args)]
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         manager::status(&format!("serving on {}", daemon.config.daemon.socket.display()));
         manager::ready();
         if !args.quiet {
-            println!("listening on {}", daemon.config.daemon.socket.display());
+            say!("listening on {}", daemon.config.daemon.socket.display());
         }
     })?;
     Ok(ExitCode::SUCCESS)

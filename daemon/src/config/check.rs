@@ -9,6 +9,7 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_WORKERS,
     SafeModeConfig, Span, StreamSpec,
 };
+use serde::Serialize;
 
 use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
 
@@ -198,7 +199,7 @@ impl<'a> Check<'a> {
                 raw::Constraint::RowMiss(m) => Constraint::row_miss(m),
                 raw::Constraint::RowHit { h, k } => Constraint::row_hit(h, k),
             };
-            list.push(made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &format!("{c:?}"), e))?);
+            list.push(made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &shown(c), e))?);
         }
         ConstraintSet::new(&list).map_err(|e| self.refuse(field, &format!("{} constraints", list.len()), e))
     }
@@ -214,7 +215,7 @@ impl<'a> Check<'a> {
                 ArrivalBound::token_bucket(*burst, span("period", period)?)
             }
         };
-        made.map_err(|e| self.refuse(field, &format!("{raw:?}"), e))
+        made.map_err(|e| self.refuse(field, &shown(raw), e))
     }
 
     pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
@@ -287,4 +288,9 @@ impl<'a> Check<'a> {
             reason: reason.to_string(),
         }
     }
+}
+
+/// A value as it stands in the file.
+fn shown(value: &impl Serialize) -> String {
+    toml::Value::try_from(value).map_or_else(|error| error.to_string(), |value| value.to_string())
 }

@@ -21,6 +21,8 @@ pub(crate) struct Report {
     pub(crate) safe_mode: Vec<SafeModeChange>,
     /// Answers whose sequence number is not their place in the order of sending; must be 0.
     pub(crate) misnumbered: u64,
+    /// Why the connection ended before the run did.
+    pub(crate) broken: Option<String>,
 }
 
 /// One phase of a run. Misses count everything that was scheduled and not answered with a result.
