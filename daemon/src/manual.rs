@@ -4,7 +4,7 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use roff::{Inline, Roff, bold, italic, roman};
 
 /// Cells up to so many characters stand in columns as narrow as they are; others share the rest of the line.
-const NARROW: usize = 22;
+const NARROW: usize = 32;
 
 /// Appends `markdown` to a page. The first heading, the document's own, becomes `DESCRIPTION`; those below it are
 /// sections and subsections. Of links only the text is kept, of pictures and HTML nothing.

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for (name, section, line, text) in DOCUMENTS {
         let mut page = Roff::new();
         page.control("TH", [name, section, "", version().as_str()]).control("SH", ["NAME"]);
-        page.text([roman(format!("{name} - {line}"))]);
+        // Filled to the left: the narrow columns of tables look torn otherwise.
+        page.text([roman(format!("{name} - {line}"))]).control("ad", ["l"]);
         append(&mut page, text);
         page.control("SH", ["SEE ALSO"]).text([bold("weir"), roman("(1)")]);
         save(&args.out, &format!("{name}.{section}"), &page.render())?;
@@ -97,5 +98,5 @@ fn subcommand(command: &mut Command) -> io::Result<String> {
     Man::new(command.clone()).render_options_section(&mut options)?;
     let options = String::from_utf8_lossy(&options).into_owned();
     // The heading would end the subcommand.
-    Ok(text.to_roff() + options.split_once('\n').map_or("", |(_, rest)| rest))
+    Ok(text.to_roff() + options.split_once(".SH OPTIONS\n").map_or("", |(_, rest)| rest))
 }

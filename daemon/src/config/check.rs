@@ -10,6 +10,7 @@ use rt_core::{
     SafeModeConfig, Span, StreamSpec,
 };
 use serde::Serialize;
+use toml::ser::ValueSerializer;
 
 use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
 
@@ -292,5 +293,9 @@ impl<'a> Check<'a> {
 
 /// A value as it stands in the file.
 fn shown(value: &impl Serialize) -> String {
-    toml::Value::try_from(value).map_or_else(|error| error.to_string(), |value| value.to_string())
+    let mut text = String::new();
+    match value.serialize(ValueSerializer::new(&mut text)) {
+        Ok(_) => text,
+        Err(error) => error.to_string(),
+    }
 }

@@ -57,7 +57,7 @@ impl Target {
             model: found.model,
             variants: found.variants.into_iter().map(|v| (v.model, v.accuracy)).collect(),
             simulated: found.simulated,
-            input_len: found.input.shape.iter().product(),
+            input_len: found.inputs.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum(),
             deadline_ns: found.deadline_ns,
             jitter_ns: found.jitter_ns,
             promised_period_ns: found.promised_period_ns,
@@ -118,7 +118,7 @@ struct ServiceStatus {
     model: String,
     variants: Vec<VariantStatus>,
     simulated: bool,
-    input: TensorStatus,
+    inputs: Vec<TensorStatus>,
     deadline_ns: u64,
     jitter_ns: u64,
     promised_period_ns: Option<u64>,
@@ -158,7 +158,7 @@ mod tests {
     const STATUS: &str = r#"{ "version": "0.1.0", "services": [{
         "name": "digits", "model": "digits-l", "simulated": false,
         "variants": [{ "model": "digits-l", "accuracy": 0.8 }, { "model": "digits-xl", "accuracy": 0.9 }],
-        "input": { "name": "image", "shape": [1, 28, 28] }, "deadline_ns": 100, "jitter_ns": 20,
+        "inputs": [{ "name": "image", "shape": [1, 28, 28] }], "deadline_ns": 100, "jitter_ns": 20,
         "promised_period_ns": 2000000, "constraints": ["row_miss(1)", "any_miss(5,10)"],
         "safe_mode": { "state": "safe-mode", "cause": "operator", "text": "operator: raised by an operator" },
         "streams": [{ "name": "cam", "constraints": ["any_miss(3,10)"] }]
