@@ -332,6 +332,7 @@ mod tests {
             phases: vec![phase(0.0), phase(1.0)],
             safe_mode: vec![change(0.0), change(1.0), change(1.5)],
             misnumbered: 0,
+            broken: None,
         };
         assert_eq!(report.changes_in(&report.phases[0]).count(), 1);
         assert_eq!(report.changes_in(&report.phases[1]).count(), 2);

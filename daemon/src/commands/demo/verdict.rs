@@ -153,6 +153,7 @@ mod tests {
             phases: vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)],
             safe_mode: changes.iter().map(|&(at, cause)| change(at, cause)).collect(),
             misnumbered: 0,
+            broken: None,
         })
     }
 
