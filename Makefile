@@ -1,10 +1,12 @@
 # One target a check; `make test` is all of them, `make demo` the main job.
 CARGO ?= cargo
 WEIR := target/release/weir
+PREFIX := /usr/local
+DEB_FOLDER := target
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz doc clean
+.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz doc install uninstall deb clean
 
 all: $(WEIR)
 
@@ -103,6 +105,17 @@ experiments: deps
 fuzz: deps
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	./fuzz/run.sh
+
+## install: what `make` has built, below PREFIX (/usr/local); DESTDIR stands before all paths
+install:
+	@WEIR="$(WEIR)" PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ./packaging/install.sh
+
+uninstall:
+	@WEIR="$(WEIR)" PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ./packaging/install.sh --remove
+
+## deb: a Debian package of what `make` has built, in target/
+deb:
+	@WEIR="$(WEIR)" ./packaging/deb.sh $(DEB_FOLDER)
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -139,7 +139,7 @@ fn what_a_configuration_points_to_must_be_there() {
     }
     let output =
         Command::new(weir()).args(["check", "/nowhere/weir.toml"]).output().expect("weir can be run");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("/nowhere/weir.toml"), "{}", stderr(&output));
 }
 

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine::ModelSpec;
 use crate::hardware::Watch;
+use crate::manager::{self, Watchdog};
 use crate::plan::{Plan, VariantPlan};
 use crate::profile::sysfs;
 use crate::realtime;
@@ -81,6 +82,7 @@ impl Daemon {
                 .spawn(move || reload::run(&daemon, again))?
         };
         ready(&daemon);
+        let watchdog = Watchdog::start(&daemon).context("watchdog")?;
         let served = listener.run(&daemon, stop);
         daemon.draining.store(true, Ordering::Relaxed);
         // What is being taken over is finished first.
@@ -93,6 +95,7 @@ impl Daemon {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
+        watchdog.into_iter().for_each(Watchdog::stop);
         served
     }
 
@@ -136,6 +139,7 @@ impl Daemon {
     fn drain(&self) {
         let services = self.services();
         let longest = services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        manager::stopping(longest);
         let until = clock::now() + longest;
         while clock::now() < until && !services.iter().all(|s| s.is_drained()) {
             std::thread::park_timeout(Duration::from_millis(1));

@@ -1,5 +1,8 @@
 //! `weir`: one binary for the operator's whole day: check, profile, plan, serve, look, load, demonstrate.
 
+// A failed `println!` panics.
+#![warn(clippy::print_stdout)]
+
 mod certificate;
 mod clock;
 mod commands;
@@ -9,7 +12,9 @@ mod engine;
 mod hardware;
 mod idx;
 mod load;
+mod manager;
 mod manifest;
+mod manual;
 mod pipe;
 mod plan;
 mod profile;
@@ -25,11 +30,6 @@ use clap::Parser;
 fn main() -> ExitCode {
     engine::forbid_telemetry();
     realtime::keep_memory();
-    match commands::Cli::parse().run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("weir: {}", commands::whole(&error));
-            ExitCode::FAILURE
-        }
-    }
+    let ended = commands::Cli::parse().run();
+    commands::conclude(ended, pipe::finish())
 }

@@ -1,4 +1,23 @@
-//! Standard output, for programs behind `| head`: a reader that has seen enough ends them quietly.
+//! Standard output: a reader that has seen enough ends the program quietly, a full disk with an error, not a panic.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write, stdout};
+use std::sync::OnceLock;
+
+/// The first write that failed.
+static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a line as `println!` does; where that fails the program goes on, and [`finish`] tells.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::pipe::write(format_args!($($text)*), "\n") };
+}
+
+/// As [`say`], without ending the line.
+macro_rules! say_part {
+    ($($text:tt)*) => { $crate::pipe::write(format_args!($($text)*), "") };
+}
+
+pub(crate) use {say, say_part};
 
 /// From here on a closed pipe ends the process, as it ends any other Unix filter. Not for programs that write to
 /// sockets afterwards: there a closed end is an error to be told.
@@ -6,4 +25,30 @@
 pub(crate) fn end_with_reader() {
     // SAFETY: `SIG_DFL` is a valid disposition of `SIGPIPE`, and no handler of ours is replaced by it.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Writes what is left.
+///
+/// # Errors
+/// If that or a write before it failed: not all of the output has arrived.
+pub(crate) fn finish() -> Result<(), &'static io::Error> {
+    note(stdout().flush());
+    FAILED.get().map_or(Ok(()), Err)
+}
+
+/// What the macros do.
+pub(crate) fn write(text: Arguments<'_>, end: &str) {
+    if FAILED.get().is_none() {
+        note(stdout().write_fmt(format_args!("{text}{end}")));
+    }
+}
+
+fn note(written: io::Result<()>) {
+    // Without a standard output nobody expects any.
+    if let Err(error) = written
+        && error.raw_os_error() != Some(libc::EBADF)
+        && error.kind() != ErrorKind::Interrupted
+    {
+        let _ = FAILED.set(error);
+    }
 }

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::commands::profile_missing;
 use crate::config::Config;
 use crate::daemon::Daemon;
+use crate::manager;
 use crate::plan::ServicePlan;
 use crate::service::{Service, lock};
 
@@ -54,11 +55,7 @@ impl Reloads {
 pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
     let mut asked = [0; 64];
     while again.read(&mut asked).is_ok_and(|count| count > 0) {
-        let now_usec = i128::from(clock::now().as_nanos() / 1_000);
-        let _ = sd_notify::notify(&[
-            sd_notify::NotifyState::Reloading,
-            sd_notify::NotifyState::MonotonicUsec(now_usec),
-        ]);
+        manager::reloading();
         let outcome = reload(daemon).map_err(|error| crate::commands::whole(&error));
         match &outcome {
             Ok(changes) if changes.is_empty() => eprintln!("weir: reload: nothing has changed"),
@@ -69,7 +66,7 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
         state.sequence += 1;
         state.last = Some((clock::now().as_nanos(), outcome));
         drop(state);
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        manager::ready();
     }
 }
 

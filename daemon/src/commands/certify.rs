@@ -11,6 +11,7 @@ use planner::{Certificate, Number, Problem};
 
 use crate::certificate::{certificate, made_by};
 use crate::config::Config;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -50,11 +51,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         made.save(output)?;
     }
     if args.json {
-        println!("{}", made.to_json());
+        say!("{}", made.to_json());
     } else {
         made.claims.iter().for_each(print_claim);
         if let Some(output) = &output {
-            println!("written to {}", output.display());
+            say!("written to {}", output.display());
         }
     }
     let promised = made.claims.iter().all(|claim| claim.admissible);
@@ -76,42 +77,43 @@ fn print_claim(claim: &Claim) {
     let service = claim.service.as_ref().map(|s| format!("{}: ", s.name)).unwrap_or_default();
     let unit = claim.problem.unit;
     match (&claim.reason, claim.admissible) {
-        (_, true) => println!("{service}admissible, by {}", word(&claim.rule)),
-        (Some(reason), false) => println!("{service}refused: {reason}"),
-        (None, false) => println!("{service}refused"),
+        (_, true) => say!("{service}admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("{service}refused: {reason}"),
+        (None, false) => say!("{service}refused"),
     }
     if let Some(b) = &claim.binding {
-        println!("  tightest where {}", binding(b, unit));
+        say!("  tightest where {}", binding(b, unit));
     }
     if let Some(scale) = claim.max_load_scale {
-        println!("  all streams may send {scale} times as fast");
+        say!("  all streams may send {scale} times as fast");
     }
     let limits = &claim.limits;
     let with =
         |b: &Option<Binding>| b.as_ref().map_or(String::new(), |b| format!(", where {}", binding(b, unit)));
     if let Some(Limit { value, binding }) = &limits.min_deadline {
-        println!("  the deadline may be as short as {}{}", time(*value, unit), with(binding));
+        say!("  the deadline may be as short as {}{}", time(*value, unit), with(binding));
     }
     if let Some(Limit { value, binding }) = &limits.min_workers {
-        println!("  {value} worker(s) would do{}", with(binding));
+        say!("  {value} worker(s) would do{}", with(binding));
     }
     if let Some(Limit { value, binding }) = &limits.max_burst_scale {
-        println!("  every burst may be {value} times as large{}", with(binding));
+        say!("  every burst may be {value} times as large{}", with(binding));
     }
     for stream in &claim.streams {
         let (p, q) = stream.density;
-        println!("  {}: {p} of {q} requests are mandatory", stream.name);
+        say!("  {}: {p} of {q} requests are mandatory", stream.name);
         for (constraint, standing) in &stream.constraints {
-            println!("    {constraint} {standing}");
+            say!("    {constraint} {standing}");
         }
         if let Some(count) = &stream.largest_count {
-            println!(
+            say!(
                 "    N* = {} requests in any batch time (the spread-drop paper promises {})",
-                count.n_star, count.spread_drop
+                count.n_star,
+                count.spread_drop
             );
         }
         if let Some(Limit { value, .. }) = &stream.max_rate_scale {
-            println!("    it alone may send {value} times as fast");
+            say!("    it alone may send {value} times as fast");
         }
     }
     if let Some(r) = &claim.refutation {
@@ -119,13 +121,13 @@ fn print_claim(claim: &Claim) {
             Shows::Violation => "violate a constraint",
             Shows::MandatoryMiss => "make a mandatory request miss",
         };
-        println!(
+        say!(
             "  {} arrivals that are allowed {shows} of {}: `weir replay` shows them",
             r.arrivals.len(),
             r.stream
         );
     } else if !claim.admissible {
-        println!("  no arrivals were found that break it: the refusal may be pessimistic");
+        say!("  no arrivals were found that break it: the refusal may be pessimistic");
     }
 }
 

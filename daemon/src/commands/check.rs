@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::config::{Config, Select};
+use crate::config::{Config, ConfigError, Select};
+use crate::pipe::say;
 use crate::plan::{Plan, PlanError, check_tables, resolve_models, run_singly};
 use crate::profile::Profile;
 
@@ -17,14 +18,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut code = ExitCode::SUCCESS;
+    let mut code = 0;
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
             let models = resolve_models(&config)?;
             for (service, variants) in config.services.iter().zip(models) {
-                run_singly(service, &variants)?
-                    .iter()
-                    .for_each(|line| println!("{}: {line}", file.display()));
+                run_singly(service, &variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
                 }
@@ -39,13 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             Ok(config) => {
                 let streams: usize = config.services.iter().map(|s| s.reserved.len()).sum();
                 let services = config.services.len();
-                println!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
+                say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
             }
             Err(error) => {
                 eprintln!("weir: {}", super::whole(&error));
-                code = ExitCode::FAILURE;
+                let unread = matches!(error.downcast_ref(), Some(ConfigError::Read { .. }));
+                code = code.max(if unread { 2 } else { 1 });
             }
         }
     }
-    Ok(code)
+    Ok(ExitCode::from(code))
 }

@@ -17,13 +17,15 @@ use weir_client::Registration;
 use weir_client::blocking::Client;
 
 use self::verdict::{Verdict, print_table};
-use super::load::{Live, declaration, demand, stop_on_signals};
+use super::exit::stop_on_signals;
+use super::load::{Live, declaration, demand};
 use super::plan::print_plan;
 use super::profile;
 use crate::clock;
 use crate::config::Config;
 use crate::load::{self, End, Inputs, Phase, Schedule};
 use crate::manifest::Manifest;
+use crate::pipe::say;
 use crate::plan::{Plan, ServicePlan};
 use crate::profile::{DEFAULT_EXCEEDANCE, Profile, Rule};
 
@@ -69,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let service = &plan.services[0];
     let stage = Stage::new(service, &profile, args.seconds)?;
     print_plan(&plan);
-    println!("\n{stage}\n");
+    say!("\n{stage}\n");
     let stop = stop_on_signals()?;
     let played = Daemon::start(&room, &path, &config.daemon.socket).and_then(|(client, daemon)| {
         let load = stage.load(service, Inputs::heldout(&heldout))?;
@@ -98,14 +100,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         format!("the daemon's log is {}", log_of(&room).display())
     })?;
     ensure!(!stop.load(Ordering::Relaxed), "stopped before the end");
+    if let Some(broken) = &report.broken {
+        room.disable_cleanup(true);
+        bail!("{broken}; the daemon's log is {}", log_of(&room).display());
+    }
     print_table(&report);
     let verdict = Verdict::of(&report);
-    println!("\n{verdict}");
+    say!("\n{verdict}");
     if verdict.is_kept() {
         return Ok(ExitCode::SUCCESS);
     }
     room.disable_cleanup(true);
-    println!("The daemon's log is {}", log_of(&room).display());
+    say!("The daemon's log is {}", log_of(&room).display());
     Ok(ExitCode::FAILURE)
 }
 

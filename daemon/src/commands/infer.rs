@@ -11,6 +11,7 @@ use weir_client::{DataType, Inference, Outcome, Registration, StreamInfo, Tensor
 use super::Socket;
 use crate::idx::Pictures;
 use crate::load::Target;
+use crate::pipe::say;
 
 /// Values of an output that are shown to people.
 const SHOWN: usize = 8;
@@ -59,14 +60,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let (variant, accuracy) = answered_by(&mut client, &args.service, &stream, &outcome)?;
     match (&outcome, args.json) {
-        (Outcome::Result(r), true) => println!(
+        (Outcome::Result(r), true) => say!(
             "{:#}",
             json!({
                 "served": true, "variant": variant, "accuracy": accuracy, "outputs": outputs(&stream, r)?,
                 "queued_ns": r.queued.as_nanos() as u64, "run_ns": r.run.as_nanos() as u64, "batch": r.batch,
             })
         ),
-        (Outcome::Miss(m), true) => println!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
+        (Outcome::Miss(m), true) => say!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
         (Outcome::Result(r), false) => {
             let accuracy =
                 if accuracy.is_nan() { "not known".into() } else { format!("{:.1}%", 100.0 * accuracy) };
@@ -74,13 +75,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 Ok(logits) if stream.outputs[0].shape.len() == 1 => {
                     let best =
                         logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
-                    println!("{variant} says {best} (accuracy {accuracy})");
+                    say!("{variant} says {best} (accuracy {accuracy})");
                 }
-                _ => println!("{variant} says (accuracy {accuracy})\n{}", heads(&stream, r)?),
+                _ => say!("{variant} says (accuracy {accuracy})\n{}", heads(&stream, r)?),
             }
-            println!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
+            say!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
         }
-        (Outcome::Miss(m), false) => println!("missed: {}", m.reason.meaning()),
+        (Outcome::Miss(m), false) => say!("missed: {}", m.reason.meaning()),
     }
     Ok(if outcome.result().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -165,7 +166,7 @@ impl Picture {
         const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
         for row in self.pixels.chunks(self.columns) {
             let line: String = row.iter().flat_map(|p| [SHADES[(p * 4.99) as usize]; 2]).collect();
-            println!("{line}");
+            say!("{line}");
         }
     }
 }

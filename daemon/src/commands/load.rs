@@ -5,20 +5,19 @@ mod live;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rt_core::{Constraint, Span};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_client::blocking::Client;
 use weir_client::{ArrivalBound, Options, Registration};
 
 pub(super) use self::live::Live;
 use super::Socket;
+use super::exit::stop_on_signals;
 use crate::load::{self, End, Inputs, Phase, PhaseReport, Plan, Quantiles, Report, Schedule, Target};
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -104,8 +103,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = report?;
     match (&args.json, args.quiet) {
         (_, true) => {}
-        (true, false) => println!("{:#}", to_json(&report, &target, declared)),
+        (true, false) => say!("{:#}", to_json(&report, &target, declared)),
         (false, false) => print(&report, &target, declared),
+    }
+    if let Some(broken) = &report.broken {
+        bail!("{broken}; the report ends there");
     }
     let held = report.phases.iter().all(PhaseReport::held);
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -212,15 +214,6 @@ pub(super) fn demand(
     constraints.iter().map(wire).fold(builder, weir_client::RegistrationBuilder::constraint)
 }
 
-/// Set when the process is asked to end: a run then ends soon, and in order.
-pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signal handler")?;
-    }
-    Ok(stop)
-}
-
 fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
     let mut value = json!(report.phases.first());
     let answered = report.phases.first().map_or(&[][..], |phase| &phase.by_variant);
@@ -237,6 +230,7 @@ fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
             ("declared_per_s".to_owned(), json!(declared)),
             ("safe_mode".to_owned(), json!(report.safe_mode)),
             ("misnumbered".to_owned(), json!(report.misnumbered)),
+            ("broken".to_owned(), json!(report.broken)),
         ]);
     }
     value
@@ -249,34 +243,38 @@ fn print(report: &Report, target: &Target, declared: Option<f64>) {
             .promised_rate()
             .map_or_else(String::new, |p| format!(", {:.2} of the promised {p:.1}", phase.rate / p));
         let declared = declared.map_or_else(|| "declared nothing".to_owned(), |d| format!("declared {d:.1}"));
-        println!("{} on {}{simulated}, stream {}", target.service, target.model, report.stream);
-        println!("  {:.1} requests/s for {:.1} s{relative}; {declared}", phase.rate, phase.seconds);
+        say!("{} on {}{simulated}, stream {}", target.service, target.model, report.stream);
+        say!("  {:.1} requests/s for {:.1} s{relative}; {declared}", phase.rate, phase.seconds);
         print_counts(phase, target);
         for c in &phase.constraints {
             let verdict = if c.held { "held" } else { "VIOLATED" };
-            println!(
+            say!(
                 "  {:<12} {verdict}: worst window {} misses of {}, {} allowed",
-                c.constraint, c.worst, c.k, c.m
+                c.constraint,
+                c.worst,
+                c.k,
+                c.m
             );
         }
-        println!("  {:<12} {}", "latency", quantiles(phase.latency_ns));
+        say!("  {:<12} {}", "latency", quantiles(phase.latency_ns));
         if phase.answered_past_deadline > 0 {
             let deadline = Span::from_nanos(target.deadline_ns);
-            println!(
+            say!(
                 "  {:<12} {} answers came more than {deadline} after they were scheduled",
-                "", phase.answered_past_deadline
+                "",
+                phase.answered_past_deadline
             );
         }
-        println!("  {:<12} {}", "sent late by", quantiles(phase.lateness_ns));
+        say!("  {:<12} {}", "sent late by", quantiles(phase.lateness_ns));
     }
     for change in &report.safe_mode {
-        println!("  {:<12} {:>7.3} s: {}", "safe mode", change.at_s, change.text);
+        say!("  {:<12} {:>7.3} s: {}", "safe mode", change.at_s, change.text);
     }
     if report.safe_mode.is_empty() {
-        println!("  {:<12} never", "safe mode");
+        say!("  {:<12} never", "safe mode");
     }
     if report.misnumbered > 0 {
-        println!(
+        say!(
             "  {} answers carry another sequence number than their place in the order of sending",
             report.misnumbered
         );
@@ -288,12 +286,12 @@ fn print_counts(phase: &PhaseReport, target: &Target) {
     let batch = phase.batch_mean.map_or_else(String::new, |b| format!(", {b:.2} a batch"));
     let reasons: Vec<_> = phase.missed_by.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
-    println!("  {:<12} {}", "sent", phase.sent);
-    println!("  {:<12} {}{batch}{accuracy}", "answered", phase.answered);
+    say!("  {:<12} {}", "sent", phase.sent);
+    say!("  {:<12} {}{batch}{accuracy}", "answered", phase.answered);
     if let Some(shares) = target.shares(&phase.by_variant) {
-        println!("  {:<12} {shares}", "");
+        say!("  {:<12} {shares}", "");
     }
-    println!(
+    say!(
         "  {:<12} {} ({:.2}%), at most {} in a row{reasons}",
         "missed",
         phase.missed,

@@ -2,9 +2,12 @@
 
 mod certify;
 mod check;
+mod completions;
 mod demo;
+mod exit;
 mod infer;
 mod load;
+mod man;
 mod models;
 mod plan;
 mod profile;
@@ -24,6 +27,7 @@ use clap::{Parser, Subcommand};
 use crate::engine::engine_worker;
 use crate::pipe;
 
+pub(crate) use exit::conclude;
 pub(crate) use profile::profile_missing;
 
 /// Serves inference under weakly-hard deadlines on one edge box.
@@ -64,6 +68,11 @@ enum Command {
     Demo(demo::Args),
     /// Measure the accuracy of the models of a manifest on its held-out data
     Models(models::Args),
+    /// Print what a shell needs to complete this command line
+    Completions(completions::Args),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(man::Args),
     /// Run an engine for a daemon, which starts this by itself
     #[command(hide = true)]
     EngineWorker {
@@ -109,6 +118,8 @@ impl Cli {
             Command::Load(args) => load::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Models(args) => models::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
             Command::EngineWorker { .. } => engine_worker().map(|()| ExitCode::SUCCESS),
         }
     }

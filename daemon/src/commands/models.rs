@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::engine::{Backend, Engine, EngineKind, load};
 use crate::manifest::{Manifest, measure_accuracy};
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -35,11 +36,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         } else {
             let agrees =
                 if (accuracy - spec.accuracy).abs() < 5e-5 { "" } else { "  differs from the manifest" };
-            println!("{:<16} accuracy {accuracy:.4} on {} images{agrees}", spec.name, heldout.count());
+            say!("{:<16} accuracy {accuracy:.4} on {} images{agrees}", spec.name, heldout.count());
         }
     }
     if args.json {
-        println!("{:#}", json!(all));
+        say!("{:#}", json!(all));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
 use crate::config::{Config, Select};
+use crate::pipe::say;
 use crate::plan::{
     Plan, RatePlan, SelectionPlan, ServicePlan, VariantPlan, inputs, inputs_sha256, run_singly,
 };
@@ -66,14 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 json
             })
             .collect();
-        println!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches() }));
+        say!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches() }));
     } else {
         print_plan(&plan);
         for (service, selection) in all() {
             match selection {
                 None => {}
                 Some(Ok(selection)) => selection::print(service, selection),
-                Some(Err(error)) => println!("{}: no tables can be made: {error}", service.config.name),
+                Some(Err(error)) => say!("{}: no tables can be made: {error}", service.config.name),
             }
         }
     }
@@ -118,7 +119,7 @@ fn print_problem(plan: &Plan, name: &str) -> Result<()> {
         let names: Vec<_> = plan.services.iter().map(|s| s.config.name.as_str()).collect();
         bail!("--problem = {name}: must be one of the services, {}", names.join(", "));
     };
-    println!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?);
+    say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?);
     Ok(())
 }
 
@@ -133,12 +134,9 @@ pub(crate) fn print_plan(plan: &Plan) {
 fn print_service(plan: &ServicePlan) {
     let (config, workers) = (&plan.config, plan.workers());
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
-    println!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
-    println!(
-        "  deadline {} less guard δ {} leaves L = {}",
-        config.deadline, config.guard, plan.system.latency
-    );
-    println!(
+    say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
+    say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
+    say!(
         "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
         workers.count,
         workers.batch,
@@ -146,7 +144,7 @@ fn print_service(plan: &ServicePlan) {
         plan.capacity()
     );
     if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
-        println!(
+        say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
             plan.headroom()
         );
@@ -154,25 +152,25 @@ fn print_service(plan: &ServicePlan) {
     print_variants(plan);
     match &plan.rate {
         Some(rate) => print_rate(plan, rate),
-        None => println!("  no constraints of its own: streams bring theirs, or get best effort"),
+        None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
     }
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
     match (reserved.is_empty(), plan.admission.binding) {
         (true, _) => {}
-        (false, None) => println!("  reserved: {} (best effort)", reserved.join(", ")),
-        (false, Some(b)) => println!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
+        (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
+        (false, Some(b)) => say!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
     }
 }
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
 fn print_variants(plan: &ServicePlan) {
     let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
-    singly.into_iter().flatten().for_each(|line| println!("  {line}"));
+    singly.into_iter().flatten().for_each(|line| say!("  {line}"));
     let (select, batch) = (plan.config.select.name(), plan.workers().batch);
     match (plan.variants.len(), plan.lull()) {
         (1, _) => return,
-        (_, Ok(lull)) => println!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
-        (_, Err(error)) => println!("  variants, but the base only beside the promised rate: {error}"),
+        (_, Ok(lull)) => say!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
+        (_, Err(error)) => say!("  variants, but the base only beside the promised rate: {error}"),
     }
     for VariantPlan { spec, times, .. } in &plan.variants {
         let fits = match plan.lull().map_or(0, |lull| times.largest_within(lull, batch)) {
@@ -180,12 +178,12 @@ fn print_variants(plan: &ServicePlan) {
             size => format!("batches of up to {size}"),
         };
         let (one, full, accuracy) = (times.bound(1), times.bound(batch), 100.0 * spec.accuracy);
-        println!("    {:<16} {accuracy:>5.1}% right, P(1) = {one}, P({batch}) = {full}: {fits}", spec.name);
+        say!("    {:<16} {accuracy:>5.1}% right, P(1) = {one}, P({batch}) = {full}: {fits}", spec.name);
     }
 }
 
 fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
-    println!(
+    say!(
         "  promise {}: {} of {} requests must be served",
         rate.binding,
         rate.density.numerator(),
@@ -193,10 +191,10 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
     );
     let set = ConstraintSet::new(&plan.config.constraints).unwrap_or_default();
     for (constraint, standing) in set.standings().filter(|(c, _)| *c != rate.binding) {
-        println!("    {constraint} {standing}");
+        say!("    {constraint} {standing}");
     }
     let time = plan.workers().batch_time();
-    println!(
+    say!(
         "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
         rate.count,
         rate.upper + 1,
@@ -205,12 +203,12 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
     let beside = if plan.config.reserved.is_empty() { "" } else { " beside the reserved ones" };
     match (rate.per_second(), rate.spare) {
         (Some(per_second), Some((_, admission))) => {
-            println!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
+            say!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
             if let Some(b) = admission.binding {
-                println!("    tightest where {}", binding(&b));
+                say!("    tightest where {}", binding(&b));
             }
         }
-        _ => println!("    one stream{beside}: no room"),
+        _ => say!("    one stream{beside}: no room"),
     }
 }
 

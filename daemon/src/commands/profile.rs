@@ -12,8 +12,9 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::load::stop_on_signals;
+use super::exit::stop_on_signals;
 use crate::config::Config;
+use crate::pipe::say;
 use crate::plan::{resolve_models, run_singly};
 use crate::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Profile, Progress, Rule, figure};
 
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.check {
         let verdict = check::check(&config, args.quick, args.alone, &stop)?;
         if args.json {
-            println!("{:#}", serde_json::to_value(&verdict).context("the verdict")?);
+            say!("{:#}", serde_json::to_value(&verdict).context("the verdict")?);
         } else {
             print::verdict(&verdict);
         }
@@ -104,15 +105,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let (path, resumed) = (config.daemon.profile.display().to_string(), taken.resumed);
         let profile = serde_json::to_value(profile).context("the profile")?;
         let unstable = taken.unstable(&request);
-        println!(
-            "{:#}",
-            json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile })
-        );
+        say!("{:#}", json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile }));
     } else {
         print::profile(&taken.profile);
         let unstable = taken.unstable(&request);
         if !unstable.is_empty() {
-            println!(
+            say!(
                 "\nnot stable to {} % within the limits (--limit, {} runs): {}",
                 100.0 * args.stable,
                 take::MOST,
@@ -120,9 +118,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             );
         }
         for (service, specs) in config.services.iter().zip(resolve_models(&config)?) {
-            run_singly(service, &specs)?.iter().for_each(|line| println!("{line}"));
+            run_singly(service, &specs)?.iter().for_each(|line| say!("{line}"));
         }
-        println!("\nwritten to {}", config.daemon.profile.display());
+        say!("\nwritten to {}", config.daemon.profile.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use weir_client::blocking::Client;
 
 use super::Socket;
 use crate::clock;
+use crate::pipe::say;
 
 /// How often it is asked whether it is done.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -46,14 +47,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let error = outcome["error"].as_str();
     match (args.json, error) {
-        (true, _) => println!("{outcome:#}"),
+        (true, _) => say!("{outcome:#}"),
         (false, Some(error)) => eprintln!("weir: refused, everything goes on as it was: {error}"),
         (false, None) => {
             let changes: Vec<_> =
                 outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            changes.iter().for_each(|change| println!("{change}"));
+            changes.iter().for_each(|change| say!("{change}"));
             if changes.is_empty() {
-                println!("nothing has changed");
+                say!("nothing has changed");
             }
         }
     }

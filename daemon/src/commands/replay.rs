@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use planner::{Certificate, Problem};
+use planner::Problem;
 use serde_json::{Value, json};
 use sim::Broken;
 
 use super::certify::word;
+use super::verify::read_certificate;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Certificate of a refused load
+    /// Certificate of a refused load; `-` reads it from standard input
     file: PathBuf,
     /// Print every request as JSON
     #[arg(long)]
@@ -21,7 +23,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
-    let certificate = Certificate::load(&args.file).with_context(name)?;
+    let certificate = read_certificate(&args.file)?;
     let mut shown = Vec::new();
     for (i, claim) in certificate.claims.iter().enumerate() {
         let Some(refutation) = &claim.refutation else { continue };
@@ -39,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         bail!("{}: nothing to replay: no claim is refused with arrivals that show it", name());
     }
     if args.json {
-        println!("{:#}", Value::Array(shown));
+        say!("{:#}", Value::Array(shown));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -49,13 +51,13 @@ fn print(service: Option<String>, broken: &Broken) {
         broken;
     let service = service.map(|s| format!("{s}: ")).unwrap_or_default();
     match constraint {
-        Some(constraint) => println!(
+        Some(constraint) => say!(
             "{service}{}: {constraint} of stream {stream} is broken: {misses} misses in requests {first} to {last}, \
              which came at {from} to {to}",
             word(shows)
         ),
         None => {
-            println!("{service}{}: request {first} of stream {stream}, which came at {from}", word(shows));
+            say!("{service}{}: request {first} of stream {stream}, which came at {from}", word(shows));
         }
     }
 }

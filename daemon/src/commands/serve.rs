@@ -11,6 +11,8 @@ use super::plan::print_plan;
 use crate::certificate::checked_plan;
 use crate::config::Config;
 use crate::daemon::Daemon;
+use crate::manager;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,10 +36,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (again, asker) = UnixStream::pair().context("signal pipe")?;
     signal_hook::low_level::pipe::register(SIGHUP, asker).context("signal handler")?;
     Daemon::run(config, plan, (&stop, again), |daemon| {
-        // Without a service manager this does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        manager::status(&format!("serving on {}", daemon.config.daemon.socket.display()));
+        manager::ready();
         if !args.quiet {
-            println!("listening on {}", daemon.config.daemon.socket.display());
+            say!("listening on {}", daemon.config.daemon.socket.display());
         }
     })?;
     Ok(ExitCode::SUCCESS)

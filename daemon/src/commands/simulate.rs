@@ -17,6 +17,7 @@ use sim::{PolicyKind, Report, simulate, simulate_selecting};
 use super::certify::read_problem;
 use super::plan::service_and_file;
 use crate::config::{Config, Select};
+use crate::pipe::say;
 use crate::plan::{Plan, SelectionPlan};
 use gaps::Gaps;
 
@@ -94,23 +95,26 @@ fn selector(name: &str, config: &Path) -> Result<Selector> {
 }
 
 fn print(report: &Report) {
-    println!("SIMULATED, in virtual time");
+    say!("SIMULATED, in virtual time");
     for stream in &report.streams {
-        println!(
+        say!(
             "{}: {} of {} served, at most {} missed in a row",
-            stream.name, stream.served, stream.arrived, stream.longest_miss_run
+            stream.name,
+            stream.served,
+            stream.arrived,
+            stream.longest_miss_run
         );
         for c in &stream.constraints {
             let verdict = if c.held { "kept" } else { "VIOLATED" };
             let (misses, from) = (c.worst_window.misses, c.worst_window.from);
-            println!("  {} {verdict}: at worst {misses} misses, from request {from} on", c.constraint);
+            say!("  {} {verdict}: at worst {misses} misses, from request {from} on", c.constraint);
         }
     }
     if report.by_variant.len() > 1 {
         let counts: Vec<_> = report.by_variant.iter().map(ToString::to_string).collect();
-        println!("served by variant, the base first: {}", counts.join(", "));
+        say!("served by variant, the base first: {}", counts.join(", "));
     }
     for mode in &report.safe_mode {
-        println!("safe mode at {}: {}", mode.at, mode.cause);
+        say!("safe mode at {}: {}", mode.at, mode.cause);
     }
 }

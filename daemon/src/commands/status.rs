@@ -7,6 +7,7 @@ use serde_json::Value;
 use weir_client::blocking::Client;
 
 use super::Socket;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -22,17 +23,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     crate::pipe::end_with_reader();
     let status: Value = serde_json::from_str(&json)?;
     if args.json {
-        println!("{status:#}");
+        say!("{status:#}");
         return Ok(ExitCode::SUCCESS);
     }
     let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     let list = |v: &Value| v.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
     let each = |v: &Value| v.as_array().cloned().unwrap_or_default();
-    println!("weir {}, {} client(s)", text(&status["version"]), status["clients"]);
+    say!("weir {}, {} client(s)", text(&status["version"]), status["clients"]);
     for service in each(&status["services"]) {
         let mode = &service["safe_mode"];
         let simulated = if service["simulated"] == true { " (simulated)" } else { "" };
-        println!(
+        say!(
             "\n{}: {} on {}{simulated}, {} of {} workers, {} waiting, {} running",
             text(&service["name"]),
             text(&service["model"]),
@@ -49,15 +50,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let shares = variants.iter().map(|v| format!("{:.1}% by {}", share(v), text(&v["model"])));
             let shares = shares.collect::<Vec<_>>().join(", ");
             let shield = if service["shielded"] == true { "" } else { ", no shield: base only" };
-            println!("  answered {shares} (select {}{shield})", text(&service["select"]));
+            say!("  answered {shares} (select {}{shield})", text(&service["select"]));
         }
-        println!("  {} {}", text(&mode["state"]), mode["text"].as_str().unwrap_or_default());
+        say!("  {} {}", text(&mode["state"]), mode["text"].as_str().unwrap_or_default());
         for stream in each(&service["streams"]) {
             let missed: u64 =
                 stream["missed"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
             let left =
                 stream["misses_left"].as_u64().map_or_else(String::new, |n| format!(", {n} misses left"));
-            println!(
+            say!(
                 "  {:<16} {:>9} served {:>7} missed{left}  [{}] {}{}",
                 text(&stream["name"]),
                 stream["served"].to_string(),

@@ -1,19 +1,22 @@
 //! `weir verify CERT`: a certificate is derived again by a program of its own.
 
-use std::path::PathBuf;
+use std::io::{Read, stdin};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::Certificate;
+use planner::certificate::MAX_BYTES;
 use planner::verify::verify;
+use planner::{Certificate, CertificateError};
 use serde_json::json;
 
 use crate::certificate::{certificate, check};
 use crate::config::Config;
+use crate::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Certificate
+    /// Certificate; `-` reads it from standard input
     file: PathBuf,
     /// Check as well that it is about this configuration, its profile and this machine, as `weir serve` does
     #[arg(long, value_name = "FILE")]
@@ -25,7 +28,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
-    let read = Certificate::load(&args.file).with_context(name)?;
+    let read = read_certificate(&args.file)?;
     let verified = match &args.config {
         Some(config) => check(&read, &certificate(&Config::load(config)?)?).map_err(anyhow::Error::from),
         None => verify(&read).map_err(anyhow::Error::from),
@@ -33,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         let error = verified.as_ref().err().map(super::whole);
         let count = |what: fn(&planner::verify::Verified) -> usize| verified.as_ref().map_or(0, what);
-        println!(
+        say!(
             "{:#}",
             json!({
                 "verified": verified.is_ok(), "error": error, "promised": count(|v| v.promised),
@@ -43,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let verified = verified.with_context(name)?;
-    println!(
+    say!(
         "{}: verified: {} claim(s) hold, {} promise nothing, {} limit(s) derived again",
         name(),
         verified.promised,
@@ -51,4 +54,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         verified.limits
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a certificate; `-` is standard input.
+pub(super) fn read_certificate(file: &Path) -> Result<Certificate> {
+    let name = || file.display().to_string();
+    if file.as_os_str() != "-" {
+        return Certificate::load(file).with_context(name);
+    }
+    let mut text = String::new();
+    let limit = MAX_BYTES + 1;
+    let bytes = stdin().take(limit).read_to_string(&mut text);
+    let bytes = bytes.with_context(name)? as u64;
+    if bytes == limit {
+        return Err(CertificateError::Size { bytes }).with_context(name);
+    }
+    Certificate::parse(&text).with_context(name)
 }

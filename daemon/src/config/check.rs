@@ -9,6 +9,8 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_WORKERS,
     SafeModeConfig, Span, StreamSpec,
 };
+use serde::Serialize;
+use toml::ser::ValueSerializer;
 
 use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
 
@@ -210,7 +212,7 @@ impl<'a> Check<'a> {
                 raw::Constraint::RowMiss(m) => Constraint::row_miss(m),
                 raw::Constraint::RowHit { h, k } => Constraint::row_hit(h, k),
             };
-            list.push(made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &format!("{c:?}"), e))?);
+            list.push(made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &shown(c), e))?);
         }
         ConstraintSet::new(&list).map_err(|e| self.refuse(field, &format!("{} constraints", list.len()), e))
     }
@@ -226,7 +228,7 @@ impl<'a> Check<'a> {
                 ArrivalBound::token_bucket(*burst, span("period", period)?)
             }
         };
-        made.map_err(|e| self.refuse(field, &format!("{raw:?}"), e))
+        made.map_err(|e| self.refuse(field, &shown(raw), e))
     }
 
     pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
@@ -298,5 +300,14 @@ impl<'a> Check<'a> {
             value: value.to_owned(),
             reason: reason.to_string(),
         }
+    }
+}
+
+/// A value as it stands in the file.
+fn shown(value: &impl Serialize) -> String {
+    let mut text = String::new();
+    match value.serialize(ValueSerializer::new(&mut text)) {
+        Ok(_) => text,
+        Err(error) => error.to_string(),
     }
 }

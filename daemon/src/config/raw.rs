@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Optimise;
 use crate::engine::{Backend, EngineKind, Isolation};
@@ -175,7 +175,7 @@ pub(super) struct Stream {
     pub(super) arrivals: Vec<Arrival>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Constraint {
     AnyMiss {
@@ -194,7 +194,7 @@ pub(super) enum Constraint {
     },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Arrival {
     Window {

@@ -21,6 +21,8 @@ pub(crate) struct Report {
     pub(crate) safe_mode: Vec<SafeModeChange>,
     /// Answers whose sequence number is not their place in the order of sending; must be 0.
     pub(crate) misnumbered: u64,
+    /// Why the connection ended before the run did.
+    pub(crate) broken: Option<String>,
 }
 
 /// One phase of a run. Misses count everything that was scheduled and not answered with a result.
@@ -330,6 +332,7 @@ mod tests {
             phases: vec![phase(0.0), phase(1.0)],
             safe_mode: vec![change(0.0), change(1.0), change(1.5)],
             misnumbered: 0,
+            broken: None,
         };
         assert_eq!(report.changes_in(&report.phases[0]).count(), 1);
         assert_eq!(report.changes_in(&report.phases[1]).count(), 2);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
 use weir_client::{Answer, Event, EventMask, RequestId, StreamInfo};
@@ -26,8 +26,10 @@ const RUN_UP: Span = Span::from_millis(20);
 /// Registers the stream of `plan`, sends what it schedules, and reports what became of it. Ends early, with
 /// what there is, once `stop` is set. `observe` is called about ten times a second.
 ///
+/// A connection that breaks ends it too; the report says so.
+///
 /// # Errors
-/// If the daemon refuses the stream, the inputs do not fit, or the connection breaks.
+/// If the daemon refuses the stream or the inputs do not fit.
 pub(crate) fn run(
     mut client: Client,
     plan: &Plan,
@@ -55,13 +57,11 @@ pub(crate) fn run(
         signals.over.store(true, Ordering::Relaxed);
         (sending.join(), collected)
     });
+    let sent = sent.map_err(|_| anyhow!("the sending thread panicked"))?;
+    collector.close(observe);
     // What the daemon said last tells more than that nothing could be sent any more.
-    collected?;
-    match sent {
-        Ok(sent) => sent?,
-        Err(_) => bail!("the sending thread panicked"),
-    }
-    Ok(collector.report())
+    let broken = collected.and(sent).err().map(|error| format!("{error:#}"));
+    Ok(Report { broken, ..collector.report() })
 }
 
 /// A request from when it was due until all before it have ended.
@@ -155,10 +155,15 @@ impl<'a> Collector<'a> {
                 self.take(clock::now(), answer);
             }
         }
+        Ok(())
+    }
+
+    /// Counts as missed what has no answer, once the sending half has ended.
+    fn close(&mut self, observe: &mut dyn FnMut(&Progress<'_>)) {
+        self.take_issued();
         let unanswered: Vec<_> = self.waiting.drain().map(|(_, number)| number).collect();
         unanswered.into_iter().for_each(|number| self.end(number, Ended::Missed("unanswered")));
         self.show(clock::now(), observe);
-        Ok(())
     }
 
     /// Takes in what the sending half has told; true once it will tell nothing more.
@@ -297,6 +302,7 @@ impl<'a> Collector<'a> {
                 .collect(),
             safe_mode: self.changes.clone(),
             misnumbered: self.misnumbered,
+            broken: None,
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Service {
     executors: Vec<Mutex<Executor>>,
     /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
     inline: bool,
-    timer: Timer,
+    pub(crate) timer: Timer,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     recorder: Option<Arc<Recorder>>,
@@ -280,7 +280,10 @@ impl Service {
         realtime::enter(Role::Dispatch, None, self.realtime);
         let mut effects = Effects::default();
         while self.timer.wait() {
-            self.with_scheduler(&mut effects, |_, _| {});
+            let mut at = None;
+            self.with_scheduler(&mut effects, |_, now| at = Some(now));
+            // Only now: what the scheduler decided has been carried out too.
+            self.timer.note_poll(at);
         }
     }
 

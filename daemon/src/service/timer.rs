@@ -1,5 +1,6 @@
 //! Wakes the scheduler at the instant it asked for: one real-time thread a service, no timer wheel.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use rt_core::{Instant, Span};
@@ -14,6 +15,8 @@ const LINGER: Span = Span::from_millis(20);
 pub(crate) struct Timer {
     state: Mutex<State>,
     changed: Condvar,
+    /// The scheduler's time at the sleeper's last poll, in nanoseconds.
+    polled: AtomicU64,
 }
 
 struct State {
@@ -22,14 +25,16 @@ struct State {
     /// Until when the thread sleeps at most; `None` while it is not asleep or sleeps for good.
     asleep_until: Option<Instant>,
     sleeping: bool,
+    /// Someone wants to see the sleeper move.
+    nudged: bool,
     stopped: bool,
 }
 
 impl Timer {
     /// A clock without alarm.
     pub(crate) fn new() -> Self {
-        let state = State { alarm: None, asleep_until: None, sleeping: false, stopped: false };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        let state = State { alarm: None, asleep_until: None, sleeping: false, nudged: false, stopped: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), polled: AtomicU64::new(0) }
     }
 
     /// Sets the alarm, replacing the last one. Only an alarm earlier than the sleeper expects wakes it.
@@ -42,13 +47,22 @@ impl Timer {
         }
     }
 
-    /// Sleeps until the alarm; false once stopped.
+    /// Wakes the sleeper once, whatever the alarm.
+    pub(crate) fn nudge(&self) {
+        lock(&self.state).nudged = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until the alarm or a nudge; false once stopped.
     pub(crate) fn wait(&self) -> bool {
         let mut state = lock(&self.state);
         let mut idle_since: Option<Instant> = None;
         loop {
             if state.stopped {
                 return false;
+            }
+            if std::mem::take(&mut state.nudged) {
+                return true;
             }
             let now = clock::now();
             if state.alarm.is_some_and(|alarm| alarm <= now) {
@@ -78,6 +92,16 @@ impl Timer {
         }
     }
 
+    /// Notes when the sleeper polled the scheduler.
+    pub(crate) fn note_poll(&self, at: Option<Instant>) {
+        self.polled.store(at.map_or(0, Instant::as_nanos), Ordering::Relaxed);
+    }
+
+    /// The scheduler's time when the sleeper last polled it.
+    pub(crate) fn polled(&self) -> Instant {
+        Instant::from_nanos(self.polled.load(Ordering::Relaxed))
+    }
+
     /// Ends the sleeper.
     pub(crate) fn stop(&self) {
         lock(&self.state).stopped = true;
@@ -105,6 +129,17 @@ mod tests {
         }
         let (first, woken, second) = sleeper.join().expect("no panic");
         assert!(first && woken >= alarm && !second);
+    }
+
+    #[test]
+    fn a_nudge_wakes_once_and_leaves_the_alarm() {
+        let timer = Timer::new();
+        let alarm = clock::now() + Span::from_millis(20);
+        timer.set(Some(alarm));
+        timer.nudge();
+        assert!(timer.wait());
+        assert_eq!(lock(&timer.state).alarm, Some(alarm));
+        assert!(timer.wait() && clock::now() >= alarm);
     }
 
     impl Timer {

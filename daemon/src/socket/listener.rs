@@ -1,14 +1,17 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
 use super::Connection;
@@ -21,18 +24,22 @@ use crate::daemon::Daemon;
 pub(crate) struct Listener {
     socket: UnixListener,
     path: PathBuf,
-    /// Device and inode of the file, to remove only our own.
-    file: (u64, u64),
+    /// Device and inode of the file, to remove only our own; `None` if the service manager bound it.
+    file: Option<(u64, u64)>,
 }
 
 impl Listener {
-    /// Binds the socket of the configuration with its mode, at once under its final name.
+    /// Takes the socket of the configuration over from a service manager that listens on it already, or binds it
+    /// with its mode, at once under its final name.
     ///
     /// # Errors
-    /// If another daemon answers there, or the folder cannot be written.
+    /// If the service manager listens elsewhere, another daemon answers there, or the folder cannot be written.
     pub(crate) fn bind(config: &DaemonConfig) -> Result<Self> {
         let path = &config.socket;
         let at = || format!("daemon.socket = {}", path.display());
+        if let Some(socket) = inherited(path).with_context(at)? {
+            return Ok(Self { socket, path: path.clone(), file: None });
+        }
         match UnixStream::connect(path) {
             Ok(_) => bail!("{}: another daemon is listening there", at()),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -48,7 +55,7 @@ impl Listener {
             .and_then(|()| std::fs::rename(&draft, path))
             .with_context(at)?;
         socket.set_nonblocking(true)?;
-        let file = identity(path).with_context(at)?;
+        let file = Some(identity(path).with_context(at)?);
         Ok(Self { socket, path: path.clone(), file })
     }
 
@@ -83,10 +90,37 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // It may have been removed already, and another daemon may have put its own there.
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
+        if self.file.is_some() && identity(&self.path).ok() == self.file {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// The socket that the service manager passed (`LISTEN_FDS`), if it did.
+#[allow(unsafe_code)]
+fn inherited(path: &Path) -> Result<Option<UnixListener>> {
+    let mut passed = sd_notify::listen_fds().context("what the service manager passed")?;
+    let Some(fd) = passed.next() else { return Ok(None) };
+    ensure!(passed.len() == 0, "the service manager passed {} sockets, 1 is expected", 1 + passed.len());
+    // SAFETY: `listen_fds` has found the descriptor open and meant for this process, which asks once and before it
+    // opens any that could have the same number.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fits = socket_domain(&socket)? == AddressFamily::UNIX
+        && socket_type(&socket)? == SocketType::STREAM
+        && socket_acceptconn(&socket)?;
+    ensure!(fits, "the service manager passed something else than a listening Unix stream socket");
+    let socket = UnixListener::from(socket);
+    let address = socket.local_addr()?;
+    let there = address.as_pathname();
+    // Compared as files too: either path may go through a link.
+    let same = there.is_some_and(|there| {
+        there == path || identity(there).is_ok_and(|file| identity(path).is_ok_and(|own| own == file))
+    });
+    let elsewhere =
+        there.map_or_else(|| "an address without a path".to_owned(), |there| there.display().to_string());
+    ensure!(same, "the service manager listens on {elsewhere}: give both the same path");
+    socket.set_nonblocking(true)?;
+    Ok(Some(socket))
 }
 
 fn identity(path: &Path) -> std::io::Result<(u64, u64)> {

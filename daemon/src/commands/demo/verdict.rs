@@ -4,22 +4,23 @@ use rt_core::Span;
 
 use super::{ABOVE, AGAIN, BELOW};
 use crate::load::{Judgement, PhaseReport, Report};
+use crate::pipe::say;
 
 /// Prints a line for each phase in which anything was sent.
 pub(super) fn print_table(report: &Report) {
     let Some(first) = report.phases.first() else { return };
     let names: String = first.constraints.iter().map(|c| format!(" {:>14}", c.constraint)).collect();
-    println!(
+    say!(
         "\nphase           rate    sent  served  missed         in a row{names}       p50       p99   right"
     );
     for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
-        println!("{}", row(phase));
+        say!("{}", row(phase));
         for change in report.changes_in(phase) {
             let what = if change.entered { "entered" } else { "left" };
-            println!("{:<12} safe mode {what} at {:.2} s: {}", "", change.at_s, change.text);
+            say!("{:<12} safe mode {what} at {:.2} s: {}", "", change.at_s, change.text);
         }
     }
-    println!(
+    say!(
         "(in a row: the longest row of misses; under a constraint: the most misses in any of its windows, and how \
          many it allows)"
     );
@@ -152,6 +153,7 @@ mod tests {
             phases: vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)],
             safe_mode: changes.iter().map(|&(at, cause)| change(at, cause)).collect(),
             misnumbered: 0,
+            broken: None,
         })
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::load::{Plan, Progress};
+use crate::pipe::say;
 
 /// One line that says how a run stands; nothing where nobody looks.
 pub(in crate::commands) struct Live {
@@ -45,7 +46,7 @@ impl Live {
 
     /// Prints a line above the live one, or as it is where there is none.
     pub(in crate::commands) fn line(&self, text: &str) {
-        self.bar.suspend(|| println!("{text}"));
+        self.bar.suspend(|| say!("{text}"));
     }
 
     pub(in crate::commands) fn clear(&self) {

@@ -7,6 +7,7 @@ use planner::selection::{Expected, Planned};
 use serde_json::{Value, json};
 use sim::figure::Cells;
 
+use crate::pipe::{say, say_part};
 use crate::plan::{SelectionPlan, ServicePlan};
 
 /// More rows are no longer told apart in a picture.
@@ -15,34 +16,26 @@ const ROWS: usize = 32;
 /// Prints what to expect at each load, and of the best variant alone.
 pub(super) fn print(service: &ServicePlan, selection: &SelectionPlan) {
     let max_miss = selection.inputs.max_miss;
-    println!(
-        "{}: what selection among variants is worth, with random (Poisson) arrivals:",
-        service.config.name
-    );
+    say!("{}: what selection among variants is worth, with random (Poisson) arrivals:", service.config.name);
     let headroom = service.lull().map_or_else(|_| "none".to_owned(), |lull| format!("{lull} in a lull"));
-    println!(
+    say!(
         "  certified {:.1} requests/s in all; headroom for slower variants: {headroom}",
         selection.rate_per_s
     );
-    println!("  expected if at most {} % may miss, before the shield forbids anything:", 100.0 * max_miss);
-    println!("    {:>5} {:>11} {:>8} {:>9}   best variant alone", "load", "requests/s", "right", "missed");
+    say!("  expected if at most {} % may miss, before the shield forbids anything:", 100.0 * max_miss);
+    say!("    {:>5} {:>11} {:>8} {:>9}   best variant alone", "load", "requests/s", "right", "missed");
     for load in &selection.loads {
-        print!("    {:>4.0}% {:>11.1} ", 100.0 * load.part, load.rate_per_s);
+        say_part!("    {:>4.0}% {:>11.1} ", 100.0 * load.part, load.rate_per_s);
         let Some(planned) = &load.planned else {
-            println!("more than the base can carry: it answers alone");
+            say!("more than the base can carry: it answers alone");
             continue;
         };
         let share = |e: Expected| format!("{:>7.2}% {:>8.4}%", 100.0 * e.accuracy, 100.0 * e.missed);
         match planned.best_alone(max_miss) {
             Some((best, alone)) => {
-                println!(
-                    "{}   {} {}",
-                    share(planned.expected),
-                    service.variants[best].spec.name,
-                    share(alone)
-                );
+                say!("{}   {} {}", share(planned.expected), service.variants[best].spec.name, share(alone));
             }
-            None => println!("{}", share(planned.expected)),
+            None => say!("{}", share(planned.expected)),
         }
     }
 }

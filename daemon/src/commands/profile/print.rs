@@ -2,17 +2,25 @@
 
 use rt_core::Span;
 
+use crate::pipe::say;
 use crate::profile::{Basis, BatchTimes, Entry, Found, Profile, Verdict};
 
 /// Prints every batch size of `profile`, and how its bound was made.
 pub(super) fn profile(profile: &Profile) {
-    println!(
+    say!(
         "\n{:<16} {:>5} {:>9} {:>6} {:>10} {:>10} {:>10} {:>10}  made from",
-        "model", "batch", "run as", "runs", "median", "99%", "longest", "P(b)"
+        "model",
+        "batch",
+        "run as",
+        "runs",
+        "median",
+        "99%",
+        "longest",
+        "P(b)"
     );
     for entry in profile.entries() {
         for b in &entry.batches {
-            println!(
+            say!(
                 "{:<16} {:>5} {:>9} {:>6} {:>10} {:>10} {:>10} {:>10}  {}",
                 entry.model,
                 b.batch,
@@ -30,9 +38,16 @@ pub(super) fn profile(profile: &Profile) {
 
 /// Prints what is not as it was, and the verdict.
 pub(super) fn verdict(verdict: &Verdict) {
-    println!(
+    say!(
         "{:<16} {:>5} {:>6} {:>10} {:>10} {:>10} {:>10}  {:>6}  above P(b)",
-        "model", "batch", "runs", "P(b)", "longest", "median was", "is", "moved"
+        "model",
+        "batch",
+        "runs",
+        "P(b)",
+        "longest",
+        "median was",
+        "is",
+        "moved"
     );
     for found in &verdict.found {
         let Found { model, batch, samples, above, p_value, .. } = found;
@@ -43,7 +58,7 @@ pub(super) fn verdict(verdict: &Verdict) {
             (_, true) => format!("{above}, TOO OFTEN (probability {p_value:.1e})"),
         };
         let moved = if found.moved { "*" } else { " " };
-        println!(
+        say!(
             "{model:<16} {batch:>5} {samples:>6} {:>10} {:>10} {:>10} {:>10}  {by:>+5.0}%{moved} {often}",
             span(found.bound_ns),
             span(found.max_ns),
@@ -52,14 +67,14 @@ pub(super) fn verdict(verdict: &Verdict) {
         );
     }
     if verdict.found.iter().any(|found| found.moved) {
-        println!("* the median has moved, and not by chance");
+        say!("* the median has moved, and not by chance");
     }
     let too_often = verdict.found.iter().filter(|found| found.too_often).count();
     match (verdict.holds, verdict.differences.len(), too_often) {
-        (true, ..) => println!("\nThe profile holds."),
-        (false, 0, n) => println!("\nThe profile does NOT hold: {n} batch sizes exceed P(b) too often."),
-        (false, d, 0) => println!("\nThe profile does NOT hold: it is of another machine ({d} differences)."),
-        (false, d, n) => println!(
+        (true, ..) => say!("\nThe profile holds."),
+        (false, 0, n) => say!("\nThe profile does NOT hold: {n} batch sizes exceed P(b) too often."),
+        (false, d, 0) => say!("\nThe profile does NOT hold: it is of another machine ({d} differences)."),
+        (false, d, n) => say!(
             "\nThe profile does NOT hold: it is of another machine ({d} differences), and {n} batch sizes exceed \
              P(b) too often."
         ),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::pipe::say;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use sim::experiment::{Data, Experiment, Results};
@@ -68,14 +69,11 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         if json {
             told.push(serde_json::json!({ "experiment": name, "results": results }));
         } else {
-            println!(
-                "# {}\n\nSIMULATED, in virtual time\n\n{}\n{tables}",
-                experiment.title, experiment.about
-            );
+            say!("# {}\n\nSIMULATED, in virtual time\n\n{}\n{tables}", experiment.title, experiment.about);
         }
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&told)?);
+        say!("{}", serde_json::to_string_pretty(&told)?);
     }
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,0 +1,63 @@
+//! What the exit code says: 0 done, 1 what was asked is not so, 2 it could not be asked, 128 + n ended by signal n.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use anyhow::{Context, Error, Result};
+use planner::CertificateError;
+use planner::verify::VerifyError;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::certificate::Mismatch;
+use crate::plan::PlanError;
+
+/// Wrong usage or input, or the system refuses.
+const TROUBLE: u8 = 2;
+/// The signal that asked for the end; 0 if none did.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Set when the process is asked to end: a run then ends soon, and in order, with the signal's exit code.
+pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: whoever sees `stop` finds the signal.
+        signal_hook::flag::register_usize(signal, Arc::clone(&SIGNAL), signal.unsigned_abs() as usize)
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("signal handler")?;
+    }
+    Ok(stop)
+}
+
+/// Tells of errors and chooses the exit code; `written` is what became of the standard output.
+pub(crate) fn conclude(ended: Result<ExitCode>, written: Result<(), &io::Error>) -> ExitCode {
+    let code = ended.unwrap_or_else(|error| {
+        eprintln!("weir: {}", super::whole(&error));
+        ExitCode::from(if is_refusal(&error) { 1 } else { TROUBLE })
+    });
+    let signal = SIGNAL.load(Ordering::Relaxed) as u8;
+    match written {
+        Err(error) => {
+            eprintln!("weir: standard output: {error}");
+            ExitCode::from(TROUBLE)
+        }
+        Ok(()) if signal > 0 => ExitCode::from(128 + signal),
+        Ok(()) => code,
+    }
+}
+
+/// Whether everything could be read and understood, and the answer is no.
+fn is_refusal(error: &Error) -> bool {
+    use PlanError::{Deadline, Never, Queue, Stream};
+    error.chain().any(|cause| {
+        let plan = cause.downcast_ref::<PlanError>();
+        let certificate = cause.downcast_ref::<CertificateError>();
+        plan.is_some_and(|e| matches!(e, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }))
+            || certificate.is_some_and(|e| matches!(e, CertificateError::Digest { .. }))
+            || cause.is::<VerifyError>()
+            || cause.is::<Mismatch>()
+            || cause.is::<sim::ReplayError>()
+            || cause.is::<weir_client::Refusal>()
+    })
+}

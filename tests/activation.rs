@@ -1,0 +1,135 @@
+//! Before a client comes: the service manager passes the socket, hears that the daemon is alive and how it ends.
+
+mod common;
+
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually, stderr, weir};
+use rustix::process::Signal;
+use weir_client::blocking::Client;
+
+fn deployment() -> Deployment {
+    let place = Deployment::new(format!(
+        "{DAEMON}[[service]]\nname = \"quick\"\nengine = \"simulated\"\n\
+         simulated = {{ times = [\"1ms\"], input = 4, output = 4 }}\ndeadline = \"20s\"\nguard = \"1s\"\n"
+    ));
+    place.profiled(&[400])
+}
+
+/// Starts the daemon as a service manager does, with these sockets as its descriptors 3, 4, …
+fn activated(place: &Deployment, sockets: &[&UnixListener]) -> Child {
+    // The shell moves the descriptors and, by `exec`, keeps the process that LISTEN_PID must name.
+    let moved = |(i, s): (usize, &&UnixListener)| format!("{}<&{}", 3 + i, s.as_raw_fd());
+    let moves = sockets.iter().enumerate().map(moved).collect::<Vec<_>>().join(" ");
+    let script = format!("exec {moves}; LISTEN_PID=$$ LISTEN_FDS={} exec \"$@\"", sockets.len());
+    for socket in sockets {
+        rustix::io::fcntl_setfd(socket, rustix::io::FdFlags::empty()).expect("inheritable");
+    }
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "manager", weir(), "serve", "--quiet"]).arg(place.config());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("bash")
+}
+
+#[test]
+fn a_socket_that_is_passed_is_served_and_stays_for_the_next_daemon() {
+    let place = deployment();
+    let socket = UnixListener::bind(place.socket()).expect("bound");
+    for start in 0..2 {
+        let mut child = activated(&place, &[&socket]);
+        // Before the daemon accepts, the connection waits: nobody is turned away while it starts.
+        let mut client = Client::connect(place.socket()).expect("the manager listens");
+        let stream = client.register(&best_effort("quick", "s")).expect("a stream");
+        let outcome = client.infer(&stream, &[start as f32; 4]).expect("an answer");
+        assert_eq!(outcome.output(), Some(&[start as f32; 4][..]));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, Signal::TERM).expect("sent");
+        assert_eq!(child.wait().expect("ended").code(), Some(0));
+        assert!(place.socket().exists(), "the manager's socket was removed");
+    }
+}
+
+fn refused(place: &Deployment, sockets: &[&UnixListener]) -> String {
+    let output = activated(place, sockets).wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    stderr(&output)
+}
+
+#[test]
+fn a_socket_at_another_path_and_more_than_one_are_refused() {
+    let place = deployment();
+    let bind = |name: &str| UnixListener::bind(place.path(name)).expect("bound");
+    let (own, other) = (bind("s"), bind("other"));
+    let message = refused(&place, &[&other]);
+    assert!(message.contains("daemon.socket = ") && message.contains("/other"), "{message}");
+    let message = refused(&place, &[&own, &other]);
+    assert!(message.contains("passed 2 sockets, 1 is expected"), "{message}");
+}
+
+#[test]
+fn systemd_s_own_activation_starts_the_daemon_with_the_first_client() {
+    let program = Path::new("/usr/bin/systemd-socket-activate");
+    if !program.exists() {
+        eprintln!("socket activation by systemd: NOT CHECKED, {} is not here", program.display());
+        return;
+    }
+    let place = deployment();
+    let mut child = Command::new(program)
+        .arg(format!("--listen={}", place.socket().display()))
+        .args([weir(), "serve", "--quiet"])
+        .arg(place.config())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let mut client = eventually("the socket", || Client::connect(place.socket()).ok());
+    client.ping().expect("an answer");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).expect("sent");
+    assert_eq!(child.wait().expect("ended").code(), Some(0));
+}
+
+/// What the manager hears, line by line, until `last`.
+fn heard(manager: &UnixDatagram, last: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    while !lines.iter().any(|line: &String| line.starts_with(last)) {
+        let mut message = [0; 4096];
+        let length = manager.recv(&mut message).expect("a notification");
+        lines.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+    }
+    lines
+}
+
+#[test]
+fn the_manager_hears_ready_then_pings_while_nothing_happens_then_the_end() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let notify = place.path("notify");
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", Path::new("100000"))]);
+    let start = heard(&manager, "READY=1");
+    assert!(start.iter().any(|line| line.starts_with("STATUS=serving on ")), "{start:?}");
+    for _ in 0..3 {
+        heard(&manager, "WATCHDOG=1");
+    }
+    daemon.signal(Signal::TERM);
+    // The drain of 20 s and ten more, whatever the unit's limit is.
+    let end = heard(&manager, "EXTEND_TIMEOUT_USEC");
+    assert!(end.contains(&"STOPPING=1".to_owned()), "{end:?}");
+    assert!(end.contains(&"EXTEND_TIMEOUT_USEC=30000000".to_owned()), "{end:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn without_a_wish_for_pings_there_are_none() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
+    heard(&manager, "READY=1");
+    daemon.signal(Signal::TERM);
+    let end = heard(&manager, "STOPPING=1");
+    assert!(!end.iter().any(|line| line.starts_with("WATCHDOG")), "{end:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
