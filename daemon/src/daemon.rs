@@ -12,19 +12,20 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::engine::ModelSpec;
 use crate::hardware::Watch;
 use crate::plan::{Plan, VariantPlan};
 use crate::profile::sysfs;
 use crate::realtime;
 use crate::service::{Service, lock};
-use crate::socket::{Hub, Listener, describe};
+use crate::socket::{Listener, describe};
 
 /// Everything that serves.
 pub(crate) struct Daemon {
     pub(crate) config: Config,
     pub(crate) services: Vec<Arc<Service>>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) doors: Arc<Doors>,
     draining: AtomicBool,
 }
 
@@ -40,13 +41,13 @@ impl Daemon {
         ready: impl FnOnce(&Self),
     ) -> Result<()> {
         let listener = Listener::bind(&config.daemon)?;
-        let hub = Arc::new(Hub::default());
+        let (doors, mut telling) = Doors::open(&config)?;
         let mut services = Vec::new();
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         for service in plan.services {
             let name = service.config.name.clone();
             let realtime = config.daemon.realtime;
-            let started = Service::start(service, config.safe_mode, Arc::clone(&hub), realtime);
+            let started = Service::start(service, config.safe_mode, Arc::clone(&doors), realtime);
             let (service, mut own) = started.with_context(|| format!("service {name}"))?;
             services.push(service);
             threads.append(&mut own);
@@ -57,11 +58,12 @@ impl Daemon {
                 eprintln!("weir: {warning}");
             }
         }
-        let daemon = Arc::new(Self { config, services, hub, draining: AtomicBool::new(false) });
+        let daemon = Arc::new(Self { config, services, doors, draining: AtomicBool::new(false) });
         let watch = {
             let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
+        telling.append(&mut daemon.doors.start(&daemon)?);
         ready(&daemon);
         let served = listener.run(&daemon, stop);
         daemon.drain();
@@ -69,6 +71,10 @@ impl Daemon {
         threads.push(watch);
         for thread in threads {
             // A panic there has told its message; the others still end in order.
+            let _ = thread.join();
+        }
+        daemon.doors.close();
+        for thread in telling {
             let _ = thread.join();
         }
         served
@@ -85,7 +91,7 @@ impl Daemon {
             "version": env!("CARGO_PKG_VERSION"),
             "now_ns": clock::now().as_nanos(),
             "draining": self.is_draining(),
-            "clients": self.hub.count(),
+            "clients": self.doors.hub.count(),
             "services": self.services.iter().map(|s| service_status(s)).collect::<Vec<_>>(),
         })
     }

@@ -6,7 +6,7 @@ mod demo;
 mod infer;
 mod load;
 mod models;
-mod plan;
+pub(crate) mod plan;
 mod profile;
 mod replay;
 mod serve;

@@ -28,6 +28,7 @@ impl<'a> Check<'a> {
             clean: self.span("safe-mode.clean", &raw.safe_mode.clean, Span::ZERO)?,
             latch: raw.safe_mode.latch,
         };
+        let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit)?;
         self.number("number of [[service]]", raw.service.len() as u64, 1, 16)?;
         let mut names = HashSet::new();
         let mut services = Vec::new();
@@ -38,7 +39,7 @@ impl<'a> Check<'a> {
         }
         let daemon = self.daemon(raw.daemon)?;
         self.records(&daemon, &services)?;
-        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, services })
+        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, services })
     }
 
     fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, ConfigError> {
@@ -64,6 +65,8 @@ impl<'a> Check<'a> {
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
             realtime: raw.realtime,
             allowed,
+            bus: self.bus(&raw.bus)?,
+            metrics: self.metrics(raw.metrics.as_deref())?,
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod executor;
+mod operate;
 mod planning;
 mod recorder;
 mod registry;
@@ -23,10 +24,11 @@ use weir_client::wire::{DaemonFrame, ResultHead};
 
 use crate::certificate;
 use crate::clock;
+use crate::doors::Doors;
 use crate::engine::{EngineError, Isolation, Place};
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
-use crate::socket::{Connection, Hub};
+use crate::socket::Connection;
 use executor::Executor;
 use planning::Planning;
 use recorder::Recorder;
@@ -59,7 +61,7 @@ pub(crate) struct Service {
     recorder: Option<Recorder>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
-    hub: Arc<Hub>,
+    doors: Arc<Doors>,
     realtime: bool,
     stopped: Arc<AtomicBool>,
     /// Passed once every worker is warm.
@@ -83,7 +85,7 @@ impl Service {
     pub(crate) fn start(
         plan: ServicePlan,
         safe_mode: SafeModeConfig,
-        hub: Arc<Hub>,
+        doors: Arc<Doors>,
         realtime: bool,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let (workers, config) = (plan.workers(), &plan.config);
@@ -123,7 +125,7 @@ impl Service {
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             recorder,
             planning: plan.planned_inputs().map(Planning::new),
-            hub,
+            doors,
             realtime,
             stopped,
             ready: Barrier::new(workers.count + 1),
@@ -324,9 +326,12 @@ impl Service {
         let names = lock(&self.names);
         let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
         match *event {
-            Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
+            Event::SafeMode(transition) => {
+                let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);
+                self.doors.announce(self.name(), transition, stream.map(name).unwrap_or_default());
+            }
             Event::MissesLeft { stream, left, constraint } => {
-                self.hub.announce_misses_left(self.name(), name(stream), left, constraint);
+                self.doors.hub.announce_misses_left(self.name(), name(stream), left, constraint);
             }
         }
     }
