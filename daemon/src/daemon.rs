@@ -118,6 +118,8 @@ fn service_status(service: &Service) -> Value {
     let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
     let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let planning = service.planning_status();
+    let measured = service.rate_seen_per_s();
+    let (latency, batch_sizes) = service.meters_status();
     let registry = lock(&service.registry);
     let names = lock(&service.names);
     service.look(|scheduler| {
@@ -126,12 +128,14 @@ fn service_status(service: &Service) -> Value {
         let (late, handover) = scheduler.worst_delays();
         let state = mode.state();
         let safe_mode = match state.alarm {
-            None => json!({ "state": state.severity.to_string(), "sequence": mode.sequence(), "breaches": mode.breaches() }),
+            None => json!({ "state": state.severity.to_string(), "state_number": state.severity as u32, "cause_number": 0, "sequence": mode.sequence(), "breaches": mode.breaches() }),
             Some(Alarm { cause, evidence, entered }) => json!({
                 "state": state.severity.to_string(),
+                "state_number": state.severity as u32,
                 "sequence": mode.sequence(),
                 "breaches": mode.breaches(),
                 "cause": cause.to_string(),
+                "cause_number": cause as u32,
                 "entered_ns": entered.as_nanos(),
                 "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(&name).unwrap_or_default()),
             }),
@@ -177,6 +181,10 @@ fn service_status(service: &Service) -> Value {
             "jitter_ns": plan.config.jitter.as_nanos(),
             "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
             "promised_period_ns": plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
+            "certified_per_s": plan.certified_per_s(),
+            "measured_per_s": measured,
+            "latency_ns": latency,
+            "batch_sizes": batch_sizes,
             "workers": scheduler.config().worker_count(),
             "workers_alive": scheduler.workers_alive(),
             "waiting": scheduler.waiting(),

@@ -5,6 +5,7 @@ mod bus;
 mod hook;
 mod journal;
 mod log;
+mod metrics;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::socket::Hub;
 use bus::Bus;
 use hook::Hook;
 use log::Log;
+use metrics::Metrics;
 
 pub(crate) use announcement::Announcement;
 
@@ -32,6 +34,7 @@ pub(crate) struct Doors {
     log: Log,
     hook: Option<Hook>,
     bus: Option<Bus>,
+    metrics: Option<Metrics>,
     /// Announcements that found no room before a door, until the log tells.
     lost: Arc<AtomicU64>,
 }
@@ -40,13 +43,14 @@ impl Doors {
     /// Opens the doors of the configuration, and hands out the threads that [`Doors::close`] ends.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// If a thread cannot be started, or an address not be bound.
     pub(crate) fn open(config: &Config) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let metrics = config.daemon.metrics.as_ref().map(Metrics::bind).transpose()?;
         let lost = Arc::default();
         let (log, logging) = Log::open(&lost)?;
         let (hook, hooking) = config.hook.clone().map(Hook::open).transpose()?.unzip();
         let bus = Bus::new(&config.daemon.bus);
-        let doors = Self { hub: Arc::default(), log, hook, bus, lost };
+        let doors = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
         Ok((Arc::new(doors), std::iter::once(logging).chain(hooking).collect()))
     }
 
@@ -56,7 +60,8 @@ impl Doors {
     /// # Errors
     /// If a thread cannot be started.
     pub(crate) fn start(&self, daemon: &Arc<Daemon>) -> Result<Vec<JoinHandle<()>>> {
-        self.bus.iter().map(|bus| bus.start(daemon)).collect()
+        let bus = self.bus.iter().map(|bus| bus.start(daemon));
+        bus.chain(self.metrics.iter().map(|metrics| metrics.start(daemon))).collect()
     }
 
     /// Tells a change of safe mode everywhere; `stream` is the name of the stream in its evidence, or empty. Never
@@ -75,6 +80,7 @@ impl Doors {
     /// Lets nothing more out; the threads end.
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);
+        self.metrics.iter().for_each(Metrics::close);
         self.hook.iter().for_each(Hook::close);
         self.log.close();
     }

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod executor;
+mod meters;
 mod operate;
 mod planning;
 mod recorder;
@@ -30,6 +31,7 @@ use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use crate::socket::Connection;
 use executor::Executor;
+use meters::Meters;
 use planning::Planning;
 use recorder::Recorder;
 use timer::Timer;
@@ -58,6 +60,7 @@ pub(crate) struct Service {
     timer: Timer,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
+    meters: Meters,
     recorder: Option<Recorder>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
@@ -123,6 +126,7 @@ impl Service {
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
+            meters: Meters::new(),
             recorder,
             planning: plan.planned_inputs().map(Planning::new),
             doors,
@@ -190,16 +194,6 @@ impl Service {
     /// Looks at the scheduler, changing nothing.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Scheduler) -> T) -> T {
         look(&lock(&self.scheduler))
-    }
-
-    /// Answers so far, by variant.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
-        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// What is planned for the load that comes, as JSON; `null` if nothing is.
-    pub(crate) fn planning_status(&self) -> serde_json::Value {
-        self.planning.as_ref().map(Planning::status).unwrap_or_default()
     }
 
     /// Nothing waits and nothing runs.
@@ -301,11 +295,13 @@ impl Service {
             let Origin { frame: id, stream, .. } = *slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
+                    let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
+                    self.meters.answered(Span::from_nanos(queued_ns + slot.run_ns));
                     let head = ResultHead {
                         stream,
                         misses_left,
                         sequence: request.seq,
-                        queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
+                        queued_ns,
                         run_ns: slot.run_ns,
                         batch: slot.batch,
                         variant: slot.variant,

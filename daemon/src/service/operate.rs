@@ -1,8 +1,11 @@
-//! What operators do to a service while it runs, whichever door they come through.
+//! What operators see of a service while it runs and do to it, whichever door they come through.
+
+use std::sync::atomic::Ordering;
 
 use rt_core::{Cause, Evidence, Instant, Span};
+use serde_json::Value;
 
-use super::{Effects, Service};
+use super::{Effects, Planning, Service};
 
 impl Service {
     /// Suspends the promises until [`Service::clear_safe_mode`].
@@ -31,5 +34,20 @@ impl Service {
         let mut rate = None;
         self.with_scheduler(&mut Effects::default(), |scheduler, now| rate = scheduler.rate_seen_per_s(now));
         rate
+    }
+
+    /// Answers so far, by variant.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
+        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// What is planned for the load that comes, as JSON; `null` if nothing is.
+    pub(crate) fn planning_status(&self) -> Value {
+        self.planning.as_ref().map(Planning::status).unwrap_or_default()
+    }
+
+    /// How long answers took and how large batches were, as JSON.
+    pub(crate) fn meters_status(&self) -> (Value, Value) {
+        (self.meters.latency_status(), self.meters.batch_status())
     }
 }
