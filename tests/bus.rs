@@ -3,11 +3,14 @@
 #[path = "bus/bus.rs"]
 mod bus;
 mod common;
+#[path = "bus/polkit.rs"]
+mod polkit;
 
 use std::collections::BTreeMap;
 
 use bus::{Bus, Listener, address, is_possible};
 use common::{Daemon, Deployment, eventually, repository};
+use polkit::Polkit;
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_client::Registration;
@@ -190,6 +193,26 @@ fn others_may_look_and_change_nothing() {
     let set = ["call", "org.weir.Weir1", SERVICE, "org.freedesktop.DBus.Properties", "Set", "ssv"];
     let set = bus.busctl(nobody, &[&set[..], &["org.weir.Weir1.Service", "State", "u", "1"]].concat());
     assert!(!set.ok, "{set:?}");
+}
+
+#[test]
+fn where_polkit_is_it_decides() {
+    if !is_possible() {
+        return;
+    }
+    let place = place("");
+    let (bus, _daemon) = start(&place);
+    let polkit = Polkit::start(&address(&place));
+    let said = bus.gdbus(None, "org.weir.Weir1.Manager.Clear", &[""]);
+    assert!(!said.ok && said.err.contains("polkit does not authorise it"), "{said:?}");
+    polkit.permits.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(bus.call(None, &["Clear", "s", ""]).ok);
+    let asked = polkit.asked.lock().expect("no panic").clone();
+    let one = ("org.weir.Weir1.manage".to_owned(), "system-bus-name".to_owned());
+    assert_eq!(asked, [one.clone(), one]);
+    // Looking needs nobody's leave.
+    assert!(bus.call(None, &["Status"]).ok);
+    assert_eq!(polkit.asked.lock().expect("no panic").len(), 2);
 }
 
 #[test]

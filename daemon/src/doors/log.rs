@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_flood_of_changes_is_cut_and_counted() {
         let mut pace = Pace::default();
-        let at = |ms| Instant::from_nanos(5_000_000_000 + ms * 1_000_000);
+        let at = |ms: u64| Instant::from_nanos(5_000_000_000 + ms * 1_000_000);
         let told = (0..100).filter(|&ms| pace.admit(at(ms)).is_some()).count();
         assert_eq!(told, LINES);
         assert_eq!(pace.admit(at(1_000)), Some(100 - LINES as u64));
