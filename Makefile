@@ -79,6 +79,7 @@ bench: fetched
 	$(CARGO) build --release --bin weir
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p weir --bench isolation
+	$(CARGO) bench -p weir --bench doors
 	$(CARGO) bench -p rt-core --bench scheduler
 	$(CARGO) bench -p sim --bench simulate
 	./tests/bench/growth.py --last

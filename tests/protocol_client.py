@@ -49,6 +49,7 @@ CONFIG = """
 socket = "weir.sock"
 profile = "p.json"
 realtime = false
+bus = "off"
 max-clients = 4
 [safe-mode]
 hold = "300ms"

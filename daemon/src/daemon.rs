@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::engine::ModelSpec;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
@@ -20,13 +21,13 @@ use crate::profile::sysfs;
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
-use crate::socket::{Hub, Listener, describe};
+use crate::socket::{Listener, describe};
 
 /// Everything that serves.
 pub(crate) struct Daemon {
     pub(crate) config: Config,
     services: RwLock<Vec<Arc<Service>>>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) doors: Arc<Doors>,
     draining: AtomicBool,
     /// Those of the services.
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -46,13 +47,13 @@ impl Daemon {
         ready: impl FnOnce(&Self),
     ) -> Result<()> {
         let listener = Listener::bind(&config.daemon)?;
-        let hub = Arc::new(Hub::default());
+        let (doors, mut telling) = Doors::open(&config)?;
         let mut services = Vec::new();
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         for service in plan.services {
             let name = service.config.name.clone();
             let realtime = config.daemon.realtime;
-            let started = Service::start(service, config.safe_mode, Arc::clone(&hub), realtime, None);
+            let started = Service::start(service, config.safe_mode, Arc::clone(&doors), realtime, None);
             let (service, mut own) = started.with_context(|| format!("service {name}"))?;
             services.push(service);
             threads.append(&mut own);
@@ -67,7 +68,7 @@ impl Daemon {
             reloads: Reloads::new(config.safe_mode),
             config,
             services: RwLock::new(services),
-            hub,
+            doors,
             draining: AtomicBool::new(false),
             threads: Mutex::new(threads),
         });
@@ -75,6 +76,7 @@ impl Daemon {
             let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
+        telling.append(&mut daemon.doors.start(&daemon)?);
         let reloader = {
             let (daemon, again) = (Arc::clone(&daemon), again.try_clone()?);
             std::thread::Builder::new()
@@ -96,6 +98,10 @@ impl Daemon {
             let _ = thread.join();
         }
         watchdog.into_iter().for_each(Watchdog::stop);
+        daemon.doors.close();
+        for thread in telling {
+            let _ = thread.join();
+        }
         served
     }
 
@@ -129,7 +135,7 @@ impl Daemon {
             "pid": std::process::id(),
             "now_ns": clock::now().as_nanos(),
             "draining": self.is_draining(),
-            "clients": self.hub.count(),
+            "clients": self.doors.hub.count(),
             "reload": self.reloads.status(),
             "services": self.services().iter().map(|s| service_status(s)).collect::<Vec<_>>(),
         })
@@ -158,6 +164,8 @@ fn service_status(service: &Service) -> Value {
     let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
     let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let planning = service.planning_status();
+    let measured = service.rate_seen_per_s();
+    let (latency, batch_sizes) = service.meters_status();
     let registry = lock(&service.registry);
     let names = lock(&service.names);
     service.look(|scheduler| {
@@ -166,12 +174,14 @@ fn service_status(service: &Service) -> Value {
         let (late, handover) = scheduler.worst_delays();
         let state = mode.state();
         let safe_mode = match state.alarm {
-            None => json!({ "state": state.severity.to_string(), "sequence": mode.sequence(), "breaches": mode.breaches() }),
+            None => json!({ "state": state.severity.to_string(), "state_number": state.severity as u32, "cause_number": 0, "sequence": mode.sequence(), "breaches": mode.breaches() }),
             Some(Alarm { cause, evidence, entered }) => json!({
                 "state": state.severity.to_string(),
+                "state_number": state.severity as u32,
                 "sequence": mode.sequence(),
                 "breaches": mode.breaches(),
                 "cause": cause.to_string(),
+                "cause_number": cause as u32,
                 "entered_ns": entered.as_nanos(),
                 "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(&name).unwrap_or_default()),
             }),
@@ -217,6 +227,10 @@ fn service_status(service: &Service) -> Value {
             "jitter_ns": plan.config.jitter.as_nanos(),
             "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
             "promised_period_ns": plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
+            "certified_per_s": plan.certified_per_s(),
+            "measured_per_s": measured,
+            "latency_ns": latency,
+            "batch_sizes": batch_sizes,
             "workers": scheduler.config().worker_count(),
             "workers_alive": scheduler.workers_alive(),
             "waiting": scheduler.waiting(),

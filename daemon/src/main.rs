@@ -8,6 +8,7 @@ mod clock;
 mod commands;
 mod config;
 mod daemon;
+mod doors;
 mod engine;
 mod hardware;
 mod idx;

@@ -133,8 +133,8 @@ fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<(Vec<He
             Step::Replace(service, plan) => (plan, Some(service)),
         };
         let name = plan.config.name.clone();
-        let (hub, realtime) = (Arc::clone(&daemon.hub), daemon.config.daemon.realtime);
-        match Service::start(plan, config.safe_mode, hub, realtime, before.as_deref()) {
+        let (doors, realtime) = (Arc::clone(&daemon.doors), daemon.config.daemon.realtime);
+        match Service::start(plan, config.safe_mode, doors, realtime, before.as_deref()) {
             Ok((service, mut own)) => {
                 threads.append(&mut own);
                 heirs.push((service, before, true));

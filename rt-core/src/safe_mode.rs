@@ -264,7 +264,7 @@ impl SafeMode {
     }
 
     fn leave(&mut self, index: usize) {
-        self.levels[index].alarm = None;
+        self.levels[index] = Level { alarm: None, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
     }
 

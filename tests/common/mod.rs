@@ -19,8 +19,10 @@ use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The whole `[daemon]` table of a test: without real-time priorities, which would only disturb other tests.
-pub(crate) const DAEMON: &str = "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = false\n";
+/// The whole `[daemon]` table of a test: without real-time priorities and a bus of the machine's, which would only
+/// disturb other tests.
+pub(crate) const DAEMON: &str =
+    "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = false\nbus = \"off\"\n";
 
 /// A folder with a configuration, in which the binary is run; it goes with the last clone.
 #[derive(Clone)]

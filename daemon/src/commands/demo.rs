@@ -131,6 +131,8 @@ fn configure(room: &Path, models: &Path) -> Result<(Config, PathBuf)> {
         let text = path.to_str().with_context(|| format!("{}: the path is not UTF-8", path.display()))?;
         daemon.insert(field.to_owned(), text.into());
     }
+    // It is not the daemon of this machine.
+    daemon.insert("bus".to_owned(), "off".into());
     let path = room.join("demo.toml");
     std::fs::write(&path, table.to_string()).with_context(|| path.display().to_string())?;
     Ok((Config::load(&path)?, path))

@@ -9,7 +9,7 @@ mod infer;
 mod load;
 mod man;
 mod models;
-mod plan;
+pub(crate) mod plan;
 mod profile;
 mod reload;
 mod replay;

@@ -217,7 +217,8 @@ fn binding(b: &Binding) -> String {
     format!("{} mandatory requests in {} take {} of {}, margin {margin}", b.backlog, b.delta, b.lhs, b.rhs)
 }
 
-fn service_json(plan: &ServicePlan) -> Value {
+/// What is promised and why, as a JSON object; times in nanoseconds.
+pub(crate) fn service_json(plan: &ServicePlan) -> Value {
     let workers = plan.workers();
     json!({
         "name": plan.config.name,

@@ -34,6 +34,7 @@ impl<'a> Check<'a> {
             latch: raw.safe_mode.latch,
         };
         let daemon = self.daemon(raw.daemon)?;
+        let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit)?;
         self.number("number of [[service]]", raw.service.len() as u64, 1, 16)?;
         let mut names = HashSet::new();
         let mut services = Vec::new();
@@ -43,7 +44,7 @@ impl<'a> Check<'a> {
             services.push(self.service(&at, service, &daemon)?);
         }
         self.records(&daemon, &services)?;
-        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, services })
+        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, services })
     }
 
     fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, ConfigError> {
@@ -72,6 +73,8 @@ impl<'a> Check<'a> {
             max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,
             realtime: raw.realtime,
             allowed,
+            bus: self.bus(&raw.bus)?,
+            metrics: self.metrics(raw.metrics.as_deref())?,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
 
 mod check;
+mod doors;
 mod model;
 mod raw;
 
@@ -12,6 +13,7 @@ use rt_core::{
 
 use crate::engine::{Backend, EngineKind, Isolation};
 
+pub(crate) use doors::{BusConfig, HookConfig, MetricsConfig};
 pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
 /// A checked configuration. Paths are resolved against the folder of the file.
@@ -21,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) path: PathBuf,
     pub(crate) daemon: DaemonConfig,
     pub(crate) safe_mode: SafeModeConfig,
+    /// Run at each change of safe mode.
+    pub(crate) hook: Option<HookConfig>,
     pub(crate) services: Vec<ServiceConfig>,
 }
 
@@ -50,6 +54,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) allowed: Option<Allowed>,
     /// Mode bits of the socket.
     pub(crate) socket_mode: u32,
+    pub(crate) bus: BusConfig,
+    pub(crate) metrics: Option<MetricsConfig>,
 }
 
 /// What a batch size is good for.
@@ -242,6 +248,19 @@ mod tests {
                 "model = \"digits-m\"",
                 "model = \"m\"\nengine = \"ort-cuda\"\ndevice = [0, 99]",
                 &["service[0].device", "99", "0..=63"],
+            ),
+            ("[daemon]", "[daemon]\nbus = \"train\"", &["daemon.bus", "train", "unix:path"]),
+            ("[daemon]", "[daemon]\nmetrics = \"9464\"", &["daemon.metrics", "9464", "ADDRESS:PORT"]),
+            ("[daemon]", "[daemon]\nmetrics = \"10.0.0.1:9464\"", &["daemon.metrics", "10.0.0.1", "127."]),
+            (
+                "[[service]]",
+                "[safe-mode]\nhook = [\"/nowhere\"]\n[[service]]",
+                &["safe-mode.hook[0]", "/nowhere"],
+            ),
+            (
+                "[[service]]",
+                "[safe-mode]\nhook-limit = \"2m\"\n[[service]]",
+                &["safe-mode.hook-limit", "2m", "60"],
             ),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
             (

@@ -35,6 +35,8 @@ pub(super) struct Daemon {
     pub(super) realtime: bool,
     pub(super) allow_users: Option<Vec<String>>,
     pub(super) allow_groups: Option<Vec<String>>,
+    pub(super) bus: String,
+    pub(super) metrics: Option<String>,
 }
 
 impl Default for Daemon {
@@ -54,6 +56,8 @@ impl Default for Daemon {
             realtime: true,
             allow_users: None,
             allow_groups: None,
+            bus: "system".into(),
+            metrics: None,
         }
     }
 }
@@ -64,11 +68,20 @@ pub(super) struct SafeMode {
     pub(super) hold: String,
     pub(super) clean: String,
     pub(super) latch: bool,
+    /// A program and its arguments; empty runs none.
+    pub(super) hook: Vec<String>,
+    pub(super) hook_limit: String,
 }
 
 impl Default for SafeMode {
     fn default() -> Self {
-        Self { hold: "1s".into(), clean: "1s".into(), latch: false }
+        Self {
+            hold: "1s".into(),
+            clean: "1s".into(),
+            latch: false,
+            hook: Vec::new(),
+            hook_limit: "5s".into(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
 use weir_client::{Answer, Event, EventMask, RequestId, StreamInfo};

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::config::Config;
+use crate::doors::Doors;
 use crate::engine::{EngineKind, RunMode};
 use crate::plan::Plan;
 use crate::profile::{Fingerprint, Profile};
 use crate::service::{Effects, Service};
-use crate::socket::Hub;
 
 const CONFIG: &str = r#"
     [daemon]
+    bus = "off"
     profile = "profile.json"
     [[service]]
     name = "idle"
@@ -35,7 +36,8 @@ fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     profile.put(serde_json::from_value(times).unwrap());
     profile.save(&config.daemon.profile).unwrap();
     let plan = Plan::compute(&config).unwrap().services.remove(0);
-    Service::start(plan, config.safe_mode, Arc::new(Hub::default()), false, None).unwrap()
+    let (doors, _) = Doors::open(&config).unwrap();
+    Service::start(plan, config.safe_mode, doors, false, None).unwrap()
 }
 
 /// Whether the service is seen to move within so many milliseconds.

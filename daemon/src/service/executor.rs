@@ -71,6 +71,7 @@ impl Executor {
         }
         let ran = match result {
             Ok(Ok(())) => {
+                service.meters.ran(tokens.len());
                 write_results(service, (tokens, variant), runner.buffers(), started.as_nanos(), took);
                 Ran::Done(took)
             }

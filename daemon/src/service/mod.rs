@@ -2,6 +2,8 @@
 
 mod backoff;
 mod executor;
+mod meters;
+mod operate;
 mod planning;
 mod recorder;
 mod registry;
@@ -24,11 +26,12 @@ use rt_core::{
 
 use crate::certificate;
 use crate::clock;
+use crate::doors::Doors;
 use crate::engine::{EngineError, Isolation, Place};
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
-use crate::socket::Hub;
 use executor::Executor;
+use meters::Meters;
 use planning::Planning;
 use recorder::Recorder;
 use takeover::{Retired, Takeover};
@@ -58,10 +61,11 @@ pub(crate) struct Service {
     pub(crate) timer: Timer,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
+    meters: Meters,
     recorder: Option<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
-    hub: Arc<Hub>,
+    doors: Arc<Doors>,
     realtime: bool,
     stopped: Arc<AtomicBool>,
     /// Passed once every worker is warm.
@@ -88,7 +92,7 @@ impl Service {
     pub(crate) fn start(
         plan: ServicePlan,
         safe_mode: SafeModeConfig,
-        hub: Arc<Hub>,
+        doors: Arc<Doors>,
         realtime: bool,
         before: Option<&Self>,
     ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
@@ -133,9 +137,10 @@ impl Service {
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
+            meters: Meters::new(),
             recorder,
             planning: plan.planned_inputs().map(Planning::new),
-            hub,
+            doors,
             realtime,
             stopped,
             ready: Barrier::new(workers.count + 1),
@@ -219,16 +224,6 @@ impl Service {
     /// Looks at the scheduler, changing nothing.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Scheduler) -> T) -> T {
         look(&lock(&self.scheduler))
-    }
-
-    /// Answers so far, by variant.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
-        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// What is planned for the load that comes, as JSON; `null` if nothing is.
-    pub(crate) fn planning_status(&self) -> serde_json::Value {
-        self.planning.as_ref().map(Planning::status).unwrap_or_default()
     }
 
     /// Nothing waits and nothing runs.

@@ -50,6 +50,15 @@ impl Service {
         self.takeover.done.get()
     }
 
+    /// This service, or who has taken over since.
+    pub(crate) fn latest(&self) -> &Self {
+        let mut latest = self;
+        while let Some(next) = latest.successor() {
+            latest = next;
+        }
+        latest
+    }
+
     /// Whether a service of `plan` could keep what this one has promised to those who hold its streams.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Event, MissReason, Outcome, Resolution, StreamId};
+use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::slots::{Origin, lock};
@@ -34,11 +34,13 @@ impl Service {
             let &Origin { frame: id, stream, output: ref place, .. } = slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
+                    let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
+                    self.meters.answered(Span::from_nanos(queued_ns + slot.run_ns));
                     let head = ResultHead {
                         stream,
                         misses_left,
                         sequence: request.seq,
-                        queued_ns: slot.started_ns.saturating_sub(request.arrival.as_nanos()),
+                        queued_ns,
                         run_ns: slot.run_ns,
                         batch: slot.batch,
                         variant: slot.variant,
@@ -63,9 +65,12 @@ impl Service {
         let names = lock(&self.names);
         let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
         match *event {
-            Event::SafeMode(transition) => self.hub.announce_safe_mode(self.name(), transition, name),
+            Event::SafeMode(transition) => {
+                let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);
+                self.doors.announce(self.name(), transition, stream.map(name).unwrap_or_default());
+            }
             Event::MissesLeft { stream, left, constraint } => {
-                self.hub.announce_misses_left(self.name(), name(stream), left, constraint);
+                self.doors.hub.announce_misses_left(self.name(), name(stream), left, constraint);
             }
         }
     }

@@ -148,7 +148,7 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
         let text = format!("daemon.max-clients = {} are connected", config.max_clients);
         return turn_away(&connection, ErrorCode::TooManyClients, &text);
     }
-    daemon.hub.add(&connection);
+    daemon.doors.hub.add(&connection);
     let daemon = Arc::clone(daemon);
     let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
         session::run(&daemon, &connection);

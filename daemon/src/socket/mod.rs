@@ -10,10 +10,11 @@ mod session;
 
 use std::sync::{Arc, Mutex, Weak};
 
-use rt_core::{Alarm, Cause, Constraint, Severity, StreamId, Transition};
+use rt_core::{Cause, Constraint};
 use weir_client::wire::{DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState as WireState};
 
+use crate::doors::Announcement;
 use crate::hardware::Stale;
 use crate::service::lock;
 
@@ -36,58 +37,22 @@ impl Hub {
     }
 
     /// Tells a change of safe mode.
-    pub(crate) fn announce_safe_mode<'n>(
-        &self,
-        service: &str,
-        transition: Transition,
-        name: impl Fn(StreamId) -> &'n str,
-    ) {
+    pub(crate) fn announce_safe_mode(&self, told: &Announcement) {
         let mut frame = Vec::new();
-        let Transition { sequence, state, breaches } = transition;
-        let code = WireState::from_code(u16::from(state.severity as u8));
-        let text;
-        let told = match state.alarm {
-            None => {
-                text = format!("{service}: the promise holds again");
-                let cause = SafeModeCause::Unknown(0);
-                let (entered_ns, limit, seen, window_ns) = (crate::clock::now().as_nanos(), 0, 0, 0);
-                DaemonFrame::SafeMode {
-                    state: code,
-                    cause,
-                    sequence,
-                    entered_ns,
-                    limit,
-                    seen,
-                    window_ns,
-                    breaches,
-                    service,
-                    stream: "",
-                    text: &text,
-                }
-            }
-            Some(Alarm { cause, evidence, entered }) => {
-                let stream = evidence.stream.map(name).unwrap_or_default();
-                text = describe(cause, evidence.limit, evidence.seen, evidence.window, stream);
-                DaemonFrame::SafeMode {
-                    state: code,
-                    cause: SafeModeCause::from_code(u16::from(cause as u8)),
-                    sequence,
-                    entered_ns: entered.as_nanos(),
-                    limit: evidence.limit,
-                    seen: evidence.seen,
-                    window_ns: if has_window(cause) { evidence.window } else { 0 },
-                    breaches,
-                    service,
-                    stream,
-                    text: &text,
-                }
-            }
-        };
-        told.encode(0, &mut frame);
-        match state.severity {
-            Severity::Normal => eprintln!("weir: {text}"),
-            severity => eprintln!("weir: {service}: {severity}: {text}"),
+        DaemonFrame::SafeMode {
+            state: WireState::from_code(u16::from(told.severity as u8)),
+            cause: told.cause.map_or(SafeModeCause::Unknown(0), |c| SafeModeCause::from_code(c as u16)),
+            sequence: told.sequence,
+            entered_ns: told.entered.as_nanos(),
+            limit: told.evidence.limit,
+            seen: told.evidence.seen,
+            window_ns: if told.cause.is_some_and(has_window) { told.evidence.window } else { 0 },
+            breaches: told.breaches,
+            service: &told.service,
+            stream: &told.stream,
+            text: &told.text,
         }
+        .encode(0, &mut frame);
         self.tell(EventMask::SAFE_MODE, &frame);
     }
 

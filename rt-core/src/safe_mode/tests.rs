@@ -51,6 +51,16 @@ fn a_latched_state_waits_for_the_operator() {
 }
 
 #[test]
+fn what_was_cleared_does_not_prolong_what_comes_after() {
+    let mut mode = SafeMode::new(CONFIG);
+    mode.raise(at(0), Cause::Operator, Evidence::default(), at(u64::MAX));
+    assert_eq!(mode.tick(at(1_000_000)), None);
+    assert_eq!(told(mode.clear(at(1_000_000))), Some((2, Severity::Normal)));
+    raise(&mut mode, 2_000_000, Cause::ArrivalExcess);
+    assert_eq!(mode.leaves_at(), Some(at(2_000_100)));
+}
+
+#[test]
 fn a_warning_becomes_safe_mode_and_safe_mode_a_warning() {
     let mut mode = SafeMode::new(CONFIG);
     assert_eq!(told(raise(&mut mode, 0, Cause::RateHigh)), Some((1, Severity::Warning)));

@@ -33,6 +33,12 @@ impl Scheduler {
         self.rate_warning = warning;
     }
 
+    /// Requests a second at `now` as they count towards the rate that is warned of; `None` without a warning.
+    #[must_use]
+    pub fn rate_seen_per_s(&mut self, now: Instant) -> Option<f64> {
+        self.rate_warning.as_mut().map(|(monitor, _)| monitor.rate_per_s(now))
+    }
+
     /// Counts an arrival towards the rate that is warned of.
     pub(super) fn watch_rate(&mut self, now: Instant) {
         let Some((monitor, limit)) = &mut self.rate_warning else { return };

@@ -271,6 +271,12 @@ impl Scheduler {
         self.workers.iter().filter(|w| !matches!(w.state, WorkerState::Lost)).count()
     }
 
+    /// Whether a worker is there and not lost.
+    #[must_use]
+    pub fn is_alive(&self, worker: WorkerId) -> bool {
+        self.workers.get(worker).is_some_and(|w| !matches!(w.state, WorkerState::Lost))
+    }
+
     /// Whether no mandatory request waits, and how often that has come about.
     #[must_use]
     pub fn idle_epoch(&self) -> (bool, u64) {

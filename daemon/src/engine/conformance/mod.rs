@@ -1,5 +1,6 @@
 //! The conformance cases that every engine passes alike, on tiny ONNX files written here and on well-known
 //! topologies.
+#![allow(clippy::print_stdout, reason = "tests that tell what they measured")]
 
 mod batches;
 mod files;

@@ -1,0 +1,146 @@
+//! The object of the box: its state, what is promised on it, and what operators may do.
+
+use std::sync::Arc;
+
+use rt_core::{Severity, Span};
+use rustix::process::{Signal, getpid, kill_process};
+use serde_json::json;
+use zbus::Connection;
+use zbus::fdo::{Error, Result};
+use zbus::message::Header;
+
+use super::permit::permit;
+use crate::commands::plan::service_json;
+use crate::daemon::Daemon;
+use crate::service::Service;
+
+/// The longest time for which announcements can be held back: a day.
+const LONGEST_INHIBITION_USEC: u64 = 86_400_000_000;
+
+/// `org.weir.Weir1.Manager`.
+pub(super) struct Manager {
+    daemon: Arc<Daemon>,
+}
+
+impl Manager {
+    pub(super) fn new(daemon: Arc<Daemon>) -> Self {
+        Self { daemon }
+    }
+
+    /// The service of that name, or all of them if it is empty.
+    fn services(&self, name: &str) -> Result<Vec<Arc<Service>>> {
+        let all = self.daemon.services();
+        let (chosen, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|service| name.is_empty() || service.name() == name);
+        if chosen.is_empty() {
+            let names: Vec<_> = others.iter().map(|service| service.name()).collect();
+            let text = format!("service = {name}: must be empty, for all, or one of {}", names.join(", "));
+            return Err(Error::InvalidArgs(text));
+        }
+        Ok(chosen)
+    }
+}
+
+/// The state of the box: the worst of its services'.
+pub(super) fn worst(daemon: &Daemon) -> Severity {
+    let services = daemon.services();
+    let severities = services.iter().map(|service| service.look(|s| s.safe_mode().state().severity));
+    severities.max().unwrap_or(Severity::Normal)
+}
+
+// A place is left here for `Reload`, beside `Drain`.
+#[zbus::interface(name = "org.weir.Weir1.Manager", introspection_docs = false)]
+impl Manager {
+    /// The version of the daemon.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    /// 1 normal, 2 warning, 3 safe mode, 4 lost: the worst of the services.
+    #[zbus(property)]
+    fn state(&self) -> u32 {
+        worst(&self.daemon) as u32
+    }
+
+    /// Whether new requests are refused because the daemon is about to end.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn draining(&self) -> bool {
+        self.daemon.is_draining()
+    }
+
+    /// Clients on the socket.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn clients(&self) -> u32 {
+        self.daemon.doors.hub.count() as u32
+    }
+
+    /// What `weir status --json` prints.
+    #[zbus(out_args("json"))]
+    fn status(&self) -> String {
+        self.daemon.status().to_string()
+    }
+
+    /// What is promised and why: `services` as `weir plan --json` prints them.
+    #[zbus(out_args("json"))]
+    async fn plan(&self) -> Result<String> {
+        let daemon = Arc::clone(&self.daemon);
+        let compute = move || {
+            let services: Vec<_> =
+                daemon.services().iter().map(|service| service_json(&service.plan)).collect();
+            json!({ "services": services }).to_string()
+        };
+        tokio::task::spawn_blocking(compute).await.map_err(|error| Error::Failed(error.to_string()))
+    }
+
+    /// Suspends the promises of a service until they are cleared; of all if the name is empty.
+    async fn enter_safe_mode(
+        &self,
+        service: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<()> {
+        permit(connection, &header).await?;
+        self.services(service)?.iter().for_each(|service| service.enter_safe_mode());
+        Ok(())
+    }
+
+    /// Ends the safe mode of a service, or of all, unless workers are missing.
+    async fn clear(
+        &self,
+        service: &str,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<()> {
+        permit(connection, &header).await?;
+        self.services(service)?.iter().for_each(|service| service.clear_safe_mode());
+        Ok(())
+    }
+
+    /// Announces no change of a service, or of all, on any door for so many microseconds from now on; 0 ends that.
+    async fn inhibit(
+        &self,
+        service: &str,
+        usec: u64,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<()> {
+        permit(connection, &header).await?;
+        if usec > LONGEST_INHIBITION_USEC {
+            let text = format!("usec = {usec}: must be in 0..={LONGEST_INHIBITION_USEC}");
+            return Err(Error::InvalidArgs(text));
+        }
+        self.services(service)?.iter().for_each(|service| service.inhibit_safe_mode(Span::from_micros(usec)));
+        Ok(())
+    }
+
+    /// Answers what can be answered in time, refuses what is new, and ends the daemon, as SIGTERM does.
+    async fn drain(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> Result<()> {
+        permit(connection, &header).await?;
+        kill_process(getpid(), Signal::TERM).map_err(|error| Error::Failed(error.to_string()))
+    }
+}

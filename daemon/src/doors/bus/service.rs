@@ -1,0 +1,201 @@
+//! The objects of a service and of its workers: what they are, and how they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rt_core::{Alarm, WorkerId};
+use serde::{Deserialize, Serialize};
+use zbus::object_server::SignalEmitter;
+use zbus::{Type, Variant};
+
+use super::Announcement;
+use crate::service::{Service, lock};
+use crate::socket::describe;
+
+/// Why the state is not normal, in the units of its cause; zeroes and empty in the normal state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Type, Variant)]
+pub(super) struct Evidence {
+    limit: u64,
+    seen: u64,
+    window: u64,
+    stream: String,
+    text: String,
+}
+
+impl Evidence {
+    pub(super) fn of(announcement: &Announcement) -> Self {
+        let Announcement { evidence, stream, text, cause, .. } = announcement;
+        if cause.is_none() {
+            return Self::default();
+        }
+        let (stream, text) = (stream.clone(), text.clone());
+        Self { limit: evidence.limit, seen: evidence.seen, window: evidence.window, stream, text }
+    }
+}
+
+/// `org.weir.Weir1.Service`.
+pub(super) struct ServiceObject {
+    service: Arc<Service>,
+}
+
+impl ServiceObject {
+    pub(super) fn new(service: Arc<Service>) -> Self {
+        Self { service }
+    }
+
+    fn alarm(&self) -> Option<Alarm> {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().state().alarm)
+    }
+}
+
+#[zbus::interface(name = "org.weir.Weir1.Service", introspection_docs = false)]
+impl ServiceObject {
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn name(&self) -> &str {
+        self.service.name()
+    }
+
+    #[zbus(property)]
+    fn state(&self) -> u32 {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().state().severity) as u32
+    }
+
+    #[zbus(property)]
+    fn cause(&self) -> u32 {
+        self.alarm().map_or(0, |alarm| alarm.cause as u32)
+    }
+
+    #[zbus(property)]
+    fn sequence(&self) -> u64 {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().sequence())
+    }
+
+    /// When the state was entered, on the monotonic clock; 0 in the normal state.
+    #[zbus(property)]
+    fn entered_usec(&self) -> u64 {
+        self.alarm().map_or(0, |alarm| alarm.entered.as_nanos() / 1_000)
+    }
+
+    #[zbus(property)]
+    fn breaches(&self) -> u64 {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().breaches())
+    }
+
+    #[zbus(property)]
+    fn evidence(&self) -> Evidence {
+        let Some(Alarm { cause, evidence: e, .. }) = self.alarm() else { return Evidence::default() };
+        let name =
+            e.stream.and_then(|id| lock(&self.service.latest().names).get(&id).cloned()).unwrap_or_default();
+        let text = describe(cause, e.limit, e.seen, e.window, &name);
+        Evidence { limit: e.limit, seen: e.seen, window: e.window, stream: name, text }
+    }
+
+    /// Until when nothing is announced, on the monotonic clock; past if all is.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn inhibited_until_usec(&self) -> u64 {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().inhibited_until().as_nanos() / 1_000)
+    }
+
+    /// Requests a second; 0 if nothing is certified.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn certified_rate(&self) -> f64 {
+        self.service.latest().plan.certified_per_s().unwrap_or(0.0)
+    }
+
+    /// Requests a second of streams that declare their arrivals; 0 if nothing is certified.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn measured_rate(&self) -> f64 {
+        self.service.latest().rate_seen_per_s().unwrap_or(0.0)
+    }
+
+    /// By stream, of those with constraints.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn misses_left(&self) -> HashMap<String, u32> {
+        let names = lock(&self.service.latest().names);
+        let left = |(id, name): (_, &String)| {
+            let (_, left) = self.service.latest().look(|scheduler| scheduler.stream_counts(id))?;
+            Some((name.clone(), left?))
+        };
+        names.iter().filter_map(|(id, name)| left((*id, name))).collect()
+    }
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn workers(&self) -> u32 {
+        self.service.latest().plan.workers().count as u32
+    }
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn workers_alive(&self) -> u32 {
+        self.service.latest().look(|scheduler| scheduler.workers_alive()) as u32
+    }
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn waiting(&self) -> u32 {
+        self.service.latest().look(|scheduler| scheduler.waiting()) as u32
+    }
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn deadline_usec(&self) -> u64 {
+        self.service.latest().plan.config.deadline.as_nanos() / 1_000
+    }
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn guard_usec(&self) -> u64 {
+        self.service.latest().plan.config.guard.as_nanos() / 1_000
+    }
+
+    /// How much of the guard was needed so far.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn guard_seen_usec(&self) -> u64 {
+        self.service.latest().look(|scheduler| scheduler.worst_delays().0).as_nanos() / 1_000
+    }
+
+    /// A change of state, or a further cause of it; a gap in `sequence` is what was missed.
+    #[zbus(signal)]
+    pub(super) async fn safe_mode_changed(
+        emitter: &SignalEmitter<'_>,
+        state: u32,
+        cause: u32,
+        sequence: u64,
+        entered_usec: u64,
+        breaches: u64,
+        evidence: &Evidence,
+    ) -> zbus::Result<()>;
+}
+
+/// `org.weir.Weir1.Worker`.
+pub(super) struct WorkerObject {
+    service: Arc<Service>,
+    id: WorkerId,
+}
+
+impl WorkerObject {
+    pub(super) fn new(service: Arc<Service>, id: WorkerId) -> Self {
+        Self { service, id }
+    }
+}
+
+#[zbus::interface(name = "org.weir.Weir1.Worker", introspection_docs = false)]
+impl WorkerObject {
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn service(&self) -> &str {
+        self.service.name()
+    }
+
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn id(&self) -> u32 {
+        self.id as u32
+    }
+
+    /// 1 free, 2 at work, 3 lost.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn state(&self) -> u32 {
+        self.service.latest().look(|scheduler| {
+            match (scheduler.is_alive(self.id), scheduler.batch(self.id)) {
+                (false, _) => 3,
+                (true, []) => 1,
+                (true, _) => 2,
+            }
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! The door for people: each change of safe mode as a line of the log, and the present state to the service manager.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rt_core::{Instant, Severity, Span};
+
+use super::journal::Journal;
+use super::{Announcement, ROOM};
+use crate::clock;
+
+/// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
+const LINES: usize = 20;
+const WINDOW: Span = Span::from_millis(1_000);
+
+/// The way to the thread that writes: what waits for a slow reader of standard error waits here.
+pub(crate) struct Log {
+    queue: SyncSender<Option<Arc<Announcement>>>,
+}
+
+impl Log {
+    /// Starts the thread; `lost` counts what found no room before a door.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (queue, announcements) = sync_channel(ROOM);
+        let lost = Arc::clone(lost);
+        let run = move || write(&announcements, &lost);
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
+        Ok((Self { queue }, thread))
+    }
+
+    /// False if there is no room.
+    pub(super) fn put(&self, announcement: &Arc<Announcement>) -> bool {
+        self.queue.try_send(Some(Arc::clone(announcement))).is_ok()
+    }
+
+    /// Ends the thread once it has written what is there.
+    pub(super) fn close(&self) {
+        // Gone already is as good.
+        let _ = self.queue.send(None);
+    }
+}
+
+fn write(announcements: &Receiver<Option<Arc<Announcement>>>, lost: &AtomicU64) {
+    let journal = Journal::of_stderr();
+    let mut pace = Pace::default();
+    let mut standing = Standing::default();
+    while let Ok(Some(announcement)) = announcements.recv() {
+        match lost.swap(0, Ordering::Relaxed) {
+            0 => {}
+            count => eprintln!("weir: {count} announcements of safe mode found no room before a door"),
+        }
+        if let Some(untold) = pace.admit(clock::now()) {
+            if untold > 0 {
+                eprintln!(
+                    "weir: {untold} changes of safe mode are not in this log, at most {LINES} a second"
+                );
+            }
+            if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
+                eprintln!("weir: {}", announcement.line());
+            }
+        }
+        standing.note(announcement);
+        // Without a service manager this does nothing.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Status(&standing.line())]);
+    }
+}
+
+/// Keeps a flood of changes out of the log.
+#[derive(Default)]
+struct Pace {
+    began: Instant,
+    lines: usize,
+    untold: u64,
+}
+
+impl Pace {
+    /// Whether there may be a line at `now`, and if so, how many there should have been since the last one.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if now.since(self.began) >= WINDOW {
+            (self.began, self.lines) = (now, 0);
+        }
+        if self.lines == LINES {
+            self.untold += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// The newest announcement of each service.
+#[derive(Default)]
+struct Standing(BTreeMap<String, Arc<Announcement>>);
+
+impl Standing {
+    /// Threads that announce may overtake each other: what is older than what is known stays out.
+    fn note(&mut self, announcement: Arc<Announcement>) {
+        let known = self.0.get(&announcement.service);
+        if known.is_none_or(|known| known.sequence < announcement.sequence) {
+            self.0.insert(announcement.service.clone(), announcement);
+        }
+    }
+
+    /// The worst state, and why.
+    fn line(&self) -> String {
+        let worst = self.0.values().max_by_key(|announcement| announcement.severity);
+        match worst {
+            Some(worst) if worst.severity > Severity::Normal => {
+                let beside = self.0.values().filter(|a| a.severity > Severity::Normal).count() - 1;
+                let beside =
+                    if beside == 0 { String::new() } else { format!(" (and {beside} more services)") };
+                format!("{}: {}: {}{beside}", worst.severity, worst.service, worst.text)
+            }
+            _ => "normal: every promise holds".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::announcement::tests::flood;
+    use super::*;
+
+    #[test]
+    fn a_flood_of_changes_is_cut_and_counted() {
+        let mut pace = Pace::default();
+        let at = |ms: u64| Instant::from_nanos(5_000_000_000 + ms * 1_000_000);
+        let told = (0..100).filter(|&ms| pace.admit(at(ms)).is_some()).count();
+        assert_eq!(told, LINES);
+        assert_eq!(pace.admit(at(1_000)), Some(100 - LINES as u64));
+        assert_eq!(pace.admit(at(1_001)), Some(0));
+    }
+
+    #[test]
+    fn the_present_state_is_the_worst_and_never_an_old_one() {
+        let mut standing = Standing::default();
+        assert_eq!(standing.line(), "normal: every promise holds");
+        standing.note(Arc::new(flood("lanes", 4)));
+        let left = Announcement { severity: Severity::Normal, cause: None, ..flood("lanes", 3) };
+        standing.note(Arc::new(left.clone()));
+        assert!(standing.line().starts_with("safe-mode: lanes: arrival-excess"), "{}", standing.line());
+        let lost = Announcement { severity: Severity::Lost, ..flood("digits", 1) };
+        standing.note(Arc::new(lost));
+        assert!(standing.line().starts_with("lost: digits: "), "{}", standing.line());
+        assert!(standing.line().ends_with("(and 1 more services)"), "{}", standing.line());
+        standing.note(Arc::new(Announcement { sequence: 5, ..left.clone() }));
+        standing.note(Arc::new(Announcement { service: "digits".into(), sequence: 2, ..left }));
+        assert_eq!(standing.line(), "normal: every promise holds");
+    }
+}

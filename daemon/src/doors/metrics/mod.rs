@@ -1,0 +1,159 @@
+//! The door for monitoring: `GET /metrics` over HTTP, on a Unix socket or a port of this machine.
+
+mod text;
+
+use std::convert::Infallible;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::config::MetricsConfig;
+use crate::daemon::Daemon;
+use crate::service::lock;
+
+/// Readers at a time: more wait in the system's backlog.
+const CONNECTIONS: usize = 4;
+/// How long a connection may last: a reader asks, is answered, and goes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The way to the thread that answers.
+pub(crate) struct Metrics {
+    /// Until the thread starts.
+    listener: Mutex<Option<Bound>>,
+    stop: Arc<Notify>,
+    /// Of the socket, if it is one.
+    path: Option<PathBuf>,
+}
+
+enum Bound {
+    Socket(StdUnixListener),
+    Port(std::net::TcpListener),
+}
+
+enum Listener {
+    Socket(UnixListener),
+    Port(TcpListener),
+}
+
+impl Metrics {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// If it is in use, or not permitted.
+    pub(super) fn bind(config: &MetricsConfig) -> Result<Self> {
+        let (bound, path) = match config {
+            MetricsConfig::Socket(path) => {
+                let at = || format!("daemon.metrics = unix:{}", path.display());
+                if UnixStream::connect(path).is_ok() {
+                    bail!("{}: another daemon is listening there", at());
+                }
+                // Left behind by a daemon that was killed, or not there.
+                let _ = std::fs::remove_file(path);
+                let listener = StdUnixListener::bind(path).with_context(at)?;
+                listener.set_nonblocking(true).with_context(at)?;
+                (Bound::Socket(listener), Some(path.clone()))
+            }
+            MetricsConfig::Port(address) => {
+                let at = || format!("daemon.metrics = {address}");
+                let listener = std::net::TcpListener::bind(address).with_context(at)?;
+                listener.set_nonblocking(true).with_context(at)?;
+                (Bound::Port(listener), None)
+            }
+        };
+        Ok(Self { listener: Mutex::new(Some(bound)), stop: Arc::default(), path })
+    }
+
+    /// Starts the thread that answers with the figures of `daemon`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<JoinHandle<()>> {
+        let bound = lock(&self.listener).take().context("metrics are served already")?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("metrics")?;
+        let listener = {
+            let _inside = runtime.enter();
+            match bound {
+                Bound::Socket(listener) => Listener::Socket(UnixListener::from_std(listener)?),
+                Bound::Port(listener) => Listener::Port(TcpListener::from_std(listener)?),
+            }
+        };
+        let (daemon, stop) = (Arc::clone(daemon), Arc::clone(&self.stop));
+        let run = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stop.notified() => {}
+                    () = serve(listener, daemon) => {}
+                }
+            });
+        };
+        Ok(std::thread::Builder::new().name("metrics".to_owned()).spawn(run)?)
+    }
+
+    /// Answers no more; the thread ends.
+    pub(super) fn close(&self) {
+        self.stop.notify_one();
+        // Removed by somebody else is as good.
+        let _ = self.path.as_ref().map(std::fs::remove_file);
+    }
+}
+
+async fn serve(listener: Listener, daemon: Arc<Daemon>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let daemon = Arc::clone(&daemon);
+        let accepted: std::io::Result<()> = match &listener {
+            Listener::Socket(listener) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(async move { (converse(stream, daemon).await, place).1 });
+            }),
+            Listener::Port(listener) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(async move { (converse(stream, daemon).await, place).1 });
+            }),
+        };
+        if let Err(error) = accepted {
+            // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
+            eprintln!("weir: a reader of metrics cannot be accepted: {error}");
+            let _ = tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
+        }
+    }
+}
+
+/// Answers the requests of one connection; one that takes too long, or talks nonsense, is closed.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, daemon: Arc<Daemon>) {
+    let answer = service_fn(|request| {
+        let response = answer(&request, &daemon);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), answer);
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
+}
+
+fn answer(request: &Request<Incoming>, daemon: &Daemon) -> Response<Full<Bytes>> {
+    let (status, body) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => (StatusCode::OK, text::render(&daemon.status())),
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "GET alone\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,180 @@
+//! The status in the text format of Prometheus, version 0.0.4; times in seconds, as it wants them.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// Writes the metrics of a status, which `docs/protocol.md` describes.
+pub(super) fn render(status: &Value) -> String {
+    let mut text = Text::default();
+    let services = || list(&status["services"]);
+    text.family("weir_clients", "gauge", "Clients connected.");
+    text.sample("weir_clients", &[], number(&status["clients"]));
+    text.family("weir_draining", "gauge", "1 while new requests are refused because the daemon ends.");
+    text.sample("weir_draining", &[], number(&status["draining"]));
+    for (metric, kind, help, field, scale) in [
+        (
+            "weir_safe_mode_state",
+            "gauge",
+            "1 normal, 2 warning, 3 safe mode, 4 lost.",
+            "/safe_mode/state_number",
+            1.0,
+        ),
+        ("weir_safe_mode_cause", "gauge", "Number of the cause, 0 if none.", "/safe_mode/cause_number", 1.0),
+        ("weir_safe_mode_changes_total", "counter", "Changes announced.", "/safe_mode/sequence", 1.0),
+        ("weir_breaches_total", "counter", "Breaches of an assumption.", "/safe_mode/breaches", 1.0),
+        ("weir_certified_rate", "gauge", "Requests a second that are certified.", "/certified_per_s", 1.0),
+        (
+            "weir_measured_rate",
+            "gauge",
+            "Requests a second of streams that declare arrivals.",
+            "/measured_per_s",
+            1.0,
+        ),
+        ("weir_workers", "gauge", "Workers configured.", "/workers", 1.0),
+        ("weir_workers_alive", "gauge", "Workers not lost.", "/workers_alive", 1.0),
+        ("weir_waiting", "gauge", "Requests waiting.", "/waiting", 1.0),
+        ("weir_running", "gauge", "Requests running.", "/running", 1.0),
+        ("weir_deadline_seconds", "gauge", "From a request's arrival to its answer.", "/deadline_ns", 1e-9),
+        (
+            "weir_guard_seconds",
+            "gauge",
+            "The part of the deadline kept for late dispatch.",
+            "/guard_ns",
+            1e-9,
+        ),
+        ("weir_guard_seen_seconds", "gauge", "The latest dispatch so far.", "/guard_seen_ns", 1e-9),
+        ("weir_handover_seconds", "gauge", "Allowed for the way to a worker and back.", "/handover_ns", 1e-9),
+        ("weir_handover_seen_seconds", "gauge", "The longest such way so far.", "/handover_seen_ns", 1e-9),
+    ] {
+        text.family(metric, kind, help);
+        for service in services() {
+            // What is not known has no sample.
+            let value = service.pointer(field).and_then(number);
+            text.sample(metric, &[("service", name(service))], value.map(|value| value * scale));
+        }
+    }
+    text.family("weir_answers_total", "counter", "Answers, by variant.");
+    for service in services() {
+        for variant in list(&service["variants"]) {
+            let labels = [("service", name(service)), ("variant", word(&variant["model"]))];
+            text.sample("weir_answers_total", &labels, number(&variant["answered"]));
+        }
+    }
+    for (metric, help, field, scale) in [
+        ("weir_latency_seconds", "From arrival to the end of the batch, of answers.", "latency_ns", 1e-9),
+        ("weir_batch_size", "Requests in a batch.", "batch_sizes", 1.0),
+    ] {
+        text.family(metric, "histogram", help);
+        for service in services() {
+            text.histogram(metric, name(service), &service[field], scale);
+        }
+    }
+    streams(&mut text, status);
+    text.0
+}
+
+fn streams(text: &mut Text, status: &Value) {
+    let each =
+        || list(&status["services"]).iter().flat_map(|s| list(&s["streams"]).iter().map(move |t| (s, t)));
+    let labels = |(service, stream): (_, _)| [("service", name(service)), ("stream", name(stream))];
+    for (metric, kind, help, field) in [
+        ("weir_arrived_total", "counter", "Requests that came.", "arrived"),
+        ("weir_served_total", "counter", "Requests answered in time.", "served"),
+        ("weir_misses_left", "gauge", "Misses until a constraint is violated.", "misses_left"),
+        ("weir_stream_connected", "gauge", "1 if a client holds the stream.", "connected"),
+    ] {
+        text.family(metric, kind, help);
+        each().for_each(|of| text.sample(metric, &labels(of), number(&of.1[field])));
+    }
+    text.family("weir_missed_total", "counter", "Requests missed, by reason.");
+    for of in each() {
+        for (reason, count) in of.1["missed"].as_object().into_iter().flatten() {
+            let [service, stream] = labels(of);
+            text.sample("weir_missed_total", &[service, stream, ("reason", reason)], number(count));
+        }
+    }
+}
+
+/// Lines of the format.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, metric: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "# HELP {metric} {help}\n# TYPE {metric} {kind}\n");
+    }
+
+    fn sample(&mut self, metric: &str, labels: &[(&str, &str)], value: Option<f64>) {
+        let Some(value) = value else { return };
+        self.0.push_str(metric);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{text}\"", if index == 0 { "{" } else { "," });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn histogram(&mut self, metric: &str, service: &str, counted: &Value, scale: f64) {
+        let bounds =
+            list(&counted["bounds"]).iter().filter_map(number).map(|bound| (bound * scale).to_string());
+        let counts: Vec<f64> = list(&counted["counts"]).iter().filter_map(number).collect();
+        let bucket = format!("{metric}_bucket");
+        let mut total = 0.0;
+        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+            total += count;
+            self.sample(&bucket, &[("service", service), ("le", &bound)], Some(total));
+        }
+        let sum = number(&counted["sum"]).map(|sum| sum * scale);
+        self.sample(&format!("{metric}_sum"), &[("service", service)], sum);
+        self.sample(&format!("{metric}_count"), &[("service", service)], Some(total));
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn name(of: &Value) -> &str {
+    word(&of["name"])
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A number, or 1 and 0 for yes and no.
+fn number(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_bool().map(|yes| f64::from(u8::from(yes))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_are_escaped_and_what_is_unknown_is_left_out() {
+        let status = json!({ "clients": 2, "services": [{
+            "name": "a", "certified_per_s": null, "deadline_ns": 50_000_000,
+            "latency_ns": { "bounds": [100_000, 2_000_000_000], "counts": [1, 2, 3], "sum": 5_000_000 },
+            "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "missed": { "late": 1 } }],
+        }]});
+        let text = render(&status);
+        for line in [
+            "weir_clients 2",
+            "weir_deadline_seconds{service=\"a\"} 0.05",
+            "weir_arrived_total{service=\"a\",stream=\"x\\\"\\\\\\n\"} 7",
+            "weir_missed_total{service=\"a\",stream=\"x\\\"\\\\\\n\",reason=\"late\"} 1",
+            "weir_latency_seconds_bucket{service=\"a\",le=\"0.0001\"} 1",
+            "weir_latency_seconds_bucket{service=\"a\",le=\"2\"} 3",
+            "weir_latency_seconds_bucket{service=\"a\",le=\"+Inf\"} 6",
+            "weir_latency_seconds_count{service=\"a\"} 6",
+            "weir_latency_seconds_sum{service=\"a\"} 0.005",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("weir_certified_rate{") && !text.contains("weir_misses_left{"), "{text}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Beside a request's way: a change of safe mode goes out on every door, and nobody who serves waits for it.
+
+mod announcement;
+mod bus;
+mod hook;
+mod journal;
+mod log;
+mod metrics;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::Result;
+use rt_core::Transition;
+
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::socket::Hub;
+use bus::Bus;
+use hook::Hook;
+use log::Log;
+use metrics::Metrics;
+
+pub(crate) use announcement::Announcement;
+
+/// Announcements that wait before a door at most.
+const ROOM: usize = 256;
+
+/// All doors. Each has a bounded queue and a thread of its own, so that none is kept waiting by another, but for the
+/// socket: its connections take a frame without waiting.
+pub(crate) struct Doors {
+    pub(crate) hub: Arc<Hub>,
+    log: Log,
+    hook: Option<Hook>,
+    bus: Option<Bus>,
+    metrics: Option<Metrics>,
+    /// Announcements that found no room before a door, until the log tells.
+    lost: Arc<AtomicU64>,
+}
+
+impl Doors {
+    /// Opens the doors of the configuration, and hands out the threads that [`Doors::close`] ends.
+    ///
+    /// # Errors
+    /// If a thread cannot be started, or an address not be bound.
+    pub(crate) fn open(config: &Config) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let metrics = config.daemon.metrics.as_ref().map(Metrics::bind).transpose()?;
+        let lost = Arc::default();
+        let (log, logging) = Log::open(&lost)?;
+        let (hook, hooking) = config.hook.clone().map(Hook::open).transpose()?.unzip();
+        let bus = Bus::new(&config.daemon.bus);
+        let doors = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
+        Ok((Arc::new(doors), std::iter::once(logging).chain(hooking).collect()))
+    }
+
+    /// Opens the doors through which one also looks in, once there is a daemon to look at. [`Doors::close`] ends these
+    /// threads too.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(crate) fn start(&self, daemon: &Arc<Daemon>) -> Result<Vec<JoinHandle<()>>> {
+        let bus = self.bus.iter().map(|bus| bus.start(daemon));
+        bus.chain(self.metrics.iter().map(|metrics| metrics.start(daemon))).collect()
+    }
+
+    /// Tells a change of safe mode everywhere; `stream` is the name of the stream in its evidence, or empty. Never
+    /// waits: what finds no room before a door is counted, and told in the log.
+    pub(crate) fn announce(&self, service: &str, transition: Transition, stream: &str) {
+        let announcement = Arc::new(Announcement::new(service, transition, stream));
+        self.hub.announce_safe_mode(&announcement);
+        if let Some(hook) = &self.hook {
+            hook.put(&announcement);
+        }
+        let heard = [self.bus.as_ref().is_none_or(|bus| bus.put(&announcement)), self.log.put(&announcement)];
+        let lost = heard.iter().filter(|heard| !**heard).count() as u64;
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Lets nothing more out; the threads end.
+    pub(crate) fn close(&self) {
+        self.bus.iter().for_each(Bus::close);
+        self.metrics.iter().for_each(Metrics::close);
+        self.hook.iter().for_each(Hook::close);
+        self.log.close();
+    }
+}

@@ -1,0 +1,53 @@
+//! What operators see of a service while it runs and do to it, whichever door they come through.
+
+use std::sync::atomic::Ordering;
+
+use rt_core::{Cause, Evidence, Instant, Span};
+use serde_json::Value;
+
+use super::{Effects, Planning, Service};
+
+impl Service {
+    /// Suspends the promises until [`Service::clear_safe_mode`].
+    pub(crate) fn enter_safe_mode(&self) {
+        let for_good = Instant::from_nanos(u64::MAX);
+        self.with_scheduler(&mut Effects::default(), |scheduler, now| {
+            scheduler.raise_safe_mode(now, Cause::Operator, Evidence::default(), for_good);
+        });
+    }
+
+    /// Ends safe mode, unless workers are missing.
+    pub(crate) fn clear_safe_mode(&self) {
+        self.with_scheduler(&mut Effects::default(), |scheduler, now| scheduler.clear_safe_mode(now));
+    }
+
+    /// Announces no change of safe mode for this long from now on; the state, its counts and its effects go on.
+    pub(crate) fn inhibit_safe_mode(&self, length: Span) {
+        self.with_scheduler(&mut Effects::default(), |scheduler, now| {
+            scheduler.inhibit_safe_mode(now + length);
+        });
+    }
+
+    /// Requests a second of streams that declare their arrivals, over the window of the rate warning; `None` where
+    /// nothing is certified that they could exceed.
+    pub(crate) fn rate_seen_per_s(&self) -> Option<f64> {
+        let mut rate = None;
+        self.with_scheduler(&mut Effects::default(), |scheduler, now| rate = scheduler.rate_seen_per_s(now));
+        rate
+    }
+
+    /// Answers so far, by variant.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
+        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// What is planned for the load that comes, as JSON; `null` if nothing is.
+    pub(crate) fn planning_status(&self) -> Value {
+        self.planning.as_ref().map(Planning::status).unwrap_or_default()
+    }
+
+    /// How long answers took and how large batches were, as JSON.
+    pub(crate) fn meters_status(&self) -> (Value, Value) {
+        (self.meters.latency_status(), self.meters.batch_status())
+    }
+}
