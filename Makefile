@@ -4,7 +4,7 @@ WEIR := target/release/weir
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz doc clean
+.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz soak doc clean
 
 all: $(WEIR)
 
@@ -103,6 +103,10 @@ experiments: deps
 fuzz: deps
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	./fuzz/run.sh
+
+## soak: a daemon among bad clients for WEIR_SOAK_SECONDS (600): it keeps its promises and does not grow
+soak: deps
+	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test soak -- --nocapture
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
