@@ -6,7 +6,7 @@ DEB_FOLDER := target
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz doc install uninstall deb clean
+.PHONY: all demo test test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz soak doc install uninstall deb clean
 
 all: $(WEIR)
 
@@ -102,10 +102,14 @@ experiments: deps
 	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(shell grep -L 'file = ' sim/experiments/*.toml)) \
 	    -o docs/experiments --into docs/experiments.md >/dev/null
 
-## fuzz: made-up problems and certificates: the seeds on any machine, then each target for FUZZ_SECONDS (60)
+## fuzz: made-up problems, certificates, frames and recordings: the seeds on any machine, then each target for FUZZ_SECONDS (60)
 fuzz: deps
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	./fuzz/run.sh
+
+## soak: a daemon among bad clients for WEIR_SOAK_SECONDS (600): it keeps its promises and does not grow
+soak: deps
+	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test soak -- --nocapture
 
 ## install: what `make` has built, below PREFIX (/usr/local); DESTDIR stands before all paths
 install:

@@ -1,6 +1,8 @@
 //! What must hold whatever the input; each function is the body of one fuzz target.
 #![forbid(unsafe_code)]
 
+mod frames;
+mod recording;
 mod small;
 
 use std::collections::BTreeMap;
@@ -10,6 +12,8 @@ use planner::verify::{VerifyError, verify};
 use planner::{Certificate, CertificateError, Claim, Problem, certify};
 use rt_core::AdmissionError;
 
+pub use frames::{client_frames, daemon_frames};
+pub use recording::recording;
 pub use small::small_problem;
 
 /// Reads `data` as a problem. One that is accepted is written and read back as the same.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use planner::{Certificate, Problem};
 use proptest::prelude::*;
-use weir_fuzz::{answer, certificate, problem, small_problem};
+use weir_fuzz::{answer, certificate, client_frames, daemon_frames, problem, recording, small_problem};
 
 fn seeds(of: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(of);
@@ -37,6 +37,24 @@ fn seeds_of_certificates_are_certificates() {
         Certificate::parse(text(&seed)).unwrap_or_else(|e| panic!("{e}: {}", text(&seed)));
         certificate(&seed);
     }
+}
+
+/// Each seed with reads of one byte and of many; all are whole frames, which the target checks to be read as such.
+#[test]
+fn seeds_of_frames_are_cut_and_read() {
+    for (of, target) in [("client_frames", client_frames as fn(&[u8])), ("daemon_frames", daemon_frames)] {
+        for mut seed in seeds(of) {
+            for step in [0, 6, 255] {
+                seed[0] = step;
+                target(&seed);
+            }
+        }
+    }
+}
+
+#[test]
+fn seeds_of_recordings_are_read() {
+    seeds("recording").iter().for_each(|seed| recording(seed));
 }
 
 #[test]
@@ -84,10 +102,24 @@ proptest! {
     }
 
     #[test]
+    fn changed_frames(sent in changed("client_frames"), answered in changed("daemon_frames")) {
+        client_frames(&sent);
+        daemon_frames(&answered);
+    }
+
+    #[test]
+    fn changed_recordings(data in changed("recording")) {
+        recording(&data);
+    }
+
+    #[test]
     fn noise(data in prop::collection::vec(any::<u8>(), 0..80)) {
         problem(&data);
         certificate(&data);
         answer(&data);
+        client_frames(&data);
+        daemon_frames(&data);
+        recording(&data);
     }
 }
 

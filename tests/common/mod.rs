@@ -164,6 +164,13 @@ impl Daemon {
         std::fs::read_dir(folder).expect("the daemon is there").count()
     }
 
+    /// The daemon's resident memory.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        line.and_then(|kib| kib.trim().parse().ok()).expect("VmRSS")
+    }
+
     /// The processes that the daemon has started and not yet buried.
     pub(crate) fn children(&self) -> Vec<Pid> {
         let tasks =

@@ -42,6 +42,10 @@ pub(crate) struct DaemonConfig {
     /// The certificate that `weir serve` insists on, and where `weir certify` writes it.
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) max_clients: usize,
+    /// Streams that a connection may hold or have waiting.
+    pub(crate) client_streams: usize,
+    /// Requests of a connection without an answer, beyond which it gets none in for streams that are promised nothing.
+    pub(crate) client_requests: usize,
     /// Largest frame accepted from a client, in bytes without header.
     pub(crate) max_frame: u32,
     /// Bytes kept for a client that reads slowly; beyond, it is cut off.

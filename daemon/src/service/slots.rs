@@ -17,13 +17,27 @@ pub(crate) struct Slot {
     pub(crate) variant: u16,
 }
 
-/// The client, the frame, and the stream's number on its connection.
+/// The client, the frame, and the stream's number on its connection. One of the client's requests without an answer
+/// for as long as it is there.
 pub(crate) struct Origin {
     pub(crate) connection: Arc<Connection>,
     pub(crate) frame: u64,
     pub(crate) stream: u32,
     /// Where the output goes, if not into the frame of the answer.
     pub(crate) output: Option<Place>,
+}
+
+impl Origin {
+    pub(crate) fn new(connection: &Arc<Connection>, frame: u64, stream: u32, output: Option<Place>) -> Self {
+        connection.request_opened();
+        Self { connection: Arc::clone(connection), frame, stream, output }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.connection.request_closed();
+    }
 }
 
 /// A fixed number of slots; a token names one of them.

@@ -58,7 +58,8 @@ impl Service {
                 }
             }
         }
-        self.slots.put_back(token).map(|origin| origin.connection)
+        // The count of requests without an answer goes down before the answer is sent: who waits for it may send anew.
+        self.slots.put_back(token).map(|origin| Arc::clone(&origin.connection))
     }
 
     fn announce(&self, event: &Event) {

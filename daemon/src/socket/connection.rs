@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -19,6 +19,8 @@ pub(crate) struct Connection {
     flush: OwnedFd,
     pending: Mutex<Vec<u8>>,
     max_pending: usize,
+    /// Requests without an answer.
+    open: AtomicUsize,
     wanted: AtomicU32,
     events_lost: AtomicU64,
     dead: AtomicBool,
@@ -35,6 +37,7 @@ impl Connection {
             flush: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             pending: Mutex::default(),
             max_pending,
+            open: AtomicUsize::new(0),
             wanted: AtomicU32::new(0),
             events_lost: AtomicU64::new(0),
             dead: AtomicBool::new(false),
@@ -91,6 +94,21 @@ impl Connection {
         self.dead.store(true, Ordering::Relaxed);
         // A peer that closed first is the only error, and closed is what is wanted.
         let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// How many requests of this client have no answer yet.
+    pub(crate) fn open_requests(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that came.
+    pub(crate) fn request_opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts the end of a request.
+    pub(crate) fn request_closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Has the client's thread look for what others have left for it.

@@ -24,6 +24,8 @@ const MAX_WAITING: usize = 16;
 #[derive(Default)]
 pub(super) struct Waiting {
     threads: Vec<JoinHandle<()>>,
+    /// Those whose outcome has not been taken.
+    open: usize,
     /// What has come of them, by the frame that asked.
     ended: Arc<Mutex<Vec<Ended>>>,
 }
@@ -63,12 +65,20 @@ impl Waiting {
         let name = "register".to_owned();
         let started = std::thread::Builder::new().name(name).spawn(run);
         self.threads.push(started.map_err(|error| full(format!("no thread: {error}")))?);
+        self.open += 1;
         Ok(())
     }
 
     /// What has ended since the last time.
-    pub(super) fn take(&self) -> Vec<Ended> {
-        std::mem::take(&mut *lock(&self.ended))
+    pub(super) fn take(&mut self) -> Vec<Ended> {
+        let ended = std::mem::take(&mut *lock(&self.ended));
+        self.open -= ended.len();
+        ended
+    }
+
+    /// How many have not been taken yet.
+    pub(super) fn len(&self) -> usize {
+        self.open
     }
 
     /// Waits for all; the streams that were still given out.

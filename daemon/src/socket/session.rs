@@ -169,7 +169,11 @@ impl Session<'_> {
                 self.share(id, file.ok_or_else(|| malformed("ARENA: no descriptor came with it"))?, length);
             }
             ClientFrame::Register(registration) => {
-                if Waiting::may_wait(self.daemon, &registration) {
+                let most = self.daemon.config.daemon.client_streams;
+                if self.leases.len() + self.waiting.len() >= most {
+                    let text = format!("daemon.client-streams = {most} are held by this connection or wait");
+                    self.refuse(id, RefusalCode::TooManyStreams, &text);
+                } else if Waiting::may_wait(self.daemon, &registration) {
                     let started =
                         self.waiting.start(self.daemon, self.connection, (id, registration.into_owned()));
                     if let Err(refusal) = started {
@@ -263,18 +267,21 @@ impl Session<'_> {
         if self.daemon.is_draining() {
             return self.refuse(id, RefusalCode::Draining, "the daemon is stopping");
         }
-        let connection = Arc::clone(self.connection);
-        let mut fresh = Some((fill, Origin { connection, frame: id, stream, output }));
+        // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
+        let most = self.daemon.config.daemon.client_requests;
+        if self.connection.open_requests() >= most && lease.spec.demand().is_none() {
+            let service = Arc::clone(lease.service());
+            let refused = service.refuse(&mut self.effects, lease);
+            return self.queue_full(id, stream, refused);
+        }
+        let mut fresh = Some((fill, Origin::new(self.connection, id, stream, output)));
         let mut moved = None;
         loop {
             let service = Arc::clone(lease.service());
             // Slots can run out only while answers to earlier requests are still being written.
             let Some(token) = service.slots.take() else {
-                if let Some((misses_left, sequence)) = service.refuse(&mut self.effects, lease) {
-                    let reason = MissReason::QueueFull;
-                    self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
-                }
-                return;
+                let refused = service.refuse(&mut self.effects, lease);
+                return self.queue_full(id, stream, refused);
             };
             {
                 let mut slot = service.slots.get(token);
@@ -292,6 +299,14 @@ impl Session<'_> {
             // Another service has taken over just now.
             moved = Some(std::mem::take(&mut *service.slots.get(token)));
             service.slots.put_back(token);
+        }
+    }
+
+    /// Answers a request that was refused with these misses left and this number.
+    fn queue_full(&mut self, id: u64, stream: u32, refused: Option<(Option<u32>, u64)>) {
+        if let Some((misses_left, sequence)) = refused {
+            let reason = MissReason::QueueFull;
+            self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
         }
     }
 
