@@ -208,6 +208,7 @@ fn service_status(service: &Service) -> Value {
             "jitter_ns": plan.config.jitter.as_nanos(),
             "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
             "promised_period_ns": plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
+            "certified_per_s": plan.certified_per_s(),
             "workers": scheduler.config().worker_count(),
             "workers_alive": scheduler.workers_alive(),
             "waiting": scheduler.waiting(),

@@ -3,6 +3,7 @@
 mod certify;
 mod check;
 mod demo;
+mod events;
 mod infer;
 mod load;
 mod models;
@@ -13,7 +14,9 @@ mod replay;
 mod serve;
 mod simulate;
 mod status;
+mod top;
 mod verify;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +61,10 @@ enum Command {
     Infer(infer::Args),
     /// Show a running daemon's services, streams and safe mode
     Status(status::Args),
+    /// Print a running daemon's changes of safe mode and warnings, a line each
+    Events(events::Args),
+    /// Watch a running daemon's services in the terminal
+    Top(top::Args),
     /// Load a service at a fixed pace; judge what became of every request
     Load(load::Args),
     /// See a promise kept, broken into safe mode by overload, and restored: about a minute, nothing to set up
@@ -91,7 +98,9 @@ impl Cli {
             | Command::Serve(_)
             | Command::Reload(_)
             | Command::EngineWorker { .. }
-            | Command::Status(_) => {}
+            | Command::Status(_)
+            | Command::Events(_)
+            | Command::Top(_) => {}
             _ => pipe::end_with_reader(),
         }
         match self.command {
@@ -106,6 +115,8 @@ impl Cli {
             Command::Reload(args) => reload::run(&args),
             Command::Infer(args) => infer::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Events(args) => events::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Load(args) => load::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Models(args) => models::run(&args),
