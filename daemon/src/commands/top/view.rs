@@ -112,11 +112,12 @@ fn draw_service(frame: &mut Frame<'_>, area: Rect, service: &Service) {
         Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(area)
     };
     let header = Row::new(["stream", "rate/s", "served", "missed", "misses left"]).dim();
+    let numbers = if wide { 9 } else { 7 };
     let widths = [
-        Constraint::Min(8),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(8),
+        Constraint::Min(6),
+        Constraint::Length(numbers),
+        Constraint::Length(numbers),
+        Constraint::Length(numbers),
         Constraint::Length(BLOCKS as u16 + 4),
     ];
     let rows = service.streams.iter().map(stream_row);

@@ -63,17 +63,16 @@ fn colour_of(buffer: &Buffer, text: &str) -> Color {
 #[test]
 fn a_wide_screen_has_streams_and_counters_side_by_side() {
     let shown = lines(&screen(&state(), 92, 16));
-    let bar = "█".repeat(30);
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
         format!(" services: measured rate of the certified one {}", "─".repeat(46)),
-        format!("▸ lanes normal     {}40.0 of 100.0/s, 40%", &bar[..27 * "█".len()]),
+        format!("▸ lanes normal     {}40.0 of 100.0/s, 40%", "█".repeat(26)),
         "  signs safe-mode  0.0/s, nothing certified".to_owned(),
         format!(" lanes on tract {}", "─".repeat(76)),
         "normal, 0 breaches".to_owned(),
-        "stream     rate/s    served    missed   misses left   workers  2 of 2 alive".to_owned(),
-        "front      20.0      70        5        ■□□ 1         queue    3 waiting, 1 running".to_owned(),
-        "rear       20.0      70        2        -             guard    150us of 2ms seen".to_owned(),
+        "stream    rate/s    served    missed    misses left   workers  2 of 2 alive".to_owned(),
+        "front     20.0      70        5         ■□□ 1         queue    3 waiting, 1 running".to_owned(),
+        "rear      20.0      70        2         -             guard    150us of 2ms seen".to_owned(),
         "                                                      handover 20us of 100us seen".to_owned(),
         "                                                      answers  xs 75.0%, xxl 25.0%".to_owned(),
         "                                                      missed   shed 7".to_owned(),
@@ -93,18 +92,18 @@ fn a_narrow_screen_has_the_counters_below_the_streams() {
     let expected = [
         "weir 1.2, 2 client(s)",
         " services: measured rate of the certified one",
-        "  lanes normal     ██████40.0 of 100.0/s, 40%",
+        "  lanes normal     ███40.0 of 100.0/s, 40%",
         "▸ signs safe-mode  0.0/s, nothing certified",
         " signs on tract (simulated) ──────────────────",
         "safe-mode, 4 breaches operator: raised",
         "",
-        "stream   rate/s    served    mis  misses left",
+        "stream  rate/s  served  missed  misses left",
+        "",
         "",
         "",
         "workers  1 of 2 alive",
         "queue    0 waiting, 0 running",
         "guard    0s of 0s seen",
-        "handover 0s of 0s seen",
         " events ──────────────────────────────────────",
         "[       1.500] -            events-lost 3 did",
         "",
@@ -137,9 +136,11 @@ fn a_pause_and_a_daemon_that_has_gone_are_told_at_the_top() {
 
 #[test]
 fn a_screen_of_any_size_is_drawn() {
-    for (width, height) in (1..130).step_by(7).flat_map(|width| (1..40).map(move |height| (width, height))) {
-        screen(&state(), width, height);
-        screen(&State::default(), width, height);
+    for width in [1, 2, 7, 30, 46, 89, 90, 200] {
+        for height in [1, 2, 3, 5, 8, 13, 24, 60] {
+            screen(&state(), width, height);
+            screen(&State::default(), width, height);
+        }
     }
 }
 
