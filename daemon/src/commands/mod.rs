@@ -4,6 +4,7 @@ mod certify;
 mod check;
 mod completions;
 mod demo;
+mod events;
 mod exit;
 mod infer;
 mod load;
@@ -16,7 +17,9 @@ mod replay;
 mod serve;
 mod simulate;
 mod status;
+mod top;
 mod verify;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +65,10 @@ enum Command {
     Infer(infer::Args),
     /// Show a running daemon's services, streams and safe mode
     Status(status::Args),
+    /// Print a running daemon's changes of safe mode and warnings, a line each
+    Events(events::Args),
+    /// Watch a running daemon's services in the terminal
+    Top(top::Args),
     /// Load a service at a fixed pace; judge what became of every request
     Load(load::Args),
     /// See a promise kept, broken into safe mode by overload, and restored: about a minute, nothing to set up
@@ -100,7 +107,9 @@ impl Cli {
             | Command::Serve(_)
             | Command::Reload(_)
             | Command::EngineWorker { .. }
-            | Command::Status(_) => {}
+            | Command::Status(_)
+            | Command::Events(_)
+            | Command::Top(_) => {}
             _ => pipe::end_with_reader(),
         }
         match self.command {
@@ -115,6 +124,8 @@ impl Cli {
             Command::Reload(args) => reload::run(&args),
             Command::Infer(args) => infer::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Events(args) => events::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Load(args) => load::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Models(args) => models::run(&args),

@@ -1,0 +1,151 @@
+//! `weir events`: what a running daemon announces, a line each.
+
+mod line;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use weir_client::Event;
+use weir_client::blocking::Client;
+
+use super::Socket;
+use super::watch::{self, Backoff};
+use crate::clock;
+
+pub(super) use line::Line;
+
+/// How soon it is seen that nobody reads any more.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    socket: Socket,
+    /// Go on with what is announced from now on, also over a restart of the daemon
+    #[arg(long)]
+    follow: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Go on, and end after this many announcements
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut out = Out { json: args.json, left: args.count, told: HashMap::new(), state_at: 0 };
+    match follow(args, &mut out) {
+        // Not by the signal: that would also end it where the daemon has closed the socket.
+        Err(error) if error.downcast_ref().is_some_and(is_closed_pipe) => Ok(ExitCode::SUCCESS),
+        ended => ended.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn follow(args: &Args, out: &mut Out) -> Result<()> {
+    let goes_on = args.follow || args.count.is_some();
+    let socket = &args.socket.socket;
+    let mut opened = watch::open(socket, "weir events")?;
+    loop {
+        let (client, status) = &mut opened;
+        out.state(status)?;
+        let error = match listen(client, goes_on, out) {
+            Ok(()) => return Ok(()),
+            Err(error) if goes_on => watch::gone(error)?,
+            Err(error) => return Err(error),
+        };
+        eprintln!("weir: {error}; trying again");
+        let mut backoff = Backoff::default();
+        opened = loop {
+            std::thread::park_timeout(backoff.next());
+            is_read()?;
+            match watch::open(socket, "weir events") {
+                Ok(opened) => break opened,
+                Err(error) => watch::gone(error)?,
+            };
+        };
+        // Another daemon counts anew.
+        out.told.clear();
+    }
+}
+
+/// Prints what is announced; without `goes_on` only what is here already.
+fn listen(client: &mut Client, goes_on: bool, out: &mut Out) -> Result<()> {
+    loop {
+        let event = client.next_event_timeout(if goes_on { LOOK } else { Duration::ZERO })?;
+        let lost = matches!(event, Some(Event::Lost { .. }));
+        match event {
+            Some(event) => out.event(&event)?,
+            None if goes_on => is_read()?,
+            None => return Ok(()),
+        }
+        if out.left == Some(0) {
+            return Ok(());
+        }
+        if lost {
+            out.state(&watch::status(client)?)?;
+        }
+    }
+}
+
+/// Standard output, and what has been told on it.
+struct Out {
+    json: bool,
+    /// Announcements still wanted; `None`: all.
+    left: Option<u64>,
+    /// The last change that was told of each service.
+    told: HashMap<String, u64>,
+    /// When the last state was taken, in nanoseconds of `CLOCK_MONOTONIC`.
+    state_at: u64,
+}
+
+impl Out {
+    /// Prints the state of the services that have changed since they were last told.
+    fn state(&mut self, status: &Value) -> io::Result<()> {
+        self.state_at = status["now_ns"].as_u64().unwrap_or(0);
+        for service in status["services"].as_array().into_iter().flatten() {
+            let (line, sequence) = Line::present(service, self.state_at);
+            if self.told.insert(line.service().to_owned(), sequence) != Some(sequence) {
+                self.print(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints an event, unless the state has told it already.
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Event::SafeMode(event) = event {
+            // A service that a reload has replaced counts from 1 again.
+            let before = event.entered.as_nanos() <= u128::from(self.state_at);
+            if before && self.told.get(&event.service).is_some_and(|&told| event.sequence <= told) {
+                return Ok(());
+            }
+            self.told.insert(event.service.clone(), event.sequence);
+        }
+        self.left = self.left.map(|left| left - 1);
+        self.print(&Line::event(event, clock::now().as_nanos()))
+    }
+
+    fn print(&self, line: &Line) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json { writeln!(out, "{}", line.json()) } else { writeln!(out, "{line}") }
+    }
+}
+
+/// # Errors
+/// A broken pipe if whoever read standard output has gone.
+fn is_read() -> io::Result<()> {
+    let out = io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    let closed = polled[0].revents().contains(PollFlags::ERR);
+    if closed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+}
+
+fn is_closed_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}

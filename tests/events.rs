@@ -1,0 +1,177 @@
+//! Beside all requests: what a daemon announces reaches a shell, over its restart too, until nobody reads.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use common::{DAEMON, Daemon, Deployment, answers, best_effort, eventually, stderr, weir};
+use serde_json::Value;
+
+/// A stream that may send one request in 10 s, and a safe mode that stays until the test is over.
+fn deployment() -> Deployment {
+    Deployment::new(format!(
+        "{DAEMON}{}",
+        r#"
+        [safe-mode]
+        hold = "10m"
+        clean = "10m"
+        [[service]]
+        name = "cameras"
+        engine = "simulated"
+        simulated = { times = ["1ms"], input = 4, output = 4 }
+        deadline = "20s"
+        guard = "1s"
+        [[service.stream]]
+        name = "burst"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        arrivals = [{ window = { count = 1, length = "10s" } }]
+        "#
+    ))
+    .profiled(&[100])
+}
+
+/// Sends more than was declared, which raises safe mode.
+fn flood(daemon: &Daemon) {
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
+    let ids: Vec<_> = (0..3).map(|_| client.submit(&stream, &[0.0; 4]).expect("submitted")).collect();
+    answers(&mut client, &ids);
+}
+
+fn command(place: &Deployment, arguments: &[&str]) -> Command {
+    let mut command = Command::new(weir());
+    command.arg("events").arg("--socket").arg(place.socket()).args(arguments);
+    command
+}
+
+fn once(place: &Deployment, arguments: &[&str]) -> Output {
+    command(place, arguments).output().expect("weir can be run")
+}
+
+/// Listens until killed with the test.
+struct Listener(Child, Option<BufReader<ChildStdout>>);
+
+impl Listener {
+    fn new(place: &Deployment, arguments: &[&str]) -> Self {
+        let mut command = command(place, arguments);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("weir can be started");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self(child, Some(out))
+    }
+
+    fn text(&mut self) -> String {
+        let mut line = String::new();
+        self.1.as_mut().expect("it is read").read_line(&mut line).expect("a line");
+        line
+    }
+
+    fn line(&mut self) -> Value {
+        let line = self.text();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The next line that tells a change of safe mode.
+    fn change(&mut self) -> Value {
+        std::iter::repeat_with(|| self.line())
+            .find(|line| line["kind"] == "safe-mode")
+            .expect("lines without end")
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Ended already is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_present_state_is_a_line_for_each_service() {
+    let place = deployment();
+    let daemon = place.serve();
+    let before = once(&place, &["--json"]);
+    let state: Value = serde_json::from_slice(&before.stdout).expect("one line of JSON");
+    assert_eq!(
+        (&state["kind"], &state["service"], &state["state"]),
+        (&Value::from("state"), &Value::from("cameras"), &Value::from("normal"))
+    );
+    assert_eq!((&state["sequence"], &state["cause"]), (&Value::from(0), &Value::Null));
+    let certified = daemon.status()["services"][0]["certified_per_s"].as_f64();
+    assert!(certified.is_some_and(|rate| rate >= 0.1), "one in 10 s is reserved: {certified:?}");
+
+    flood(&daemon);
+    let after = once(&place, &[]);
+    assert!(after.status.success(), "{}", stderr(&after));
+    let text = String::from_utf8(after.stdout).expect("UTF-8");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream burst sent"];
+    assert!(told.iter().all(|word| text.contains(word)), "{text}");
+}
+
+#[test]
+fn a_flood_is_told_as_it_happens_and_the_count_ends_it() {
+    let place = deployment();
+    let daemon = place.serve();
+    let mut listener = Listener::new(&place, &["--json", "--count", "1"]);
+    assert_eq!(listener.line()["kind"], "state");
+    flood(&daemon);
+    let event = listener.line();
+    assert!(event["kind"] == "safe-mode" || event["kind"] == "misses-left", "{event}");
+    let status = eventually("the end", || listener.0.try_wait().expect("a child"));
+    assert!(status.success());
+}
+
+#[test]
+fn following_outlasts_the_daemon_and_numbers_start_again_with_the_next() {
+    let place = deployment();
+    let mut daemon = place.serve();
+    let mut listener = Listener::new(&place, &["--follow", "--json"]);
+    assert_eq!(listener.line()["kind"], "state");
+    flood(&daemon);
+    let first = listener.change();
+    assert_eq!(
+        (&first["state"], &first["sequence"]),
+        (&Value::from("safe-mode"), &Value::from(1)),
+        "{first}"
+    );
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    let next = place.serve();
+    let state =
+        std::iter::repeat_with(|| listener.line()).find(|line| line["kind"] == "state").expect("lines");
+    assert_eq!((&state["state"], &state["sequence"]), (&Value::from("normal"), &Value::from(0)), "{state}");
+    flood(&next);
+    assert_eq!(listener.change()["sequence"], 1);
+}
+
+#[test]
+fn a_closed_pipe_ends_it_without_a_word() {
+    let place = deployment();
+    let _daemon = place.serve();
+    let mut listener = Listener::new(&place, &["--follow"]);
+    let line = listener.text();
+    assert!(line.contains("normal"), "{line}");
+    // Nothing is announced any more: it looks by itself.
+    listener.1 = None;
+    let status = eventually("the end", || listener.0.try_wait().expect("a child"));
+    let mut errors = String::new();
+    let mut pipe = listener.0.stderr.take().expect("a pipe");
+    std::io::Read::read_to_string(&mut pipe, &mut errors).expect("UTF-8");
+    assert_eq!((status.code(), errors.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn where_there_is_no_daemon_it_says_so() {
+    let place = Deployment::new(DAEMON);
+    for arguments in [&["--follow"][..], &[]] {
+        let output = once(&place, arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("is the daemon running?"), "{}", stderr(&output));
+    }
+    let top = Command::new(weir()).args(["top", "--socket"]).arg(place.socket()).output().expect("weir runs");
+    assert_eq!(top.status.code(), Some(1));
+    assert!(stderr(&top).contains("no terminal") && stderr(&top).contains("weir status"), "{}", stderr(&top));
+}
