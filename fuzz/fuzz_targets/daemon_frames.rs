@@ -2,7 +2,9 @@
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::daemon_frames(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    weir_fuzz::daemon_frames(data);
+});
 
 #[cfg(not(fuzzing))]
 fn main() -> std::io::Result<()> {

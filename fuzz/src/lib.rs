@@ -69,7 +69,7 @@ pub fn answer(data: &[u8]) {
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn replay(target: impl Fn(&[u8])) -> std::io::Result<()> {
+pub fn replay<T>(target: impl Fn(&[u8]) -> T) -> std::io::Result<()> {
     for path in std::env::args_os().skip(1) {
         let data = std::fs::read(&path)?;
         println!("{}: {} bytes", path.display(), data.len());

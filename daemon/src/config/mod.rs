@@ -44,7 +44,7 @@ pub(crate) struct DaemonConfig {
     pub(crate) max_clients: usize,
     /// Streams that a connection may hold or have waiting.
     pub(crate) client_streams: usize,
-    /// Requests of a connection without an answer, beyond which it gets none in for streams that are promised nothing.
+    /// Requests of a connection without an answer; beyond, those that are promised nothing are missed.
     pub(crate) client_requests: usize,
     /// Largest frame accepted from a client, in bytes without header.
     pub(crate) max_frame: u32,
