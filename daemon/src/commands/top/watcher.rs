@@ -33,11 +33,8 @@ pub(super) fn start(socket: &Path, interval: Duration) -> Result<Receiver<News>>
     let opened = watch::open(socket, "weir top")?;
     let (sender, news) = sync_channel(WAITING);
     let watcher = Watcher { socket: socket.to_owned(), interval, sender };
-    let told = move || {
-        // The receiver has gone: so has the interest.
-        let _ = watcher.run(opened);
-    };
-    std::thread::Builder::new().name("watcher".to_owned()).spawn(told).context("thread")?;
+    let run = move || watcher.run(opened);
+    std::thread::Builder::new().name("watcher".to_owned()).spawn(run).context("thread")?;
     Ok(news)
 }
 
@@ -48,7 +45,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(&self, opened: (Client, Value)) -> Result<(), SendError<News>> {
+    /// Until nobody wants the news.
+    fn run(&self, opened: (Client, Value)) {
         let (mut opened, mut backoff) = (Ok(opened), Backoff::default());
         loop {
             let error = match opened {
@@ -61,10 +59,9 @@ impl Watcher {
                 }
                 Err(error) => error,
             };
-            if error.is::<SendError<News>>() {
-                return Ok(());
+            if error.is::<SendError<News>>() || self.sender.send(News::Gone(format!("{error:#}"))).is_err() {
+                return;
             }
-            self.sender.send(News::Gone(format!("{error:#}")))?;
             std::thread::park_timeout(backoff.next());
             opened = watch::open(&self.socket, "weir top");
         }
