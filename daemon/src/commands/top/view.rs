@@ -96,8 +96,7 @@ fn draw_rate(frame: &mut Frame<'_>, area: Rect, service: &Service, colour: Color
 /// One service: its alarm, then streams and counters, side by side where there is room.
 fn draw_service(frame: &mut Frame<'_>, area: Rect, service: &Service) {
     let wide = area.width >= WIDE;
-    let heights = [Constraint::Length(if wide { 2 } else { 3 }), Constraint::Min(0)];
-    let [alarm, area] = Layout::vertical(heights).areas(area);
+    let [alarm, area] = Layout::vertical([Constraint::Length(3), Constraint::Min(0)]).areas(area);
     let simulated = if service.simulated { " (simulated)" } else { "" };
     let title = format!("{} on {}{simulated}", service.name, service.engine);
     let mode = &service.safe_mode;

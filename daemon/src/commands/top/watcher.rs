@@ -33,10 +33,8 @@ pub(super) fn start(socket: &Path, interval: Duration) -> Result<Receiver<News>>
     let opened = watch::open(socket, "weir top")?;
     let (sender, news) = sync_channel(WAITING);
     let watcher = Watcher { socket: socket.to_owned(), interval, sender };
-    std::thread::Builder::new()
-        .name("watcher".to_owned())
-        .spawn(move || watcher.run(opened))
-        .context("thread")?;
+    let run = move || watcher.run(opened);
+    std::thread::Builder::new().name("watcher".to_owned()).spawn(run).context("thread")?;
     Ok(news)
 }
 
@@ -47,7 +45,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Until the receiver has gone, and with it the interest.
+    /// Until nobody wants the news.
     fn run(&self, opened: (Client, Value)) {
         let (mut opened, mut backoff) = (Ok(opened), Backoff::default());
         loop {
@@ -61,8 +59,7 @@ impl Watcher {
                 }
                 Err(error) => error,
             };
-            let gone = error.is::<SendError<News>>();
-            if gone || self.sender.send(News::Gone(format!("{error:#}"))).is_err() {
+            if error.is::<SendError<News>>() || self.sender.send(News::Gone(format!("{error:#}"))).is_err() {
                 return;
             }
             std::thread::park_timeout(backoff.next());

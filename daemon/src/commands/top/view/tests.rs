@@ -62,7 +62,7 @@ fn colour_of(buffer: &Buffer, text: &str) -> Color {
 
 #[test]
 fn a_wide_screen_has_streams_and_counters_side_by_side() {
-    let shown = lines(&screen(&state(), 92, 16));
+    let shown = lines(&screen(&state(), 92, 17));
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
         format!(" services: measured rate of the certified one {}", "─".repeat(46)),
@@ -70,6 +70,7 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
         "  signs safe-mode  0.0/s, nothing certified".to_owned(),
         format!(" lanes on tract {}", "─".repeat(76)),
         "normal, 0 breaches".to_owned(),
+        String::new(),
         "stream    rate/s    served    missed    misses left   workers  2 of 2 alive".to_owned(),
         "front     20.0      70        5         ■□□ 1         queue    3 waiting, 1 running".to_owned(),
         "rear      20.0      70        2         -             guard    150us of 2ms seen".to_owned(),
