@@ -107,7 +107,7 @@ fn the_present_state_is_a_line_for_each_service() {
     assert!(after.status.success(), "{}", stderr(&after));
     let text = String::from_utf8(after.stdout).expect("UTF-8");
     assert_eq!(text.lines().count(), 1, "{text}");
-    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream burst sent"];
+    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream", "sent 2 requests"];
     assert!(told.iter().all(|word| text.contains(word)), "{text}");
 }
 
@@ -168,10 +168,10 @@ fn where_there_is_no_daemon_it_says_so() {
     let place = Deployment::new(DAEMON);
     for arguments in [&["--follow"][..], &[]] {
         let output = once(&place, arguments);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("is the daemon running?"), "{}", stderr(&output));
     }
     let top = Command::new(weir()).args(["top", "--socket"]).arg(place.socket()).output().expect("weir runs");
-    assert_eq!(top.status.code(), Some(1));
+    assert_eq!(top.status.code(), Some(2));
     assert!(stderr(&top).contains("no terminal") && stderr(&top).contains("weir status"), "{}", stderr(&top));
 }

@@ -69,15 +69,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         ),
         (Outcome::Miss(m), true) => say!("{:#}", json!({ "served": false, "reason": m.reason.word() })),
         (Outcome::Result(r), false) => {
-            let accuracy =
-                if accuracy.is_nan() { "not known".into() } else { format!("{:.1}%", 100.0 * accuracy) };
+            let known = match accuracy.is_nan() {
+                true => String::new(),
+                false => format!(" (accuracy {:.1}%)", 100.0 * accuracy),
+            };
             match stream.output::<f32>(r) {
                 Ok(logits) if stream.outputs[0].shape.len() == 1 => {
                     let best =
                         logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
-                    say!("{variant} says {best} (accuracy {accuracy})");
+                    say!("{variant} says {best}{known}");
                 }
-                _ => say!("{variant} says (accuracy {accuracy})\n{}", heads(&stream, r)?),
+                _ => say!("{variant} says{known}\n{}", heads(&stream, r)?),
             }
             say!("queued {:.1?}, ran {:.1?} in a batch of {}", r.queued, r.run, r.batch);
         }

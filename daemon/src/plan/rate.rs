@@ -54,13 +54,11 @@ impl RatePlan {
             let middle = count + (above - count) / 2;
             if window(middle).is_some() { count = middle } else { above = middle }
         }
-        if count == 0 {
-            return Err(never());
-        }
         let spare = shortest_period(workers, density, config.jitter, |t| {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
-        if spare.is_none() && config.reserved.is_empty() {
+        // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
+        if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
             return Err(never());
         }
         let seed = seed_count(workers.batch, binding);
