@@ -229,7 +229,9 @@ impl<'a> Collector<'a> {
                 }
                 self.signals.safe_mode.store(entered, Ordering::Relaxed);
                 let entered_ns = u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX);
-                let at_s = Instant::from_nanos(entered_ns).since(self.start).as_secs_f64();
+                // A warning that goes on after safe mode was entered before it.
+                let at = if entered { Instant::from_nanos(entered_ns) } else { now };
+                let at_s = at.since(self.start).as_secs_f64();
                 let cause = if entered { event.cause.word() } else { "" };
                 self.changes.push(SafeModeChange {
                     at_s,
