@@ -68,8 +68,9 @@ python: target/debug/weir
 	    echo "the Python client: NOT CHECKED, NumPy cannot be fetched"; \
 	fi
 
+# As `cargo test` builds it: another choice of features would compile the engine once more.
 target/debug/weir: FORCE
-	$(CARGO) build --bin weir
+	$(CARGO) test --workspace --no-run
 
 $(WEIR): FORCE
 	$(CARGO) build --release --bin weir

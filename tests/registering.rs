@@ -5,13 +5,12 @@ mod common;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use common::{DAEMON, Deployment, Raw, best_effort, eventually, frame};
-use serde_json::Value;
+use common::{DAEMON, Daemon, Deployment, Raw, best_effort, eventually, frame};
 use weir_client::wire::{ClientFrame, DaemonFrame};
 use weir_client::{ArrivalBound, Constraint, Registration};
 
 /// One worker: 32 ms a request, or more accurately 700, within 1 s after the guard.
-const BOUNDS: [u64; 2] = [32, 700];
+const BOUNDS: [[u64; 1]; 2] = [[32], [700]];
 
 fn place() -> Deployment {
     let place = Deployment::new(format!(
@@ -21,17 +20,7 @@ fn place() -> Deployment {
          variants = [{{ times = [\"600ms\"], accuracy = 0.9 }}] }}\n"
     ));
     place.succeed(&["profile", "--quick", "--samples", "10"]);
-    let path = place.path("profile.json");
-    let text = std::fs::read_to_string(&path).expect("a profile");
-    let mut profile: Value = serde_json::from_str(&text).expect("JSON");
-    let entries = profile["entries"].as_array_mut().expect("entries");
-    entries.sort_by_key(|entry| entry["batches"][0]["p50_ns"].as_u64());
-    for (entry, ms) in entries.iter_mut().zip(BOUNDS) {
-        for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
-            entry["batches"][0][field] = Value::from(ms * 1_000_000);
-        }
-    }
-    std::fs::write(&path, profile.to_string()).expect("written");
+    place.set_variant_bounds(&BOUNDS);
     place
 }
 
@@ -49,22 +38,30 @@ fn registered(raw: &mut Raw) -> Result<u32, String> {
     answer.expect("the connection stays")
 }
 
-#[test]
-fn a_registration_that_waits_holds_nothing_else_up() {
-    let daemon = place().serve();
+/// A connection whose first request, of the stream that is told, is run by the slow variant.
+fn amid_a_long_batch(daemon: &Daemon) -> (Raw, u32) {
     let mut raw = daemon.raw().hello();
     register(&mut raw, 2, &best_effort("lanes", "any"));
     let any = registered(&mut raw).expect("best effort");
-    let payload = [0; 16];
-    assert!(raw.send(&frame(3, &ClientFrame::Submit { stream: any, payload: &payload })));
+    assert!(raw.send(&frame(3, &ClientFrame::Submit { stream: any, payload: &[0; 16] })));
     eventually("a long batch", || Some(()).filter(|()| daemon.status()["services"][0]["running"] == 1));
-    // 25 at once take 800 ms: there is no room for them behind what the long batch still takes.
-    let burst = Registration::builder("lanes", "burst")
+    (raw, any)
+}
+
+/// 25 at once take 800 ms: there is no room for them behind what a long batch still takes.
+fn burst() -> Registration {
+    Registration::builder("lanes", "burst")
         .constraint(Constraint::any_miss(0, 1))
         .arrivals(ArrivalBound::window(25, Duration::from_secs(2)))
         .build()
-        .expect("it fits the frame");
-    register(&mut raw, 4, &burst);
+        .expect("it fits the frame")
+}
+
+#[test]
+fn a_registration_that_waits_holds_nothing_else_up() {
+    let daemon = place().serve();
+    let (mut raw, any) = amid_a_long_batch(&daemon);
+    register(&mut raw, 4, &burst());
     assert!(raw.send(&frame(5, &ClientFrame::Ping)));
     assert!(raw.send(&frame(6, &ClientFrame::Status)));
     let kinds: Vec<_> = (0..2).map(|_| registered(&mut raw).expect_err("it waits")).collect();
@@ -80,22 +77,13 @@ fn a_registration_that_waits_holds_nothing_else_up() {
 #[test]
 fn a_client_that_goes_while_its_stream_waits_leaves_nothing_behind() {
     let daemon = place().serve();
-    let mut raw = daemon.raw().hello();
-    register(&mut raw, 2, &best_effort("lanes", "any"));
-    let any = registered(&mut raw).expect("best effort");
-    assert!(raw.send(&frame(3, &ClientFrame::Submit { stream: any, payload: &[0; 16] })));
-    eventually("a long batch", || Some(()).filter(|()| daemon.status()["services"][0]["running"] == 1));
-    let burst = Registration::builder("lanes", "burst")
-        .constraint(Constraint::any_miss(0, 1))
-        .arrivals(ArrivalBound::window(25, Duration::from_secs(2)))
-        .build()
-        .expect("it fits the frame");
-    register(&mut raw, 4, &burst);
+    let (mut raw, _) = amid_a_long_batch(&daemon);
+    register(&mut raw, 4, &burst());
     drop(raw);
     eventually("no stream", || {
         let status = daemon.status();
         Some(())
             .filter(|()| status["services"][0]["streams"] == serde_json::json!([]) && status["clients"] == 1)
     });
-    daemon.client().register(&burst).expect("the name is free");
+    daemon.client().register(&burst()).expect("the name is free");
 }

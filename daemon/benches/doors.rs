@@ -1,12 +1,15 @@
 //! How soon a breach is heard of: from the sending of the offending request to the event on the socket, the signal on
 //! D-Bus and the start of the hook, over many floods of a daemon and a bus of the bench's own.
 
+mod common;
+
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use common::{Server, retry, serve};
 use rustix::time::{ClockId, clock_gettime};
 use weir_client::blocking::Client;
 use weir_client::{ArrivalBound, Constraint, Event, EventMask, Registration, SafeModeState};
@@ -14,15 +17,6 @@ use zbus::{MatchRule, MessageStream};
 
 const FLOODS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(10);
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -48,7 +42,7 @@ fn bench() {
     let address = format!("unix:path={}", path("bus").display());
     let mut bus = Command::new("dbus-daemon");
     bus.args(["--session", "--nofork", "--address", &address]).stderr(Stdio::null());
-    let _bus = Running(bus.spawn().expect("dbus-daemon can be started"));
+    let _bus = Server(bus.spawn().expect("dbus-daemon can be started"));
     retry(|| std::os::unix::net::UnixStream::connect(path("bus")).ok());
 
     let hooked = UnixDatagram::bind(path("hooked")).expect("a socket");
@@ -149,8 +143,7 @@ fn listen(address: &str) -> Receiver<(u32, u64)> {
 }
 
 /// Starts `weir serve` on a null service: a simulated engine that takes no time.
-fn daemon(folder: &Path, address: &str) -> Running {
-    let config = folder.join("null.toml");
+fn daemon(folder: &Path, address: &str) -> Server {
     let own = std::env::current_exe().expect("own path");
     let hooked = folder.join("hooked");
     let text = format!(
@@ -159,22 +152,7 @@ fn daemon(folder: &Path, address: &str) -> Running {
          [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"20ms\"\nhandover = \"1ms\"\n\
          max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = 1, output = 1 }}\n"
     );
-    std::fs::write(&config, text).expect("config written");
-    let weir = env!("CARGO_BIN_EXE_weir");
-    let profiled = Command::new(weir).arg("profile").arg(&config).stdout(Stdio::null()).status();
-    assert!(profiled.expect("weir runs").success(), "profile");
-    let serve = Command::new(weir).args(["serve", "--quiet"]).arg(&config).stderr(Stdio::null()).spawn();
-    Running(serve.expect("weir serves"))
-}
-
-fn retry<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-    panic!("it did not come up within 5 s");
+    serve(folder, &text)
 }
 
 /// The monotonic clock, the same for every process.

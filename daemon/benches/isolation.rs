@@ -2,10 +2,12 @@
 //! of one daemon, in turns. The model is simulated and takes no time; its answer repeats the request, so that
 //! every byte is read and written where the model runs.
 
+mod common;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use common::{Server, retry, serve};
 use weir_client::blocking::Client;
 use weir_client::{Outcome, Registration, StreamInfo};
 
@@ -15,15 +17,6 @@ const RUNS: usize = 5_000;
 const LIMIT: Duration = Duration::from_micros(60);
 /// Bytes each way, with their name.
 const SIZES: [(&str, usize); 2] = [("1 KB", 1 << 10), ("1 MB", 1 << 20)];
-
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() {
     println!("what a batch takes as its worker sees it, {RUNS} requests each\n");
@@ -102,7 +95,6 @@ fn print_rows(what: &[&str], [thread, process]: [Vec<Duration>; 2]) {
 
 /// Starts `weir serve` on a service of each size and each isolation.
 fn daemon(folder: &Path, realtime: bool, core: Option<u32>) -> (Server, Client) {
-    let config = folder.join("isolation.toml");
     let cores = core.map(|core| format!("cores = [{core}]\n")).unwrap_or_default();
     let mut text = format!(
         "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = {realtime}\nmax-pending = 8388608\n"
@@ -116,17 +108,6 @@ fn daemon(folder: &Path, realtime: bool, core: Option<u32>) -> (Server, Client) 
             );
         }
     }
-    std::fs::write(&config, text).expect("config written");
-    let weir = env!("CARGO_BIN_EXE_weir");
-    let profiled = Command::new(weir).arg("profile").arg(&config).stdout(Stdio::null()).status();
-    assert!(profiled.expect("weir runs").success(), "profile");
-    let serve = Command::new(weir).args(["serve", "--quiet"]).arg(&config).stderr(Stdio::null()).spawn();
-    let server = Server(serve.expect("weir serves"));
-    for _ in 0..500 {
-        if let Ok(client) = Client::connect(folder.join("s")) {
-            return (server, client);
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-    panic!("the daemon did not come up within 5 s");
+    let server = serve(folder, &text);
+    (server, retry(|| Client::connect(folder.join("s")).ok()))
 }

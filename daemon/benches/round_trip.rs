@@ -2,12 +2,15 @@
 //! the same bytes on a Unix socket, in one run, each server a process of its own, both in one scheduling class
 //! and on one core. Then what it costs to send a tensor through the socket, and through shared memory.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::{Server, retry, serve};
 use weir_client::blocking::Client;
 use weir_client::{ArrivalBound, Constraint, Registration};
 
@@ -22,15 +25,6 @@ const LIMIT: f64 = 2.5;
 const SIZES: [(&str, usize); 2] = [("1 KB", 256), ("1.2 MB", 300_000)];
 const ANSWER: usize = 16;
 const ROUNDS: usize = 4000;
-
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -180,18 +174,12 @@ fn print_rows(class: &str, place: &str, bare: Vec<Duration>, ours: Vec<Duration>
 
 /// Starts `weir serve` on a null service: a simulated engine that takes no time.
 fn daemon(folder: &Path, realtime: bool, (input, output): (usize, usize)) -> (Server, std::path::PathBuf) {
-    let config = folder.join("null.toml");
     let text = format!(
         "[daemon]\nsocket = \"weir.sock\"\nprofile = \"null.profile.json\"\nrealtime = {realtime}\n\
          [[service]]\nname = \"null\"\nengine = \"simulated\"\ndeadline = \"1s\"\nguard = \"500ms\"\nhandover = \"1us\"\nqueue = 65536\n\
          max-batch = 1\nsimulated = {{ times = [\"0ms\"], input = {input}, output = {output} }}\n"
     );
-    std::fs::write(&config, text).expect("config written");
-    let weir = env!("CARGO_BIN_EXE_weir");
-    let profiled = Command::new(weir).arg("profile").arg(&config).stdout(Stdio::null()).status();
-    assert!(profiled.expect("weir runs").success(), "profile");
-    let serve = Command::new(weir).args(["serve", "--quiet"]).arg(&config).stderr(Stdio::null()).spawn();
-    (Server(serve.expect("weir serves")), folder.join("weir.sock"))
+    (serve(folder, &text), folder.join("weir.sock"))
 }
 
 fn echo(path: &Path) {
@@ -203,16 +191,6 @@ fn echo(path: &Path) {
 
 fn connect(path: &Path) -> UnixStream {
     retry(|| UnixStream::connect(path).ok())
-}
-
-fn retry<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-    panic!("the server did not come up within 5 s");
 }
 
 /// A bench measures with the clock of the standard library.

@@ -53,16 +53,23 @@ impl Deployment {
 
     /// Sets the times and bounds of the first profiled model, in milliseconds for batches of 1, 2, …
     pub(crate) fn set_bounds(&self, bounds_ms: &[u64]) {
+        self.change_entries(|entries| set_bounds(&mut entries[0], bounds_ms));
+    }
+
+    /// Sets those of every profiled variant, which wait out their times, the shortest first.
+    pub(crate) fn set_variant_bounds<const N: usize>(&self, bounds_ms: &[[u64; N]]) {
+        self.change_entries(|entries| {
+            assert_eq!(entries.len(), bounds_ms.len(), "bounds for each variant");
+            entries.sort_by_key(|entry| entry["batches"][0]["p50_ns"].as_u64());
+            entries.iter_mut().zip(bounds_ms).for_each(|(entry, bounds)| set_bounds(entry, bounds));
+        });
+    }
+
+    fn change_entries(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let path = self.path("profile.json");
         let text = std::fs::read_to_string(&path).expect("a profile");
         let mut profile: Value = serde_json::from_str(&text).expect("the profile is JSON");
-        let batches = profile["entries"][0]["batches"].as_array_mut().expect("batches");
-        assert_eq!(batches.len(), bounds_ms.len(), "one bound per batch size");
-        for (batch, ms) in batches.iter_mut().zip(bounds_ms) {
-            for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
-                batch[field] = Value::from(ms * 1_000_000);
-            }
-        }
+        change(profile["entries"].as_array_mut().expect("entries"));
         std::fs::write(&path, profile.to_string()).expect("the profile is written");
     }
 
@@ -124,6 +131,16 @@ impl Deployment {
             .spawn()
             .expect("weir can be started");
         Daemon { deployment: self.clone(), child }
+    }
+}
+
+fn set_bounds(entry: &mut Value, bounds_ms: &[u64]) {
+    let batches = entry["batches"].as_array_mut().expect("batches");
+    assert_eq!(batches.len(), bounds_ms.len(), "one bound per batch size");
+    for (batch, ms) in batches.iter_mut().zip(bounds_ms) {
+        for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
+            batch[field] = Value::from(ms * 1_000_000);
+        }
     }
 }
 

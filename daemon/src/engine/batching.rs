@@ -2,7 +2,7 @@
 //!
 //! Dense layers gain from batching; convolutions on a CPU gain little or nothing, and may even lose.
 
-use super::{Buffers, EngineError, ModelSpec, RunMode, fill_tensor};
+use super::{Buffers, EngineError, ModelSpec, RunMode, Runner, fill_tensor};
 use crate::clock;
 
 /// Up to here every batch size is timed; above, the powers of two and the largest.
@@ -16,9 +16,28 @@ const ROUNDS_BUDGET_NS: u64 = 500_000_000;
 pub(super) trait BothWays {
     fn buffers(&mut self) -> &mut Buffers;
 
+    /// How a batch of 1, 2, … is run once it is loaded; at least one.
+    fn modes(&self) -> &[RunMode];
+
     /// # Errors
     /// Whatever the engine reports.
     fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError>;
+}
+
+impl<E: BothWays + Send> Runner for E {
+    fn buffers(&mut self) -> &mut Buffers {
+        BothWays::buffers(self)
+    }
+
+    fn run(&mut self, batch: usize) -> Result<(), EngineError> {
+        BothWays::buffers(self).check(batch)?;
+        self.run_as(self.mode(batch), batch)
+    }
+
+    fn mode(&self, batch: usize) -> RunMode {
+        let modes = self.modes();
+        modes[batch.clamp(1, modes.len()) - 1]
+    }
 }
 
 /// The faster mode of each batch size up to `max_batch`, on made-up requests: `Batched` where that wins by more
@@ -103,6 +122,10 @@ mod tests {
     impl BothWays for Pretends {
         fn buffers(&mut self) -> &mut Buffers {
             &mut self.0
+        }
+
+        fn modes(&self) -> &[RunMode] {
+            &[RunMode::Batched]
         }
 
         fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {

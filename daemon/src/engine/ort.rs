@@ -13,7 +13,7 @@ use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes};
 use super::signature::{check_output_shape, decode, has_symbolic_batch};
-use super::{Backend, Buffers, DataType, EngineError, ModelSpec, RunMode, Runner, Side, read_model};
+use super::{Backend, Buffers, DataType, EngineError, ModelSpec, RunMode, Side, read_model};
 use call::Call;
 use library::Library;
 
@@ -91,6 +91,10 @@ impl BothWays for OrtRunner {
         &mut self.buffers
     }
 
+    fn modes(&self) -> &[RunMode] {
+        &self.modes
+    }
+
     fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {
         let step = match mode {
             RunMode::Batched => batch,
@@ -103,21 +107,6 @@ impl BothWays for OrtRunner {
             }
         }
         Ok(())
-    }
-}
-
-impl Runner for OrtRunner {
-    fn buffers(&mut self) -> &mut Buffers {
-        &mut self.buffers
-    }
-
-    fn run(&mut self, batch: usize) -> Result<(), EngineError> {
-        self.buffers.check(batch)?;
-        self.run_as(self.modes[batch - 1], batch)
-    }
-
-    fn mode(&self, batch: usize) -> RunMode {
-        self.modes[batch.clamp(1, self.modes.len()) - 1]
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tract_onnx::prelude::*;
 
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes, timed_sizes};
-use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, Runner, read_model};
+use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, read_model};
 use source::Source;
 
 /// A model compiled for all batch sizes up to its largest.
@@ -66,27 +66,16 @@ impl BothWays for TractRunner {
         &mut self.buffers
     }
 
+    fn modes(&self) -> &[RunMode] {
+        &self.modes
+    }
+
     fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {
         let plan = match mode {
             RunMode::Batched => self.plans.partition_point(|plan| plan.batch < batch),
             RunMode::Loop | RunMode::Simulated => 0,
         };
         self.plans[plan].run(&mut self.buffers, batch)
-    }
-}
-
-impl Runner for TractRunner {
-    fn buffers(&mut self) -> &mut Buffers {
-        &mut self.buffers
-    }
-
-    fn run(&mut self, batch: usize) -> Result<(), EngineError> {
-        self.buffers.check(batch)?;
-        self.run_as(self.modes[batch - 1], batch)
-    }
-
-    fn mode(&self, batch: usize) -> RunMode {
-        self.modes[batch.clamp(1, self.modes.len()) - 1]
     }
 }
 
