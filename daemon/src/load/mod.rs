@@ -1,7 +1,7 @@
 //! Open-loop load: stands where clients stand, at the start of a request's way, and keeps to its schedule
 //! whatever the daemon does.
 //!
-//! A [`Plan`] says what is sent when; [`run`] carries it out over one connection and one stream and returns a
+//! A [`Plan`] says what is sent when; [`run()`] carries it out over one connection and one stream and returns a
 //! [`Report`]. Every request is due at an instant fixed beforehand, its latency counts from that instant, and
 //! one that could not be sent is a miss: a slow daemon cannot hide behind a generator that waits for it.
 
