@@ -107,9 +107,12 @@ pub struct SafeMode {
     told: Severity,
     /// Nothing is announced before.
     inhibited: Instant,
-    /// Workers are missing, or all of them: what that suspends is not left.
+    /// Workers are missing: safe mode is not left.
     missing: bool,
-    lost: bool,
+    /// What piled up until the last breach may still make requests late.
+    aftermath: bool,
+    /// Something has not been announced, as announcements were inhibited.
+    untold: bool,
 }
 
 impl SafeMode {
@@ -125,7 +128,8 @@ impl SafeMode {
             told: Severity::Normal,
             inhibited: Instant::ZERO,
             missing: false,
-            lost: false,
+            aftermath: false,
+            untold: false,
         }
     }
 
@@ -146,6 +150,7 @@ impl SafeMode {
             *leave = (*leave).max(now + self.config.hold);
         }
         self.breaches += u64::from(severity >= Severity::Safe);
+        self.aftermath |= severity >= Severity::Safe;
         let known = self.causes & (1 << cause as u16) != 0;
         self.causes |= 1 << cause as u16;
         if known && alarm.is_some() {
@@ -159,22 +164,38 @@ impl SafeMode {
     /// Records at `now` that workers are missing, or no longer are. As long as some are, safe mode is not left; while
     /// all are, nothing is answered.
     pub fn set_workers(&mut self, now: Instant, alive: usize, all: usize) -> Option<Transition> {
-        self.missing = alive < all;
-        self.lost = alive == 0;
+        let (lost, missing) = (alive == 0, alive < all);
+        // What is back is still to prove itself, and to work off what piled up without it.
+        if self.missing && !missing {
+            self.put_off(now);
+            self.aftermath = true;
+        }
+        self.missing = missing;
         let Level { alarm, .. } = &mut self.levels[LOST];
-        if self.lost == alarm.is_some() {
+        if lost == alarm.is_some() {
             return None;
         }
-        if self.lost {
+        if lost {
             let evidence = Evidence { limit: all as u64, seen: 0, ..Evidence::default() };
             *alarm = Some(Alarm { cause: Cause::WorkerLost, evidence, entered: now });
         } else {
-            // What was lost is still to prove itself.
-            let (before, safe) = (alarm.take(), &mut self.levels[SAFE]);
-            safe.alarm = safe.alarm.or(before);
-            safe.leave = safe.leave.max(now + self.config.clean);
+            let before = alarm.take();
+            self.levels[SAFE].alarm = self.levels[SAFE].alarm.or(before);
+            self.put_off(now);
         }
         self.tell(now)
+    }
+
+    /// At `now` what was announced is seen to have lasted until then.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        let safe = &mut self.levels[SAFE];
+        safe.leave = safe.leave.max(now + self.config.clean);
+    }
+
+    /// Says whether what piled up until the last breach may still make requests late; every breach says that it may.
+    /// As long as it may, safe mode is not left.
+    pub(crate) fn set_aftermath(&mut self, aftermath: bool) {
+        self.aftermath = aftermath;
     }
 
     /// The next breach of `cause` is announced though it was before.
@@ -182,11 +203,14 @@ impl SafeMode {
         self.causes &= !(1 << cause as u16);
     }
 
-    /// Takes over the state and counts of another, under its own configuration.
-    pub(crate) fn continue_from(&mut self, other: &Self) {
-        *self = Self { config: self.config, missing: false, lost: false, ..other.clone() };
+    /// Takes over the state and counts of another at `now`, under its own configuration and with all workers there.
+    pub(crate) fn continue_from(&mut self, now: Instant, other: &Self) {
+        *self = Self { config: self.config, missing: false, ..other.clone() };
         let lost = self.levels[LOST].alarm.take();
         self.levels[SAFE].alarm = self.levels[SAFE].alarm.or(lost);
+        if other.missing {
+            self.put_off(now);
+        }
     }
 
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
@@ -196,16 +220,16 @@ impl SafeMode {
                 self.leave(index);
             }
         }
-        if self.state().severity == self.told { None } else { self.tell(now) }
+        if self.has_news() { self.tell(now) } else { None }
     }
 
-    /// Leaves safe mode by order of an operator, unless workers are missing.
+    /// Leaves safe mode by order of an operator, unless workers are missing or what piled up may make requests late.
     pub fn clear(&mut self, now: Instant) -> Option<Transition> {
         self.leave(WARNING);
-        if !self.missing {
+        if !self.missing && !self.aftermath {
             self.leave(SAFE);
         }
-        if self.state().severity == self.told { None } else { self.tell(now) }
+        if self.has_news() { self.tell(now) } else { None }
     }
 
     /// Announces nothing before `until`, for maintenance; then what there is by then. The state, its counts and
@@ -248,17 +272,16 @@ impl SafeMode {
     /// When [`SafeMode::tick`] has something to do if nothing else breaks; `None` if nothing ends by itself.
     #[must_use]
     pub fn leaves_at(&self) -> Option<Instant> {
-        let untold = self.state().severity != self.told;
         [WARNING, SAFE]
             .into_iter()
             .filter_map(|index| self.ends_at(index))
-            .chain(untold.then_some(self.inhibited))
+            .chain(self.has_news().then_some(self.inhibited))
             .min()
     }
 
     /// When a severity is left if nothing else breaks.
     fn ends_at(&self, index: usize) -> Option<Instant> {
-        let stays = index == SAFE && (self.config.latch || self.missing);
+        let stays = index == SAFE && (self.config.latch || self.missing || self.aftermath);
         let Level { alarm, leave } = self.levels[index];
         (alarm.is_some() && !stays).then_some(leave)
     }
@@ -268,8 +291,15 @@ impl SafeMode {
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
     }
 
+    /// Whether what was announced last is not what there is.
+    fn has_news(&self) -> bool {
+        let severity = self.state().severity;
+        severity != self.told || self.untold && severity != Severity::Normal
+    }
+
     fn tell(&mut self, now: Instant) -> Option<Transition> {
-        if now < self.inhibited {
+        self.untold = now < self.inhibited;
+        if self.untold {
             return None;
         }
         let state = self.state();

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::load::{Bench, Setup, ns, setup};
-use harness::{Dice, Harness, config, earliest};
+use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -24,14 +24,6 @@ fn stretch(harness: &mut Harness) {
         let _ = scheduler.prolong(now, worker, longest);
         longest.as_nanos()
     }));
-}
-
-/// Every stream sends from now on as early as it may.
-fn all_at_once(bench: &mut Bench, setup: &Setup) {
-    for (s, next) in bench.next.iter_mut().enumerate() {
-        let bounds = setup.streams[s].arrivals().expect("declared").bounds();
-        *next = earliest(&bench.history[s], bounds, bench.harness.now);
-    }
 }
 
 /// Streams of an admitted load come one by one, each at the first instant that is ready for it, if `patient`, and
@@ -57,7 +49,7 @@ fn arrive_one_by_one(setup: &Setup, patient: bool) -> (usize, usize) {
         if patient && !ready(&mut bench.harness) {
             waits += 1;
             bench.harness.scheduler.set_shield(None).expect("nothing");
-            all_at_once(&mut bench, setup);
+            bench.all_at_once(setup);
             while !ready(&mut bench.harness) {
                 // The others go on meanwhile, and what is promised nothing.
                 bench.harness.advance(bench.harness.now + 1, true);
@@ -73,7 +65,7 @@ fn arrive_one_by_one(setup: &Setup, patient: bool) -> (usize, usize) {
         bench.history.push(Vec::new());
         bench.next.push(bench.harness.now);
         bench.harness.scheduler.set_shield(Some(shield)).expect("made for it");
-        all_at_once(&mut bench, setup);
+        bench.all_at_once(setup);
         for _ in 0..dice.within(1, 30) {
             bench.step(setup);
         }

@@ -9,8 +9,15 @@ fn at(n: u64) -> Instant {
     Instant::from_nanos(n)
 }
 
+/// A breach that leaves nothing behind.
 fn raise(mode: &mut SafeMode, now: u64, cause: Cause) -> Option<Transition> {
-    mode.raise(at(now), cause, Evidence::default(), at(now))
+    raise_until(mode, now, cause, now)
+}
+
+fn raise_until(mode: &mut SafeMode, now: u64, cause: Cause, until: u64) -> Option<Transition> {
+    let transition = mode.raise(at(now), cause, Evidence::default(), at(until));
+    mode.set_aftermath(false);
+    transition
 }
 
 fn told(transition: Option<Transition>) -> Option<(u64, Severity)> {
@@ -35,7 +42,7 @@ fn it_is_left_after_hold_and_a_clean_window_and_not_before() {
 #[test]
 fn lasting_effects_put_the_end_off() {
     let mut mode = SafeMode::new(CONFIG);
-    mode.raise(at(0), Cause::ArrivalExcess, Evidence::default(), at(500));
+    raise_until(&mut mode, 0, Cause::ArrivalExcess, 500);
     assert_eq!(mode.leaves_at(), Some(at(530)));
 }
 
@@ -53,7 +60,7 @@ fn a_latched_state_waits_for_the_operator() {
 #[test]
 fn what_was_cleared_does_not_prolong_what_comes_after() {
     let mut mode = SafeMode::new(CONFIG);
-    mode.raise(at(0), Cause::Operator, Evidence::default(), at(u64::MAX));
+    raise_until(&mut mode, 0, Cause::Operator, u64::MAX);
     assert_eq!(mode.tick(at(1_000_000)), None);
     assert_eq!(told(mode.clear(at(1_000_000))), Some((2, Severity::Normal)));
     raise(&mut mode, 2_000_000, Cause::ArrivalExcess);
@@ -85,14 +92,17 @@ fn safe_mode_is_not_left_while_a_worker_is_missing() {
     assert_eq!(told(mode.set_workers(at(10_002), 1, 2)), Some((3, Severity::Safe)));
     assert_eq!(mode.tick(at(20_000)), None);
     mode.set_workers(at(20_000), 2, 2);
-    assert_eq!(told(mode.tick(at(20_000))), Some((4, Severity::Normal)));
+    mode.set_aftermath(false);
+    assert_eq!(mode.tick(at(20_029)), None, "what is back proves itself for a clean window");
+    assert_eq!(told(mode.tick(at(20_030))), Some((4, Severity::Normal)));
 }
 
 #[test]
-fn those_that_come_back_prove_themselves_for_a_clean_window() {
+fn the_only_worker_that_comes_back_proves_itself_for_a_clean_window() {
     let mut mode = SafeMode::new(CONFIG);
     assert_eq!(told(mode.set_workers(at(0), 0, 1)), Some((1, Severity::Lost)));
     assert_eq!(told(mode.set_workers(at(1_000), 1, 1)), Some((2, Severity::Safe)));
+    mode.set_aftermath(false);
     assert_eq!(mode.tick(at(1_029)), None);
     assert_eq!(told(mode.tick(at(1_030))), Some((3, Severity::Normal)));
 }
@@ -109,4 +119,29 @@ fn while_inhibited_nothing_is_told_and_everything_counted() {
     assert_eq!((mode.tick(at(999)), mode.leaves_at()), (None, Some(at(1_000))));
     assert_eq!(told(mode.tick(at(1_000))), Some((1, Severity::Safe)));
     assert_eq!(told(mode.tick(at(1_090))), Some((2, Severity::Normal)));
+}
+
+#[test]
+fn it_is_not_left_before_what_piled_up_is_worked_off() {
+    let mut mode = SafeMode::new(CONFIG);
+    mode.raise(at(0), Cause::ServiceOverrun, Evidence::default(), at(0));
+    assert_eq!((mode.tick(at(1_000)), mode.leaves_at(), mode.clear(at(1_000))), (None, None, None));
+    mode.set_aftermath(false);
+    assert_eq!(mode.leaves_at(), Some(at(100)));
+    assert_eq!(told(mode.tick(at(1_000))), Some((2, Severity::Normal)));
+    // A warning leaves nothing behind.
+    raise(&mut mode, 2_000, Cause::RateHigh);
+    assert_eq!(told(mode.tick(at(2_100))), Some((4, Severity::Normal)));
+}
+
+#[test]
+fn a_cause_that_came_while_inhibited_is_told_at_its_end_though_the_severity_is_as_before() {
+    let mut mode = SafeMode::new(CONFIG);
+    assert_eq!(told(raise(&mut mode, 0, Cause::ArrivalExcess)), Some((1, Severity::Safe)));
+    mode.inhibit(at(60));
+    assert_eq!(raise(&mut mode, 50, Cause::ServiceOverrun), None);
+    assert_eq!((mode.tick(at(59)), mode.leaves_at()), (None, Some(at(60))));
+    let transition = mode.tick(at(60)).expect("announced");
+    assert_eq!(transition.state.alarm.map(|alarm| alarm.cause), Some(Cause::ServiceOverrun));
+    assert_eq!((transition.breaches, mode.tick(at(61))), (2, None));
 }

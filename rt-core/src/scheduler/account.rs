@@ -1,11 +1,12 @@
 //! The end of a request inside the scheduler: resolved, counted, judged, and what that gives rise to announced.
 
+use super::settle::Past;
 use super::{
     Event, MANDATORY, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL,
     WorkerId,
 };
 use crate::constraint::Constraint;
-use crate::safe_mode::{Cause, Evidence, Transition};
+use crate::safe_mode::{Cause, Evidence, Severity, Transition};
 use crate::select::LoadMonitor;
 use crate::stream::{Ledger, MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
@@ -16,8 +17,9 @@ impl Scheduler {
         self.raise(now, cause, evidence, until);
     }
 
-    /// Ends safe mode by order of an operator, unless workers are missing.
+    /// Ends safe mode by order of an operator, unless workers are missing or what piled up has not been worked off.
     pub fn clear_safe_mode(&mut self, now: Instant) {
+        self.settle_safe_mode(now);
         let transition = self.safe_mode.clear(now);
         self.tell(transition);
     }
@@ -171,12 +173,16 @@ impl Scheduler {
     }
 
     pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        if cause.severity() >= Severity::Safe {
+            self.aftermath = Past::Open;
+        }
         let transition = self.safe_mode.raise(now, cause, evidence, until);
         self.tell(transition);
     }
 
     /// Tells safe mode how many workers there are.
     pub(super) fn count_workers(&mut self, now: Instant) {
+        self.aftermath = Past::Open;
         let transition = self.safe_mode.set_workers(now, self.workers_alive(), self.workers.len());
         self.tell(transition);
     }
@@ -187,11 +193,14 @@ impl Scheduler {
         }
     }
 
-    /// Queues an event. A warning gives way when the caller has not polled for long; safe mode never does.
+    /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
+    /// safe mode the oldest event does: a gap in the sequence tells.
     pub(super) fn announce(&mut self, event: Event) {
-        let reserved = if matches!(event, Event::SafeMode(_)) { 0 } else { RESERVED_EVENTS };
-        if self.events.len() + reserved >= MAX_EVENTS {
+        if !matches!(event, Event::SafeMode(_)) && self.events.len() + RESERVED_EVENTS >= MAX_EVENTS {
             return;
+        }
+        if self.events.is_full() {
+            self.events.pop_front();
         }
         let _ = self.events.push_back(event);
     }

@@ -90,6 +90,7 @@ impl Scheduler {
                 return true;
             }
         }
+        self.settle_safe_mode(now);
         match self.safe_mode.tick(now) {
             Some(transition) => {
                 self.announce(Event::SafeMode(transition));

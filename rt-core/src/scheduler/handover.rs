@@ -86,7 +86,12 @@ impl Scheduler {
             next.streams.push(moved);
         }
         next.next_generation = self.next_generation;
-        next.safe_mode.continue_from(&self.safe_mode);
+        next.safe_mode.continue_from(now, &self.safe_mode);
+        // A worker that was lost since it was warmed up is none that the promise was computed with.
+        if next.workers_alive() < next.workers.len() {
+            next.count_workers(now);
+            next.raise_worker_lost(now, 0);
+        }
         self.shield = None;
         Ok(())
     }

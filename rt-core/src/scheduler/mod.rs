@@ -80,6 +80,8 @@ pub struct Scheduler {
     resolved: VecDeque<Resolution>,
     events: heapless::Deque<Event, MAX_EVENTS>,
     safe_mode: SafeMode,
+    /// What was begun or waited when an assumption was broken last.
+    aftermath: settle::Past,
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
     armed: Option<Instant>,
     /// How often no mandatory request was left waiting.
@@ -121,6 +123,7 @@ impl Scheduler {
             resolved: VecDeque::with_capacity(config.queue + running + 1),
             events: heapless::Deque::new(),
             safe_mode: SafeMode::new(config.safe_mode),
+            aftermath: settle::Past::default(),
             armed: None,
             idle_epoch: 0,
             worst_delay: Span::ZERO,
@@ -208,7 +211,7 @@ impl Scheduler {
                 self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
                 match (held > bound, time > bound) {
                     (false, _) => {}
-                    (true, true) if reported => {}
+                    (true, true) if reported => self.safe_mode.put_off(now),
                     (true, true) => self.overrun(now, bound, time),
                     // The engine kept its time; what lies around it did not.
                     (true, false) => self.raise_late(now, bound, held),

@@ -1,6 +1,6 @@
 //! Longer batches: what the shield allows a batch that has just been started, and what is then expected of it.
 
-use super::settle::Long;
+use super::settle::Past;
 use super::{MANDATORY, MAX_WORKERS, Request, Scheduler, ShieldRefusal, Worker, WorkerId, WorkerState};
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
@@ -82,7 +82,7 @@ impl Scheduler {
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
         if length > self.kind(worker).batch_time() {
-            self.selection.long = Long::Granted;
+            self.selection.long = Past::Open;
         }
         if let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state {
             *due = (now + length).max(*due);

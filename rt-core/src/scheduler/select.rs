@@ -1,6 +1,6 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
-use super::settle::Long;
+use super::settle::Past;
 use super::{Action, MAX_WORKERS, Scheduler, WorkerId, WorkerState};
 use crate::select::{SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
@@ -10,7 +10,8 @@ use crate::time::{Instant, Span};
 pub(super) struct Selection {
     selector: Option<Selector>,
     chosen: [u8; MAX_WORKERS],
-    pub(super) long: Long,
+    /// Batches that were granted more than `P`.
+    pub(super) long: Past,
 }
 
 impl Selection {

@@ -172,6 +172,14 @@ impl Bench {
         }
     }
 
+    /// Every stream sends from now on as early as it may.
+    pub(crate) fn all_at_once(&mut self, setup: &Setup) {
+        for (s, next) in self.next.iter_mut().enumerate() {
+            let bounds = setup.streams[s].arrivals().expect("declared").bounds();
+            *next = earliest(&self.history[s], bounds, self.harness.now);
+        }
+    }
+
     /// Lulls with a request here and there, then everything that the curves allow at once, again and again.
     /// Requests of a stream that is promised nothing set off batches, before the storms and within them.
     pub(crate) fn attack(&mut self, setup: &Setup, until: u64) {

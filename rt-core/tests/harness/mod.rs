@@ -116,6 +116,11 @@ impl Harness {
         }
     }
 
+    /// From now on batches take so long.
+    pub(crate) fn set_service(&mut self, service: impl FnMut(usize, u64) -> u64 + 'static) {
+        self.service = Box::new(service);
+    }
+
     pub(crate) fn add(&mut self, spec: StreamSpec) -> StreamId {
         self.scheduler.add_stream(spec).expect("room for a stream")
     }
