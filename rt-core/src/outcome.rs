@@ -15,6 +15,8 @@ pub struct OutcomeMonitor {
     constraints: ConstraintSet,
     /// Sequence numbers of the most recent hits, as a ring; as long as the largest `h`.
     hits: Box<[u64]>,
+    /// Where the next hit goes.
+    next: usize,
     hit_count: u64,
     count: u64,
 }
@@ -25,14 +27,15 @@ impl OutcomeMonitor {
     #[must_use]
     pub fn new(constraints: ConstraintSet) -> Self {
         let longest = constraints.as_slice().iter().map(|c| c.hits()).max().unwrap_or(0);
-        Self { constraints, hits: vec![0; longest as usize].into_boxed_slice(), hit_count: 0, count: 0 }
+        let hits = vec![0; longest as usize].into_boxed_slice();
+        Self { constraints, hits, next: 0, hit_count: 0, count: 0 }
     }
 
     /// Records the next request's outcome. Returns the constraint that this miss violates, if any.
     pub fn record(&mut self, hit: bool) -> Option<Constraint> {
         if hit && !self.hits.is_empty() {
-            let slot = (self.hit_count % self.hits.len() as u64) as usize;
-            self.hits[slot] = self.count;
+            self.hits[self.next] = self.count;
+            self.next = if self.next + 1 == self.hits.len() { 0 } else { self.next + 1 };
         }
         self.hit_count += u64::from(hit);
         self.count += 1;
@@ -64,10 +67,12 @@ impl OutcomeMonitor {
     /// before the first.
     fn age(&self, constraint: &Constraint) -> u64 {
         let h = u64::from(constraint.hits());
-        match self.hit_count.checked_sub(h) {
-            Some(index) => self.count - self.hits[(index % self.hits.len() as u64) as usize],
-            None => self.count + h - self.hit_count,
+        if self.hit_count < h {
+            return self.count + h - self.hit_count;
         }
+        let h = h as usize;
+        let slot = if h <= self.next { self.next - h } else { self.next + self.hits.len() - h };
+        self.count - self.hits[slot]
     }
 }
 

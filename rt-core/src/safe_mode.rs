@@ -158,7 +158,7 @@ impl SafeMode {
         }
         let entered = alarm.map_or(now, |alarm| alarm.entered);
         *alarm = Some(Alarm { cause, evidence, entered });
-        if severity >= self.state().severity { self.tell(now) } else { None }
+        if severity >= self.severity() { self.tell(now) } else { None }
     }
 
     /// Records at `now` that workers are missing, or no longer are. As long as some are, safe mode is not left; while
@@ -247,14 +247,16 @@ impl SafeMode {
     /// The present state.
     #[must_use]
     pub fn state(&self) -> SafeModeState {
-        let [warning, safe, lost] = self.levels.map(|level| level.alarm);
-        let severity = match (warning, safe, lost) {
-            (_, _, Some(_)) => Severity::Lost,
-            (_, Some(_), None) => Severity::Safe,
-            (Some(_), None, None) => Severity::Warning,
-            (None, None, None) => Severity::Normal,
-        };
-        SafeModeState { severity, alarm: lost.or(safe).or(warning) }
+        let severity = self.severity();
+        SafeModeState { severity, alarm: level(severity).and_then(|index| self.levels[index].alarm) }
+    }
+
+    /// How bad it is: the highest severity that stands.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        let severities = [Severity::Lost, Severity::Safe, Severity::Warning];
+        let stands = |&severity: &Severity| level(severity).is_some_and(|i| self.levels[i].alarm.is_some());
+        severities.into_iter().find(stands).unwrap_or(Severity::Normal)
     }
 
     /// The number of the last transition; 0 before the first.
@@ -293,7 +295,7 @@ impl SafeMode {
 
     /// Whether what was announced last is not what there is.
     fn has_news(&self) -> bool {
-        let severity = self.state().severity;
+        let severity = self.severity();
         severity != self.told || self.untold && severity != Severity::Normal
     }
 

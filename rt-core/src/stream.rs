@@ -148,6 +148,8 @@ pub(crate) struct Stream {
     pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) ledger: Ledger,
+    /// The misses in a row that it can still take, and the constraint that binds.
+    pub(crate) left: Option<(u32, Constraint)>,
     pub(crate) counts: StreamCounts,
     /// The part of a request that this stream has earned when load is shed, in 1/2³².
     pub(crate) share: u64,
@@ -162,11 +164,13 @@ pub(crate) struct Stream {
 impl Stream {
     /// `places` requests may await their outcome, or the outcome of an earlier one.
     pub(crate) fn new(id: StreamId, spec: StreamSpec, places: usize) -> Self {
+        let monitor = OutcomeMonitor::new(spec.constraints.clone());
         Self {
             id,
+            left: monitor.misses_left(),
             marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
-            ledger: Ledger::new(OutcomeMonitor::new(spec.constraints.clone()), places),
+            ledger: Ledger::new(monitor, places),
             counts: StreamCounts::default(),
             share: 0,
             turn: 0,

@@ -190,7 +190,7 @@ fn a_shield_is_only_used_where_it_was_made_for() {
 }
 
 /// One request every 2, answered in 2, within 20: at capacity. A batch of 18 is in time for all, but eight wait behind
-/// it, where admission alone asks for a queue of one.
+/// it, where admission alone asks for a queue of two.
 #[test]
 fn behind_a_long_batch_more_wait_than_admission_asks_for() {
     let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");

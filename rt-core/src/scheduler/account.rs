@@ -1,9 +1,11 @@
 //! The end of a request inside the scheduler: resolved, counted, judged, and what that gives rise to announced.
 
+use core::mem;
+
 use super::settle::Past;
 use super::{
     Event, MANDATORY, MAX_EVENTS, Outcome, RESERVED_EVENTS, Request, Resolution, Scheduler, WARNING_INTERVAL,
-    WorkerId,
+    WorkerId, WorkerState,
 };
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence, Severity, Transition};
@@ -44,8 +46,7 @@ impl Scheduler {
     /// Counts an arrival towards the rate that is warned of.
     pub(super) fn watch_rate(&mut self, now: Instant) {
         let Some((monitor, limit)) = &mut self.rate_warning else { return };
-        monitor.observe(now);
-        let (seen, limit, window) = (monitor.count(now), *limit, monitor.window().as_nanos());
+        let (seen, limit, window) = (monitor.observe(now), *limit, monitor.window().as_nanos());
         if seen > limit {
             self.raise(now, Cause::RateHigh, Evidence { limit, seen, window, stream: None }, now);
         }
@@ -96,22 +97,16 @@ impl Scheduler {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
-        let before = stream.ledger.monitor.misses_left();
         let violated = record(&mut stream.ledger);
-        let misses_left = self.judge(now, request.stream, before, violated);
+        let misses_left = self.judge(now, request.stream, violated);
         Resolution { request, outcome, misses_left }
     }
 
     /// Warns of and raises what the outcome monitor has found. Returns the misses left.
-    fn judge(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        before: Option<(u32, Constraint)>,
-        violated: Option<Constraint>,
-    ) -> Option<u32> {
+    fn judge(&mut self, now: Instant, id: StreamId, violated: Option<Constraint>) -> Option<u32> {
         let stream = self.stream_mut(id)?;
         let after = stream.ledger.monitor.misses_left();
+        let before = mem::replace(&mut stream.left, after);
         let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
         let rested = stream.warned.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
         if let Some((left, constraint)) = after
@@ -183,6 +178,8 @@ impl Scheduler {
     /// Tells safe mode how many workers there are.
     pub(super) fn count_workers(&mut self, now: Instant) {
         self.aftermath = Past::Open;
+        let alive = self.workers.iter().filter(|w| !matches!(w.state, WorkerState::Lost));
+        self.quickest = alive.map(|w| self.config.workers[w.kind].profile.bound(1)).min();
         let transition = self.safe_mode.set_workers(now, self.workers_alive(), self.workers.len());
         self.tell(transition);
     }

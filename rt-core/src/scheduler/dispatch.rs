@@ -147,9 +147,7 @@ impl Scheduler {
 
     /// The least time in which a worker that is there answers one request.
     fn quickest(&self) -> Span {
-        let alive = |w: &&super::Worker| !matches!(w.state, WorkerState::Lost);
-        let single = |w: &super::Worker| self.config.workers[w.kind].profile.bound(1);
-        self.workers.iter().filter(alive).map(single).min().unwrap_or(Span::ZERO)
+        self.quickest.unwrap_or(Span::ZERO)
     }
 
     pub(super) fn kind(&self, worker: WorkerId) -> &Workers {

@@ -82,6 +82,8 @@ pub struct Scheduler {
     safe_mode: SafeMode,
     /// What was begun or waited when an assumption was broken last.
     aftermath: settle::Past,
+    /// The least time in which a worker that is there answers one request.
+    quickest: Option<Span>,
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
     armed: Option<Instant>,
     /// How often no mandatory request was left waiting.
@@ -124,6 +126,7 @@ impl Scheduler {
             events: heapless::Deque::new(),
             safe_mode: SafeMode::new(config.safe_mode),
             aftermath: settle::Past::default(),
+            quickest: config.workers.iter().map(|kind| kind.profile.bound(1)).min(),
             armed: None,
             idle_epoch: 0,
             worst_delay: Span::ZERO,
@@ -156,7 +159,7 @@ impl Scheduler {
         let token = token.unwrap_or(u64::MAX);
         let mut request =
             Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false, place: 0 };
-        let (alive, background) = (self.workers_alive() > 0, self.config.background);
+        let (alive, background) = (self.quickest.is_some(), self.config.background);
         let Some(record) = self.stream_mut(stream) else {
             let outcome = Outcome::Missed(MissReason::Cancelled);
             return Some(Resolution { request, outcome, misses_left: None });
@@ -303,7 +306,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.stream(id)?;
-        Some((stream.counts, stream.ledger.monitor.misses_left().map(|(left, _)| left)))
+        Some((stream.counts, stream.left.map(|(left, _)| left)))
     }
 
     /// The configuration.

@@ -97,9 +97,9 @@ impl Scheduler {
         let first = mandatory.len();
         // The first of each batch is due first, and of each class.
         let each = shield.workers().batch;
-        let counts = |i: &usize| *i == 0 || *i == wanted.len() || (first + i).is_multiple_of(each);
         let at = |i: usize| wanted.get(i).or_else(|| optional.get(i - wanted.len()));
-        let rest = (0..wanted.len() + optional.len()).filter(counts);
+        let firsts = (first.next_multiple_of(each) - first..wanted.len() + optional.len()).step_by(each);
+        let rest = [0, wanted.len()].into_iter().chain(firsts);
         let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
         let next = (self.waiting(), now + self.config.deadline - self.config.guard);
         let rest = rest.chain([next]);

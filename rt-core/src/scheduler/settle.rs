@@ -13,6 +13,7 @@
 //! with what runs as the long batch.
 
 use super::{MAX_WORKERS, Scheduler, Worker, WorkerState};
+use crate::safe_mode::Severity;
 use crate::shield::Shield;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
@@ -82,7 +83,7 @@ impl Scheduler {
     /// Safe mode is not left before what piled up until the last breach has been worked off. Of a stream's excess
     /// nothing may wait any more either: its oldest come first, which what conforms from then on shall not pay for.
     pub(super) fn settle_safe_mode(&mut self, now: Instant) {
-        if self.safe_mode.state().is_suspended() {
+        if self.safe_mode.severity() >= Severity::Safe {
             self.aftermath = self.aftermath.after(self.is_prompt(now), self.idle());
             let excess = !self.queues[Class::Wanted as usize].is_empty();
             self.safe_mode.set_aftermath(excess || !self.aftermath.is_over());

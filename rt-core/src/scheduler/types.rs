@@ -107,7 +107,7 @@ pub struct Resolution {
 pub enum Event {
     /// Safe mode was entered or left.
     SafeMode(Transition),
-    /// A stream is within one miss of violating `constraint`; at most once a second and stream.
+    /// A stream can take one more miss, or none, before `constraint` is violated; at most once a second and stream.
     MissesLeft {
         /// The stream.
         stream: StreamId,

@@ -35,8 +35,12 @@ impl LoadMonitor {
     /// A window outside 1 ns..=[`MAX_SPAN`].
     pub fn new(window: Span) -> Result<Self, SelectError> {
         range("window in nanoseconds", window.as_nanos(), 1, MAX_SPAN.as_nanos())?;
+        Ok(Self::of(window))
+    }
+
+    const fn of(window: Span) -> Self {
         let part = window.as_nanos().div_ceil(WHOLE);
-        Ok(Self { window, part, counts: [0; PARTS], total: 0, newest: 0, now: 0 })
+        Self { window, part, counts: [0; PARTS], total: 0, newest: 0, now: 0 }
     }
 
     /// The window.
@@ -45,14 +49,16 @@ impl LoadMonitor {
         self.window
     }
 
-    /// A request came. An instant before the last one counts as that one.
-    pub fn observe(&mut self, now: Instant) {
+    /// A request came: how many did within the window, this one included; see [`LoadMonitor`]. An instant before the
+    /// last one counts as that one.
+    pub fn observe(&mut self, now: Instant) -> u64 {
         self.advance(now);
         let count = &mut self.counts[self.newest as usize % PARTS];
         if let Some(more) = count.checked_add(1) {
             *count = more;
             self.total += 1;
         }
+        self.total
     }
 
     /// How many came within the window, and at most a part before; see [`LoadMonitor`].
@@ -90,9 +96,7 @@ impl LoadMonitor {
 impl Default for LoadMonitor {
     /// Over [`LoadMonitor::DEFAULT_WINDOW`].
     fn default() -> Self {
-        let window = Self::DEFAULT_WINDOW;
-        let part = window.as_nanos().div_ceil(WHOLE);
-        Self { window, part, counts: [0; PARTS], total: 0, newest: 0, now: 0 }
+        Self::of(Self::DEFAULT_WINDOW)
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
     fn a_steady_rate_is_told_and_forgotten() {
         let mut monitor = LoadMonitor::default();
         let at = |ms: u64| Instant::ZERO + Span::from_millis(ms);
-        (0..2_000).for_each(|ms| monitor.observe(at(ms)));
+        (0..2_000).for_each(|ms| _ = monitor.observe(at(ms)));
         let rate = monitor.rate_per_s(at(2_000));
         assert!((990.0..=1_010.0).contains(&rate), "{rate}");
         // Time that goes back is taken as the latest seen.

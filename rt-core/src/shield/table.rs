@@ -10,8 +10,10 @@
 //!
 //! The left side is known at run time. Of the right side only the *slack*, its first two terms, depends on `k`.
 //! For each `r mod B` the table holds the pairs of `b` and slack that no other beats in both; and as the left side
-//! varies by at most `n - 1` with `b`, only those with less than `n` above the least slack. That is all
-//! of it, exactly, in at most `B·n` entries.
+//! varies by at most `n - 1` with `b`, only those with less than `n` above the least slack: at most `B·n` entries. That is all
+//! of it, exactly, where a curve is subadditive, as each kind of bound is. The least of several need not be (2 in 10
+//! and 1 in 4 allow 3 in 10 + 3): what really comes keeps to its closure, which is, and is no more, so the table is
+//! safe there too, but may allow more than the definition does with the bounds as they stand.
 
 use alloc::boxed::Box;
 use alloc::vec;
