@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
     ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
-    SchedulerConfig, StreamSpec,
+    SchedulerConfig, Severity, StreamSpec,
 };
 
 /// A load under one configuration, then the next, as soon as the promises allow. Tells whether it took over.
@@ -122,6 +122,25 @@ fn safe_mode_and_the_arrival_monitor_go_along() {
     assert_eq!(harness.hand_over(config(&[10], 1, 1, 60, Dispatch::Eager)), Ok(()));
     harness.arrive(id);
     assert_eq!(harness.causes().last(), Some(&(2_010, Cause::ArrivalExcess)), "two within 30");
+}
+
+/// Its promise was computed with all of its workers, whatever the last one had.
+#[test]
+fn a_worker_that_the_next_one_has_lost_already_is_missed() {
+    for (workers, severity) in [(1, Severity::Lost), (2, Severity::Safe)] {
+        let (mut harness, _) = busy();
+        harness.advance_to(10);
+        let now = Instant::from_nanos(harness.now);
+        let config = config(&[10], 1, workers, 60, Dispatch::Eager);
+        let mut next = rt_core::Scheduler::new(config).expect("a configuration");
+        next.handle_worker_lost(now, 0);
+        assert_eq!(harness.scheduler.hand_over(now, &mut next), Ok(()));
+        assert_eq!(next.safe_mode().severity(), severity);
+        assert_eq!(next.safe_mode().state().alarm.map(|alarm| alarm.cause), Some(Cause::WorkerLost));
+        next.handle_worker_ready(now, 0);
+        next.clear_safe_mode(now);
+        assert_eq!(next.safe_mode().severity(), Severity::Normal, "it is back, and nothing waits");
+    }
 }
 
 #[test]

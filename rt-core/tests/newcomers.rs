@@ -2,18 +2,12 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup};
+use harness::load::{Bench, Setup, ns, setup, shield_of};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, StreamSpec};
-
-fn shield_of(setup: &Setup, streams: &[StreamSpec]) -> Shield {
-    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
-    let load = streams.iter().filter_map(StreamSpec::demand);
-    Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
-}
 
 /// Every batch takes as long as it may.
 fn stretch(harness: &mut Harness) {

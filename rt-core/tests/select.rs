@@ -2,19 +2,13 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup};
+use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
     Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError, SelectTable,
     SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
 };
-
-fn shield_of(setup: &Setup) -> Shield {
-    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
-    let load = setup.streams.iter().filter_map(StreamSpec::demand);
-    Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
-}
 
 /// The base, and up to four more variants; most are slower, some take no full batch.
 fn variants(workers: &Workers, dice: &mut Dice) -> Vec<Variant> {
@@ -65,7 +59,7 @@ fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
 fn run(setup: &Setup, selector: Selector, mut spare: SelectTables) -> (Bench, Vec<(u64, usize, u64)>) {
     let mut bench = Bench::new(setup);
     bench.harness.timer_delay = setup.config.guard.as_nanos();
-    bench.harness.scheduler.set_shield(Some(shield_of(setup))).expect("made for it");
+    bench.harness.scheduler.set_shield(Some(shield_of(setup, &setup.streams))).expect("made for it");
     bench.harness.scheduler.set_selector(Some(selector)).expect("made for it");
     let choices = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let told = std::rc::Rc::clone(&choices);
@@ -81,14 +75,6 @@ fn run(setup: &Setup, selector: Selector, mut spare: SelectTables) -> (Bench, Ve
     bench.harness.longer = None;
     let choices = choices.take();
     (bench, choices)
-}
-
-/// With a guard, and timers that use it up.
-fn guarded(setup: Setup, guard: u64) -> Setup {
-    let mut setup = setup;
-    setup.config.guard = ns(guard);
-    setup.config.deadline = setup.config.deadline + ns(guard);
-    setup
 }
 
 proptest! {
@@ -121,7 +107,7 @@ proptest! {
 
         let mut again = Bench::new(&setup);
         again.harness.timer_delay = guard;
-        again.harness.scheduler.set_shield(Some(shield_of(&setup))).expect("made for it");
+        again.harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
         let mut expected = choices.into_iter();
         again.harness.longer = Some(Box::new(move |scheduler: &mut Scheduler, now, worker, bound| {
             let at = Instant::from_nanos(now);

@@ -5,8 +5,8 @@ mod harness;
 use harness::load::ns;
 use harness::{Harness, config};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, LoadMonitor, SchedulerConfig,
-    Severity, StreamSpec,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, LoadMonitor,
+    SchedulerConfig, Severity, StreamSpec,
 };
 
 /// At most `count` requests in any `length`, at most `misses` of any 3 to be missed.
@@ -51,17 +51,24 @@ fn a_stream_with_one_miss_left_is_warned_of() {
     let mut harness = Harness::new(workers(1), |_, bound| bound);
     let id = harness.add(stream(2, 1, 30));
     harness.arrive(id);
-    harness.advance_to(20);
-    assert_eq!(severity(&harness), Severity::Normal);
-    harness.refuse(id);
-    let state = harness.scheduler.safe_mode().state();
-    assert_eq!(state.severity, Severity::Safe, "the request came too early as well");
-    harness.advance_to(3_000);
+    harness.advance_to(30);
     assert_eq!(severity(&harness), Severity::Normal);
     harness.refuse(id);
     let state = harness.scheduler.safe_mode().state();
     let alarm = state.alarm.expect("a warning");
-    assert_eq!((state.severity, alarm.cause, alarm.evidence.seen), (Severity::Warning, Cause::MissesLow, 0));
+    assert_eq!((state.severity, alarm.cause, alarm.evidence.seen), (Severity::Warning, Cause::MissesLow, 1));
+    // With none left it is warned of still, its client no sooner than a second after.
+    harness.advance_to(60);
+    harness.refuse(id);
+    assert_eq!((severity(&harness), harness.causes()), (Severity::Warning, vec![]));
+    let told = harness.events.iter().filter_map(|(at, event)| match event {
+        Event::MissesLeft { left, .. } => Some((*at, *left)),
+        Event::SafeMode(_) => None,
+    });
+    assert!(told.eq([(30, 1)]));
+    harness.advance_to(90);
+    harness.refuse(id);
+    assert_eq!(harness.causes(), [(90, Cause::ConstraintViolated)]);
 }
 
 /// A promise is computed for all workers.

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup};
+use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
 use harness::{Dice, Harness, system};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -11,12 +11,6 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Dispatch, Instant, MissReason, Outcome,
     SchedulerConfig, Shield, ShieldError, ShieldRefusal, Span, StreamSpec, Workers,
 };
-
-fn shield_of(setup: &Setup) -> Shield {
-    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
-    let load = setup.streams.iter().filter_map(StreamSpec::demand);
-    Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
-}
 
 /// The definition: the longest `ℓ` for which every mandatory request, waiting or to come, is in time.
 fn naive_longest(setup: &Setup, (others, due): (&[u64], &[u64]), horizon: u64) -> u64 {
@@ -63,13 +57,6 @@ fn lengthen(bench: &mut Bench, seed: u64, shielded: bool) {
     }));
 }
 
-/// With a guard, and timers that use it up.
-fn guarded(setup: Setup, guard: u64) -> Setup {
-    let config =
-        SchedulerConfig { guard: ns(guard), deadline: setup.config.deadline + ns(guard), ..setup.config };
-    Setup { config, ..setup }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
 
@@ -78,7 +65,7 @@ proptest! {
         let setup = guarded(setup, guard);
         let mut bench = Bench::new(&setup);
         bench.harness.timer_delay = guard;
-        bench.harness.scheduler.set_shield(Some(shield_of(&setup))).expect("made for it");
+        bench.harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
         lengthen(&mut bench, setup.seed ^ 77, true);
         bench.attack(&setup, 4_000);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
@@ -101,7 +88,7 @@ fn without_the_shield_promises_break() {
         broken += usize::from(!bench.harness.mandatory_misses().is_empty());
         // And with it: how many batches could run longer than a full one?
         let mut bench = Bench::new(&setup);
-        bench.harness.scheduler.set_shield(Some(shield_of(&setup))).expect("made for it");
+        bench.harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
         lengthen(&mut bench, setup.seed ^ 77, true);
         bench.attack(&setup, 4_000);
         longer += bench.harness.longer_than(setup.config.workers[0].batch_time().as_nanos());
@@ -135,7 +122,7 @@ fn the_shield_is_its_definition() {
     let (mut some, count) = (0, 300);
     for _ in 0..count {
         let setup = short().new_tree(&mut runner).expect("a setup").current();
-        let (shield, mut dice) = (shield_of(&setup), Dice(setup.seed));
+        let (shield, mut dice) = (shield_of(&setup, &setup.streams), Dice(setup.seed));
         let latency = setup.config.deadline.as_nanos();
         let time = setup.config.workers[0].batch_time().as_nanos();
         let others: Vec<u64> =
@@ -160,7 +147,7 @@ fn a_shield_is_only_used_where_it_was_made_for() {
     let setup = setup().prop_filter("two", fits).new_tree(&mut runner).expect("a setup").current();
     let mut bench = Bench::new(&setup);
     let scheduler = &mut bench.harness.scheduler;
-    let shield = shield_of(&setup);
+    let shield = shield_of(&setup, &setup.streams);
     assert_eq!(scheduler.prolong(Instant::ZERO, 0, ns(1)), Err(ShieldRefusal::NoShield));
     assert_eq!(scheduler.set_shield(Some(shield.clone())), Ok(()));
     assert_eq!(scheduler.prolong(Instant::ZERO, 0, ns(1)), Err(ShieldRefusal::NotStarted { worker: 0 }));
@@ -185,7 +172,7 @@ fn a_shield_is_only_used_where_it_was_made_for() {
     assert!(matches!(scheduler.set_shield(Some(later)), Err(ShieldError::Deadline { .. })));
     let config = SchedulerConfig { queue: 1, ..setup.config.clone() };
     let mut small = rt_core::Scheduler::new(config).expect("a configuration");
-    let error = small.set_shield(Some(shield_of(&setup)));
+    let error = small.set_shield(Some(shield_of(&setup, &setup.streams)));
     assert!(matches!(error, Err(ShieldError::Queue { limit: 1, .. })), "{error:?}");
 }
 

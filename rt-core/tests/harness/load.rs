@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Span, StreamId,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Shield, Span, StreamId,
     StreamSpec, System,
 };
 
@@ -80,6 +80,19 @@ fn tight(mut system: System, streams: &[StreamSpec]) -> System {
         tighter.latency = tighter.latency.saturating_sub(ns(1));
     }
     system
+}
+
+/// The shield for `setup`, when these are its streams.
+pub(crate) fn shield_of<'a>(setup: &Setup, streams: impl IntoIterator<Item = &'a StreamSpec>) -> Shield {
+    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
+    let load = streams.into_iter().filter_map(StreamSpec::demand);
+    Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
+}
+
+/// With a guard, for timers that use it up.
+pub(crate) fn guarded(setup: Setup, guard: u64) -> Setup {
+    let deadline = setup.config.deadline + ns(guard);
+    Setup { config: SchedulerConfig { guard: ns(guard), deadline, ..setup.config }, ..setup }
 }
 
 /// Such a system, and another configuration that admits the same streams, if there is one among those tried.
