@@ -111,6 +111,8 @@ pub struct SafeMode {
     missing: bool,
     /// What piled up until the last breach may still make requests late.
     aftermath: bool,
+    /// An operator has cleared it since the last breach.
+    cleared: bool,
     /// Something has not been announced, as announcements were inhibited.
     untold: bool,
 }
@@ -129,6 +131,7 @@ impl SafeMode {
             inhibited: Instant::ZERO,
             missing: false,
             aftermath: false,
+            cleared: false,
             untold: false,
         }
     }
@@ -149,8 +152,10 @@ impl SafeMode {
         if alarm.is_none() {
             *leave = (*leave).max(now + self.config.hold);
         }
-        self.breaches += u64::from(severity >= Severity::Safe);
-        self.aftermath |= severity >= Severity::Safe;
+        if severity >= Severity::Safe {
+            (self.aftermath, self.cleared) = (true, false);
+            self.breaches += 1;
+        }
         let known = self.causes & (1 << cause as u16) != 0;
         self.causes |= 1 << cause as u16;
         if known && alarm.is_some() {
@@ -223,13 +228,13 @@ impl SafeMode {
         if self.has_news() { self.tell(now) } else { None }
     }
 
-    /// Leaves safe mode by order of an operator, unless workers are missing or what piled up may make requests late.
+    /// By order of an operator leaves safe mode at once, or as soon as no worker is missing and what piled up has been
+    /// worked off.
     pub fn clear(&mut self, now: Instant) -> Option<Transition> {
         self.leave(WARNING);
-        if !self.missing && !self.aftermath {
-            self.leave(SAFE);
-        }
-        if self.has_news() { self.tell(now) } else { None }
+        self.cleared = true;
+        self.levels[SAFE].leave = now;
+        self.tick(now)
     }
 
     /// Announces nothing before `until`, for maintenance; then what there is by then. The state, its counts and
@@ -283,7 +288,8 @@ impl SafeMode {
 
     /// When a severity is left if nothing else breaks.
     fn ends_at(&self, index: usize) -> Option<Instant> {
-        let stays = index == SAFE && (self.config.latch || self.missing || self.aftermath);
+        let latched = self.config.latch && !self.cleared;
+        let stays = index == SAFE && (latched || self.missing || self.aftermath);
         let Level { alarm, leave } = self.levels[index];
         (alarm.is_some() && !stays).then_some(leave)
     }

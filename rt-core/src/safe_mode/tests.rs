@@ -125,7 +125,7 @@ fn while_inhibited_nothing_is_told_and_everything_counted() {
 fn it_is_not_left_before_what_piled_up_is_worked_off() {
     let mut mode = SafeMode::new(CONFIG);
     mode.raise(at(0), Cause::ServiceOverrun, Evidence::default(), at(0));
-    assert_eq!((mode.tick(at(1_000)), mode.leaves_at(), mode.clear(at(1_000))), (None, None, None));
+    assert_eq!((mode.tick(at(1_000)), mode.leaves_at()), (None, None));
     mode.set_aftermath(false);
     assert_eq!(mode.leaves_at(), Some(at(100)));
     assert_eq!(told(mode.tick(at(1_000))), Some((2, Severity::Normal)));
@@ -144,4 +144,18 @@ fn a_cause_that_came_while_inhibited_is_told_at_its_end_though_the_severity_is_a
     let transition = mode.tick(at(60)).expect("announced");
     assert_eq!(transition.state.alarm.map(|alarm| alarm.cause), Some(Cause::ServiceOverrun));
     assert_eq!((transition.breaches, mode.tick(at(61))), (2, None));
+}
+
+#[test]
+fn what_an_operator_clears_ends_as_soon_as_it_may() {
+    let mut mode = SafeMode::new(SafeModeConfig { latch: true, ..CONFIG });
+    mode.raise(at(0), Cause::Operator, Evidence::default(), at(u64::MAX));
+    assert_eq!((mode.clear(at(10)), mode.leaves_at()), (None, None), "something may still wait");
+    mode.set_aftermath(false);
+    assert_eq!(told(mode.tick(at(11))), Some((2, Severity::Normal)));
+    // A breach after it is latched again.
+    mode.raise(at(20), Cause::ServiceOverrun, Evidence::default(), at(20));
+    assert_eq!(mode.clear(at(30)), None);
+    raise(&mut mode, 40, Cause::ServiceOverrun);
+    assert_eq!((mode.tick(at(1_000)), mode.leaves_at()), (None, None));
 }

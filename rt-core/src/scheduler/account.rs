@@ -19,7 +19,7 @@ impl Scheduler {
         self.raise(now, cause, evidence, until);
     }
 
-    /// Ends safe mode by order of an operator, unless workers are missing or what piled up has not been worked off.
+    /// Ends safe mode by order of an operator; see [`crate::SafeMode::clear`].
     pub fn clear_safe_mode(&mut self, now: Instant) {
         self.settle_safe_mode(now);
         let transition = self.safe_mode.clear(now);
