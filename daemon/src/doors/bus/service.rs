@@ -84,8 +84,8 @@ impl ServiceObject {
     #[zbus(property)]
     fn evidence(&self) -> Evidence {
         let Some(Alarm { cause, evidence: e, .. }) = self.alarm() else { return Evidence::default() };
-        let name =
-            e.stream.and_then(|id| lock(&self.service.latest().names).get(&id).cloned()).unwrap_or_default();
+        let name = e.stream.map(|id| lock(&self.service.latest().names).get(id).to_owned());
+        let name = name.unwrap_or_default();
         let text = describe(cause, e.limit, e.seen, e.window, &name);
         Evidence { limit: e.limit, seen: e.seen, window: e.window, stream: name, text }
     }
@@ -112,11 +112,11 @@ impl ServiceObject {
     #[zbus(property(emits_changed_signal = "false"))]
     fn misses_left(&self) -> HashMap<String, u32> {
         let names = lock(&self.service.latest().names);
-        let left = |(id, name): (_, &String)| {
+        let left = |(id, name): (_, &str)| {
             let (_, left) = self.service.latest().look(|scheduler| scheduler.stream_counts(id))?;
-            Some((name.clone(), left?))
+            Some((name.to_owned(), left?))
         };
-        names.iter().filter_map(|(id, name)| left((*id, name))).collect()
+        names.iter().filter_map(left).collect()
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
