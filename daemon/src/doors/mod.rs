@@ -81,6 +81,11 @@ impl Doors {
         }
     }
 
+    /// Has the doors through which one looks in tell what is different, though there was nothing to announce.
+    pub(crate) fn refresh(&self) {
+        self.bus.iter().for_each(Bus::refresh);
+    }
+
     /// Lets nothing more out; the threads end.
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);

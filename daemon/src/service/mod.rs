@@ -255,7 +255,14 @@ impl Service {
     /// Tells that worker `id` is lost with its batch, and has it loaded anew.
     fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
+        self.doors.refresh();
         self.mailboxes[id].break_down();
+    }
+
+    /// Tells that worker `id` is back.
+    fn regain_worker(&self, effects: &mut Effects, id: WorkerId) {
+        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_ready(now, id));
+        self.doors.refresh();
     }
 
     /// Notes what a client declared of a stream, if it did: no configuration tells.

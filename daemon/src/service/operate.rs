@@ -36,6 +36,11 @@ impl Service {
         rate
     }
 
+    /// Of each worker, whether it is there and not lost.
+    pub(crate) fn alive(&self) -> Vec<bool> {
+        self.look(|scheduler| (0..self.plan.workers().count).map(|id| scheduler.is_alive(id)).collect())
+    }
+
     /// The streams that safe mode is about.
     pub(super) fn streams_in_evidence(&self) -> Vec<StreamId> {
         self.look(|scheduler| scheduler.safe_mode().streams().collect())
