@@ -30,8 +30,8 @@ fn place(more: &str) -> Deployment {
         realtime = false
         bus = "{}"
         [safe-mode]
-        hold = "300ms"
-        clean = "300ms"
+        hold = "1s"
+        clean = "1s"
         {more}
         [[service]]
         name = "lane-s"
@@ -166,9 +166,13 @@ fn others_may_look_and_change_nothing() {
     let read =
         bus.busctl(nobody, &["get-property", "org.weir.Weir1", SERVICE, "org.weir.Weir1.Service", "State"]);
     assert!(read.ok && read.out.trim() == "u 1", "{read:?}");
-    for change in
-        [&["EnterSafeMode", "s", "lane-s"][..], &["Clear", "s", ""], &["Inhibit", "st", "", "1"], &["Drain"]]
-    {
+    for change in [
+        &["EnterSafeMode", "s", "lane-s"][..],
+        &["Clear", "s", ""],
+        &["Inhibit", "st", "", "1"],
+        &["Reload"],
+        &["Drain"],
+    ] {
         let said = bus.call(nobody, change);
         assert!(!said.ok && said.err.contains("denied"), "{change:?}: {said:?}");
     }

@@ -4,9 +4,11 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{DAEMON, Daemon, Deployment, answers, best_effort, eventually, stderr, weir};
 use serde_json::Value;
+use weir_client::{ArrivalBound, Constraint, Registration};
 
 /// A stream that may send one request in 10 s, and a safe mode that stays until the test is over.
 fn deployment() -> Deployment {
@@ -107,8 +109,30 @@ fn the_present_state_is_a_line_for_each_service() {
     assert!(after.status.success(), "{}", stderr(&after));
     let text = String::from_utf8(after.stdout).expect("UTF-8");
     assert_eq!(text.lines().count(), 1, "{text}");
-    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream", "sent 2 requests"];
+    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream burst sent 2 requests"];
     assert!(told.iter().all(|word| text.contains(word)), "{text}");
+}
+
+#[test]
+fn the_evidence_names_a_stream_that_has_gone_whoever_comes_and_goes_after_it() {
+    let place = deployment();
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let visitor = Registration::builder("cameras", "visitor")
+        .constraint(Constraint::any_miss(1, 2))
+        .arrivals(ArrivalBound::window(1, Duration::from_secs(10)));
+    let stream = client.register(&visitor.build().expect("valid")).expect("admitted");
+    let ids: Vec<_> = (0..3).map(|_| client.submit(&stream, &[0.0; 4]).expect("submitted")).collect();
+    answers(&mut client, &ids);
+    client.unregister(&stream).expect("given up");
+    for name in ["a", "b", "c", "burst"] {
+        let stream = client.register(&best_effort("cameras", name)).expect("a stream");
+        client.unregister(&stream).expect("given up");
+    }
+    let service = daemon.status()["services"][0].clone();
+    assert_eq!(service["streams"].as_array().map(Vec::len), Some(1), "{service}");
+    let text = service["safe_mode"]["text"].as_str().expect("a text");
+    assert!(text.contains("stream visitor sent 2 requests"), "{text}");
 }
 
 #[test]

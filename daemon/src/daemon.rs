@@ -169,7 +169,7 @@ fn service_status(service: &Service) -> Value {
     let registry = lock(&service.registry);
     let names = lock(&service.names);
     service.look(|scheduler| {
-        let name = |id| names.get(&id).map(String::as_str).unwrap_or_default();
+        let name = |id| names.get(id);
         let mode = scheduler.safe_mode();
         let (late, handover) = scheduler.worst_delays();
         let state = mode.state();

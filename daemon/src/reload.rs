@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail, ensure};
 use rt_core::SafeModeConfig;
+use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
+use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use crate::certificate::checked_plan;
 use crate::clock;
@@ -18,6 +20,12 @@ use crate::daemon::Daemon;
 use crate::manager;
 use crate::plan::ServicePlan;
 use crate::service::{Service, lock};
+
+/// How many may wait for the outcome of theirs at a time.
+const CALLERS: usize = 16;
+
+/// What has changed, a line each; or why not.
+pub(crate) type Outcome = Result<Vec<String>, String>;
 
 /// What has come of it so far.
 pub(crate) struct Reloads {
@@ -29,13 +37,34 @@ struct State {
     safe_mode: SafeModeConfig,
     /// How many there have been, and the last one's end and outcome.
     sequence: u64,
-    last: Option<(u64, Result<Vec<String>, String>)>,
+    last: Option<(u64, Outcome)>,
+    /// Who waits for the outcome of the next one.
+    waiting: Vec<Sender<Outcome>>,
 }
 
 impl Reloads {
     /// Nothing was taken over yet.
     pub(crate) fn new(safe_mode: SafeModeConfig) -> Self {
-        Self { state: Mutex::new(State { safe_mode, sequence: 0, last: None }) }
+        Self { state: Mutex::new(State { safe_mode, sequence: 0, last: None, waiting: Vec::new() }) }
+    }
+
+    /// Asks for one as SIGHUP does. The receiver gets the outcome of one that began after this call, or an error if
+    /// the daemon ends instead.
+    ///
+    /// # Errors
+    /// If too many wait for theirs already, or the signal cannot be sent.
+    pub(crate) fn ask(&self) -> Result<Receiver<Outcome>> {
+        let (sender, outcome) = channel();
+        let mut state = lock(&self.state);
+        state.waiting.retain(|caller| !caller.is_closed());
+        ensure!(
+            state.waiting.len() < CALLERS,
+            "{CALLERS} callers, the most there may be, wait for a reload already"
+        );
+        state.waiting.push(sender);
+        drop(state);
+        kill_process(getpid(), Signal::HUP)?;
+        Ok(outcome)
     }
 
     /// The last one, as JSON; `null` before the first.
@@ -55,6 +84,8 @@ impl Reloads {
 pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
     let mut asked = [0; 64];
     while again.read(&mut asked).is_ok_and(|count| count > 0) {
+        // Whoever asks from now on, asks for another one.
+        let callers = std::mem::take(&mut lock(&daemon.reloads.state).waiting);
         manager::reloading();
         let outcome = reload(daemon).map_err(|error| crate::commands::whole(&error));
         match &outcome {
@@ -64,10 +95,14 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
         }
         let mut state = lock(&daemon.reloads.state);
         state.sequence += 1;
-        state.last = Some((clock::now().as_nanos(), outcome));
+        state.last = Some((clock::now().as_nanos(), outcome.clone()));
         drop(state);
         manager::ready();
+        daemon.doors.refresh();
+        // A caller that has given up does not hear it.
+        callers.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
     }
+    lock(&daemon.reloads.state).waiting.clear();
 }
 
 /// What one service of the new configuration needs.

@@ -264,6 +264,12 @@ impl SafeMode {
         severities.into_iter().find(stands).unwrap_or(Severity::Normal)
     }
 
+    /// The streams that stand in the evidence of each severity that stands, the present one and those below it: three
+    /// at most.
+    pub fn streams(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.levels.iter().filter_map(|level| level.alarm?.evidence.stream)
+    }
+
     /// The number of the last transition; 0 before the first.
     #[must_use]
     pub fn sequence(&self) -> u64 {

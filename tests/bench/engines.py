@@ -130,7 +130,8 @@ macs = 0
 def profile(weir, folder, engine, model, batch, samples):
     """How each batch size is run, and its median, in nanoseconds."""
     (folder / "weir.toml").write_text(
-        f'[daemon]\nsocket = "s"\nmodels = "manifest.toml"\nprofile = "{engine}-{model}.json"\nrealtime = false\n'
+        f'[daemon]\nsocket = "s"\nmodels = "manifest.toml"\nprofile = "{engine}-{model}.json"\n'
+        f'realtime = false\nbus = "off"\n'
         f'[[service]]\nname = "x"\nmodel = "{model}"\nengine = "{engine}"\ndeadline = "60s"\nmax-batch = {batch}\n'
     )
     command = [weir, "profile", str(folder / "weir.toml"), "--samples", str(samples)]

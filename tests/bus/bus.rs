@@ -1,9 +1,12 @@
 //! A message bus of a test's own, with the policy that is shipped, and what foreign clients say on it.
+#![allow(dead_code, reason = "each test uses the part it needs")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::common::{Deployment, PATIENCE, eventually, repository};
 
@@ -74,6 +77,12 @@ impl Bus {
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("buried");
+    }
+
+    /// Sends the bus a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
+        kill_process(pid, signal).expect("the signal is sent");
     }
 
     /// What `busctl` says, as user `uid` if it is to be another one.

@@ -121,6 +121,11 @@ impl Deployment {
     /// Starts the daemon with further environment variables; waits for nothing.
     pub(crate) fn spawn(&self, variables: &[(&str, &Path)]) -> Daemon {
         let errors = File::create(self.path("stderr")).expect("a file for the daemon's errors");
+        self.spawn_telling(variables, errors)
+    }
+
+    /// The same with another standard error.
+    pub(crate) fn spawn_telling(&self, variables: &[(&str, &Path)], errors: impl Into<Stdio>) -> Daemon {
         let child = Command::new(weir())
             .args(["serve", "--quiet"])
             .arg(self.config())

@@ -16,6 +16,7 @@ profile = "p.json"
 models = "{ROOT}/tests/typed/manifest.toml"
 max-arena = 1048576
 realtime = false
+bus = "off"
 [safe-mode]
 hold = "100ms"
 clean = "100ms"

@@ -107,4 +107,17 @@ mod tests {
         drop(journal);
         assert!(!door.send(&told), "nobody listens any more");
     }
+
+    #[test]
+    fn one_that_is_not_read_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("journal");
+        let journal = UnixDatagram::bind(&path).expect("a socket");
+        let door = Journal::connect(&path).expect("connected");
+        let taken = (0..100_000).take_while(|&sequence| door.send(&flood("lanes", sequence))).count();
+        assert!((1..100_000).contains(&taken), "the rest goes to standard error: {taken}");
+        journal.set_nonblocking(true).expect("set");
+        let kept = (0..taken).filter(|_| journal.recv(&mut [0; 4096]).is_ok()).count();
+        assert_eq!(kept, taken, "what was taken is there");
+    }
 }

@@ -18,7 +18,7 @@ const WINDOW: Span = Span::from_millis(1_000);
 
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
-    queue: SyncSender<Option<Arc<Announcement>>>,
+    pub(super) queue: SyncSender<Option<Arc<Announcement>>>,
 }
 
 impl Log {
@@ -29,7 +29,7 @@ impl Log {
     pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, announcements) = sync_channel(ROOM);
         let lost = Arc::clone(lost);
-        let run = move || write(&announcements, &lost);
+        let run = move || write(&announcements, &lost, |line| eprintln!("weir: {line}"));
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
         Ok((Self { queue }, thread))
     }
@@ -46,28 +46,41 @@ impl Log {
     }
 }
 
-fn write(announcements: &Receiver<Option<Arc<Announcement>>>, lost: &AtomicU64) {
+/// Has `say` write what comes, until the end; what did not come, or was too much, is told as a number.
+pub(super) fn write(
+    queue: &Receiver<Option<Arc<Announcement>>>,
+    lost: &AtomicU64,
+    mut say: impl FnMut(&str),
+) {
     let journal = Journal::of_stderr();
     let mut pace = Pace::default();
     let mut standing = Standing::default();
-    while let Ok(Some(announcement)) = announcements.recv() {
-        match lost.swap(0, Ordering::Relaxed) {
-            0 => {}
-            count => eprintln!("weir: {count} announcements of safe mode found no room before a door"),
-        }
+    while let Ok(Some(announcement)) = queue.recv() {
+        tell_lost(lost, &mut say);
         if let Some(untold) = pace.admit(clock::now()) {
-            if untold > 0 {
-                eprintln!(
-                    "weir: {untold} changes of safe mode are not in this log, at most {LINES} a second"
-                );
-            }
+            tell_untold(untold, &mut say);
             if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
-                eprintln!("weir: {}", announcement.line());
+                say(&announcement.line());
             }
         }
         standing.note(announcement);
         // Without a service manager this does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Status(&standing.line())]);
+    }
+    tell_lost(lost, &mut say);
+    tell_untold(pace.untold, &mut say);
+}
+
+fn tell_lost(lost: &AtomicU64, say: &mut impl FnMut(&str)) {
+    match lost.swap(0, Ordering::Relaxed) {
+        0 => {}
+        count => say(&format!("{count} announcements of safe mode found no room before a door")),
+    }
+}
+
+fn tell_untold(untold: u64, say: &mut impl FnMut(&str)) {
+    if untold > 0 {
+        say(&format!("{untold} changes of safe mode are not in this log, at most {LINES} a second"));
     }
 }
 

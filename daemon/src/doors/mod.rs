@@ -72,9 +72,18 @@ impl Doors {
         if let Some(hook) = &self.hook {
             hook.put(&announcement);
         }
-        let heard = [self.bus.as_ref().is_none_or(|bus| bus.put(&announcement)), self.log.put(&announcement)];
-        let lost = heard.iter().filter(|heard| !**heard).count() as u64;
-        self.lost.fetch_add(lost, Ordering::Relaxed);
+        // The log comes last: it tells what was counted before it.
+        if self.bus.as_ref().is_some_and(|bus| !bus.put(&announcement)) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.log.put(&announcement) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the doors through which one looks in tell what is different, though there was nothing to announce.
+    pub(crate) fn refresh(&self) {
+        self.bus.iter().for_each(Bus::refresh);
     }
 
     /// Lets nothing more out; the threads end.
@@ -85,3 +94,6 @@ impl Doors {
         self.log.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 mod backoff;
 mod executor;
 mod meters;
+mod names;
 mod operate;
 mod planning;
 mod recorder;
@@ -14,14 +15,13 @@ mod tell;
 mod timer;
 mod worker;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{
-    Action, Event, Instant, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId,
-    StreamSpec, WorkerId,
+    Action, Event, Instant, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamSpec,
+    WorkerId,
 };
 
 use crate::certificate;
@@ -32,6 +32,7 @@ use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use executor::Executor;
 use meters::Meters;
+use names::Names;
 use planning::Planning;
 use recorder::Recorder;
 use takeover::{Retired, Takeover};
@@ -52,7 +53,7 @@ pub(crate) struct Service {
     /// Held by the one new stream that is being admitted.
     admission: Mutex<()>,
     /// The streams' names, for events: never held while anything is computed.
-    pub(crate) names: Mutex<HashMap<StreamId, String>>,
+    pub(crate) names: Mutex<Names>,
     scheduler: Mutex<Scheduler>,
     mailboxes: Vec<Mailbox>,
     executors: Vec<Mutex<Executor>>,
@@ -254,7 +255,14 @@ impl Service {
     /// Tells that worker `id` is lost with its batch, and has it loaded anew.
     fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
+        self.doors.refresh();
         self.mailboxes[id].break_down();
+    }
+
+    /// Tells that worker `id` is back.
+    fn regain_worker(&self, effects: &mut Effects, id: WorkerId) {
+        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_ready(now, id));
+        self.doors.refresh();
     }
 
     /// Notes what a client declared of a stream, if it did: no configuration tells.

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use rt_core::{Cause, Evidence, Instant, Span};
+use rt_core::{Cause, Evidence, Instant, Span, StreamId};
 use serde_json::Value;
 
-use super::{Effects, Planning, Service};
+use super::{Effects, Planning, Service, lock};
 
 impl Service {
     /// Suspends the promises until [`Service::clear_safe_mode`].
@@ -34,6 +34,22 @@ impl Service {
         let mut rate = None;
         self.with_scheduler(&mut Effects::default(), |scheduler, now| rate = scheduler.rate_seen_per_s(now));
         rate
+    }
+
+    /// Of each worker, whether it is there and not lost.
+    pub(crate) fn alive(&self) -> Vec<bool> {
+        self.look(|scheduler| (0..self.plan.workers().count).map(|id| scheduler.is_alive(id)).collect())
+    }
+
+    /// The streams that safe mode is about.
+    pub(super) fn streams_in_evidence(&self) -> Vec<StreamId> {
+        self.look(|scheduler| scheduler.safe_mode().streams().collect())
+    }
+
+    /// Lets go of the name of a stream that has gone, unless safe mode is about it.
+    pub(super) fn forget_name(&self, id: StreamId) {
+        let evidence = self.streams_in_evidence();
+        lock(&self.names).remove(id, &evidence);
     }
 
     /// Answers so far, by variant.

@@ -66,7 +66,7 @@ impl Registry {
         let mut registry = lock(&service.registry);
         for stream in &service.plan.config.reserved {
             let id = lock(&service.scheduler).add_stream(stream.spec.clone())?;
-            lock(&service.names).insert(id, stream.name.clone());
+            lock(&service.names).insert(id, &stream.name);
             let entry = Entry { id, spec: stream.spec.clone(), reserved: true, held: false };
             registry.streams.insert(stream.name.clone(), entry);
         }
@@ -101,7 +101,7 @@ impl Registry {
                 let (old, spec) = (entry.id, entry.spec.clone());
                 let fresh = lock(&service.scheduler).restart_stream(old);
                 let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
-                lock(&service.names).remove(&old);
+                service.forget_name(old);
                 if let Some(entry) = registry.streams.get_mut(name) {
                     (entry.id, entry.held) = (id, true);
                 }
@@ -128,7 +128,7 @@ impl Registry {
             }
         };
         let (id, spec) = lease?;
-        lock(&service.names).insert(id, name.to_owned());
+        lock(&service.names).insert(id, name);
         drop((guard, turn));
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
@@ -145,11 +145,10 @@ impl Registry {
         }
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
-        lock(&service.names).remove(&lease.id);
         if entry.reserved {
             let id = lock(&service.scheduler).restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
-            lock(&service.names).insert(id, lease.name.to_string());
+            lock(&service.names).insert(id, &lease.name);
         } else {
             let (idle, epoch) = {
                 let mut scheduler = lock(&service.scheduler);
@@ -161,6 +160,7 @@ impl Registry {
                 registry.leaving.push((lease.spec.clone(), epoch));
             }
         }
+        service.forget_name(lease.id);
         drop(guard);
         service.with_scheduler(effects, |_, _| {});
     }

@@ -106,7 +106,8 @@ impl Service {
                 "no instant without open promises has come within {most}{reason}; try again"
             ));
         }
-        registry.give(&mut to, heir.moves, &heir.added, &mut lock(&next.names));
+        let evidence = next.streams_in_evidence();
+        registry.give(&mut to, heir.moves, &heir.added, &mut lock(&next.names), &evidence);
         drop((registry, to));
         next.with_scheduler(&mut effects, |_, _| {});
         self.stop();

@@ -64,7 +64,7 @@ impl Service {
 
     fn announce(&self, event: &Event) {
         let names = lock(&self.names);
-        let name = |id: StreamId| names.get(&id).map(String::as_str).unwrap_or_default();
+        let name = |id: StreamId| names.get(id);
         match *event {
             Event::SafeMode(transition) => {
                 let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);

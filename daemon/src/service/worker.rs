@@ -124,7 +124,7 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
             }
             Errand::Look => {}
             Errand::Reload if !reload(service, id, &mut backoff) => return,
-            Errand::Reload => service.with_scheduler(&mut effects, |s, now| s.handle_worker_ready(now, id)),
+            Errand::Reload => service.regain_worker(&mut effects, id),
         }
     }
 }

@@ -40,6 +40,18 @@ fn it_is_left_after_hold_and_a_clean_window_and_not_before() {
 }
 
 #[test]
+fn it_tells_every_stream_in_its_evidence() {
+    let mut mode = SafeMode::new(CONFIG);
+    let [a, b] = [0, 1].map(|slot| StreamId { slot, generation: 7 });
+    for (cause, stream) in [(Cause::MissesLow, a), (Cause::ArrivalExcess, b)] {
+        mode.raise(at(10), cause, Evidence { stream: Some(stream), ..Evidence::default() }, at(10));
+    }
+    assert!(mode.streams().eq([a, b]), "a warning below a breach is not forgotten");
+    mode.tick(at(110));
+    assert_eq!(mode.streams().next(), None);
+}
+
+#[test]
 fn lasting_effects_put_the_end_off() {
     let mut mode = SafeMode::new(CONFIG);
     raise_until(&mut mode, 0, Cause::ArrivalExcess, 500);

@@ -1,30 +1,43 @@
 //! The object of the box: its state, what is promised on it, and what operators may do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rt_core::{Severity, Span};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
-use zbus::Connection;
 use zbus::fdo::{Error, Result};
 use zbus::message::Header;
+use zbus::{BoxDBusError, Connection, DBusError};
 
 use super::permit::permit;
+use super::tree::Tree;
 use crate::commands::plan::service_json;
 use crate::daemon::Daemon;
 use crate::service::Service;
 
 /// The longest time for which announcements can be held back: a day.
 const LONGEST_INHIBITION_USEC: u64 = 86_400_000_000;
+/// How long the outcome of a reload is waited for: as `weir reload` does unless told otherwise.
+const RELOAD_LIMIT: Duration = Duration::from_secs(600);
+
+/// What only this interface may answer.
+#[derive(Debug, DBusError)]
+#[zbus(prefix = "org.weir.Weir1.Error")]
+enum ManagerError {
+    /// The new configuration was not taken over, or not wholly; why.
+    ReloadRefused(String),
+}
 
 /// `org.weir.Weir1.Manager`.
 pub(super) struct Manager {
     daemon: Arc<Daemon>,
+    tree: Arc<Tree>,
 }
 
 impl Manager {
-    pub(super) fn new(daemon: Arc<Daemon>) -> Self {
-        Self { daemon }
+    pub(super) fn new(daemon: Arc<Daemon>, tree: Arc<Tree>) -> Self {
+        Self { daemon, tree }
     }
 
     /// The service of that name, or all of them if it is empty.
@@ -41,14 +54,6 @@ impl Manager {
     }
 }
 
-/// The state of the box: the worst of its services'.
-pub(super) fn worst(daemon: &Daemon) -> Severity {
-    let services = daemon.services();
-    let severities = services.iter().map(|service| service.look(|s| s.safe_mode().state().severity));
-    severities.max().unwrap_or(Severity::Normal)
-}
-
-// A place is left here for `Reload`, beside `Drain`.
 #[zbus::interface(name = "org.weir.Weir1.Manager", introspection_docs = false)]
 impl Manager {
     /// The version of the daemon.
@@ -60,7 +65,9 @@ impl Manager {
     /// 1 normal, 2 warning, 3 safe mode, 4 lost: the worst of the services.
     #[zbus(property)]
     fn state(&self) -> u32 {
-        worst(&self.daemon) as u32
+        let services = self.daemon.services();
+        let states = services.iter().map(|service| service.look(|s| s.safe_mode().state().severity));
+        states.max().unwrap_or(Severity::Normal) as u32
     }
 
     /// Whether new requests are refused because the daemon is about to end.
@@ -132,6 +139,27 @@ impl Manager {
         }
         self.services(service)?.iter().for_each(|service| service.inhibit_safe_mode(Span::from_micros(usec)));
         Ok(())
+    }
+
+    /// Takes the configuration over anew, as SIGHUP does, and returns what has changed once that has ended.
+    #[zbus(out_args("changes"))]
+    async fn reload(
+        &self,
+        #[zbus(connection)] connection: &Connection,
+        #[zbus(header)] header: Header<'_>,
+    ) -> std::result::Result<Vec<String>, BoxDBusError> {
+        permit(connection, &header).await?;
+        let outcome = self.daemon.reloads.ask().map_err(|error| Error::LimitsExceeded(error.to_string()))?;
+        let ending = || Error::Failed("the daemon is about to end".to_owned());
+        if self.daemon.is_draining() {
+            return Err(ending().into());
+        }
+        let outcome = tokio::time::timeout(RELOAD_LIMIT, outcome).await;
+        let outcome = outcome.map_err(|_| Error::Timeout(format!("not ended within {RELOAD_LIMIT:?}")))?;
+        // Who hears of it finds the objects as they are now.
+        self.tree.follow(connection).await?;
+        let refused = |reason| -> BoxDBusError { Box::new(ManagerError::ReloadRefused(reason)) };
+        outcome.map_err(|_| ending())?.map_err(refused)
     }
 
     /// Answers what can be answered in time, refuses what is new, and ends the daemon, as SIGTERM does.

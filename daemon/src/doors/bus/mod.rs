@@ -3,32 +3,29 @@
 mod manager;
 mod permit;
 mod service;
+mod tree;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rt_core::Severity;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use zbus::connection::{Builder, Connection};
-use zbus::fdo::{ObjectManager, Properties};
-use zbus::names::InterfaceName;
+use zbus::fdo::ObjectManager;
 use zbus::object_server::SignalEmitter;
 
 use super::{Announcement, ROOM};
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
 use crate::service::lock;
-use manager::{Manager, worst};
-use service::{Evidence, ServiceObject, WorkerObject};
+use manager::Manager;
+use service::{Evidence, ServiceObject};
+use tree::{ROOT, Tree, service_path};
 
 /// The name on the bus.
 const NAME: &str = "org.weir.Weir1";
-/// The object of the box; services lie below it.
-const ROOT: &str = "/org/weir/Weir1";
 /// Pauses between attempts to reach a bus: the first one, doubled each time, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -41,6 +38,8 @@ pub(crate) struct Bus {
     queue: Sender<Arc<Announcement>>,
     /// Until the thread starts.
     announcements: Mutex<Option<Receiver<Arc<Announcement>>>>,
+    /// What is to be seen on the bus may have changed.
+    changed: Arc<Notify>,
     stop: Arc<Notify>,
 }
 
@@ -49,7 +48,8 @@ impl Bus {
     pub(super) fn new(config: &BusConfig) -> Option<Self> {
         let (queue, announcements) = channel(ROOM);
         let (config, announcements) = (config.clone(), Mutex::new(Some(announcements)));
-        (config != BusConfig::Off).then_some(Self { config, queue, announcements, stop: Arc::default() })
+        let (changed, stop) = Default::default();
+        (config != BusConfig::Off).then_some(Self { config, queue, announcements, changed, stop })
     }
 
     /// Starts the thread, which serves `daemon` on the bus whenever there is one.
@@ -63,12 +63,13 @@ impl Bus {
             .max_blocking_threads(2)
             .build()
             .context("D-Bus")?;
-        let (daemon, config, stop) = (Arc::clone(daemon), self.config.clone(), Arc::clone(&self.stop));
+        let (daemon, config) = (Arc::clone(daemon), self.config.clone());
+        let (changed, stop) = (Arc::clone(&self.changed), Arc::clone(&self.stop));
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = stop.notified() => {}
-                    () = keep(&config, &daemon, announcements) => {}
+                    () = keep(&config, &daemon, announcements, &changed) => {}
                 }
             });
             // A plan that is being computed for somebody is not waited for.
@@ -77,9 +78,18 @@ impl Bus {
         Ok(std::thread::Builder::new().name("bus".to_owned()).spawn(run)?)
     }
 
-    /// False if there is no room.
+    /// False if there is no room; the properties will still be told.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) -> bool {
-        self.queue.try_send(Arc::clone(announcement)).is_ok()
+        let heard = self.queue.try_send(Arc::clone(announcement)).is_ok();
+        if !heard {
+            self.refresh();
+        }
+        heard
+    }
+
+    /// Has it looked at what may have changed.
+    pub(super) fn refresh(&self) {
+        self.changed.notify_one();
     }
 
     /// Leaves the bus; the thread ends.
@@ -89,16 +99,21 @@ impl Bus {
 }
 
 /// Stays on the bus, and comes back to it. What is announced while there is none has no listeners.
-async fn keep(config: &BusConfig, daemon: &Arc<Daemon>, mut announcements: Receiver<Arc<Announcement>>) {
+async fn keep(
+    config: &BusConfig,
+    daemon: &Arc<Daemon>,
+    mut announcements: Receiver<Arc<Announcement>>,
+    changed: &Notify,
+) {
     let (mut pause, mut absent) = (FIRST_PAUSE, false);
     loop {
         match connect(config, daemon).await {
-            Ok(connection) => {
+            Ok((connection, tree)) => {
                 if absent {
                     eprintln!("weir: D-Bus: on the bus as {NAME}");
                 }
                 (pause, absent) = (FIRST_PAUSE, true);
-                serve(&connection, daemon, &mut announcements).await;
+                serve(&connection, &tree, &mut announcements, changed).await;
                 eprintln!("weir: D-Bus: the bus has gone; served without it until it is back");
             }
             Err(error) => {
@@ -116,98 +131,52 @@ async fn keep(config: &BusConfig, daemon: &Arc<Daemon>, mut announcements: Recei
 }
 
 /// Takes our name, with every object in place.
-async fn connect(config: &BusConfig, daemon: &Arc<Daemon>) -> zbus::Result<Connection> {
+async fn connect(config: &BusConfig, daemon: &Arc<Daemon>) -> zbus::Result<(Connection, Arc<Tree>)> {
     let builder = match config {
         BusConfig::System | BusConfig::Off => Builder::system(),
         BusConfig::Session => Builder::session(),
         BusConfig::Address(address) => Builder::address(address.as_str()),
     };
-    let manager = Manager::new(Arc::clone(daemon));
-    let mut builder = builder.method_timeout(PATIENCE).serve_at(ROOT, ObjectManager).serve_at(ROOT, manager);
-    for service in &daemon.services() {
-        let path = service_path(service.name());
-        for id in 0..service.plan.workers().count {
-            let worker = WorkerObject::new(Arc::clone(service), id);
-            builder = builder.serve_at(format!("{path}/worker/{id}"), worker);
-        }
-        builder = builder.serve_at(path, ServiceObject::new(Arc::clone(service)));
-    }
-    builder.name(NAME).build().await
+    let tree = Arc::new(Tree::new(Arc::clone(daemon)));
+    let manager = Manager::new(Arc::clone(daemon), Arc::clone(&tree));
+    let builder = builder.method_timeout(PATIENCE).serve_at(ROOT, ObjectManager).serve_at(ROOT, manager);
+    let connection = builder.build().await?;
+    tree.follow(&connection).await?;
+    connection.request_name(NAME).await?;
+    Ok((connection, tree))
 }
 
-/// Tells what is announced until the bus goes.
-async fn serve(connection: &Connection, daemon: &Daemon, announcements: &mut Receiver<Arc<Announcement>>) {
-    let mut told = worst(daemon);
-    loop {
-        tokio::select! {
-            () = connection.closed() => return,
-            Some(announcement) = announcements.recv() => {
-                if let Err(error) = tell(connection, daemon, &announcement, &mut told).await
-                    && !connection.is_closed()
-                {
-                    eprintln!("weir: D-Bus: service {}: {error}", announcement.service);
-                }
-            }
-        }
-    }
-}
-
-/// Sends the signals of one announcement; `told` is the state of the box that was sent last.
-async fn tell(
+/// Tells what is announced, and what changes besides, until the bus goes.
+async fn serve(
     connection: &Connection,
-    daemon: &Daemon,
-    announcement: &Announcement,
-    told: &mut Severity,
-) -> zbus::Result<()> {
+    tree: &Tree,
+    announcements: &mut Receiver<Arc<Announcement>>,
+    changed: &Notify,
+) {
+    loop {
+        let told = tokio::select! {
+            // What is announced goes before the properties that tell of it.
+            biased;
+            () = connection.closed() => return,
+            Some(announcement) = announcements.recv() => tell(connection, &announcement).await,
+            () = changed.notified() => Ok(()),
+        };
+        // What could not be told does not keep the properties from being told.
+        let followed = tree.follow(connection).await;
+        if let Err(error) = told.and(followed)
+            && !connection.is_closed()
+        {
+            eprintln!("weir: D-Bus: {error}");
+        }
+    }
+}
+
+/// Sends the signal of one announcement.
+async fn tell(connection: &Connection, announcement: &Announcement) -> zbus::Result<()> {
     let emitter = SignalEmitter::new(connection, service_path(&announcement.service))?;
     let Announcement { severity, sequence, breaches, .. } = *announcement;
     let (state, cause) = (severity as u32, announcement.cause_number());
     let entered = announcement.entered.as_nanos() / 1_000;
     let evidence = Evidence::of(announcement);
-    ServiceObject::safe_mode_changed(&emitter, state, cause, sequence, entered, breaches, &evidence).await?;
-    let changed = HashMap::from([
-        ("State", state.into()),
-        ("Cause", cause.into()),
-        ("Sequence", sequence.into()),
-        ("EnteredUsec", if cause == 0 { 0 } else { entered }.into()),
-        ("Breaches", breaches.into()),
-        ("Evidence", evidence.into()),
-    ]);
-    let interface = InterfaceName::from_static_str_unchecked("org.weir.Weir1.Service");
-    Properties::properties_changed(&emitter, interface, changed, [].as_slice().into()).await?;
-    let now = worst(daemon);
-    if now != *told {
-        *told = now;
-        let emitter = SignalEmitter::new(connection, ROOT)?;
-        let interface = InterfaceName::from_static_str_unchecked("org.weir.Weir1.Manager");
-        let changed = HashMap::from([("State", (now as u32).into())]);
-        Properties::properties_changed(&emitter, interface, changed, [].as_slice().into()).await?;
-    }
-    Ok(())
-}
-
-/// The object of a service: what is no letter and no digit in its name becomes `_` and two hexadecimal digits, and so
-/// does a digit at its beginning, as systemd writes unit names.
-fn service_path(name: &str) -> String {
-    let mut path = format!("{ROOT}/service/");
-    for (index, byte) in name.bytes().enumerate() {
-        if byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit()) {
-            path.push(byte.into());
-        } else {
-            path.push_str(&format!("_{byte:02x}"));
-        }
-    }
-    path
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_service_has_a_path_of_its_own() {
-        assert_eq!(service_path("lanes"), "/org/weir/Weir1/service/lanes");
-        assert_eq!(service_path("9a-b_c.d/e9"), "/org/weir/Weir1/service/_39a_2db_5fc_2ed_2fe9");
-        assert!(zbus::ObjectPath::try_from(service_path("9a-b_c.d/e9")).is_ok());
-    }
+    ServiceObject::safe_mode_changed(&emitter, state, cause, sequence, entered, breaches, &evidence).await
 }

@@ -9,8 +9,12 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Type, Variant};
 
 use super::Announcement;
+use crate::clock;
 use crate::service::{Service, lock};
 use crate::socket::describe;
+
+/// Properties and their values, always in the same order.
+pub(super) type Facts = Vec<(&'static str, Variant<'static>)>;
 
 /// Why the state is not normal, in the units of its cause; zeroes and empty in the normal state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Type, Variant)]
@@ -43,6 +47,39 @@ impl ServiceObject {
         Self { service }
     }
 
+    /// Goes on with `service`, which has taken over.
+    pub(super) fn follow(&mut self, service: &Arc<Service>) {
+        self.service = Arc::clone(service);
+    }
+
+    /// What is told of the state of the promise when it changes.
+    pub(super) fn standing(&self) -> Facts {
+        vec![
+            ("State", self.state().into()),
+            ("Cause", self.cause().into()),
+            ("Sequence", self.sequence().into()),
+            ("EnteredUsec", self.entered_usec().into()),
+            ("Breaches", self.breaches().into()),
+            ("Evidence", self.evidence().into()),
+        ]
+    }
+
+    /// What else is told when it changes: by a reload, or because workers are lost and return.
+    pub(super) fn facts(&self) -> Facts {
+        vec![
+            ("CertifiedRate", self.certified_rate().into()),
+            ("DeadlineUsec", self.deadline_usec().into()),
+            ("GuardUsec", self.guard_usec().into()),
+            ("Workers", self.workers().into()),
+            ("WorkersAlive", self.workers_alive().into()),
+        ]
+    }
+
+    /// Whether announcements are held back.
+    pub(super) fn is_inhibited(&self) -> bool {
+        self.service.latest().look(|scheduler| scheduler.safe_mode().inhibited_until()) > clock::now()
+    }
+
     fn alarm(&self) -> Option<Alarm> {
         self.service.latest().look(|scheduler| scheduler.safe_mode().state().alarm)
     }
@@ -56,7 +93,7 @@ impl ServiceObject {
     }
 
     #[zbus(property)]
-    fn state(&self) -> u32 {
+    pub(super) fn state(&self) -> u32 {
         self.service.latest().look(|scheduler| scheduler.safe_mode().state().severity) as u32
     }
 
@@ -84,8 +121,8 @@ impl ServiceObject {
     #[zbus(property)]
     fn evidence(&self) -> Evidence {
         let Some(Alarm { cause, evidence: e, .. }) = self.alarm() else { return Evidence::default() };
-        let name =
-            e.stream.and_then(|id| lock(&self.service.latest().names).get(&id).cloned()).unwrap_or_default();
+        let name = e.stream.map(|id| lock(&self.service.latest().names).get(id).to_owned());
+        let name = name.unwrap_or_default();
         let text = describe(cause, e.limit, e.seen, e.window, &name);
         Evidence { limit: e.limit, seen: e.seen, window: e.window, stream: name, text }
     }
@@ -97,7 +134,7 @@ impl ServiceObject {
     }
 
     /// Requests a second; 0 if nothing is certified.
-    #[zbus(property(emits_changed_signal = "const"))]
+    #[zbus(property)]
     fn certified_rate(&self) -> f64 {
         self.service.latest().plan.certified_per_s().unwrap_or(0.0)
     }
@@ -112,19 +149,19 @@ impl ServiceObject {
     #[zbus(property(emits_changed_signal = "false"))]
     fn misses_left(&self) -> HashMap<String, u32> {
         let names = lock(&self.service.latest().names);
-        let left = |(id, name): (_, &String)| {
+        let left = |(id, name): (_, &str)| {
             let (_, left) = self.service.latest().look(|scheduler| scheduler.stream_counts(id))?;
-            Some((name.clone(), left?))
+            Some((name.to_owned(), left?))
         };
-        names.iter().filter_map(|(id, name)| left((*id, name))).collect()
+        names.iter().filter_map(left).collect()
     }
 
-    #[zbus(property(emits_changed_signal = "const"))]
+    #[zbus(property)]
     fn workers(&self) -> u32 {
         self.service.latest().plan.workers().count as u32
     }
 
-    #[zbus(property(emits_changed_signal = "false"))]
+    #[zbus(property)]
     fn workers_alive(&self) -> u32 {
         self.service.latest().look(|scheduler| scheduler.workers_alive()) as u32
     }
@@ -134,12 +171,12 @@ impl ServiceObject {
         self.service.latest().look(|scheduler| scheduler.waiting()) as u32
     }
 
-    #[zbus(property(emits_changed_signal = "const"))]
+    #[zbus(property)]
     fn deadline_usec(&self) -> u64 {
         self.service.latest().plan.config.deadline.as_nanos() / 1_000
     }
 
-    #[zbus(property(emits_changed_signal = "const"))]
+    #[zbus(property)]
     fn guard_usec(&self) -> u64 {
         self.service.latest().plan.config.guard.as_nanos() / 1_000
     }
@@ -173,6 +210,11 @@ impl WorkerObject {
     pub(super) fn new(service: Arc<Service>, id: WorkerId) -> Self {
         Self { service, id }
     }
+
+    /// Goes on with `service`, which has taken over.
+    pub(super) fn follow(&mut self, service: &Arc<Service>) {
+        self.service = Arc::clone(service);
+    }
 }
 
 #[zbus::interface(name = "org.weir.Weir1.Worker", introspection_docs = false)]
@@ -187,9 +229,9 @@ impl WorkerObject {
         self.id as u32
     }
 
-    /// 1 free, 2 at work, 3 lost.
+    /// 1 free, 2 at work, 3 lost; that it is lost and that it has returned are told, each batch is not.
     #[zbus(property(emits_changed_signal = "false"))]
-    fn state(&self) -> u32 {
+    pub(super) fn state(&self) -> u32 {
         self.service.latest().look(|scheduler| {
             match (scheduler.is_alive(self.id), scheduler.batch(self.id)) {
                 (false, _) => 3,

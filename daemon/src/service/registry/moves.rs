@@ -1,13 +1,12 @@
 //! What becomes of each stream when a service of another configuration takes over: nobody is promised less.
 
-use std::collections::HashMap;
-
 use rt_core::{StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
 use crate::engine::TensorSpec;
 use crate::plan::ServicePlan;
+use crate::service::names::Names;
 
 /// What changes when the streams move.
 #[derive(Debug)]
@@ -90,17 +89,19 @@ impl Registry {
         Ok(())
     }
 
-    /// Enters in `to` what has moved; `added` are the numbers of the streams that are new.
+    /// Enters in `to` what has moved; `added` are the numbers of the streams that are new, `evidence` those of the
+    /// streams that safe mode is about.
     pub(in crate::service) fn give(
         &mut self,
         to: &mut Self,
         moves: Moves,
         added: &[StreamId],
-        names: &mut HashMap<StreamId, String>,
+        names: &mut Names,
+        evidence: &[StreamId],
     ) {
         for (name, id) in &moves.dropped {
             self.streams.remove(name);
-            names.remove(id);
+            names.remove(*id, evidence);
         }
         for (name, _, reserved) in moves.kept {
             if let Some(entry) = self.streams.remove(&name) {
@@ -108,7 +109,7 @@ impl Registry {
             }
         }
         for (stream, &id) in moves.added.into_iter().zip(added) {
-            names.insert(id, stream.name.clone());
+            names.insert(id, &stream.name);
             to.streams.insert(stream.name, Entry { id, spec: stream.spec, reserved: true, held: false });
         }
     }

@@ -1,0 +1,76 @@
+//! Doors behind which nobody moves: announcing goes on, and every announcement is told or counted.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Span};
+
+use super::*;
+use crate::config::{BusConfig, HookConfig};
+
+/// More than there is room for before all doors together.
+const MANY: u64 = 4 * ROOM as u64;
+
+fn transition(sequence: u64) -> Transition {
+    let alarm =
+        Alarm { cause: Cause::LateDispatch, evidence: Evidence::default(), entered: Instant::from_nanos(1) };
+    let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
+    Transition { sequence, state, breaches: sequence }
+}
+
+/// The number before `words` in the lines that have them, all together.
+fn counted(lines: &[String], words: &str) -> u64 {
+    let numbers = lines.iter().filter(|line| line.contains(words)).map(|line| line.split(' ').next());
+    numbers.map(|number| number.expect("a word").parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, told) = (folder.path().join("hook"), folder.path().join("told"));
+    let script =
+        "#!/bin/sh\necho $WEIR_SEQUENCE >> \"$1/told\"; while [ ! -e \"$1/go\" ]; do sleep 0.01; done\n";
+    std::fs::write(&program, script).expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let arguments = vec![folder.path().display().to_string()];
+    let hook = HookConfig { program, arguments, limit: Span::from_millis(60_000) };
+    let (hook, hooking) = Hook::open(hook).expect("a thread");
+    // Neither the thread of the log nor that of the bus has come yet.
+    let (queue, unread) = sync_channel(ROOM);
+    let bus = Bus::new(&BusConfig::Session);
+    let doors = Doors {
+        hub: Arc::default(),
+        log: Log { queue },
+        hook: Some(hook),
+        bus,
+        metrics: None,
+        lost: Arc::default(),
+    };
+
+    let runs = |count: usize| loop {
+        let text = std::fs::read_to_string(&told).unwrap_or_default();
+        if text.lines().count() >= count {
+            return text.lines().map(str::to_owned).collect::<Vec<_>>();
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    doors.announce("lanes", transition(1), "");
+    assert_eq!(runs(1), ["1"]);
+    (2..=MANY).for_each(|sequence| doors.announce("lanes", transition(sequence), ""));
+
+    // The hook is told the newest, whose sequence number says how many there were.
+    std::fs::write(folder.path().join("go"), "").expect("written");
+    assert_eq!(runs(2), ["1".to_owned(), MANY.to_string()]);
+    // The bus has kept its room of them, and the log another, and it tells how many that leaves.
+    let full = MANY - ROOM as u64;
+    let (lost, mut lines) = (Arc::clone(&doors.lost), Vec::new());
+    doors.bus.iter().for_each(Bus::close);
+    doors.hook.iter().for_each(Hook::close);
+    hooking.join().expect("no panic");
+    drop(doors);
+    log::write(&unread, &lost, |line| lines.push(line.to_owned()));
+    assert_eq!(counted(&lines, "found no room before a door"), 2 * full, "{lines:?}");
+    let lines_told = lines.iter().filter(|line| line.starts_with("lanes: safe-mode: ")).count() as u64;
+    assert_eq!(lines_told + counted(&lines, "are not in this log"), ROOM as u64, "{lines:?}");
+}
