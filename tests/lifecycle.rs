@@ -2,11 +2,16 @@
 
 mod common;
 
+use std::borrow::Cow;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::time::Duration;
 
-use common::{DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, repository, values};
+use common::{
+    DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, frame, pause, repository, values,
+};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
+use weir_client::wire::{ClientFrame, DaemonFrame};
 use weir_client::{Error, Event, EventMask, RefusalCode, SafeModeCause, SafeModeState};
 
 /// One worker that takes 100 ms a request.
@@ -51,6 +56,34 @@ fn sigterm_lets_requests_in_flight_be_answered_and_exits_with_zero() {
 #[test]
 fn sigint_lets_requests_in_flight_be_answered_and_exits_with_zero() {
     stops_in_order(Signal::INT);
+}
+
+#[test]
+fn large_answers_that_are_read_late_are_whole_when_the_daemon_ends() {
+    let place = Deployment::new(format!(
+        "{DAEMON}max-pending = 67108864\n[[service]]\nname = \"large\"\nengine = \"simulated\"\nmax-batch = 1\n\
+         deadline = \"20s\"\nguard = \"1s\"\nsimulated = {{ times = [\"5ms\"], input = 4, output = 500000 }}\n"
+    ));
+    let place = place.profiled(&[400]);
+    let mut daemon = place.serve();
+    let mut raw = daemon.raw().hello();
+    let registration = best_effort("large", "cam");
+    assert!(raw.send(&frame(2, &ClientFrame::Register(Cow::Borrowed(&registration)))));
+    assert_eq!(raw.next(|frame| matches!(frame, DaemonFrame::Registered(_))), Some(true));
+    for id in 3..9 {
+        assert!(raw.send(&frame(id, &ClientFrame::Submit { stream: 1, payload: &[0; 16] })));
+    }
+    eventually("the last answer", || Some(()).filter(|()| daemon.stream_status("cam")["served"] == 6));
+    daemon.signal(Signal::TERM);
+    // Nothing is read until a daemon that does not wait for it would have ended.
+    pause(Duration::from_millis(500));
+    let length = |frame: &DaemonFrame<'_>| match frame {
+        DaemonFrame::Result { output, .. } => output.len(),
+        other => panic!("{other:?}"),
+    };
+    let lengths: Vec<_> = std::iter::from_fn(|| raw.next(length)).collect();
+    assert_eq!(lengths, [2_000_000; 6]);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
 }
 
 #[test]

@@ -7,21 +7,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rt_core::{Alarm, MissReason};
+use rt_core::Span;
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::config::Config;
 use crate::doors::Doors;
-use crate::engine::ModelSpec;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
-use crate::plan::{Plan, VariantPlan};
+use crate::plan::Plan;
 use crate::profile::sysfs;
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
-use crate::socket::{Listener, describe};
+use crate::socket::Listener;
+use crate::status;
+
+/// How long the daemon waits at its end for clients that have not read their answers: within [`manager::stopping`]'s
+/// margin.
+const LAST_WORDS: Span = Span::from_millis(5_000);
 
 /// Everything that serves.
 pub(crate) struct Daemon {
@@ -97,6 +101,7 @@ impl Daemon {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
+        daemon.doors.hub.wait_until_flushed(LAST_WORDS);
         watchdog.into_iter().for_each(Watchdog::stop);
         daemon.doors.close();
         for thread in telling {
@@ -120,9 +125,13 @@ impl Daemon {
         self.services.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Serves these from now on; `threads` are those of new ones among them.
-    pub(crate) fn set_services(&self, services: Vec<Arc<Service>>, threads: Vec<JoinHandle<()>>) {
-        *self.services.write().unwrap_or_else(PoisonError::into_inner) = services;
+    /// Serves what `change` leaves from now on.
+    pub(crate) fn change_services(&self, change: impl FnOnce(&mut Vec<Arc<Service>>)) {
+        change(&mut self.services.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits for these threads of services at the end, too.
+    pub(crate) fn add_threads(&self, threads: Vec<JoinHandle<()>>) {
         let mut all = lock(&self.threads);
         all.retain(|thread| !thread.is_finished());
         all.extend(threads);
@@ -137,109 +146,20 @@ impl Daemon {
             "draining": self.is_draining(),
             "clients": self.doors.hub.count(),
             "reload": self.reloads.status(),
-            "services": self.services().iter().map(|s| service_status(s)).collect::<Vec<_>>(),
+            "services": self.services().iter().map(|s| status::of(s)).collect::<Vec<_>>(),
         })
     }
 
-    /// Answers what can still be answered in time, then stops the services.
+    /// Takes nothing in any more, answers what can still be answered in time, then stops the services.
     fn drain(&self) {
         let services = self.services();
         let longest = services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
         manager::stopping(longest);
+        services.iter().for_each(|s| s.close());
         let until = clock::now() + longest;
         while clock::now() < until && !services.iter().all(|s| s.is_drained()) {
             std::thread::park_timeout(Duration::from_millis(1));
         }
         services.iter().for_each(|s| s.stop());
     }
-}
-
-/// `null` where it is not known.
-fn accuracy(spec: &ModelSpec) -> Value {
-    if spec.accuracy.is_nan() { Value::Null } else { spec.accuracy.into() }
-}
-
-fn service_status(service: &Service) -> Value {
-    let plan = &service.plan;
-    let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
-    let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
-    let planning = service.planning_status();
-    let measured = service.rate_seen_per_s();
-    let (latency, batch_sizes) = service.meters_status();
-    let registry = lock(&service.registry);
-    let names = lock(&service.names);
-    service.look(|scheduler| {
-        let name = |id| names.get(id);
-        let mode = scheduler.safe_mode();
-        let (late, handover) = scheduler.worst_delays();
-        let state = mode.state();
-        let safe_mode = match state.alarm {
-            None => json!({ "state": state.severity.to_string(), "state_number": state.severity as u32, "cause_number": 0, "sequence": mode.sequence(), "breaches": mode.breaches() }),
-            Some(Alarm { cause, evidence, entered }) => json!({
-                "state": state.severity.to_string(),
-                "state_number": state.severity as u32,
-                "sequence": mode.sequence(),
-                "breaches": mode.breaches(),
-                "cause": cause.to_string(),
-                "cause_number": cause as u32,
-                "entered_ns": entered.as_nanos(),
-                "text": describe(cause, evidence.limit, evidence.seen, evidence.window, evidence.stream.map(&name).unwrap_or_default()),
-            }),
-        };
-        let mut streams: Vec<_> = registry
-            .iter()
-            .filter_map(|(name, id, spec, reserved, held)| {
-                let (counts, misses_left) = scheduler.stream_counts(id)?;
-                let missed: serde_json::Map<_, _> = MissReason::ALL
-                    .iter()
-                    .map(|&reason| (reason.to_string(), counts.missed(reason).into()))
-                    .collect();
-                Some(json!({
-                    "name": name,
-                    "reserved": reserved,
-                    "connected": held,
-                    "constraints": spec.constraints().as_slice().iter().map(|c| c.to_string()).collect::<Vec<_>>(),
-                    "arrivals": spec.arrivals().map(|a| a.bounds().iter().map(|b| b.to_string()).collect::<Vec<_>>()),
-                    "arrived": counts.arrived,
-                    "served": counts.served,
-                    "missed": missed,
-                    "misses_left": misses_left,
-                }))
-            })
-            .collect();
-        streams.sort_by_key(|s| s["name"].as_str().map(str::to_owned));
-        json!({
-            "name": service.name(),
-            "engine": plan.config.engine.to_string(),
-            "simulated": plan.is_simulated(),
-            "model": plan.spec.name,
-            "accuracy": accuracy(&plan.spec),
-            "variants": variants,
-            "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
-            "planning": planning,
-            "shielded": scheduler.shield().is_some(),
-            "inputs": plan.spec.inputs,
-            "outputs": plan.spec.outputs,
-            "deadline_ns": plan.config.deadline.as_nanos(),
-            "guard_ns": plan.config.guard.as_nanos(),
-            "batch": plan.workers().batch,
-            "batch_time_ns": plan.workers().batch_time().as_nanos(),
-            "jitter_ns": plan.config.jitter.as_nanos(),
-            "constraints": plan.config.constraints.iter().map(|c| c.to_string()).collect::<Vec<_>>(),
-            "promised_period_ns": plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
-            "certified_per_s": plan.certified_per_s(),
-            "measured_per_s": measured,
-            "latency_ns": latency,
-            "batch_sizes": batch_sizes,
-            "workers": scheduler.config().worker_count(),
-            "workers_alive": scheduler.workers_alive(),
-            "waiting": scheduler.waiting(),
-            "running": scheduler.running(),
-            "guard_seen_ns": late.as_nanos(),
-            "handover_ns": plan.config.handover.as_nanos(),
-            "handover_seen_ns": handover.as_nanos(),
-            "safe_mode": safe_mode,
-            "streams": streams,
-        })
-    })
 }

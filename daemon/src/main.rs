@@ -23,6 +23,7 @@ mod realtime;
 mod reload;
 mod service;
 mod socket;
+mod status;
 
 use std::process::ExitCode;
 

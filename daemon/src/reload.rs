@@ -4,7 +4,6 @@
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail, ensure};
 use rt_core::SafeModeConfig;
@@ -107,7 +106,7 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
 
 /// What one service of the new configuration needs.
 enum Step {
-    Keep(Arc<Service>),
+    Keep,
     Start(ServicePlan),
     Replace(Arc<Service>, ServicePlan),
 }
@@ -123,9 +122,7 @@ fn reload(daemon: &Daemon) -> Result<Vec<String>> {
     let steps = plan.services.into_iter().map(|plan| match find(&plan.config.name) {
         None => Step::Start(plan),
         // Plans that read alike are alike.
-        Some(service) if same_mode && format!("{:?}", service.plan) == format!("{plan:?}") => {
-            Step::Keep(Arc::clone(service))
-        }
+        Some(service) if same_mode && format!("{:?}", service.plan) == format!("{plan:?}") => Step::Keep,
         Some(service) => Step::Replace(Arc::clone(service), plan),
     });
     let steps: Vec<_> = steps.collect();
@@ -133,12 +130,7 @@ fn reload(daemon: &Daemon) -> Result<Vec<String>> {
         present.iter().filter(|s| config.services.iter().all(|c| c.name != s.name())).collect();
     for service in &gone {
         let held = lock(&service.registry).held();
-        ensure!(
-            held.is_empty(),
-            "service {} is to go, but these streams are held: {}",
-            service.name(),
-            held.join(", ")
-        );
+        ensure!(held.is_empty(), "{}", stays(service, &held));
     }
     for step in &steps {
         if let Step::Replace(service, plan) = step {
@@ -147,78 +139,102 @@ fn reload(daemon: &Daemon) -> Result<Vec<String>> {
                 .map_err(anyhow::Error::msg)
                 .with_context(|| service.name().to_owned())?;
         }
+        if let Step::Replace(_, plan) | Step::Start(plan) = step {
+            check_record(plan, &present)?;
+        }
     }
-    let (heirs, threads) = prepare(daemon, &config, steps)?;
-    take_over(daemon, &config, heirs, threads, &gone.into_iter().cloned().collect::<Vec<_>>())
+    let heirs = prepare(daemon, &config, steps)?;
+    take_over(daemon, &config, heirs, &gone.into_iter().cloned().collect::<Vec<_>>())
 }
 
-/// What is to be served, and whom it is to take over from.
-type Heir = (Arc<Service>, Option<Arc<Service>>, bool);
+/// Whether no other service is recorded in the file of `plan` until all is taken over.
+fn check_record(plan: &ServicePlan, present: &[Arc<Service>]) -> Result<()> {
+    let Some(record) = &plan.config.record else { return Ok(()) };
+    let name = &plan.config.name;
+    let other = present.iter().find(|s| s.name() != name && s.recorded_in() == Some(&*record.path));
+    other.map_or(Ok(()), |other| {
+        let path = record.path.display();
+        bail!("service {name}: record = {path}: service {} is recorded there until then", other.name())
+    })
+}
+
+fn stays(service: &Service, held: &[String]) -> String {
+    format!("service {} is to go, but these streams are held: {}", service.name(), held.join(", "))
+}
+
+/// What was started, and whom it is to take over from.
+type Heir = (Arc<Service>, Option<Arc<Service>>);
 
 /// Loads and warms all that is new; if anything cannot be, what was started is stopped again.
-fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<(Vec<Heir>, Vec<JoinHandle<()>>)> {
-    let (mut heirs, mut threads): (Vec<Heir>, Vec<JoinHandle<()>>) = Default::default();
+fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Heir>> {
+    let mut heirs: Vec<Heir> = Vec::new();
     for step in steps {
         let (plan, before) = match step {
-            Step::Keep(service) => {
-                heirs.push((service, None, false));
-                continue;
-            }
+            Step::Keep => continue,
             Step::Start(plan) => (plan, None),
             Step::Replace(service, plan) => (plan, Some(service)),
         };
         let name = plan.config.name.clone();
         let (doors, realtime) = (Arc::clone(&daemon.doors), daemon.config.daemon.realtime);
         match Service::start(plan, config.safe_mode, doors, realtime, before.as_deref()) {
-            Ok((service, mut own)) => {
-                threads.append(&mut own);
-                heirs.push((service, before, true));
+            Ok((service, threads)) => {
+                daemon.add_threads(threads);
+                heirs.push((service, before));
             }
             Err(error) => {
-                heirs.iter().filter(|(.., fresh)| *fresh).for_each(|(service, ..)| service.stop());
+                heirs.iter().for_each(|(service, _)| service.stop());
                 return Err(error.context(format!("service {name}")));
             }
         }
     }
-    Ok((heirs, threads))
+    Ok(heirs)
 }
 
-/// Lets what is ready take over, one service after the other; a service that cannot be taken over goes on.
+/// Lets what is ready take over, one service after the other, and each is seen as soon as it has; a service that cannot
+/// be taken over, or that somebody holds by now, goes on.
 fn take_over(
     daemon: &Daemon,
     config: &Config,
     heirs: Vec<Heir>,
-    threads: Vec<JoinHandle<()>>,
     gone: &[Arc<Service>],
 ) -> Result<Vec<String>> {
-    let (mut changes, mut failures, mut services) = (Vec::new(), Vec::new(), Vec::new());
-    for (service, before, fresh) in heirs {
+    let (mut changes, mut failures) = (Vec::new(), Vec::new());
+    for (service, before) in heirs {
         let name = service.name().to_owned();
-        match before {
-            None if fresh => {
-                changes.push(format!("service {name}: new"));
-                services.push(service);
+        let Some(old) = before else {
+            changes.push(format!("service {name}: new"));
+            daemon.change_services(|all| all.push(service));
+            continue;
+        };
+        match old.hand_over(&service) {
+            Ok(()) => {
+                changes.push(format!(
+                    "service {name}: {}, deadline {}",
+                    service.plan.spec.name, service.plan.config.deadline
+                ));
+                daemon.change_services(|all| {
+                    all.iter_mut()
+                        .filter(|one| one.name() == name)
+                        .for_each(|one| *one = Arc::clone(&service));
+                });
             }
-            None => services.push(service),
-            Some(old) => match old.hand_over(&service) {
-                Ok(()) => {
-                    changes.push(format!(
-                        "service {name}: {}, deadline {}",
-                        service.plan.spec.name, service.plan.config.deadline
-                    ));
-                    services.push(service);
-                }
-                Err(error) => {
-                    failures.push(format!("service {name}: {error}"));
-                    service.stop();
-                    services.push(old);
-                }
-            },
+            Err(error) => {
+                failures.push(format!("service {name}: {error}"));
+                service.stop();
+            }
         }
     }
-    changes.extend(gone.iter().map(|service| format!("service {}: gone", service.name())));
-    daemon.set_services(services, threads);
-    gone.iter().for_each(|service| service.stop());
+    for service in gone {
+        match service.stop_unless_held() {
+            Ok(()) => {
+                daemon.change_services(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
+                changes.push(format!("service {}: gone", service.name()));
+            }
+            Err(held) => failures.push(stays(service, &held)),
+        }
+    }
+    let place = |service: &Arc<Service>| config.services.iter().position(|c| c.name == service.name());
+    daemon.change_services(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
     if format!("{:?}", config.daemon) != format!("{:?}", daemon.config.daemon) {
         changes.push("[daemon]: what differs there and is not about models, profile or certificate takes effect at the next start".to_owned());
     }

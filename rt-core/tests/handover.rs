@@ -156,9 +156,72 @@ fn one_that_is_not_fit_is_refused_and_the_present_one_goes_on() {
     let mut used = rt_core::Scheduler::new(next).expect("a configuration");
     used.add_stream(StreamSpec::best_effort()).expect("room");
     let now = Instant::from_nanos(harness.now);
-    assert_eq!(harness.scheduler.hand_over(now, &mut used), Err(HandOverError::NotNew));
+    assert_eq!(harness.scheduler.hand_over(now, &mut used, &[]), Err(HandOverError::NotNew));
     harness.advance_to(40);
     harness.arrive(id);
     harness.drain();
     assert_eq!(harness.outcomes(id), [true, true]);
+}
+
+/// A scheduler for many streams hands over to one for a few: what counts are the streams that are there.
+#[test]
+fn places_that_streams_have_left_are_free_in_the_next_scheduler() {
+    let mut harness = Harness::new(config(&[10], 1, 1, 60, Dispatch::Eager), |_, bound| bound);
+    let ids: Vec<_> = (0..8).map(|_| harness.add(StreamSpec::best_effort())).collect();
+    let (last, others) = ids.split_last().expect("eight");
+    others[1..].iter().for_each(|id| harness.scheduler.remove_stream(*id));
+    let few = SchedulerConfig { streams: 2, ..config(&[10], 1, 1, 60, Dispatch::Eager) };
+    assert_eq!(harness.hand_over(few), Ok(()));
+    let more = || StreamSpec::best_effort();
+    assert!(harness.scheduler.add_stream(more()).is_err(), "two are there, and two is the limit");
+    harness.arrive(*last);
+    harness.arrive(others[0]);
+    harness.drain();
+    assert_eq!((harness.outcomes(*last), harness.outcomes(others[0])), (vec![true], vec![true]));
+    harness.scheduler.remove_stream(others[0]);
+    assert!(harness.scheduler.add_stream(more()).is_ok() && harness.scheduler.add_stream(more()).is_err());
+}
+
+proptest! {
+    /// Streams come and go, some end with the takeover: it is refused exactly if more go on than there is room for,
+    /// however much is open, and what has taken over has room for the rest.
+    #[test]
+    fn only_the_streams_that_go_on_need_a_place(
+        steps in proptest::collection::vec((any::<bool>(), 0usize..16), 1..40),
+        ending in proptest::collection::vec(any::<bool>(), 16),
+        limit in 1usize..16,
+        at_work in any::<bool>(),
+    ) {
+        let mut harness = Harness::new(config(&[10], 1, 1, 60, Dispatch::Eager), |_, bound| bound);
+        let mut there = Vec::new();
+        for (come, which) in steps {
+            if come && there.len() < 16 {
+                there.push(harness.add(StreamSpec::best_effort()));
+            } else if !there.is_empty() {
+                harness.scheduler.remove_stream(there.swap_remove(which % there.len()));
+            }
+        }
+        let (ended, stay): (Vec<_>, Vec<_>) =
+            there.iter().zip(ending).partition(|(_, ends)| *ends);
+        let (ended, stay): (Vec<_>, Vec<_>) =
+            (ended.iter().map(|(id, _)| **id).collect(), stay.iter().map(|(id, _)| **id).collect());
+        if at_work {
+            for id in &stay {
+                harness.arrive(*id);
+            }
+        }
+        let few = SchedulerConfig { streams: limit, ..config(&[10], 1, 1, 60, Dispatch::Eager) };
+        let done = harness.hand_over_without(few, &ended);
+        if stay.len() > limit {
+            prop_assert_eq!(done, Err(HandOverError::Limit { streams: stay.len(), limit }));
+        } else if at_work && !stay.is_empty() {
+            prop_assert_eq!(done, Err(HandOverError::Busy { running: 1, waiting: 0 }));
+        } else {
+            prop_assert_eq!(done, Ok(()));
+            prop_assert!(ended.iter().all(|id| harness.scheduler.stream_counts(*id).is_none()));
+            prop_assert!(stay.iter().all(|id| harness.scheduler.stream_counts(*id).is_some()));
+            let added = std::iter::repeat_with(|| harness.scheduler.add_stream(StreamSpec::best_effort()));
+            prop_assert_eq!(added.take_while(Result::is_ok).count(), limit - stay.len());
+        }
+    }
 }

@@ -1,44 +1,8 @@
 //! Tests of the watchdog: a scheduler that nobody can poll gets no ping, one that idles does.
 
 use super::*;
-use crate::config::Config;
-use crate::doors::Doors;
-use crate::engine::{EngineKind, RunMode};
-use crate::plan::Plan;
-use crate::profile::{Fingerprint, Profile};
-use crate::service::{Effects, Service};
-
-const CONFIG: &str = r#"
-    [daemon]
-    bus = "off"
-    profile = "profile.json"
-    [[service]]
-    name = "idle"
-    engine = "simulated"
-    simulated = { times = ["1ms"], input = 4, output = 4 }
-    deadline = "1s"
-"#;
-
-fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("weir.toml");
-    std::fs::write(&path, CONFIG).unwrap();
-    let config = Config::load(&path).unwrap();
-    let model = &crate::plan::resolve_models(&config).unwrap()[0][0];
-    let times = serde_json::json!({
-        "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated, "workers": 1,
-        "exceedance": 1e-4, "margin": 0.1, "batches": [{
-            "batch": 1, "mode": RunMode::Simulated, "samples": 1, "p50_ns": 1_000_000, "p99_ns": 1_000_000,
-            "max_ns": 1_000_000, "bound_ns": 1_100_000, "basis": "few", "stable": false, "tail": null,
-        }],
-    });
-    let mut profile = Profile::new(Fingerprint::current());
-    profile.put(serde_json::from_value(times).unwrap());
-    profile.save(&config.daemon.profile).unwrap();
-    let plan = Plan::compute(&config).unwrap().services.remove(0);
-    let (doors, _) = Doors::open(&config).unwrap();
-    Service::start(plan, config.safe_mode, doors, false, None).unwrap()
-}
+use crate::service::Effects;
+use crate::service::tests::idle_service;
 
 /// Whether the service is seen to move within so many milliseconds.
 fn moves_within(services: &[Arc<Service>], asked: Instant, ms: u64) -> bool {

@@ -2,32 +2,30 @@
 
 mod backoff;
 mod executor;
+mod locks;
 mod meters;
 mod names;
 mod operate;
 mod planning;
 mod recorder;
+mod recording;
 mod registry;
 mod shield;
 mod slots;
+mod start;
 mod takeover;
 mod tell;
 mod timer;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{
-    Action, Event, Instant, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamSpec,
-    WorkerId,
-};
+use rt_core::{Action, Event, Instant, Resolution, Scheduler, WorkerId};
 
-use crate::certificate;
 use crate::clock;
 use crate::doors::Doors;
-use crate::engine::{EngineError, Isolation, Place};
+use crate::engine::Place;
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use executor::Executor;
@@ -35,21 +33,22 @@ use meters::Meters;
 use names::Names;
 use planning::Planning;
 use recorder::Recorder;
-use takeover::{Retired, Takeover};
+use takeover::Takeover;
 use timer::Timer;
 use worker::Mailbox;
 
+pub(crate) use locks::lock;
+use locks::{read, try_lock, try_read, write};
 pub(crate) use registry::{Lease, Refusal, Registry};
-pub(crate) use slots::{Origin, Slots, lock};
-
-/// What waking another thread costs on a slow day: shorter batches are run at once.
-const INLINE_LIMIT: Span = Span::from_micros(50);
+pub(crate) use slots::{Origin, Slots};
 
 /// A service while it runs.
 pub(crate) struct Service {
     pub(crate) plan: ServicePlan,
     pub(crate) slots: Slots,
     pub(crate) registry: Mutex<Registry>,
+    /// Read by whoever registers a stream, written by whoever moves or ends them all.
+    moving: RwLock<()>,
     /// Held by the one new stream that is being admitted.
     admission: Mutex<()>,
     /// The streams' names, for events: never held while anything is computed.
@@ -63,16 +62,29 @@ pub(crate) struct Service {
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     meters: Meters,
-    recorder: Option<Arc<Recorder>>,
+    /// Set before the first request comes; who takes over goes on with that of the service before.
+    recorder: OnceLock<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
     doors: Arc<Doors>,
     realtime: bool,
+    /// Nothing is taken in any more; set under the scheduler's lock.
+    closed: AtomicBool,
+    /// Threads between what the scheduler has decided and the last answer of it; raised under the scheduler's lock.
+    telling: AtomicUsize,
+    /// The threads end.
     stopped: Arc<AtomicBool>,
-    /// Passed once every worker is warm.
-    ready: Barrier,
     /// Who takes over, and who has.
     takeover: Takeover,
+}
+
+/// Why a request was not taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Another service has taken over: the lease must follow.
+    Retired,
+    /// The service is about to end.
+    Ending,
 }
 
 /// What is to be told once the scheduler's lock is released; reused by its thread.
@@ -85,90 +97,6 @@ pub(crate) struct Effects {
 }
 
 impl Service {
-    /// Loads the variants for every worker and starts the threads, which end after [`Service::stop`]. What takes over
-    /// from `before` has no streams until [`Service::hand_over`].
-    ///
-    /// # Errors
-    /// If the model cannot be loaded, or the file of its arrivals not be created.
-    pub(crate) fn start(
-        plan: ServicePlan,
-        safe_mode: SafeModeConfig,
-        doors: Arc<Doors>,
-        realtime: bool,
-        before: Option<&Self>,
-    ) -> anyhow::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let (workers, config) = (plan.workers(), &plan.config);
-        let mut scheduler = Scheduler::new(SchedulerConfig {
-            deadline: config.deadline,
-            guard: config.guard,
-            workers: vec![workers.clone()],
-            dispatch: config.dispatch,
-            background: true,
-            queue: config.queue,
-            streams: config.streams,
-            safe_mode,
-        })?;
-        scheduler.set_selector(plan.selector.clone())?;
-        let stopped = Arc::default();
-        let place = |id| place_of(&plan, id, realtime, &stopped);
-        scheduler.set_rate_warning(plan.rate_warning());
-        let executors: Result<Vec<_>, EngineError> =
-            (0..workers.count).map(|id| Executor::new(&plan, id, &place(id)).map(Mutex::new)).collect();
-        let executors = executors?;
-        let (recorder, writer) = match (&config.record, before.and_then(|before| before.recorder.clone())) {
-            (None, _) => (None, None),
-            // The file goes on.
-            (Some(_), Some(recorder)) => (Some(recorder), None),
-            (Some(record), None) => {
-                let (recorder, writer) = Recorder::start(&config.name, record)?;
-                (Some(Arc::new(recorder)), Some(writer))
-            }
-        };
-        let service = Arc::new(Self {
-            // Twice what the scheduler holds: answers being written still occupy theirs.
-            slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
-            registry: Mutex::default(),
-            admission: Mutex::default(),
-            names: Mutex::default(),
-            scheduler: Mutex::new(scheduler),
-            mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
-            executors,
-            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
-            inline: config.isolation == Isolation::Thread
-                && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
-            timer: Timer::new(),
-            answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
-            meters: Meters::new(),
-            recorder,
-            planning: plan.planned_inputs().map(Planning::new),
-            doors,
-            realtime,
-            stopped,
-            ready: Barrier::new(workers.count + 1),
-            takeover: Takeover::default(),
-            plan,
-        });
-        if before.is_none() {
-            Registry::reserve(&service)?;
-            service.raise_shield();
-        }
-        let mut threads = Vec::from_iter(writer);
-        for id in 0..service.plan.workers().count {
-            let name = format!("{}/{id}", service.name());
-            let service = Arc::clone(&service);
-            let run = move || worker::run(&service, id);
-            threads.push(std::thread::Builder::new().name(name).spawn(run)?);
-        }
-        let sleeper = Arc::clone(&service);
-        let name = format!("{}/timer", service.name());
-        threads.push(std::thread::Builder::new().name(name).spawn(move || sleeper.keep_time())?);
-        service.ready.wait();
-        if service.planning.is_some() {
-            Planning::start(&service)?;
-        }
-        Ok((service, threads))
-    }
-
     /// The service's name in the configuration.
     pub(crate) fn name(&self) -> &str {
         &self.plan.config.name
@@ -177,12 +105,12 @@ impl Service {
     /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
     ///
     /// # Errors
-    /// If another service has taken over: nothing has happened then, and the lease must follow.
-    pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Retired> {
-        let mut retired = false;
+    /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
+    pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Closed> {
+        let mut taken = Ok(());
         self.drive(effects, |scheduler, now| {
-            retired = self.successor().is_some();
-            if retired {
+            taken = self.takes_in();
+            if taken.is_err() {
                 return None;
             }
             self.record(now, lease);
@@ -193,7 +121,7 @@ impl Service {
         if let Some(worker) = inline {
             lock(&self.executors[worker]).run_batch(self, worker, effects);
         }
-        if retired { Err(Retired) } else { Ok(()) }
+        taken
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
@@ -227,20 +155,43 @@ impl Service {
         look(&lock(&self.scheduler))
     }
 
-    /// Nothing waits and nothing runs.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.look(|s| s.waiting() == 0 && s.running() == 0)
+    /// Takes nothing in from now on; what waits and runs is still answered.
+    pub(crate) fn close(&self) {
+        let _scheduler = lock(&self.scheduler);
+        self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Ends all threads; what still runs is finished first.
+    /// Closes the service and ends its threads, unless clients hold streams: then it goes on.
+    ///
+    /// # Errors
+    /// The names of these streams.
+    pub(crate) fn stop_unless_held(&self) -> Result<(), Vec<String>> {
+        let _alone = write(&self.moving);
+        let held = lock(&self.registry).held();
+        if !held.is_empty() {
+            return Err(held);
+        }
+        self.stop();
+        Ok(())
+    }
+
+    /// Nothing waits, nothing runs, and all answers have been handed to their connections: for good, if the service
+    /// is closed.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.look(|s| s.waiting() == 0 && s.running() == 0 && self.telling.load(Ordering::Acquire) == 0)
+    }
+
+    /// Closes the service and ends all threads; what still runs is finished first.
     pub(crate) fn stop(&self) {
+        self.close();
         self.stopped.store(true, Ordering::Relaxed);
         self.timer.stop();
         self.mailboxes.iter().for_each(Mailbox::stop);
-        // A recorder goes on with whoever has taken over.
-        if self.successor().is_none_or(|next| next.recorder.is_none()) {
-            self.recorder.iter().for_each(|recorder| recorder.stop());
-        }
+        self.stop_recorder();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -249,7 +200,7 @@ impl Service {
 
     /// Where worker `id` runs.
     fn place(&self, id: WorkerId) -> Place {
-        place_of(&self.plan, id, self.realtime, &self.stopped)
+        start::place(&self.plan, id, self.realtime, &self.stopped)
     }
 
     /// Tells that worker `id` is lost with its batch, and has it loaded anew.
@@ -265,17 +216,12 @@ impl Service {
         self.doors.refresh();
     }
 
-    /// Notes what a client declared of a stream, if it did: no configuration tells.
-    fn record_declared(&self, name: &str, spec: &StreamSpec) {
-        if let Some(recorder) = self.recorder.as_ref().filter(|_| spec.arrivals().is_some()) {
-            let written = serde_json::to_string(&certificate::stream(name, spec));
-            recorder.declared(name, written.unwrap_or_default());
-        }
-    }
-
-    fn record(&self, now: Instant, lease: &Lease) {
-        if let Some(recorder) = &self.recorder {
-            recorder.arrival(now, &lease.name);
+    /// Whether a request may be taken in; to be asked under the scheduler's lock.
+    fn takes_in(&self) -> Result<(), Closed> {
+        match (self.successor(), self.is_closed()) {
+            (Some(_), _) => Err(Closed::Retired),
+            (None, true) => Err(Closed::Ending),
+            (None, false) => Ok(()),
         }
     }
 
@@ -296,6 +242,7 @@ impl Service {
         effects.events.clear();
         effects.started.clear();
         let mut scheduler = lock(&self.scheduler);
+        self.telling.fetch_add(1, Ordering::Relaxed);
         // Read under the lock, so that the scheduler's time never goes back.
         let now = clock::now();
         effects.resolutions.extend(feed(&mut scheduler, now));
@@ -319,8 +266,5 @@ impl Service {
     }
 }
 
-fn place_of(plan: &ServicePlan, id: WorkerId, realtime: bool, stop: &Arc<AtomicBool>) -> Place {
-    let cores = &plan.config.cores;
-    let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
-    Place { name: format!("{}/{id}", plan.config.name), core, realtime, stop: Arc::clone(stop) }
-}
+#[cfg(test)]
+pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use rt_core::{Cause, Evidence, Instant, Span, StreamId};
+use rt_core::{Cause, Evidence, Instant, Scheduler, Span, StreamId};
 use serde_json::Value;
 
 use super::{Effects, Planning, Service, lock};
@@ -11,21 +11,37 @@ impl Service {
     /// Suspends the promises until [`Service::clear_safe_mode`].
     pub(crate) fn enter_safe_mode(&self) {
         let for_good = Instant::from_nanos(u64::MAX);
-        self.with_scheduler(&mut Effects::default(), |scheduler, now| {
+        self.operate(|scheduler, now| {
             scheduler.raise_safe_mode(now, Cause::Operator, Evidence::default(), for_good);
         });
     }
 
-    /// Ends safe mode, unless workers are missing.
+    /// Ends safe mode as soon as it may end.
     pub(crate) fn clear_safe_mode(&self) {
-        self.with_scheduler(&mut Effects::default(), |scheduler, now| scheduler.clear_safe_mode(now));
+        self.operate(|scheduler, now| scheduler.clear_safe_mode(now));
     }
 
     /// Announces no change of safe mode for this long from now on; the state, its counts and its effects go on.
     pub(crate) fn inhibit_safe_mode(&self, length: Span) {
-        self.with_scheduler(&mut Effects::default(), |scheduler, now| {
-            scheduler.inhibit_safe_mode(now + length);
-        });
+        self.operate(|scheduler, now| scheduler.inhibit_safe_mode(now + length));
+    }
+
+    /// Does it to the scheduler that serves now, be it that of who has taken over just before.
+    fn operate(&self, act: impl Fn(&mut Scheduler, Instant)) {
+        let mut service = self;
+        loop {
+            let mut retired = false;
+            service.with_scheduler(&mut Effects::default(), |scheduler, now| {
+                retired = service.successor().is_some();
+                if !retired {
+                    act(scheduler, now);
+                }
+            });
+            if !retired {
+                return;
+            }
+            service = service.latest();
+        }
     }
 
     /// Requests a second of streams that declare their arrivals, over the window of the rate warning; `None` where

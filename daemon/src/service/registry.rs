@@ -1,7 +1,8 @@
 //! Who holds which stream of a service, and whether another one can be promised anything beside them.
 //!
-//! Locks are taken in this order, each for as short as can be: admission, registry, names, scheduler. The first one is
-//! held while a new stream waits for long batches, the others are not.
+//! Locks are taken in this order: moving, admission, registry, names, scheduler. The first two are held while a new
+//! stream is tested and waits for long batches, and the first one while another service takes over; the others for as
+//! short as can be.
 
 mod moves;
 
@@ -11,12 +12,12 @@ use std::sync::Arc;
 use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
-use super::{Effects, Service, lock};
+use super::{Effects, Service, lock, read, try_read};
 
 pub(super) use moves::Moves;
 
 /// The streams of a service by name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Registry {
     streams: HashMap<String, Entry>,
     /// Streams given up while mandatory requests waited: their load counts until the busy period they may
@@ -24,6 +25,7 @@ pub(crate) struct Registry {
     leaving: Vec<(StreamSpec, u64)>,
 }
 
+#[derive(Clone)]
 struct Entry {
     id: StreamId,
     spec: StreamSpec,
@@ -74,38 +76,55 @@ impl Registry {
     }
 
     /// Gives the stream `name` to a client: a reserved one if `spec` is `None`, else a new one if its promise
-    /// can be kept beside all others. The admission test runs under the registry's lock alone, so requests
-    /// go on meanwhile; while a new stream waits for long batches only other new ones wait behind it.
+    /// can be kept beside all others. Requests go on meanwhile; while a new stream is tested and waits for long
+    /// batches only other new ones wait behind it. Without `patience` it is `None` if all would have to wait, for
+    /// another service is to take over.
     ///
     /// # Errors
     /// A [`Refusal`] with the number of the protocol.
     pub(crate) fn register(
         service: &Arc<Service>,
         effects: &mut Effects,
+        (name, spec): (&str, Option<StreamSpec>),
+        patience: bool,
+    ) -> Option<Result<Lease, Refusal>> {
+        let still = if patience { read(&service.moving) } else { try_read(&service.moving)? };
+        if let Some(next) = service.successor() {
+            drop(still);
+            return Self::register(next, effects, (name, spec), patience);
+        }
+        let lease = Self::give_out(service, name, spec).map(|(id, spec)| {
+            lock(&service.names).insert(id, name);
+            Lease { service: Arc::clone(service), id, name: name.into(), spec }
+        });
+        drop(still);
+        // What a restarted stream still had waiting was cancelled: carry it out.
+        service.with_scheduler(effects, |_, _| {});
+        Some(lease)
+    }
+
+    fn give_out(
+        service: &Service,
         name: &str,
         spec: Option<StreamSpec>,
-    ) -> Result<Lease, Refusal> {
+    ) -> Result<(StreamId, StreamSpec), Refusal> {
         let reserved = service.plan.config.reserved.iter().any(|stream| stream.name == name);
-        let turn = (!reserved).then(|| lock(&service.admission));
-        let mut guard = lock(&service.registry);
-        if let Some(next) = service.successor() {
-            drop((guard, turn));
-            return Self::register(next, effects, name, spec);
+        let _turn = (!reserved).then(|| lock(&service.admission));
+        let mut registry = lock(&service.registry);
+        if service.is_closed() {
+            return Err(refuse(RefusalCode::UnknownService, format!("service {} has ended", service.name())));
         }
-        let registry = &mut *guard;
-        let lease = match (registry.streams.get(name), spec) {
+        match (registry.streams.get_mut(name), spec) {
             (Some(entry), _) if entry.held => {
                 Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use")))
             }
             (Some(entry), None) => {
-                let (old, spec) = (entry.id, entry.spec.clone());
+                let old = entry.id;
                 let fresh = lock(&service.scheduler).restart_stream(old);
                 let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
                 service.forget_name(old);
-                if let Some(entry) = registry.streams.get_mut(name) {
-                    (entry.id, entry.held) = (id, true);
-                }
-                Ok((id, spec))
+                (entry.id, entry.held) = (id, true);
+                Ok((id, entry.spec.clone()))
             }
             (Some(_), Some(_)) => Err(refuse(
                 RefusalCode::NameInUse,
@@ -115,24 +134,17 @@ impl Registry {
             )),
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
-                registry.admit(service, &spec)?;
                 // Whoever leaves meanwhile is still counted, which does no harm.
-                let others: Vec<_> = registry.counted().into_iter().cloned().collect();
-                drop(guard);
+                let (there, others) = (registry.streams.len(), registry.counted(service));
+                drop(registry);
+                admit(service, &spec, there, &others)?;
                 let id = service.add_stream(&spec, &others)?;
-                guard = lock(&service.registry);
                 let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
-                guard.streams.insert(name.to_owned(), entry);
+                lock(&service.registry).streams.insert(name.to_owned(), entry);
                 service.record_declared(name, &spec);
                 Ok((id, spec))
             }
-        };
-        let (id, spec) = lease?;
-        lock(&service.names).insert(id, name);
-        drop((guard, turn));
-        // What a restarted stream still had waiting was cancelled: carry it out.
-        service.with_scheduler(effects, |_, _| {});
-        Ok(Lease { service: Arc::clone(service), id, name: name.into(), spec })
+        }
     }
 
     /// Takes a stream back from a client; what waits of it is cancelled.
@@ -176,26 +188,26 @@ impl Registry {
     }
 
     /// What still counts: streams that are there, and those that are leaving.
-    fn counted(&self) -> Vec<&StreamSpec> {
-        self.streams.values().map(|e| &e.spec).chain(self.leaving.iter().map(|(spec, _)| spec)).collect()
-    }
-
-    fn admit(&mut self, service: &Service, spec: &StreamSpec) -> Result<(), Refusal> {
+    fn counted(&mut self, service: &Service) -> Vec<StreamSpec> {
         let (idle, epoch) = service.look(|s| s.idle_epoch());
         self.leaving.retain(|&(_, left_at)| !idle && epoch == left_at);
-        let tested = service.plan.system.admit(self.counted().into_iter().chain([spec]));
-        let others = self.streams.len();
-        let queue = service.plan.config.queue;
-        match tested {
-            Err(error) => Err(format!("beside {others} other streams: {error}")),
-            Ok(admission) if admission.waiting > queue as u64 => Err(format!(
-                "beside {others} other streams up to {} requests that must be served can wait, queue = {queue}",
-                admission.waiting
-            )),
-            Ok(_) => Ok(()),
-        }
-        .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
+        let there = self.streams.values().map(|entry| &entry.spec);
+        there.chain(self.leaving.iter().map(|(spec, _)| spec)).cloned().collect()
     }
+}
+
+/// Whether `spec` can be promised beside what `others` are, `there` of which are not leaving.
+fn admit(service: &Service, spec: &StreamSpec, there: usize, others: &[StreamSpec]) -> Result<(), Refusal> {
+    let queue = service.plan.config.queue;
+    match service.plan.system.admit(others.iter().chain([spec])) {
+        Err(error) => Err(format!("beside {there} other streams: {error}")),
+        Ok(admission) if admission.waiting > queue as u64 => Err(format!(
+            "beside {there} other streams up to {} requests that must be served can wait, queue = {queue}",
+            admission.waiting
+        )),
+        Ok(_) => Ok(()),
+    }
+    .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
 }
 
 pub(super) fn refuse(code: RefusalCode, text: String) -> Refusal {

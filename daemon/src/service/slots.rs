@@ -1,7 +1,8 @@
 //! Where a request's tensors and its way back to the client wait while the scheduler decides.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::lock;
 use crate::socket::{Connection, Place};
 
 /// One request in the daemon's hands.
@@ -69,9 +70,4 @@ impl Slots {
         lock(&self.free).push(token as u32);
         origin
     }
-}
-
-/// Locks; a panic elsewhere does not make the data of a lock wrong here, so poison is ignored.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

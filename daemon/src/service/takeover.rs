@@ -1,17 +1,18 @@
 //! A service of another configuration takes over while requests come.
 //!
 //! It is made ready beside the one that serves, then gets its streams at an instant at which nothing that was promised
-//! is open ([`Scheduler::hand_over`]): whoever feeds the scheduler next after such an instant has come carries it out.
-//! Locks are taken in the order of [`super::registry`], those of the older service first.
+//! is open ([`Scheduler::hand_over`]): whoever feeds the scheduler next after such an instant has come carries it out,
+//! registries, names and recording included, so that at any time one of the two has all of it. No lock but that on
+//! registering is held until then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rt_core::{HandOverError, Instant, Scheduler, Shield, Span, StreamId};
+use rt_core::{HandOverError, Instant, Scheduler, Shield, Span};
 
 use super::registry::Moves;
-use super::{Effects, Service, lock};
+use super::{Effects, Service, lock, try_lock, write};
 use crate::clock;
 use crate::plan::ServicePlan;
 
@@ -34,15 +35,16 @@ struct Heir {
     service: Arc<Service>,
     moves: Moves,
     shield: Option<Shield>,
-    /// The numbers of the streams that were added, once it is done.
-    added: Vec<StreamId>,
     /// What stood in the way last.
     refused: Option<HandOverError>,
 }
 
-/// Another service has taken over.
-#[derive(Debug)]
-pub(crate) struct Retired;
+impl Heir {
+    /// Whether something stands in the way that no waiting mends.
+    fn is_hopeless(&self) -> bool {
+        self.refused.is_some_and(|error| !matches!(error, HandOverError::Busy { .. }))
+    }
+}
 
 impl Service {
     /// Who has taken over, if anybody has.
@@ -64,25 +66,23 @@ impl Service {
     /// # Errors
     /// The stream that would be promised less, and in what.
     pub(crate) fn check_heir(&self, plan: &ServicePlan) -> Result<(), String> {
-        lock(&self.registry).moves(&self.plan, plan).map(drop)
+        self.moves_to(plan).map(drop)
     }
 
     /// Gives all streams to `next`, which was started for that, as soon as nothing that was promised is open. Clients
-    /// notice nothing but what is cancelled of requests that were promised nothing. Blocks until it is done.
+    /// notice nothing but what is cancelled of requests that were promised nothing, and that new streams are given out
+    /// afterwards. Blocks until it is done.
     ///
     /// # Errors
     /// The stream that would be promised less, or that no such instant has come; this service goes on then.
     pub(crate) fn hand_over(&self, next: &Arc<Self>) -> Result<(), String> {
-        let _turn = lock(&self.admission);
-        let mut registry = lock(&self.registry);
-        let mut to = lock(&next.registry);
-        let moves = registry.moves(&self.plan, &next.plan)?;
+        let _alone = write(&self.moving);
+        let moves = self.moves_to(&next.plan)?;
         let shield = match next.plan.selector {
             Some(_) => next.work_out_shield(&moves.load()),
             None => None,
         };
-        *lock(&next.names) = lock(&self.names).clone();
-        let heir = Heir { service: Arc::clone(next), moves, shield, added: Vec::new(), refused: None };
+        let heir = Heir { service: Arc::clone(next), moves, shield, refused: None };
         *lock(&self.takeover.heir) = Some(heir);
         self.takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
@@ -90,7 +90,10 @@ impl Service {
         let deadline = self.plan.config.deadline;
         let most = deadline + deadline + PATIENCE;
         let until = clock::now() + most;
-        while self.successor().is_none() && clock::now() < until {
+        // There is no heir any more once it has taken over.
+        while clock::now() < until
+            && lock(&self.takeover.heir).as_ref().is_some_and(|heir| !heir.is_hopeless())
+        {
             std::thread::park_timeout(PAUSE);
             self.with_scheduler(&mut effects, |_, _| {});
         }
@@ -99,16 +102,15 @@ impl Service {
             self.takeover.pending.store(false, Ordering::Relaxed);
             scheduler.set_quiet(false);
         });
-        let Some(heir) = lock(&self.takeover.heir).take() else { return Err("it was given up".to_owned()) };
-        if self.successor().is_none() {
-            let reason = heir.refused.map(|e| format!(": {e}")).unwrap_or_default();
-            return Err(format!(
-                "no instant without open promises has come within {most}{reason}; try again"
-            ));
+        if let Some(heir) = lock(&self.takeover.heir).take() {
+            return Err(match heir.refused {
+                Some(error) if heir.is_hopeless() => error.to_string(),
+                refused => {
+                    let reason = refused.map(|error| format!(": {error}")).unwrap_or_default();
+                    format!("no instant without open promises has come within {most}{reason}; try again")
+                }
+            });
         }
-        let evidence = next.streams_in_evidence();
-        registry.give(&mut to, heir.moves, &heir.added, &mut lock(&next.names), &evidence);
-        drop((registry, to));
         next.with_scheduler(&mut effects, |_, _| {});
         self.stop();
         // Whoever still names this service follows to the next: its models are of no use any more.
@@ -118,26 +120,39 @@ impl Service {
 
     /// Carries the takeover out, if there is one to be and the instant is right.
     pub(super) fn try_hand_over(&self, scheduler: &mut Scheduler, now: Instant) -> bool {
-        if !self.takeover.pending.load(Ordering::Relaxed) || self.successor().is_some() {
+        if !self.takeover.pending.load(Ordering::Relaxed) {
             return false;
         }
-        let mut heir = lock(&self.takeover.heir);
-        let Some(Heir { service, moves, shield, added, refused }) = heir.as_mut() else { return false };
-        let mut next = lock(&service.scheduler);
-        if let Err(error) = scheduler.hand_over(now, &mut next) {
+        let mut place = lock(&self.takeover.heir);
+        let Some(Heir { service: next, moves, shield, refused }) = place.as_mut() else { return false };
+        // Their locks come before the scheduler's, so they may not be waited for here: next time, if they are held.
+        let (Some(mut from), Some(mut to), Some(before), Some(mut names)) = (
+            try_lock(&self.registry),
+            try_lock(&next.registry),
+            try_lock(&self.names),
+            try_lock(&next.names),
+        ) else {
+            return false;
+        };
+        let mut heir = lock(&next.scheduler);
+        if let Err(error) = scheduler.hand_over(now, &mut heir, &from.dropped(moves)) {
             *refused = Some(error);
             return false;
         }
-        moves.dropped.iter().for_each(|(_, id)| next.remove_stream(*id));
-        for stream in &moves.added {
-            match next.add_stream(stream.spec.clone()) {
-                Ok(id) => added.push(id),
-                // The plan has counted them; there is a place for each.
-                Err(error) => eprintln!("weir: service {}: stream {}: {error}", self.name(), stream.name),
-            }
-        }
-        service.set_shield(&mut next, shield.take());
-        let _ = self.takeover.done.set(Arc::clone(service));
+        names.clone_from(&before);
+        from.give(&mut to, moves, &mut heir, &mut names);
+        next.set_shield(&mut heir, shield.take());
+        self.pass_recorder_on(next);
+        let _ = self.takeover.done.set(Arc::clone(next));
+        drop((heir, from, to, before, names));
+        *place = None;
         true
+    }
+
+    /// What a service of `plan` would mean for each stream: worked out on a copy, for it takes as long as admitting
+    /// them all.
+    fn moves_to(&self, plan: &ServicePlan) -> Result<Moves, String> {
+        let registry = lock(&self.registry).clone();
+        registry.moves(&self.plan, plan)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
 use weir_client::wire::{DaemonFrame, ResultHead};
 
-use super::slots::{Origin, lock};
-use super::{Effects, Service};
+use super::slots::Origin;
+use super::{Effects, Service, lock};
 use crate::socket::Connection;
 
 impl Service {
@@ -23,6 +23,7 @@ impl Service {
         for event in events.iter() {
             self.announce(event);
         }
+        self.telling.fetch_sub(1, Ordering::Release);
     }
 
     /// Encodes the answer to a resolved request and frees its slot.

@@ -1,5 +1,6 @@
 //! A worker: one thread that runs one batch at a time on its own copy of the model.
 
+use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use rt_core::{Span, WorkerId};
 
 use super::backoff::Backoff;
 use super::executor::Executor;
-use super::slots::lock;
+use super::lock;
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::Isolation;
@@ -76,10 +77,11 @@ impl Mailbox {
         let idle = |letter: &mut Letter| !letter.full && !letter.broken && !letter.stopped;
         let waited = self.arrived.wait_timeout_while(lock(&self.next), look, idle);
         let (mut letter, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (letter.stopped, std::mem::take(&mut letter.broken), letter.full) {
-            (true, ..) => Errand::Stop,
-            (_, true, _) => Errand::Reload,
-            (_, _, true) => Errand::Batch,
+        match (letter.full, letter.stopped, std::mem::take(&mut letter.broken)) {
+            // What was begun is answered, whatever comes after.
+            (true, ..) => Errand::Batch,
+            (_, true, _) => Errand::Stop,
+            (_, _, true) => Errand::Reload,
             _ => Errand::Look,
         }
     }
@@ -99,14 +101,14 @@ enum Errand {
     Stop,
 }
 
-/// The life of worker `id`.
-pub(crate) fn run(service: &Service, id: WorkerId) {
+/// The life of worker `id`, which lets go of `warm` once it is.
+pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
     let place = service.place(id);
     realtime::enter(realtime::Role::Worker, place.core, service.realtime);
     let (mut effects, mut backoff) = (Effects::default(), Backoff::new(clock::now()));
-    let warm = lock(&service.executors[id]).warm_up(&service.plan);
-    service.ready.wait();
-    if let Err(error) = warm {
+    let warmed = lock(&service.executors[id]).warm_up(&service.plan);
+    drop(warm);
+    if let Err(error) = warmed {
         eprintln!("weir: service {}: worker {id}: {error}", service.name());
         service.lose_worker(&mut effects, id);
     }

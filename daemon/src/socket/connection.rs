@@ -117,9 +117,9 @@ impl Connection {
         let _ = rustix::io::write(&self.flush, &1u64.to_ne_bytes());
     }
 
-    /// Whether something waits to be flushed.
+    /// Whether something waits to be flushed, and can be.
     pub(crate) fn has_pending(&self) -> bool {
-        !lock(&self.pending).is_empty()
+        !self.is_dead() && !lock(&self.pending).is_empty()
     }
 
     pub(crate) fn socket(&self) -> &UnixStream {

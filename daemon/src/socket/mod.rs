@@ -9,11 +9,13 @@ mod register;
 mod session;
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use rt_core::{Cause, Constraint};
+use rt_core::{Cause, Constraint, Span};
 use weir_client::wire::{DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState as WireState};
 
+use crate::clock;
 use crate::doors::Announcement;
 use crate::hardware::Stale;
 use crate::service::lock;
@@ -21,6 +23,9 @@ use crate::service::lock;
 pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
 pub(crate) use listener::Listener;
+
+/// How often it is looked whether clients have taken their last answers.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Knows every connection, to tell events to those that asked.
 #[derive(Default)]
@@ -75,6 +80,15 @@ impl Hub {
         lock(&self.connections).iter().filter(|c| c.strong_count() > 0).count()
     }
 
+    /// Waits until no connection has anything to be flushed any more, but no longer than `limit`.
+    pub(crate) fn wait_until_flushed(&self, limit: Span) {
+        let until = clock::now() + limit;
+        let pending = || lock(&self.connections).iter().filter_map(Weak::upgrade).any(|c| c.has_pending());
+        while pending() && clock::now() < until {
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+
     fn tell(&self, kind: EventMask, frame: &[u8]) {
         let connections: Vec<_> = lock(&self.connections).iter().filter_map(Weak::upgrade).collect();
         for connection in connections {
@@ -90,7 +104,7 @@ fn has_window(cause: Cause) -> bool {
 
 /// The evidence of a cause in words and units.
 pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
-    let span = rt_core::Span::from_nanos;
+    let span = Span::from_nanos;
     match cause {
         Cause::ArrivalExcess => format!(
             "{cause}: stream {stream} sent {seen} requests within {}, {limit} were declared",

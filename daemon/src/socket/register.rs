@@ -10,17 +10,18 @@ use weir_client::{ArrivalBound as WireBound, Constraint as WireConstraint, DataT
 use weir_client::{RefusalCode, Registration, StreamInfo, TensorInfo};
 
 use super::Connection;
+use super::session::DRAINING;
 use crate::clock;
 use crate::daemon::Daemon;
 use crate::engine::{DataType, TensorSpec, packed_len};
 use crate::realtime::{self, Role};
-use crate::service::{Effects, Lease, Refusal, Registry, lock};
+use crate::service::{Effects, Lease, Refusal, Registry, Service, lock};
 
 /// Registrations of one connection that may wait at once.
 const MAX_WAITING: usize = 16;
 
-/// Registrations that wait until no long batch is in their way, each in a thread of its own: meanwhile the connection's
-/// other frames are served.
+/// Registrations that wait until no long batch is in their way, or another service has taken over, each in a thread of
+/// its own: meanwhile the connection's other frames are served.
 #[derive(Default)]
 pub(super) struct Waiting {
     threads: Vec<JoinHandle<()>>,
@@ -34,11 +35,6 @@ pub(super) struct Waiting {
 type Ended = (u64, Result<Lease, Refusal>);
 
 impl Waiting {
-    /// Whether a stream of this service may have to wait.
-    pub(super) fn may_wait(daemon: &Daemon, registration: &Registration) -> bool {
-        daemon.services().iter().any(|s| s.name() == registration.service() && s.plan.selector.is_some())
-    }
-
     /// Registers in the background; `connection` is woken when [`Waiting::take`] has something.
     ///
     /// # Errors
@@ -58,8 +54,8 @@ impl Waiting {
             (Arc::clone(daemon), Arc::clone(connection), Arc::clone(&self.ended));
         let run = move || {
             realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
-            let outcome = register(&daemon, &registration, &mut Effects::default());
-            lock(&ended).push((id, outcome));
+            let outcome = register(&daemon, &registration, &mut Effects::default(), true);
+            lock(&ended).extend(outcome.map(|outcome| (id, outcome)));
             connection.wake();
         };
         let name = "register".to_owned();
@@ -91,7 +87,7 @@ impl Waiting {
     }
 }
 
-/// Gives out a stream.
+/// Gives out a stream. Without `patience` it is `None` if that may have to be waited for; nothing has happened then.
 ///
 /// # Errors
 /// A [`Refusal`] that names the field, or the instant at which the promise would fail.
@@ -99,10 +95,28 @@ pub(super) fn register(
     daemon: &Daemon,
     registration: &Registration,
     effects: &mut Effects,
-) -> Result<Lease, Refusal> {
+    patience: bool,
+) -> Option<Result<Lease, Refusal>> {
+    let (service, spec) = match asked_for(daemon, registration) {
+        Ok(found) => found,
+        Err(refusal) => return Some(Err(refusal)),
+    };
+    if !patience && service.plan.selector.is_some() {
+        return None;
+    }
+    let outcome = Registry::register(&service, effects, (registration.stream(), spec), patience)?;
+    // Whatever the reason: this one is the last.
+    Some(outcome.map_err(|refusal| if daemon.is_draining() { draining() } else { refusal }))
+}
+
+/// The service of which a stream is wanted, and what it declares.
+fn asked_for(
+    daemon: &Daemon,
+    registration: &Registration,
+) -> Result<(Arc<Service>, Option<StreamSpec>), Refusal> {
     let refuse = |code, text: String| Refusal { code, text };
     if daemon.is_draining() {
-        return Err(refuse(RefusalCode::Draining, "the daemon is stopping".into()));
+        return Err(draining());
     }
     let services = daemon.services();
     let service = services.iter().find(|s| s.name() == registration.service()).ok_or_else(|| {
@@ -115,8 +129,11 @@ pub(super) fn register(
         let text = format!("stream name {name:?} must be 1..=64 bytes without control characters");
         return Err(refuse(RefusalCode::InvalidConstraint, text));
     }
-    let spec = spec(registration)?;
-    Registry::register(service, effects, name, spec)
+    Ok((Arc::clone(service), spec(registration)?))
+}
+
+fn draining() -> Refusal {
+    Refusal { code: RefusalCode::Draining, text: DRAINING.to_owned() }
 }
 
 /// The answer to a registration that was granted.

@@ -23,10 +23,13 @@ use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
 use crate::engine::packed_len;
 use crate::realtime::{self, Role};
-use crate::service::{Effects, Lease, Origin, Refusal, Registry};
+use crate::service::{Closed, Effects, Lease, Origin, Refusal, Registry};
 
 /// A client that connects must say hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why nothing is taken in any more.
+pub(super) const DRAINING: &str = "the daemon is stopping";
 
 /// The last word to a client whose connection ends here.
 struct Goodbye(ErrorCode, String);
@@ -173,15 +176,14 @@ impl Session<'_> {
                 if self.leases.len() + self.waiting.len() >= most {
                     let text = format!("daemon.client-streams = {most} are held by this connection or wait");
                     self.refuse(id, RefusalCode::TooManyStreams, &text);
-                } else if Waiting::may_wait(self.daemon, &registration) {
-                    let started =
-                        self.waiting.start(self.daemon, self.connection, (id, registration.into_owned()));
-                    if let Err(refusal) = started {
-                        self.registered(id, Err(refusal));
-                    }
-                } else {
-                    let outcome = register::register(self.daemon, &registration, &mut self.effects);
+                } else if let Some(outcome) =
+                    register::register(self.daemon, &registration, &mut self.effects, false)
+                {
                     self.registered(id, outcome);
+                } else if let Err(refusal) =
+                    self.waiting.start(self.daemon, self.connection, (id, registration.into_owned()))
+                {
+                    self.registered(id, Err(refusal));
                 }
             }
             ClientFrame::Unregister { stream } => match self.leases.remove(&stream) {
@@ -265,7 +267,7 @@ impl Session<'_> {
     fn enqueue(&mut self, id: u64, stream: u32, output: Option<Place>, fill: impl FnOnce(&mut Vec<u8>)) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
         if self.daemon.is_draining() {
-            return self.refuse(id, RefusalCode::Draining, "the daemon is stopping");
+            return self.refuse(id, RefusalCode::Draining, DRAINING);
         }
         // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
         let most = self.daemon.config.daemon.client_requests;
@@ -293,12 +295,13 @@ impl Session<'_> {
                     slot.origin = Some(origin);
                 }
             }
-            if service.submit(&mut self.effects, lease, token).is_ok() {
-                return;
-            }
-            // Another service has taken over just now.
+            let Err(closed) = service.submit(&mut self.effects, lease, token) else { return };
             moved = Some(std::mem::take(&mut *service.slots.get(token)));
             service.slots.put_back(token);
+            // Else another one has taken over just now.
+            if closed == Closed::Ending {
+                return self.refuse(id, RefusalCode::Draining, DRAINING);
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 use core::mem;
 
 use super::{MANDATORY, Outcome, Scheduler, WorkerState};
-use crate::stream::{MissReason, Stream};
+use crate::stream::{MissReason, Stream, StreamId};
 use crate::time::Instant;
 
 /// Why one scheduler cannot take over from another.
@@ -27,9 +27,9 @@ pub enum HandOverError {
     #[error("the scheduler that is to take over is not new")]
     NotNew,
     /// The other one has too few places.
-    #[error("{streams} streams are there, the limit is {limit}")]
+    #[error("{streams} streams go on, the limit is {limit}")]
     Limit {
-        /// Places in use, those between streams included.
+        /// Those that are there and do not end.
         streams: usize,
         /// Its places.
         limit: usize,
@@ -46,35 +46,43 @@ impl Scheduler {
         self.quiet = quiet;
     }
 
-    /// Gives every stream to `next`, with its number, record, word and arrival monitor, and safe mode as it is; then
-    /// this one has none. What waits, which nothing was promised for, is cancelled: call [`Scheduler::poll`]
-    /// on this one a last time. The caller has tested that the streams are admitted by `next`, whose shield is to
-    /// be set anew. Allocates.
+    /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
+    /// mode as it is; then this one has none. What waits, which nothing was promised for, is cancelled: call
+    /// [`Scheduler::poll`] on this one a last time. The caller has tested that the streams are admitted by `next`,
+    /// whose shield is to be set anew. Allocates.
     ///
     /// # Errors
-    /// If work is left that something was promised for, or `next` is not fit; nothing has changed then.
-    pub fn hand_over(&mut self, now: Instant, next: &mut Self) -> Result<(), HandOverError> {
+    /// If `next` is not fit, which no waiting mends, or work is left that something was promised for
+    /// ([`HandOverError::Busy`]); nothing has changed then.
+    pub fn hand_over(
+        &mut self,
+        now: Instant,
+        next: &mut Self,
+        ended: &[StreamId],
+    ) -> Result<(), HandOverError> {
+        if !next.streams.is_empty() || next.waiting() + next.running() > 0 {
+            return Err(HandOverError::NotNew);
+        }
+        let ending = ended.iter().filter(|id| self.stream(**id).is_some()).count();
+        let (streams, limit) = (self.stream_count().saturating_sub(ending), next.config.streams);
+        if streams > limit {
+            return Err(HandOverError::Limit { streams, limit });
+        }
+        let undeclared = |s: &Stream| s.spec.arrivals().is_none() && !ended.contains(&s.id);
+        if !next.config.background && self.streams.iter().flatten().any(undeclared) {
+            return Err(HandOverError::Undeclared);
+        }
         let (running, waiting) = (self.running(), self.queues[MANDATORY].len());
         let busy = self.workers.iter().any(|w| matches!(w.state, WorkerState::Busy { .. }));
         if busy || waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
-        }
-        if !next.streams.is_empty() || next.waiting() + next.running() > 0 {
-            return Err(HandOverError::NotNew);
-        }
-        let (streams, limit) = (self.streams.len(), next.config.streams);
-        if streams > limit {
-            return Err(HandOverError::Limit { streams, limit });
-        }
-        let undeclared = self.streams.iter().flatten().any(|stream| stream.spec.arrivals().is_none());
-        if undeclared && !next.config.background {
-            return Err(HandOverError::Undeclared);
         }
         for class in 0..self.queues.len() {
             while let Some(request) = self.queues[class].pop_front() {
                 self.end(now, request, Outcome::Missed(MissReason::Cancelled));
             }
         }
+        ended.iter().for_each(|id| self.remove_stream(*id));
         for place in mem::take(&mut self.streams) {
             let moved = place.map(|old| {
                 let places = next.places(&old.spec);

@@ -11,13 +11,14 @@ impl Scheduler {
     /// # Errors
     /// If the configured number of streams is reached, or it is background and none is served.
     pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        let free = self.streams.iter().position(Option::is_none);
-        if free.is_none() && self.streams.len() == self.config.streams {
+        // Places may be more than that: they were taken over from a scheduler with a higher limit.
+        if self.stream_count() >= self.config.streams {
             return Err(StreamError::Limit { limit: self.config.streams });
         }
         if !self.config.background && spec.arrivals().is_none() {
             return Err(StreamError::Undeclared);
         }
+        let free = self.streams.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.streams.len());
         let id = StreamId { slot: slot as u16, generation: self.generation() };
         let places = self.places(&spec);
@@ -55,5 +56,10 @@ impl Scheduler {
         fresh.police = slot.police.clone();
         *slot = fresh;
         Some(slot.id)
+    }
+
+    /// How many streams there are.
+    pub(super) fn stream_count(&self) -> usize {
+        self.streams.iter().flatten().count()
     }
 }

@@ -213,10 +213,19 @@ impl Harness {
 
     /// A new scheduler of `config` takes over now, or the present one goes on.
     pub(crate) fn hand_over(&mut self, config: SchedulerConfig) -> Result<(), HandOverError> {
+        self.hand_over_without(config, &[])
+    }
+
+    /// The same, and the streams of `ended` end.
+    pub(crate) fn hand_over_without(
+        &mut self,
+        config: SchedulerConfig,
+        ended: &[StreamId],
+    ) -> Result<(), HandOverError> {
         let running = vec![None; config.worker_count()];
         let mut next = Scheduler::new(config).expect("a configuration");
         let now = Instant::from_nanos(self.now);
-        self.scheduler.hand_over(now, &mut next)?;
+        self.scheduler.hand_over(now, &mut next, ended)?;
         let mut last = std::mem::replace(&mut self.scheduler, next);
         self.running = running;
         loop {

@@ -1,6 +1,6 @@
 //! What becomes of each stream when a service of another configuration takes over: nobody is promised less.
 
-use rt_core::{StreamId, StreamSpec};
+use rt_core::{Scheduler, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
@@ -12,9 +12,9 @@ use crate::service::names::Names;
 #[derive(Debug)]
 pub(in crate::service) struct Moves {
     /// Reserved streams that only the new configuration has.
-    pub(in crate::service) added: Vec<ReservedStream>,
+    added: Vec<ReservedStream>,
     /// Streams that only the old one reserved, and nobody holds.
-    pub(in crate::service) dropped: Vec<(String, StreamId)>,
+    dropped: Vec<String>,
     /// What goes on: the name, what it is promised, and whether it is reserved from now on.
     kept: Vec<(String, StreamSpec, bool)>,
 }
@@ -49,7 +49,7 @@ impl Registry {
                     ));
                 }
                 None if entry.held => moves.kept.push((name.clone(), entry.spec.clone(), false)),
-                _ => moves.dropped.push((name.clone(), entry.id)),
+                _ => moves.dropped.push(name.clone()),
             }
         }
         let is_kept = |name: &str| moves.kept.iter().any(|(kept, ..)| kept == name);
@@ -89,28 +89,45 @@ impl Registry {
         Ok(())
     }
 
-    /// Enters in `to` what has moved; `added` are the numbers of the streams that are new, `evidence` those of the
-    /// streams that safe mode is about.
+    /// The numbers of the streams that end.
+    pub(in crate::service) fn dropped(&self, moves: &Moves) -> Vec<StreamId> {
+        moves.dropped.iter().filter_map(|name| self.streams.get(name)).map(|entry| entry.id).collect()
+    }
+
+    /// Enters in `to` what has moved, and gives `next` the streams that are new; `names` follows. Streams may have been
+    /// given up since `moves` were worked out; none has been given out.
     pub(in crate::service) fn give(
         &mut self,
         to: &mut Self,
-        moves: Moves,
-        added: &[StreamId],
+        moves: &mut Moves,
+        next: &mut Scheduler,
         names: &mut Names,
-        evidence: &[StreamId],
     ) {
-        for (name, id) in &moves.dropped {
-            self.streams.remove(name);
-            names.remove(*id, evidence);
-        }
-        for (name, _, reserved) in moves.kept {
-            if let Some(entry) = self.streams.remove(&name) {
-                to.streams.insert(name, Entry { reserved, ..entry });
+        let mut streams = std::mem::take(&mut self.streams);
+        let evidence: Vec<_> = next.safe_mode().streams().collect();
+        for (name, _, reserved) in moves.kept.drain(..) {
+            match streams.remove(&name) {
+                Some(entry) if reserved || entry.held => {
+                    to.streams.insert(name, Entry { reserved, ..entry });
+                }
+                // Nobody has it any more, and nobody can take it.
+                Some(entry) => {
+                    next.remove_stream(entry.id);
+                    names.remove(entry.id, &evidence);
+                }
+                None => {}
             }
         }
-        for (stream, &id) in moves.added.into_iter().zip(added) {
-            names.insert(id, &stream.name);
-            to.streams.insert(stream.name, Entry { id, spec: stream.spec, reserved: true, held: false });
+        streams.values().for_each(|ended| names.remove(ended.id, &evidence));
+        for ReservedStream { name, spec } in moves.added.drain(..) {
+            match next.add_stream(spec.clone()) {
+                Ok(id) => {
+                    names.insert(id, &name);
+                    to.streams.insert(name, Entry { id, spec, reserved: true, held: false });
+                }
+                // The plan has counted them: there is a place for each.
+                Err(error) => eprintln!("weir: stream {name}: {error}"),
+            }
         }
     }
 }

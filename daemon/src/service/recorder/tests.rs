@@ -1,0 +1,85 @@
+//! Tests of the recorder: what is written of what was noted.
+
+use super::*;
+
+/// What is written of notes that are taken in bunches, each fetched before the next.
+fn written(limit: u64, room: usize, bunches: &[&[(u64, &str)]]) -> String {
+    let config = RecordConfig { path: "arrivals.csv".into(), limit };
+    let (notes, shared, mut writer) = open("s", &config, Vec::new(), room);
+    let origin = writer.origin;
+    writer.head();
+    for bunch in bunches {
+        for &(at, stream) in *bunch {
+            take_down(&notes, &shared, origin + Span::from_nanos(at), &stream.into());
+        }
+        while !writer.fetch() {}
+    }
+    writer.finish();
+    let text = String::from_utf8(writer.out).expect("UTF-8");
+    text.split_once("time,stream\n").expect("a head").1.to_owned()
+}
+
+#[test]
+fn arrivals_are_written_in_order_with_their_names() {
+    let text = written(10, 10, &[&[(5, "front"), (5, "rear/0")], &[], &[(70, "a \"b\", c")]]);
+    assert_eq!(text, "5,front\n5,rear/0\n70,\"a \"\"b\"\", c\"\n");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_where_it_is_missing() {
+    let bunches: [&[_]; 3] = [&[(0, "a"), (1, "a"), (2, "a"), (3, "b")], &[(4, "a")], &[(5, "b")]];
+    assert_eq!(written(10, 2, &bunches), "0,a\n1,a\n# 2 arrivals not recorded\n4,a\n5,b\n");
+    // The next note has a place, and takes the count along.
+    let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
+    let origin = writer.origin;
+    take_down(&notes, &shared, origin, &"a".into());
+    take_down(&notes, &shared, origin, &"b".into());
+    assert!(writer.notes.try_recv().is_ok());
+    take_down(&notes, &shared, origin, &"c".into());
+    take_down(&notes, &shared, origin, &"d".into());
+    // As much as there is room for is fetched at a time, and in the end all.
+    assert!(!writer.fetch());
+    assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n");
+    writer.finish();
+    assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n# 1 arrivals not recorded\n");
+}
+
+#[test]
+fn a_file_does_not_outgrow_its_limit_and_says_what_is_missing() {
+    let text = written(2, 10, &[&[(0, "a"), (1, "a")], &[(2, "a"), (3, "a")], &[(4, "a")]]);
+    let end = "# record-limit = 2 is reached: what follows is not recorded\n# 3 arrivals not recorded\n";
+    assert_eq!(text, format!("0,a\n1,a\n{end}"));
+}
+
+#[test]
+fn a_file_goes_on_where_its_limit_is_raised() {
+    let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 1 }, Vec::new(), 10);
+    for at in 0..4 {
+        take_down(&notes, &shared, writer.origin + Span::from_nanos(at), &"a".into());
+        writer.fetch();
+        if at == 2 {
+            shared.limit.store(9, Ordering::Relaxed);
+        }
+    }
+    let full = "# record-limit = 1 is reached: what follows is not recorded\n";
+    assert_eq!(String::from_utf8_lossy(&writer.out), format!("0,a\n{full}# 2 arrivals not recorded\n3,a\n"));
+}
+
+#[test]
+fn a_file_that_takes_no_more_ends_the_recording_alone() {
+    struct Nothing;
+    impl Write for Nothing {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let config = RecordConfig { path: "a".into(), limit: 9 };
+    let (notes, shared, mut writer) = open("s", &config, Nothing, 10);
+    writer.head();
+    take_down(&notes, &shared, writer.origin, &"a".into());
+    writer.fetch();
+    assert!(writer.state == State::Broken && writer.untold == 1);
+}

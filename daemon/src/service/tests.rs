@@ -1,0 +1,100 @@
+//! Tests of a service by itself: what it takes in, and when it no longer does.
+
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use weir_client::RefusalCode;
+
+use super::*;
+use crate::config::Config;
+use crate::engine::{EngineKind, RunMode};
+use crate::plan::Plan;
+use crate::profile::{Fingerprint, Profile};
+use crate::socket::Connection;
+
+const CONFIG: &str = r#"
+    [daemon]
+    bus = "off"
+    profile = "profile.json"
+    [[service]]
+    name = "idle"
+    engine = "simulated"
+    simulated = { times = ["1ms"], input = 4, output = 4 }
+    deadline = "1s"
+"#;
+
+/// A service named `idle`, and its threads.
+pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weir.toml");
+    std::fs::write(&path, CONFIG).unwrap();
+    let config = Config::load(&path).unwrap();
+    let model = &crate::plan::resolve_models(&config).unwrap()[0][0];
+    let times = serde_json::json!({
+        "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated, "workers": 1,
+        "exceedance": 1e-4, "margin": 0.1, "batches": [{
+            "batch": 1, "mode": RunMode::Simulated, "samples": 1, "p50_ns": 1_000_000, "p99_ns": 1_000_000,
+            "max_ns": 1_000_000, "bound_ns": 1_100_000, "basis": "few", "stable": false, "tail": null,
+        }],
+    });
+    let mut profile = Profile::new(Fingerprint::current());
+    profile.put(serde_json::from_value(times).unwrap());
+    profile.save(&config.daemon.profile).unwrap();
+    let plan = Plan::compute(&config).unwrap().services.remove(0);
+    let (doors, _) = Doors::open(&config).unwrap();
+    Service::start(plan, config.safe_mode, doors, false, None).unwrap()
+}
+
+fn register(service: &Arc<Service>, name: &str) -> Result<Lease, RefusalCode> {
+    let outcome = Registry::register(service, &mut Effects::default(), (name, None), false);
+    outcome.expect("nobody takes over").map_err(|refusal| refusal.code)
+}
+
+#[test]
+fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_answered() {
+    let (service, threads) = idle_service();
+    let lease = register(&service, "cam").unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let connection = Arc::new(Connection::new(ours, 1 << 20).unwrap());
+    let submit = |id| {
+        let token = service.slots.take().unwrap();
+        {
+            let mut slot = service.slots.get(token);
+            slot.input = vec![0; 16];
+            slot.origin = Some(Origin::new(&connection, id, 1, None));
+        }
+        (token, service.submit(&mut Effects::default(), &lease, token))
+    };
+    assert_eq!(submit(1).1, Ok(()));
+    service.close();
+    let (token, outcome) = submit(2);
+    assert_eq!(outcome, Err(Closed::Ending));
+    assert!(service.slots.get(token).origin.is_some(), "the request is the caller's");
+    while !service.is_drained() {
+        std::thread::yield_now();
+    }
+    // All of it is on its way by then.
+    theirs.set_nonblocking(true).unwrap();
+    assert!(std::io::Read::read(&mut &theirs, &mut [0; 256]).unwrap() > 0);
+    assert_eq!(connection.open_requests(), 1, "the one that was given back");
+    service.stop();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_service_ends_only_while_nobody_holds_a_stream_and_gives_none_out_afterwards() {
+    let (service, threads) = idle_service();
+    let lease = register(&service, "cam").unwrap();
+    assert_eq!(service.stop_unless_held(), Err(vec!["cam".to_owned()]));
+    assert!(
+        !service.is_closed()
+            && register(&service, "other").is_ok_and(|other| {
+                Registry::release(&other, &mut Effects::default());
+                true
+            })
+    );
+    Registry::release(&lease, &mut Effects::default());
+    assert_eq!(service.stop_unless_held(), Ok(()));
+    assert_eq!(register(&service, "cam").map(|lease| lease.name), Err(RefusalCode::UnknownService));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
