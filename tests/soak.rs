@@ -45,23 +45,6 @@ fn config(queue: u64) -> String {
     )
 }
 
-/// Sets every bound of the profile to 20 ms: what is promised must not depend on the host.
-fn bounded(place: Deployment) -> Deployment {
-    place.succeed(&["profile", "--quick", "--samples", "10"]);
-    let path = place.path("profile.json");
-    let text = std::fs::read_to_string(&path).expect("a profile");
-    let mut profile: Value = serde_json::from_str(&text).expect("the profile is JSON");
-    for entry in profile["entries"].as_array_mut().expect("entries") {
-        for batch in entry["batches"].as_array_mut().expect("batches") {
-            for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
-                batch[field] = Value::from(20_000_000);
-            }
-        }
-    }
-    std::fs::write(&path, profile.to_string()).expect("the profile is written");
-    place
-}
-
 /// A client that keeps to what it has declared, until `going` is false: how many requests, and whether one answer too
 /// many was missed.
 fn behave(daemon: &Daemon, service: &str, going: &AtomicBool) -> (u64, bool) {
