@@ -143,6 +143,18 @@ impl Daemon {
         std::fs::read_dir(folder).expect("the daemon is there").count()
     }
 
+    /// The number of its thread of that name, and its folder in `/proc`.
+    pub(crate) fn thread(&self, name: &str) -> (i32, PathBuf) {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = std::fs::read_dir(folder).expect("the daemon is there").flatten();
+        let named = |folder: &PathBuf| {
+            std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let folder = threads.map(|thread| thread.path()).find(named).expect("a thread of that name");
+        let number = folder.file_name().and_then(|number| number.to_str()?.parse().ok());
+        (number.expect("a number"), folder)
+    }
+
     /// The daemon's resident memory.
     pub(crate) fn resident_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
