@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use planner::verify::{VerifyError, verify};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use rt_core::{MAX_BATCH, MAX_SPAN, MAX_WORKERS};
 use tempfile::TempDir;
 
@@ -102,7 +104,7 @@ fn edited(mut file: Vec<u8>, (kind, at, to, wrong): (usize, Index, Index, &str))
         0 => file[place] ^= 1 << to.index(8),
         1 => file.truncate(place),
         2 => drop(file.splice(place..place, wrong.bytes())),
-        3 => drop(file.splice(word.clone(), file[other].to_vec())),
+        3 => drop(file.splice(word, file[other].to_vec())),
         4 => drop(file.splice(word.start..word.start, file[word.start.min(other.start)..other.end].to_vec())),
         5 => drop(file.drain(word)),
         _ => drop(file.splice(word, wrong.bytes())),
@@ -144,26 +146,52 @@ fn read<T, E: Display>(bytes: &[u8], read: impl FnOnce(&Path) -> Result<T, E>) -
     }
 }
 
-/// A profile of [`PLANNED`].
-fn profile() -> Vec<u8> {
+/// A profile of [`PLANNED`], of these times in nanoseconds, for the base and the variant.
+fn profile_of(times: [[u64; 2]; 2]) -> Vec<u8> {
     let folder = folder(&[("weir.toml", PLANNED.as_bytes())]);
     let config = Config::load(&folder.path().join("weir.toml")).unwrap();
     let mut profile = Profile::new(Fingerprint::current());
-    for (model, ms) in resolve_models(&config).unwrap()[0].iter().zip([5, 15]) {
-        let batch = |size: u64| {
-            let ns = ms * 1_000_000 + 3_000_000 * size;
+    for (model, times) in resolve_models(&config).unwrap()[0].iter().zip(times) {
+        let batch = |(i, ns): (usize, u64)| {
             serde_json::json!({
-                "batch": size, "mode": RunMode::Simulated, "samples": 100, "p50_ns": ns, "p99_ns": ns, "max_ns": ns,
-                "bound_ns": ns + 500_000, "basis": "few", "stable": false, "tail": null,
+                "batch": i + 1, "mode": RunMode::Simulated, "samples": 100, "p50_ns": ns, "p99_ns": ns, "max_ns": ns,
+                "bound_ns": ns, "basis": "few", "stable": false, "tail": null,
             })
         };
         let entry = serde_json::json!({
             "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated, "workers": 1,
-            "exceedance": 1e-4, "margin": 0.1, "batches": [batch(1), batch(2)],
+            "exceedance": 1e-4, "margin": 0.1, "batches": times.into_iter().enumerate().map(batch).collect::<Vec<_>>(),
         });
         profile.put(serde_json::from_value(entry).unwrap());
     }
     serde_json::to_vec(&profile).unwrap()
+}
+
+fn profile() -> Vec<u8> {
+    profile_of([[8_000_000, 11_000_000], [18_000_000, 21_000_000]])
+}
+
+/// [`PLANNED`] and its profile with other numbers, whole but for what they mean.
+fn renumbered() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    // From a nanosecond to an hour, most of them around what a deadline leaves.
+    let time =
+        || prop_oneof![(1u64..10, 0u32..12), (1u64..10, 5u32..8)].prop_map(|(digit, e)| digit * 10u64.pow(e));
+    let times = prop::array::uniform2(prop::array::uniform2(time()));
+    let spans = prop::array::uniform6(time());
+    let counts = (1u64..5, select(vec![1u64, 8, 256, 65_536]), 1u64..40, 0u64..4, 1u64..4);
+    (times, spans, counts).prop_map(|(mut times, spans, (workers, queue, burst, m, h))| {
+        times.iter_mut().for_each(|pair| pair.sort_unstable());
+        let [deadline, guard, handover, jitter, period, bucket] = spans.map(|ns| format!("{ns}ns"));
+        let more = format!(
+            "handover = \"{handover}\"\njitter = \"{jitter}\"\nworkers = {workers}\nqueue = {queue}\nmax-batch = 2"
+        );
+        let config = [
+            ("200ms", deadline), ("50ms", guard), ("100ms", period), ("90ms", bucket), ("max-batch = 2", more),
+            ("burst = 3", format!("burst = {burst}")), ("m = 1, k = 3", format!("m = {m}, k = {}", m + h)),
+        ];
+        let config = config.iter().fold(PLANNED.to_owned(), |text, (from, to)| text.replacen(from, to, 1));
+        (config.into_bytes(), profile_of(times))
+    })
 }
 
 /// The plan of a configuration and a profile of these bytes, if they allow one.
@@ -192,6 +220,18 @@ fn what_is_garbled_is_read_as_long_as_it_is_whole() {
     assert!(read(TABLES.as_bytes(), |path| check_tables(path, 3)).is_some());
     assert!(read(TRACE.as_bytes(), Schedule::trace).is_some());
     assert!(inputs(PICTURES, LABELS).is_some());
+}
+
+/// Else the last of the tests below tests next to nothing.
+#[test]
+fn of_other_numbers_some_are_planned_and_some_refused() {
+    let mut runner = TestRunner::deterministic();
+    let mut planned = 0;
+    for _ in 0..200 {
+        let (config, profile) = renumbered().new_tree(&mut runner).unwrap().current();
+        planned += usize::from(plan(&config, &profile).is_some());
+    }
+    assert!((20..180).contains(&planned), "{planned} of 200");
 }
 
 fn inputs(pictures: &[u8], labels: &[u8]) -> Option<Inputs> {
@@ -265,10 +305,10 @@ proptest! {
 
     #[test]
     fn what_is_planned_from_them_is_what_the_checker_derives(
-        config in garbled(one_of(&[PLANNED])), profile in garbled(Just(profile()))
+        config in garbled(one_of(&[PLANNED])), profile in garbled(Just(profile())), other in renumbered()
     ) {
-        let (whole, planned) = (self::profile(), PLANNED.as_bytes());
-        for (config, profile) in [(&config[..], &whole[..]), (planned, &profile), (&config, &profile)] {
+        let whole = (PLANNED.as_bytes(), &self::profile()[..]);
+        for (config, profile) in [(&config[..], whole.1), (whole.0, &profile), (&other.0, &other.1)] {
             let said = plan(config, profile).map_or(Ok(()), |plan| confirmed(&plan));
             prop_assert!(said.is_ok(), "{said:?}");
         }
