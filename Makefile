@@ -103,7 +103,7 @@ experiments: deps
 	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(shell grep -L 'file = ' sim/experiments/*.toml)) \
 	    -o docs/experiments --into docs/experiments.md >/dev/null
 
-## fuzz: made-up problems, certificates, frames and recordings: the seeds on any machine, then each target for FUZZ_SECONDS (60)
+## fuzz: made-up problems, certificates, frames, recordings, policies and experiments: the seeds on any machine, then each target for FUZZ_SECONDS (60)
 fuzz: deps
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	./fuzz/run.sh

@@ -12,9 +12,10 @@ if ! command -v c++ >/dev/null 2>&1; then
     echo "fuzzing: NOT DONE, the fuzzer needs a C++ compiler"
     exit 0
 fi
-for target in problem certificate answer client_frames daemon_frames recording; do
+for target in problem certificate answer client_frames daemon_frames recording policy experiment; do
     mkdir -p "corpus/$target"
     seeds="seeds/$target"
+    [ "$target" != experiment ] || seeds=../sim/experiments
     [ "$target" != answer ] || seeds="$seeds seeds/problem"
     echo "fuzzing $target for ${FUZZ_SECONDS:-60} s"
     # shellcheck disable=SC2086

@@ -6,17 +6,20 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually, stderr, values, weir};
+use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, pause, stderr, values, weir};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 
 fn deployment() -> Deployment {
-    let place = Deployment::new(format!(
-        "{DAEMON}[[service]]\nname = \"quick\"\nengine = \"simulated\"\n\
-         simulated = {{ times = [\"1ms\"], input = 4, output = 4 }}\ndeadline = \"20s\"\nguard = \"1s\"\n"
-    ));
-    place.profiled(&[400])
+    let service = |name: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\nengine = \"simulated\"\n\
+             simulated = {{ times = [\"1ms\"], input = 4, output = 4 }}\ndeadline = \"20s\"\nguard = \"1s\"\n"
+        )
+    };
+    Deployment::new(format!("{DAEMON}{}{}", service("quick"), service("idle"))).profiled(&[400])
 }
 
 /// Starts the daemon as a service manager does, with these sockets as its descriptors 3, 4, …
@@ -118,6 +121,79 @@ fn the_manager_hears_ready_then_pings_while_nothing_happens_then_the_end() {
     let end = heard(&manager, "EXTEND_TIMEOUT_USEC");
     assert!(end.contains(&"STOPPING=1".to_owned()), "{end:?}");
     assert!(end.contains(&"EXTEND_TIMEOUT_USEC=30000000".to_owned()), "{end:?}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+/// A thread of another process, stopped until it is let go or this one ends; all others go on.
+struct Stopped {
+    thread: i32,
+}
+
+impl Stopped {
+    /// Waits until it has stopped; `None` if that is not permitted here.
+    fn new(daemon: &Daemon, name: &str) -> Option<Self> {
+        let (thread, folder) = daemon.thread(name);
+        if let Err(error) = trace(libc::PTRACE_SEIZE, thread) {
+            eprintln!("a stalled scheduler: NOT CHECKED, threads cannot be traced: {error}");
+            return None;
+        }
+        trace(libc::PTRACE_INTERRUPT, thread).expect("traced");
+        let state = || std::fs::read_to_string(folder.join("stat")).expect("the thread is there");
+        eventually("the stop", || state().contains(") t ").then_some(()));
+        Some(Self { thread })
+    }
+}
+
+impl Drop for Stopped {
+    /// Lets it go. A process that is killed meanwhile could not be buried before.
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = trace(libc::PTRACE_DETACH, self.thread);
+    }
+}
+
+#[allow(unsafe_code)]
+fn trace(request: libc::c_uint, thread: i32) -> std::io::Result<()> {
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: none of the requests made here touches memory of this process.
+    match unsafe { libc::ptrace(request, thread, none, none) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the manager has heard nothing for a second.
+fn silence(manager: &UnixDatagram) {
+    manager.set_nonblocking(true).expect("set");
+    eventually("silence", || {
+        while manager.recv(&mut [0; 4096]).is_ok() {}
+        pause(Duration::from_secs(1));
+        manager.recv(&mut [0; 4096]).is_err().then_some(())
+    });
+    manager.set_nonblocking(false).expect("set");
+}
+
+#[test]
+fn one_scheduler_that_is_stalled_ends_the_pings_although_all_else_goes_on() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let notify = place.path("notify");
+    // A ping every 50 ms.
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", Path::new("200000"))]);
+    heard(&manager, "READY=1");
+    heard(&manager, "WATCHDOG=1");
+    let Some(stalled) = Stopped::new(&daemon, "idle/timer") else { return };
+    silence(&manager);
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("quick", "s")).expect("a stream");
+    let outcome = client.infer(&stream, &[7.0; 4]).expect("an answer");
+    assert_eq!(values(&stream, &outcome), Some(vec![7.0; 4]), "another service is served");
+    silence(&manager);
+    drop(stalled);
+    heard(&manager, "WATCHDOG=1");
+    drop(client);
+    daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0));
 }
 

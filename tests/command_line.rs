@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use common::{DAEMON, Deployment, eventually, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 /// One worker, 2 ms a request; `period` decides whether the load can be promised.
 fn problem(period_us: u32) -> String {
@@ -135,6 +136,34 @@ fn an_answer_of_unknown_accuracy_claims_none() {
         "{said}"
     );
     drop(daemon);
+}
+
+#[test]
+fn a_file_of_tensors_is_sent_as_it_is_if_it_fits() {
+    let place = deployment().profiled(&[400]);
+    let _daemon = place.serve();
+    let (socket, file) = (place.socket(), place.path("tensors"));
+    let (socket, raw) = (socket.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let infer = || fed(&["infer", "quick", "--socket", socket, "--raw", raw, "--json"], "");
+    let few = ["--rate", "50", "--duration", "200ms", "--best-effort"];
+    let load = || fed(&[&["load", "quick", "--socket", socket, "--raw", raw][..], &few].concat(), "");
+    std::fs::write(&file, [1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat()).expect("written");
+    let output = infer();
+    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        said["outputs"]["output"],
+        json!([1.0, 2.0, 3.0, 4.0]),
+        "the simulated engine repeats its input"
+    );
+    let output = load();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(text(&output.stdout).contains("answered     10,"), "{}", text(&output.stdout));
+    std::fs::write(&file, [0; 15]).expect("written");
+    for output in [infer(), load()] {
+        assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+        let wanted = ["the inputs have 15 bytes, simulated-", " takes 16: input f32 [4]"];
+        assert!(wanted.iter().all(|words| stderr(&output).contains(words)), "{}", stderr(&output));
+    }
 }
 
 /// A load for an hour, of which some answers have come.

@@ -2,12 +2,16 @@
 //!
 //! `WEIR_SOAK_SECONDS` says how long it lasts, about 10 unless set; `make soak` takes 600.
 
+#[allow(dead_code, reason = "nobody listens here")]
+#[path = "bus/bus.rs"]
+mod bus;
 mod common;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bus::{Bus, address, is_possible};
 use common::{DAEMON, Daemon, Deployment, Raw, answers, best_effort, eventually, frame, hello, now, pause};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -19,7 +23,7 @@ use weir_client::{
 };
 
 /// Kinds of mischief, one a round.
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 /// What the resident memory may be above that after the warm-up: allocators keep what threads that came and went have
 /// touched, and stop growing only after many rounds.
 const SLACK_KIB: u64 = 24 * 1024;
@@ -29,8 +33,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 const WINDOW: usize = 10;
 const MISSES: usize = 2;
 
-/// A service on a thread and one in processes of its own; `queue` is what reloads change.
-fn config(queue: u64) -> String {
+/// A service on a thread and one in processes of its own; `queue` is what reloads change. On the bus of `place`, which
+/// may not be there.
+fn config(place: &Deployment, queue: u64) -> String {
     let service = |name: &str, more: &str| {
         format!(
             "[[service]]\nname = \"{name}\"\nengine = \"simulated\"\nmax-batch = 1\nguard = \"1s\"\nstreams = 64\n\
@@ -39,27 +44,11 @@ fn config(queue: u64) -> String {
     };
     let thread = service("thread", &format!("deadline = \"5s\"\nqueue = {queue}\n"));
     let process = service("process", "deadline = \"5s\"\nisolation = \"process\"\nworkers = 2\n");
+    let daemon = DAEMON.replace("bus = \"off\"", &format!("bus = \"{}\"", address(place)));
     format!(
-        "{DAEMON}max-pending = 65536\nclient-streams = 4\nclient-requests = 64\n\
+        "{daemon}max-pending = 65536\nclient-streams = 4\nclient-requests = 64\n\
          [safe-mode]\nhold = \"100ms\"\nclean = \"100ms\"\n{thread}{process}"
     )
-}
-
-/// Sets every bound of the profile to 20 ms: what is promised must not depend on the host.
-fn bounded(place: Deployment) -> Deployment {
-    place.succeed(&["profile", "--quick", "--samples", "10"]);
-    let path = place.path("profile.json");
-    let text = std::fs::read_to_string(&path).expect("a profile");
-    let mut profile: Value = serde_json::from_str(&text).expect("the profile is JSON");
-    for entry in profile["entries"].as_array_mut().expect("entries") {
-        for batch in entry["batches"].as_array_mut().expect("batches") {
-            for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
-                batch[field] = Value::from(20_000_000);
-            }
-        }
-    }
-    std::fs::write(&path, profile.to_string()).expect("the profile is written");
-    place
 }
 
 /// A client that keeps to what it has declared, until `going` is false: how many requests, and whether one answer too
@@ -99,18 +88,39 @@ fn check_counts(client: &mut Client, service: &str, stream: &str, sent: u64) {
     assert_eq!((counts["arrived"].as_u64(), answered), (Some(sent), Some(sent)), "{counts}");
 }
 
-fn mischief(daemon: &Daemon, round: usize, idle: &mut Vec<Raw>) {
-    let service = if (round / KINDS).is_multiple_of(2) { "thread" } else { "process" };
-    match round % KINDS {
-        0 => die_within_frames(daemon, service),
-        1 => flood(daemon, service),
-        // Cut off for want of a HELLO, or gone with the next of them.
-        2 => *idle = (0..4).map(|_| daemon.raw()).collect(),
-        3 => talk_nonsense(daemon, round),
-        4 => exhaust(daemon, service),
-        5 => share(daemon, service),
-        6 => lose_a_worker(daemon),
-        _ => reload(daemon, if (round / KINDS).is_multiple_of(2) { 300 } else { 256 }),
+/// What a round leaves for the next ones.
+struct Company {
+    idle: Vec<Raw>,
+    /// Absent where no bus can be had.
+    bus: Option<Bus>,
+}
+
+impl Company {
+    fn round(&mut self, daemon: &Daemon, round: usize) {
+        let odd = !(round / KINDS).is_multiple_of(2);
+        let service = if odd { "process" } else { "thread" };
+        match round % KINDS {
+            0 => die_within_frames(daemon, service),
+            1 => flood(daemon, service),
+            // Cut off for want of a HELLO, or gone with the next of them.
+            2 => self.idle = (0..4).map(|_| daemon.raw()).collect(),
+            3 => talk_nonsense(daemon, round),
+            4 => exhaust(daemon, service),
+            5 => share(daemon, service),
+            6 => lose_a_worker(daemon),
+            7 => reload(daemon, if odd { 256 } else { 300 }),
+            _ => self.restart_bus(daemon),
+        }
+    }
+
+    /// Ends the bus under the daemon and starts another, in whichever order the daemon takes notice.
+    fn restart_bus(&mut self, daemon: &Daemon) {
+        if let Some(bus) = self.bus.take() {
+            bus.kill();
+            let bus = Bus::start(&daemon.deployment);
+            bus.wait_for_weir();
+            self.bus = Some(bus);
+        }
     }
 }
 
@@ -204,7 +214,7 @@ fn lose_a_worker(daemon: &Daemon) {
 fn reload(daemon: &Daemon, queue: u64) {
     let sequence = |status: &Value| status["reload"]["sequence"].as_u64().unwrap_or(0);
     let before = sequence(&daemon.status());
-    daemon.deployment.configure(config(queue));
+    daemon.deployment.configure(config(&daemon.deployment, queue));
     daemon.signal(Signal::HUP);
     let status = eventually("the end of the reload", || {
         let status = daemon.status();
@@ -230,7 +240,13 @@ fn a_long_life_among_bad_clients() {
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok();
     let seconds = seconds.map_or(10, |text| text.parse().expect("WEIR_SOAK_SECONDS is a number of seconds"));
     let length = Duration::from_secs(seconds);
-    let mut daemon = bounded(Deployment::new(config(256))).serve();
+    let place = Deployment::new("");
+    place.configure(config(&place, 256));
+    // What is promised must not depend on the host.
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(20);
+    let bus = is_possible().then(|| Bus::start(&place));
+    let mut daemon = place.serve();
     let mut listener = daemon.client();
     listener.subscribe(EventMask::SAFE_MODE).expect("subscribed");
     let (going, started) = (AtomicBool::new(true), now());
@@ -242,12 +258,12 @@ fn a_long_life_among_bad_clients() {
             let (daemon, going) = (&daemon, &going);
             (service, scope.spawn(move || behave(daemon, service, going)))
         });
-        let mut idle = Vec::new();
+        let mut company = Company { idle: Vec::new(), bus };
         let mut warm = None;
         let mut rounds = 0;
         // Whole cycles of all kinds: two at least to warm up, two to compare.
         while started.elapsed() < length || warm.is_none_or(|(at, _)| rounds < at + 2 * KINDS) {
-            (0..KINDS).for_each(|kind| mischief(&daemon, rounds + kind, &mut idle));
+            (0..KINDS).for_each(|kind| company.round(&daemon, rounds + kind));
             rounds += KINDS;
             while let Some(event) = listener.next_event_timeout(Duration::from_millis(1)).expect("connected")
             {
@@ -257,11 +273,11 @@ fn a_long_life_among_bad_clients() {
                 }
             }
             if warm.is_none() && rounds >= 2 * KINDS && started.elapsed() >= length / 3 {
-                idle.clear();
+                company.idle.clear();
                 warm = Some((rounds, footprint(&daemon, 3)));
             }
         }
-        idle.clear();
+        company.idle.clear();
         let (_, before) = warm.expect("a warm-up");
         let after = footprint(&daemon, 3);
         eprintln!("{rounds} rounds; KiB, descriptors, threads: {before:?}, then {after:?}");

@@ -10,12 +10,14 @@ use weir_client::{ArrivalBound, Constraint, Outcome, Registration};
 
 /// Accuracies of the simulated variants.
 const ACCURACY: [f64; 3] = [0.6, 0.8, 0.95];
-/// Their bounds in milliseconds for batches of 1 and 2, twice what they wait out.
+/// What they wait out in milliseconds for batches of 1 and 2.
+const TIMES: [[u64; 2]; 3] = [[5, 8], [15, 20], [30, 45]];
+/// Their bounds, twice as long.
 const BOUNDS: [[u64; 2]; 3] = [[10, 16], [30, 40], [60, 90]];
 
 /// One worker that answers two in 16 ms, or more accurately in 90, within 200; `more` goes into the service.
 fn config(more: &str) -> String {
-    let times = BOUNDS.map(|[one, two]| format!("[\"{}ms\", \"{}ms\"]", one / 2, two / 2));
+    let times = TIMES.map(|[one, two]| format!("[\"{one}ms\", \"{two}ms\"]"));
     let variant = |i: usize| format!("{{ times = {}, accuracy = {} }}", times[i], ACCURACY[i]);
     format!(
         "{DAEMON}[[service]]\nname = \"lanes\"\nengine = \"simulated\"\nhandover = \"0ms\"\nbatch = 2\nmax-batch = 2\n\
@@ -32,7 +34,7 @@ fn config(more: &str) -> String {
 fn profiled(config: &str) -> Deployment {
     let place = Deployment::new(config);
     place.succeed(&["profile", "--quick", "--samples", "10"]);
-    place.set_variant_bounds(&BOUNDS);
+    place.set_variant_bounds(&TIMES, &BOUNDS);
     place
 }
 

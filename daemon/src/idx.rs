@@ -26,9 +26,13 @@ impl<'a> Pictures<'a> {
     /// Reads the bytes of a file.
     ///
     /// # Errors
-    /// If they are no pictures, or more or fewer than the header says.
+    /// If they are no pictures, or more or fewer than the header says, or pictures of nothing: of those a header alone
+    /// could announce four billion.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, IdxError> {
         let ([count, rows, columns], pixels) = parse(bytes, PICTURES)?;
+        if count > 0 && pixels.is_empty() {
+            return Err(IdxError { what: "the size of a picture", expected: 1, found: 0 });
+        }
         Ok(Self { count, rows, columns, pixels })
     }
 
@@ -87,9 +91,11 @@ mod tests {
 
     #[test]
     fn other_bytes_are_refused_by_what_is_wrong() {
-        let told = |bytes| Pictures::parse(bytes).err().unwrap().to_string();
+        let told = |bytes: &[u8]| Pictures::parse(bytes).err().unwrap().to_string();
         assert_eq!(told(&TWO[..7]), "the file's length is 7, 16 is needed");
         assert_eq!(told(&TWO[..19]), "the data's length is 3, 4 is needed");
+        let nothing = [&TWO[..4], &[0xff; 4], &[0; 4], &[0xff; 4]].concat();
+        assert_eq!(told(&nothing), "the size of a picture is 0, 1 is needed");
         assert!(labels(TWO).unwrap_err().to_string().contains("the magic number is 2051, 2049"));
     }
 }

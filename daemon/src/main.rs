@@ -10,6 +10,8 @@ mod config;
 mod daemon;
 mod doors;
 mod engine;
+#[cfg(test)]
+mod garbled;
 mod hardware;
 mod idx;
 mod load;

@@ -1,6 +1,7 @@
 //! What must hold whatever the input; each function is the body of one fuzz target.
 #![forbid(unsafe_code)]
 
+mod files;
 mod frames;
 mod recording;
 mod small;
@@ -12,6 +13,7 @@ use planner::verify::{VerifyError, verify};
 use planner::{Certificate, CertificateError, Claim, Problem, certify};
 use rt_core::AdmissionError;
 
+pub use files::{experiment, policy};
 pub use frames::{client_frames, daemon_frames};
 pub use recording::recording;
 pub use small::small_problem;

@@ -4,7 +4,12 @@ use std::path::Path;
 
 use planner::{Certificate, Problem};
 use proptest::prelude::*;
-use weir_fuzz::{answer, certificate, client_frames, daemon_frames, problem, recording, small_problem};
+use weir_fuzz::{
+    answer, certificate, client_frames, daemon_frames, experiment, policy, problem, recording, small_problem,
+};
+
+/// Those that are shipped, among the seeds of the others.
+const EXPERIMENTS: &str = "../../sim/experiments";
 
 fn seeds(of: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(of);
@@ -58,6 +63,21 @@ fn seeds_of_frames_are_cut_and_read() {
 fn seeds_of_recordings_are_read() {
     for seed in seeds("recording") {
         assert!(recording(&seed) > 0, "{}", text(&seed));
+    }
+}
+
+#[test]
+fn seeds_of_policies_are_read() {
+    for seed in seeds("policy") {
+        assert!(policy(&seed), "{}", text(&seed));
+    }
+}
+
+/// But for those that name data of others.
+#[test]
+fn shipped_experiments_are_read() {
+    for seed in seeds(EXPERIMENTS) {
+        assert_ne!(experiment(&seed), text(&seed).contains("file ="), "{}", text(&seed));
     }
 }
 
@@ -117,6 +137,16 @@ proptest! {
     }
 
     #[test]
+    fn changed_policies(data in changed("policy")) {
+        policy(&data);
+    }
+
+    #[test]
+    fn changed_experiments(data in changed(EXPERIMENTS)) {
+        experiment(&data);
+    }
+
+    #[test]
     fn noise(data in prop::collection::vec(any::<u8>(), 0..80)) {
         problem(&data);
         certificate(&data);
@@ -124,6 +154,8 @@ proptest! {
         client_frames(&data);
         daemon_frames(&data);
         recording(&data);
+        policy(&data);
+        experiment(&data);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A message bus of a test's own, with the policy that is shipped, and what foreign clients say on it.
 #![allow(dead_code, reason = "each test uses the part it needs")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -67,6 +68,8 @@ impl Bus {
         let config = format!("--config-file={}", place.path("bus.conf").display());
         let child = Command::new("dbus-daemon")
             .args([&config, "--nofork", "--nopidfile"])
+            // It complains at each start that it may not raise its limits.
+            .stderr(File::create(place.path("bus.stderr")).expect("a file for the bus's errors"))
             .spawn()
             .expect("dbus-daemon can be started (Debian package dbus-daemon)");
         eventually("the bus", || std::os::unix::net::UnixStream::connect(place.path("bus")).ok());
@@ -127,6 +130,10 @@ impl Drop for Bus {
         // Ended already is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let said = std::fs::read_to_string(self.place.path("bus.stderr")).unwrap_or_default();
+            eprintln!("the bus said:\n{said}");
+        }
     }
 }
 

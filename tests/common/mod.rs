@@ -1,6 +1,8 @@
 //! Beside a request's way: what every end-to-end test needs to start a daemon, talk to it and see it end.
 #![allow(dead_code, reason = "each test uses the part it needs")]
 
+mod bounds;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -41,36 +43,6 @@ impl Deployment {
     /// Replaces the configuration.
     pub(crate) fn configure(&self, config: impl AsRef<str>) {
         std::fs::write(self.config(), config.as_ref()).expect("the configuration is written");
-    }
-
-    /// Profiles with the fewest runs, then sets each bound to the next of `bounds_ms`: what a test promises
-    /// must not depend on the host it runs on.
-    pub(crate) fn profiled(self, bounds_ms: &[u64]) -> Self {
-        self.succeed(&["profile", "--quick", "--samples", "10"]);
-        self.set_bounds(bounds_ms);
-        self
-    }
-
-    /// Sets the times and bounds of the first profiled model, in milliseconds for batches of 1, 2, …
-    pub(crate) fn set_bounds(&self, bounds_ms: &[u64]) {
-        self.change_entries(|entries| set_bounds(&mut entries[0], bounds_ms));
-    }
-
-    /// Sets those of every profiled variant, which wait out their times, the shortest first.
-    pub(crate) fn set_variant_bounds<const N: usize>(&self, bounds_ms: &[[u64; N]]) {
-        self.change_entries(|entries| {
-            assert_eq!(entries.len(), bounds_ms.len(), "bounds for each variant");
-            entries.sort_by_key(|entry| entry["batches"][0]["p50_ns"].as_u64());
-            entries.iter_mut().zip(bounds_ms).for_each(|(entry, bounds)| set_bounds(entry, bounds));
-        });
-    }
-
-    fn change_entries(&self, change: impl FnOnce(&mut Vec<Value>)) {
-        let path = self.path("profile.json");
-        let text = std::fs::read_to_string(&path).expect("a profile");
-        let mut profile: Value = serde_json::from_str(&text).expect("the profile is JSON");
-        change(profile["entries"].as_array_mut().expect("entries"));
-        std::fs::write(&path, profile.to_string()).expect("the profile is written");
     }
 
     /// Where the configuration lies.
@@ -139,16 +111,6 @@ impl Deployment {
     }
 }
 
-fn set_bounds(entry: &mut Value, bounds_ms: &[u64]) {
-    let batches = entry["batches"].as_array_mut().expect("batches");
-    assert_eq!(batches.len(), bounds_ms.len(), "one bound per batch size");
-    for (batch, ms) in batches.iter_mut().zip(bounds_ms) {
-        for field in ["p50_ns", "p99_ns", "max_ns", "bound_ns"] {
-            batch[field] = Value::from(ms * 1_000_000);
-        }
-    }
-}
-
 /// A running daemon, killed when dropped; what it said on standard error is shown if the test fails.
 pub(crate) struct Daemon {
     pub(crate) deployment: Deployment,
@@ -184,6 +146,18 @@ impl Daemon {
     pub(crate) fn count(&self, what: &str) -> usize {
         let folder = format!("/proc/{}/{what}", self.child.id());
         std::fs::read_dir(folder).expect("the daemon is there").count()
+    }
+
+    /// The number of its thread of that name, and its folder in `/proc`.
+    pub(crate) fn thread(&self, name: &str) -> (i32, PathBuf) {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = std::fs::read_dir(folder).expect("the daemon is there").flatten();
+        let named = |folder: &PathBuf| {
+            std::fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let folder = threads.map(|thread| thread.path()).find(named).expect("a thread of that name");
+        let number = folder.file_name().and_then(|number| number.to_str()?.parse().ok());
+        (number.expect("a number"), folder)
     }
 
     /// The daemon's resident memory.

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use weir_client::blocking::Client;
 use weir_client::{DataType, Inference, Outcome, Registration, StreamInfo, TensorInfo, f16};
 
 use super::Socket;
 use crate::idx::Pictures;
-use crate::load::Target;
+use crate::load::{Inputs, Target, describe};
 use crate::pipe::say;
 
 /// Values of an output that are shown to people.
@@ -45,18 +45,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             client.infer(&stream, &picture.pixels)?
         }
-        (None, Some(path)) => {
-            let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-            let (given, wanted, takes) = (bytes.len(), stream.input_bytes, describe(&stream.inputs));
-            ensure!(
-                given == wanted as usize,
-                "{}: {given} bytes, {} takes {wanted}: {takes}",
-                path.display(),
-                stream.variant
-            );
-            client.infer_bytes(&stream, &bytes)?
+        (None, raw) => {
+            let zeros = || Ok(Inputs::zeros(stream.input_bytes as usize));
+            let inputs = raw.as_deref().map_or_else(zeros, Inputs::raw)?;
+            inputs.check(&stream)?;
+            client.infer_bytes(&stream, inputs.payload(0))?
         }
-        (None, None) => client.infer_bytes(&stream, &vec![0; stream.input_bytes as usize])?,
     };
     let (variant, accuracy) = answered_by(&mut client, &args.service, &stream, &outcome)?;
     match (&outcome, args.json) {
@@ -86,12 +80,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (Outcome::Miss(m), false) => say!("missed: {}", m.reason.meaning()),
     }
     Ok(if outcome.result().is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Tensors in a line, as `image f32 [1, 28, 28], mask u8 [784]`.
-fn describe(tensors: &[TensorInfo]) -> String {
-    let tensors = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.data_type, t.shape));
-    tensors.collect::<Vec<_>>().join(", ")
 }
 
 /// Every output's values by its name.

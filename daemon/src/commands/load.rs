@@ -64,6 +64,9 @@ pub(crate) struct Args {
     /// What requests carry: zeros, or the pictures of an IDX file in turn
     #[arg(long, value_name = "zeros|FILE", default_value = "zeros")]
     input: String,
+    /// What each request carries, the input tensors as they travel: little-endian, each at a multiple of 8 bytes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "labels"])]
+    raw: Option<PathBuf>,
     /// The pictures' labels, an IDX file: tells the accuracy of the answers
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
@@ -141,10 +144,11 @@ impl Args {
                 .arrivals(declaration(rate, self.jitter.unwrap_or(Duration::from_nanos(target.jitter_ns))));
             builder = demand(builder, &constraints);
         }
-        let inputs = match (self.input.as_str(), &self.labels) {
-            ("zeros", None) => Inputs::zeros(target.input_bytes),
-            ("zeros", Some(_)) => bail!("--labels needs the pictures: --input FILE"),
-            (path, labels) => Inputs::read(path.as_ref(), labels.as_deref())?,
+        let inputs = match (&self.raw, self.input.as_str(), &self.labels) {
+            (Some(path), ..) => Inputs::raw(path)?,
+            (None, "zeros", None) => Inputs::zeros(target.input_bytes),
+            (None, "zeros", Some(_)) => bail!("--labels needs the pictures: --input FILE"),
+            (None, path, labels) => Inputs::read(path.as_ref(), labels.as_deref())?,
         };
         let whole = if self.trace.is_some() { Duration::MAX } else { Duration::from_secs(10) };
         let end = End::After(self.duration.unwrap_or(whole));

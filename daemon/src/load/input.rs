@@ -1,9 +1,9 @@
-//! What requests carry: zeros, or pictures in turn, with their right answers where these are known.
+//! What requests carry: zeros, a file's bytes, or pictures in turn, with their right answers where these are known.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use weir_client::{DataType, StreamInfo};
+use weir_client::{DataType, StreamInfo, TensorInfo};
 
 use crate::idx::{self, Pictures};
 use crate::manifest::{Heldout, argmax};
@@ -21,6 +21,15 @@ impl Inputs {
     /// One payload of zeros, for any tensors.
     pub(crate) fn zeros(bytes: usize) -> Self {
         Self { payloads: vec![vec![0; bytes]], pictures: false, labels: None }
+    }
+
+    /// The bytes of a file: the input tensors as they travel.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn raw(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        Ok(Self { payloads: vec![bytes], pictures: false, labels: None })
     }
 
     /// The pictures of an IDX file (the format of MNIST), pixels scaled to 0.0..=1.0, and the labels of
@@ -66,7 +75,8 @@ impl Inputs {
             "pictures are one f32 tensor, the inputs of {} are not",
             stream.variant
         );
-        ensure!(given == wanted, "the inputs have {given} bytes, {} takes {wanted}", stream.variant);
+        let takes = describe(&stream.inputs);
+        ensure!(given == wanted, "the inputs have {given} bytes, {} takes {wanted}: {takes}", stream.variant);
         Ok(())
     }
 
@@ -84,6 +94,12 @@ impl Inputs {
     fn place(&self, number: u64) -> usize {
         (number % self.payloads.len() as u64) as usize
     }
+}
+
+/// Tensors in a line, as `image f32 [1, 28, 28], mask u8 [784]`.
+pub(crate) fn describe(tensors: &[TensorInfo]) -> String {
+    let tensors = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.data_type, t.shape));
+    tensors.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

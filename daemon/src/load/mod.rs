@@ -17,7 +17,7 @@ use std::time::Duration;
 use rt_core::Constraint;
 use weir_client::Registration;
 
-pub(crate) use input::Inputs;
+pub(crate) use input::{Inputs, describe};
 pub(crate) use report::{Judgement, Measures, PhaseReport, Quantiles, Report, SafeModeChange};
 pub(crate) use run::run;
 pub(crate) use schedule::Schedule;

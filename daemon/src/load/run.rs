@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
-use weir_client::{Answer, Event, EventMask, RequestId, StreamInfo};
+use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState, StreamInfo};
 
 use super::pace::{self, Issued, Signals};
 use super::report::{Ended, Measures, Report, SafeModeChange};
@@ -232,13 +232,12 @@ impl<'a> Collector<'a> {
                 // A warning that goes on after safe mode was entered before it.
                 let at = if entered { Instant::from_nanos(entered_ns) } else { now };
                 let at_s = at.since(self.start).as_secs_f64();
-                let cause = if entered { event.cause.word() } else { "" };
-                self.changes.push(SafeModeChange {
-                    at_s,
-                    entered,
-                    cause: cause.to_owned(),
-                    text: event.text,
-                });
+                let (cause, text) = match event.state {
+                    _ if entered => (event.cause.word(), event.text),
+                    SafeModeState::Warning => ("", format!("the promise holds again, but {}", event.text)),
+                    _ => ("", event.text),
+                };
+                self.changes.push(SafeModeChange { at_s, entered, cause: cause.to_owned(), text });
             }
             Answer::Event(_) => {}
         }

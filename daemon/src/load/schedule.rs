@@ -149,8 +149,10 @@ impl Schedule {
             return Err(ScheduleError::Count { path: path(), count });
         }
         let instants = seconds.iter().map(|s| ((s - first) * 1e9).round() as u64).collect();
-        // A trace that lasts no time has no rate; it is told as one of a request per second.
+        // A trace that lasts no time has no rate; it is told as one of a request per second. One that lasts next to none
+        // has no more than others may have.
         let rate = if last > first { (count - 1) as f64 / (last - first) } else { 1.0 };
+        let rate = rate.min(MAX_RATE);
         Ok(Self { shape: Shape::Trace { instants }, rate })
     }
 }
@@ -232,6 +234,7 @@ mod tests {
         let schedule = trace("time,who\n10.0,a\n10.5,b\n\n12.0,a\n").unwrap();
         assert_eq!(first(&schedule, 9), [0, 500_000_000, 2_000_000_000]);
         assert_eq!(schedule.rate(), 1.0);
+        assert_eq!(trace("0\n5e-324\n").unwrap().rate(), MAX_RATE);
     }
 
     #[test]

@@ -205,17 +205,35 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_read_within_bounds(packet in prop::collection::vec(any::<u8>(), 0..2000)) {
-            let _ = Command::decode(&packet);
+        fn whatever_comes_is_read_within_bounds(packet in packet(), cut in 0..2 * MAX_REPLY) {
+            let packet = &packet[..cut.min(packet.len())];
+            prop_assert_eq!(Command::decode(packet).is_some(), packet.len() == COMMAND);
             let sequence = packet.first_chunk().map_or(0, |number| u32::from_le_bytes(*number));
-            match Reply::decode(&packet, sequence) {
-                // A byte that is no UTF-8 becomes a character of three.
-                Some(Reply::Failed(text)) => prop_assert!(text.len() <= 3 * MAX_TEXT && !text.contains('\n')),
-                Some(Reply::Ready(modes)) => prop_assert!(modes.len() <= MAX_BATCH),
+            prop_assert_eq!(Reply::decode(packet, !sequence), None);
+            match Reply::decode(packet, sequence) {
+                Some(Reply::Failed(text)) => {
+                    // A byte that is no UTF-8 becomes a character of three.
+                    prop_assert!(packet.len() <= MAX_REPLY && text.len() <= 3 * MAX_TEXT);
+                    prop_assert!(!text.chars().any(char::is_control), "{text:?}");
+                }
+                Some(Reply::Ready(modes)) => {
+                    prop_assert!(modes.len() <= MAX_BATCH);
+                    prop_assert!(modes.iter().zip(&packet[HEAD..]).all(|(mode, byte)| *mode as u8 == *byte));
+                }
                 Some(Reply::Done) => prop_assert_eq!(packet.len(), HEAD),
                 None => {}
             }
         }
+    }
+
+    /// Of any bytes, but most with a code that means something, and many with modes that do.
+    fn packet() -> impl Strategy<Value = Vec<u8>> {
+        let body = prop_oneof![
+            prop::collection::vec(0u8..4, 0..2 * MAX_BATCH),
+            prop::collection::vec(any::<u8>(), 0..2 * MAX_REPLY),
+        ];
+        let code = prop_oneof![9 => 0u8..4, 1 => any::<u8>()];
+        (any::<[u8; 4]>(), code, body).prop_map(|(number, code, body)| [&number[..], &[code], &body].concat())
     }
 
     #[test]
