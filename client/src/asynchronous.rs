@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 
+use crate::alarm::Alarm;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
@@ -118,6 +119,15 @@ impl Client {
         let receiver = self.connection.events()?;
         self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id)).await?;
         Ok(Events { receiver, connection: self.connection.clone() })
+    }
+
+    /// An eventfd that counts the changes of safe mode, for a poll of the caller's own, as of tokio's `AsyncFd`: sooner
+    /// there than the events, which must be subscribed to before; once on a connection.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.
+    pub async fn alarm(&self) -> Result<Alarm, Error> {
+        self.ask(&ClientFrame::Alarm, Reply::alarm).await
     }
 
     /// The daemon's state, a JSON object.
