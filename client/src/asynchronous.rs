@@ -4,6 +4,7 @@
 //! still counts in its stream, its answer is dropped when it comes, and the connection stays whole. The
 //! runtime needs its I/O and time drivers (`enable_all`).
 
+mod alarm;
 mod connection;
 
 use std::borrow::Cow;
@@ -16,7 +17,6 @@ use tokio::net::UnixStream;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 
-use crate::alarm::Alarm;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
@@ -24,6 +24,8 @@ use crate::shared::{Arena, Place};
 use crate::types::{Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 use connection::{Connection, Waiting};
+
+pub use alarm::Alarm;
 
 /// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
 /// [`Events`] are gone, and gives up its streams.
@@ -121,13 +123,13 @@ impl Client {
         Ok(Events { receiver, connection: self.connection.clone() })
     }
 
-    /// An eventfd that counts the changes of safe mode, for a poll of the caller's own, as of tokio's `AsyncFd`: sooner
-    /// there than the events, which must be subscribed to before; once on a connection.
+    /// An eventfd that counts the changes of safe mode: sooner there than the events, which must be subscribed to before;
+    /// once on a connection.
     ///
     /// # Errors
     /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.
     pub async fn alarm(&self) -> Result<Alarm, Error> {
-        self.ask(&ClientFrame::Alarm, Reply::alarm).await
+        Ok(Alarm::new(self.ask(&ClientFrame::Alarm, Reply::alarm).await?.into())?)
     }
 
     /// The daemon's state, a JSON object.
