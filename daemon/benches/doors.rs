@@ -29,11 +29,9 @@ fn main() {
 
 fn hook(path: &Path) {
     let began = now_ns();
-    let state = std::env::var("WEIR_STATE_NUMBER").unwrap_or_default();
-    if state == "3" {
-        let socket = UnixDatagram::unbound().expect("a socket");
-        socket.send_to(&began.to_le_bytes(), path).expect("told");
-    }
+    let state = std::env::var("WEIR_STATE_NUMBER").expect("a state");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.send_to(format!("{state} {began}").as_bytes(), path).expect("told");
 }
 
 fn bench() {
@@ -66,18 +64,18 @@ fn bench() {
         let event = next_event(&mut ears, SafeModeState::SafeMode);
         let alarm = next_signal(&alarms, 3);
         let signal = next_signal(&signals, 3);
-        let mut began = [0; 8];
-        hooked.recv(&mut began).expect("the hook runs");
-        for (delays, at) in delays.iter_mut().zip([alarm, event, signal, u64::from_le_bytes(began)]) {
+        let began = next_run(&hooked, 3);
+        for (delays, at) in delays.iter_mut().zip([alarm, event, signal, began]) {
             delays.push(at.saturating_sub(sent));
         }
         next_event(&mut ears, SafeModeState::Normal);
         next_signal(&alarms, 1);
         next_signal(&signals, 1);
+        next_run(&hooked, 1);
         for _ in 0..2 {
             client.recv().expect("an answer");
         }
-        // The declared window passes, and with it the hook that was told of the end.
+        // The declared window passes, and the hook that was told of the end ends.
         std::thread::park_timeout(Duration::from_millis(40));
     }
     println!("from the offending request to the door, {FLOODS} floods\n");
@@ -127,6 +125,19 @@ fn next_signal(signals: &Receiver<(u32, u64)>, state: u32) -> u64 {
         let (told, at) = signals.recv_timeout(PATIENCE).expect("a signal");
         if told == state {
             return at;
+        }
+    }
+}
+
+/// When the hook began that was told of a state.
+fn next_run(hooked: &UnixDatagram, state: u32) -> u64 {
+    loop {
+        let mut told = [0; 64];
+        let length = hooked.recv(&mut told).expect("the hook runs");
+        let told = std::str::from_utf8(&told[..length]).expect("numbers");
+        let (of, began) = told.split_once(' ').expect("two numbers");
+        if of == state.to_string() {
+            return began.parse().expect("an instant");
         }
     }
 }
