@@ -38,7 +38,7 @@ static bool rings_before(uint64_t then, int alarm) {
 /* While the promises do not hold, the machine moves at a speed that needs no promise. */
 static bool look_at_events(weir_client *client, const char *service, bool slow) {
     weir_answer event;
-    /* Short, for the alarm is an instant ahead of the event that says why, and that may have come before. */
+    /* The event that says why may come an instant after the alarm; or before, and then nothing comes. */
     for (int wait = 2; weir_receive(client, &event, wait) == WEIR_OK; wait = 0) {
         if (event.kind != WEIR_SAFE_MODE || strcmp(event.service, service) != 0) continue;
         slow = event.code >= WEIR_SUSPENDED;

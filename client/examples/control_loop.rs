@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         // While the promises do not hold, the machine moves at a speed that needs no promise.
         next += if slow { 10 * PERIOD } else { PERIOD };
-        // Sleeps until then; the alarm wakes it, an instant before the event that says why.
+        // Sleeps until then, or until the alarm; the event that says why may come an instant after it.
         while alarm.take(next.saturating_duration_since(Instant::now()))? > 0 {
             let mut wait = Duration::from_millis(2);
             while let Some(event) = client.next_event_timeout(wait)? {

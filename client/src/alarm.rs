@@ -9,8 +9,8 @@ use rustix::io::{Errno, read, retry_on_intr};
 
 /// An eventfd that counts the changes of safe mode; see `Client::alarm`.
 ///
-/// It is readable from a change on until the count is taken. What has changed is told by the event that follows on the
-/// socket, or by the status. It does not tell that the connection has ended: poll the socket as well.
+/// It is readable from a change on until the count is taken. What has changed is told by the event on the socket, an
+/// instant before or after, or by the status. It does not tell that the connection has ended: poll the socket as well.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 

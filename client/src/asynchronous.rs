@@ -123,8 +123,7 @@ impl Client {
         Ok(Events { receiver, connection: self.connection.clone() })
     }
 
-    /// An eventfd that counts the changes of safe mode: sooner there than the events, which must be subscribed to before;
-    /// once on a connection.
+    /// An eventfd that counts the changes of safe mode; once on a connection. The events must be subscribed to before.
     ///
     /// # Errors
     /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.

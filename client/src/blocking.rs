@@ -121,8 +121,8 @@ impl Client {
         self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id))
     }
 
-    /// An eventfd that counts the changes of safe mode, for the caller's own poll: sooner there than the events, which must
-    /// be subscribed to before; once on a connection.
+    /// An eventfd that counts the changes of safe mode, for the caller's own poll; once on a connection. The events must be
+    /// subscribed to before.
     ///
     /// # Errors
     /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.

@@ -7,7 +7,7 @@ use tokio::net::unix::pipe::Receiver;
 
 /// An eventfd that counts the changes of safe mode; see [`Client::alarm`](super::Client::alarm).
 ///
-/// What has changed is told by the event that follows, or by the status. It does not tell that the connection has ended;
+/// What has changed is told by the event, an instant before or after, or by the status. It does not tell that the connection has ended;
 /// [`Events`](super::Events) do.
 #[derive(Debug)]
 pub struct Alarm(Receiver);

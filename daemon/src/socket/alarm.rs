@@ -1,4 +1,4 @@
-//! The fastest way out: an eventfd in the client's own poll, one more for each change of safe mode.
+//! The way out without a frame: an eventfd in the client's own poll, one more for each change of safe mode.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ from ._types import ProtocolError
 
 class Alarm:
     """An eventfd that counts the changes of safe mode, for a ``select``, ``poll`` or event loop; ``Client.alarm`` asks
-    for it. What has changed is told by the event that follows, or by the status. It does not tell that the connection
+    for it. What has changed is told by the event, or by the status. It does not tell that the connection
     has ended.
     """
 

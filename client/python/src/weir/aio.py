@@ -100,8 +100,7 @@ class Client:
         wire.expect(await self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
 
     async def alarm(self) -> Alarm:
-        """An eventfd that counts the changes of safe mode: sooner there than the events, which must be subscribed to
-        before; once on a connection."""
+        """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
         wire.expect(await self._ask(wire.ALARM, b""), wire.ALARMED)
         return self._inlet.alarm()
 
