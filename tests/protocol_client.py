@@ -16,10 +16,9 @@ import sys
 import tempfile
 import time
 
-HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED = range(1, 10)
-(WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED, STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED) = range(
-    128, 139
-)
+HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
+WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
+STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
 NO_CONSTRAINT = 0xFFFFFFFF
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2  # of linux/fcntl.h
@@ -43,6 +42,7 @@ LAYOUTS = {
     SUBSCRIBED: "",
     PONG: "",
     MAPPED: "",
+    ALARMED: "",
 }
 CONFIG = """
 [daemon]
@@ -133,7 +133,7 @@ class Client:
     def __init__(self, path, welcome=True):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(path)
-        self.last, self.inbox = 0, []
+        self.last, self.inbox, self.descriptors = 0, [], []
         if welcome:
             self.welcome = self.ask(HELLO, hello())
             assert self.welcome.kind == WELCOME, self.welcome
@@ -166,7 +166,8 @@ class Client:
         data = b""
         while len(data) < size:
             try:
-                more = self.socket.recv(size - len(data))
+                more, descriptors, _, _ = socket.recv_fds(self.socket, size - len(data), 4)
+                self.descriptors += descriptors
             except ConnectionResetError:
                 more = b""
             if not more:
@@ -244,8 +245,22 @@ class Checks:
         welcome = self.main.welcome
         self.check("HELLO: welcome", welcome.version == 1 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
         self.check("PING: pong", self.main.ask(PING).kind == PONG)
+        answer = self.main.ask(ALARM)
+        self.check("ALARM: refused: nothing to count", answer.kind == REFUSED and answer.code == 14, answer)
         body = struct.pack("<I", 3)
         self.check("SUBSCRIBE: subscribed", self.main.ask(SUBSCRIBE, body).kind == SUBSCRIBED)
+        answer = self.main.ask(ALARM)
+        right = answer.kind == ALARMED and len(self.main.descriptors) == 1
+        self.check("ALARM: alarmed, with a descriptor", right, answer)
+        answer = self.main.ask(ALARM)
+        self.check("ALARM: refused: one already", answer.kind == REFUSED and answer.code == 14, answer)
+        self.check("ALARM: nothing counted yet", self.counted() == 0)
+
+    def counted(self):
+        try:
+            return struct.unpack("=Q", os.read(self.main.descriptors[0], 8))[0]
+        except BlockingIOError:
+            return 0
 
     def registering(self):
         half, calm = [(1, 1, 2)], [(1, 1, 10**9)]
@@ -327,7 +342,10 @@ class Checks:
 
     def flooding(self):
         self.calm()
+        while self.main.receive(0.2) is not None:
+            pass
         self.main.inbox.clear()
+        self.counted()
         idents = [self.main.send(SUBMIT, submit(self.cam0.stream, i, 0, 0, 0)) for i in range(60)]
         answers, right = once(self.main.answers(idents))
         self.taken += answers
@@ -340,6 +358,7 @@ class Checks:
         right = entered and entered[0].limit == 5 < entered[0].seen and entered[0].window_ns == 10**8
         self.check("flood: EVENT_SAFE_MODE, arrival-excess", right and entered[0].text, self.main.inbox)
         self.check("flood: safe mode left", events and (events[-1].state, events[-1].cause) == (1, 0), events)
+        self.check("flood: the eventfd counts every change", self.counted() == len(events) >= 2, events)
         steps = [e.sequence for e in events]
         self.check("flood: changes are numbered", all(b == a + 1 for a, b in zip(steps, steps[1:])), steps)
 

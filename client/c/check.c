@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "weir.h"
 
@@ -138,20 +139,33 @@ static void nothing_is_lost_while_something_else_is_waited_for(void) {
     CHECK(weir_receive(client, &answer, 10) == WEIR_TIMEOUT);
 }
 
+/* So many changes since the last time. */
+static int changes(int alarm, int milliseconds) {
+    struct pollfd rings = {alarm, POLLIN, 0};
+    uint64_t count = 0;
+    if (poll(&rings, 1, milliseconds) == 1) CHECK(read(alarm, &count, sizeof count) == sizeof count && count > 0);
+    return (int)count;
+}
+
 static void misses_and_safe_mode_are_told(void) {
     const weir_constraint constraints[] = {weir_any_miss(1, 2), weir_row_miss(1)};
     const weir_arrivals arrivals[] = {weir_periodic(1000000000, 1000000)};
     const float zeros[2] = {0};
-    int events = 0, misses = 0, results = 0;
+    int events = 0, misses = 0, results = 0, told = 0, rung = 0, alarm = -1;
     CHECK(weir_register(client, "slow", "c-slow", constraints, 2, arrivals, 1, &slow) == WEIR_OK);
     CHECK(slow.guaranteed == 1 && slow.of == 2 && slow.deadline_ns == 2000000000);
+    CHECK(weir_alarm(client, &alarm) == WEIR_REFUSED && weir_refusal_code(client) == 14 && alarm == -1);
+    CHECK(strcmp(weir_refusal(14), "alarm") == 0);
     CHECK(weir_subscribe(client, 3) == WEIR_OK);
+    CHECK(weir_alarm(client, &alarm) == WEIR_OK && changes(alarm, 0) == 0);
+    CHECK(weir_alarm(client, &alarm) == WEIR_REFUSED && strstr(weir_error(client), "already") != NULL);
     for (int i = 0; i < 8; i++) CHECK(weir_submit(client, &slow, zeros, NULL) == WEIR_OK);
     /* What still waits is cancelled. */
     CHECK(weir_unregister(client, &slow) == WEIR_OK);
     while (events == 0 || misses + results < 8) {
         weir_answer answer;
         CHECK(weir_receive(client, &answer, 10000) == WEIR_OK);
+        told += answer.kind == WEIR_SAFE_MODE;
         misses += answer.kind == WEIR_MISS;
         results += answer.kind == WEIR_RESULT;
         if (answer.kind == WEIR_MISS) CHECK(strcmp(weir_miss(answer.code), "cancelled") == 0);
@@ -162,7 +176,17 @@ static void misses_and_safe_mode_are_told(void) {
         events++;
     }
     CHECK(misses > 0);
+    while (rung < told) {
+        int count = changes(alarm, 10000);
+        CHECK(count > 0);
+        rung += count;
+    }
+    /* Each that was counted is told. */
     weir_answer answer;
+    while (told < rung) {
+        CHECK(weir_receive(client, &answer, 10000) == WEIR_OK);
+        told += answer.kind == WEIR_SAFE_MODE;
+    }
     CHECK(weir_infer(client, &slow, zeros, &answer) == WEIR_REFUSED && weir_refusal_code(client) == 7);
 }
 

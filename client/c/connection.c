@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { KEPT_LIMIT = 4096 };
 
@@ -82,6 +83,25 @@ weir_status finish(weir_client *client, int descriptor) {
     return WEIR_OK;
 }
 
+/* Reads into the room there is, and keeps the descriptor that may come along: the daemon gives one, with ALARMED. */
+static ssize_t receive(weir_client *client) {
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec room = {client->in + client->end, client->capacity - client->end};
+    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t count = recvmsg(client->socket, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = count < 0 ? NULL : CMSG_FIRSTHDR(&message);
+    if (head != NULL && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+        if (client->alarm >= 0) close(client->alarm);
+        memcpy(&client->alarm, CMSG_DATA(head), sizeof client->alarm);
+    }
+    return count;
+}
+
 weir_status next_frame(weir_client *client, header *head, reader *body, int64_t until) {
     for (;;) {
         size_t there = client->end - client->start, wanted = HEADER;
@@ -115,7 +135,7 @@ weir_status next_frame(weir_client *client, header *head, reader *body, int64_t 
             if (errno == EINTR) continue;
             return fail(client, WEIR_SYSTEM, "poll: %s", strerror(errno));
         }
-        ssize_t count = recv(client->socket, client->in + client->end, client->capacity - client->end, 0);
+        ssize_t count = receive(client);
         if (count == 0 || (count < 0 && errno == ECONNRESET))
             return broken(client, WEIR_CLOSED, "the connection was closed by the daemon");
         if (count > 0) client->end += (size_t)count;

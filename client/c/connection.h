@@ -22,7 +22,8 @@ typedef struct kept {
 } kept;
 
 struct weir_client {
-    int socket, timeout;
+    /* The eventfd, once the daemon has given one; -1 before. */
+    int socket, timeout, alarm;
     uint64_t last_id, max_arena;
     uint32_t max_frame;
     writer out;

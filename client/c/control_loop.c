@@ -2,11 +2,14 @@
  *
  *     control_loop SERVICE [SOCKET]
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "weir.h"
 
@@ -18,17 +21,25 @@ static int give_up(weir_client *client) {
     return EXIT_FAILURE;
 }
 
-static void sleep_until(struct timespec *next, uint64_t step) {
-    uint64_t nanos = (uint64_t)next->tv_nsec + step;
-    next->tv_sec += (time_t)(nanos / 1000000000);
-    next->tv_nsec = (long)(nanos % 1000000000);
-    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
+static uint64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Sleeps until then; whether the alarm rang before. */
+static bool rings_before(uint64_t then, int alarm) {
+    uint64_t at = now(), left = then > at ? then - at : 0, changes;
+    const struct timespec wait = {(time_t)(left / 1000000000), (long)(left % 1000000000)};
+    struct pollfd rings = {alarm, POLLIN, 0};
+    return ppoll(&rings, 1, &wait, NULL) > 0 && read(alarm, &changes, sizeof changes) == sizeof changes;
 }
 
 /* While the promises do not hold, the machine moves at a speed that needs no promise. */
-static int look_at_events(weir_client *client, const char *service, int slow) {
+static bool look_at_events(weir_client *client, const char *service, bool slow) {
     weir_answer event;
-    while (weir_receive(client, &event, 0) == WEIR_OK) {
+    /* The event that says why may come an instant after the alarm; or before, and then nothing comes. */
+    for (int wait = 2; weir_receive(client, &event, wait) == WEIR_OK; wait = 0) {
         if (event.kind != WEIR_SAFE_MODE || strcmp(event.service, service) != 0) continue;
         slow = event.code >= WEIR_SUSPENDED;
         printf("%s: %s\n", event.code == WEIR_NORMAL ? "normal" : weir_cause(event.cause), event.text);
@@ -46,18 +57,18 @@ int main(int argc, char **argv) {
     weir_client *client;
     static weir_stream stream;
     weir_place place;
+    int alarm;
     if (weir_open(&client, argc > 2 ? argv[2] : WEIR_SOCKET, "control-loop") != WEIR_OK ||
         weir_register(client, argv[1], "control-loop", constraints, 2, arrivals, 1, &stream) != WEIR_OK ||
-        weir_subscribe(client, 1) != WEIR_OK ||
+        weir_subscribe(client, 1) != WEIR_OK || weir_alarm(client, &alarm) != WEIR_OK ||
         weir_share(client, (size_t)stream.input_bytes + stream.output_bytes + 128) != WEIR_OK ||
         weir_place_for(client, &stream, &place) != WEIR_OK)
         return give_up(client);
     printf("%s: %u of %u guaranteed within %.1f ms\n", stream.variant, (unsigned)stream.guaranteed,
            (unsigned)stream.of, (double)stream.deadline_ns / 1e6);
 
-    struct timespec next;
-    clock_gettime(CLOCK_MONOTONIC, &next);
-    for (int slow = 0;;) {
+    bool slow = false;
+    for (uint64_t next = now();;) {
         weir_answer answer;
         memset(place.input, 0, stream.input_bytes); /* Here the sensors are read. */
         if (weir_infer_shared(client, &stream, &place, &answer) != WEIR_OK) return give_up(client);
@@ -67,7 +78,7 @@ int main(int argc, char **argv) {
         else
             printf("held the last output: %s\n", weir_miss(answer.code));
         fflush(stdout);
-        slow = look_at_events(client, argv[1], slow);
-        sleep_until(&next, slow ? 10 * PERIOD : PERIOD);
+        next += slow ? 10 * PERIOD : PERIOD;
+        while (rings_before(next, alarm)) slow = look_at_events(client, argv[1], slow);
     }
 }

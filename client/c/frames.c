@@ -194,7 +194,7 @@ const char *weir_refusal(uint16_t code) {
     static const char *const words[] = {
         "unknown",        "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible",
         "too-many-streams", "name-in-use",   "unknown-stream",     "draining",         "not-permitted",
-        "input-length",   "arena",           "arena-place",        "output-length"};
+        "input-length",   "arena",           "arena-place",        "output-length",    "alarm"};
     return WORD(words, code);
 }
 

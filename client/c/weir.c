@@ -43,6 +43,7 @@ weir_status weir_open(weir_client **out, const char *path, const char *name) {
     weir_client *client = *out = calloc(1, sizeof *client);
     if (client == NULL) return WEIR_SYSTEM;
     client->timeout = 5000;
+    client->alarm = -1;
     client->max_frame = FIRST_FRAME;
     client->last = &client->first;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -60,6 +61,7 @@ weir_status weir_open(weir_client **out, const char *path, const char *name) {
 void weir_close(weir_client *client) {
     if (client == NULL) return;
     if (client->socket >= 0) close(client->socket);
+    if (client->alarm >= 0) close(client->alarm);
     if (client->arena != NULL) munmap(client->arena, client->arena_bytes);
     while (client->first != NULL) {
         kept *frame = client->first;
@@ -122,6 +124,15 @@ weir_status weir_subscribe(weir_client *client, uint32_t mask) {
     begin(client, SUBSCRIBE);
     put(&client->out, mask, 4);
     return done(client, SUBSCRIBED);
+}
+
+weir_status weir_alarm(weir_client *client, int *fd) {
+    begin(client, ALARM);
+    weir_status status = done(client, ALARMED);
+    if (status == WEIR_OK && client->alarm < 0)
+        return broken(client, WEIR_PROTOCOL, "the daemon's ALARMED came without a descriptor");
+    if (status == WEIR_OK) *fd = client->alarm;
+    return status;
 }
 
 weir_status weir_ping(weir_client *client) {

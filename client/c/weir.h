@@ -134,6 +134,11 @@ weir_status weir_register(weir_client *client, const char *service, const char *
 weir_status weir_unregister(weir_client *client, const weir_stream *stream);
 /* Chooses events: bit 0 safe mode, bit 1 misses left. They arrive by weir_receive(). */
 weir_status weir_subscribe(weir_client *client, uint32_t mask);
+/* An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection. Poll it for
+ * POLLIN and read 8 bytes, a uint64_t: so many changes since it was last read. The events tell what they were, an instant
+ * before or after. It does not tell that the connection has ended: poll weir_fd() as well. It stays
+ * open until weir_close(). */
+weir_status weir_alarm(weir_client *client, int *fd);
 weir_status weir_ping(weir_client *client);
 
 /* Shares so many bytes with the daemon, once on a connection. They last until weir_close(). */

@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .build()?,
     )?;
     client.subscribe(EventMask::SAFE_MODE)?;
+    let alarm = client.alarm()?;
     println!(
         "{}: {:.0} % guaranteed within {:?}",
         client.daemon(),
@@ -42,17 +43,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             Outcome::Miss(miss) => println!("held the last output: {}", miss.reason.meaning()),
         }
-        while let Some(event) = client.next_event_timeout(Duration::ZERO)? {
-            match event {
-                Event::SafeMode(event) if event.service == service => {
-                    slow = event.state.is_suspended();
-                    println!("{}: {} ({})", event.state, event.cause, event.text);
-                }
-                other => println!("{other:?}"),
-            }
-        }
         // While the promises do not hold, the machine moves at a speed that needs no promise.
         next += if slow { 10 * PERIOD } else { PERIOD };
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        // Sleeps until then, or until the alarm; the event that says why may come an instant after it.
+        while alarm.take(next.saturating_duration_since(Instant::now()))? > 0 {
+            let mut wait = Duration::from_millis(2);
+            while let Some(event) = client.next_event_timeout(wait)? {
+                match event {
+                    Event::SafeMode(event) if event.service == service => {
+                        slow = event.state.is_suspended();
+                        println!("{}: {} ({})", event.state, event.cause, event.text);
+                    }
+                    other => println!("{other:?}"),
+                }
+                wait = Duration::ZERO;
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! still counts in its stream, its answer is dropped when it comes, and the connection stays whole. The
 //! runtime needs its I/O and time drivers (`enable_all`).
 
+mod alarm;
 mod connection;
 
 use std::borrow::Cow;
@@ -23,6 +24,8 @@ use crate::shared::{Arena, Place};
 use crate::types::{Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 use connection::{Connection, Waiting};
+
+pub use alarm::Alarm;
 
 /// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
 /// [`Events`] are gone, and gives up its streams.
@@ -118,6 +121,14 @@ impl Client {
         let receiver = self.connection.events()?;
         self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id)).await?;
         Ok(Events { receiver, connection: self.connection.clone() })
+    }
+
+    /// An eventfd that counts the changes of safe mode; once on a connection. The events must be subscribed to before.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.
+    pub async fn alarm(&self) -> Result<Alarm, Error> {
+        Ok(Alarm::new(self.ask(&ClientFrame::Alarm, Reply::alarm).await?.into())?)
     }
 
     /// The daemon's state, a JSON object.

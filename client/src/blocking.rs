@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use crate::alarm::Alarm;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
@@ -118,6 +119,15 @@ impl Client {
     /// [`Error::Refused`] if this user may not.
     pub fn subscribe(&mut self, mask: EventMask) -> Result<(), Error> {
         self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id))
+    }
+
+    /// An eventfd that counts the changes of safe mode, for the caller's own poll; once on a connection. The events must be
+    /// subscribed to before.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.
+    pub fn alarm(&mut self) -> Result<Alarm, Error> {
+        self.ask(&ClientFrame::Alarm, Reply::alarm)
     }
 
     /// The daemon's state, a JSON object.

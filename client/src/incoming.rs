@@ -1,12 +1,14 @@
 //! On a request's way: where a daemon's frame becomes an owned value that can wait for whoever it is for.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::alarm::Alarm;
 use crate::error::Error;
 use crate::types::{
     Answer, Event, Inference, Miss, MissesLeftEvent, Outcome, Refusal, RequestId, SafeModeEvent, StreamInfo,
 };
-use crate::wire::{DaemonFrame, Header, Kind, ResultHead, VERSION};
+use crate::wire::{DaemonFrame, Header, Kind, ResultHead, VERSION, WireError};
 
 /// What one frame brought.
 #[derive(Debug)]
@@ -30,13 +32,18 @@ pub(crate) enum Reply {
     Outcome(Outcome),
     Status(String),
     Refused(Refusal),
+    Alarmed(Alarm),
     /// An answer that says nothing but its kind.
     Done(Kind),
 }
 
 impl Incoming {
-    /// Reads a frame; one that ends the connection is an error.
-    pub(crate) fn read(header: &Header, body: &[u8]) -> Result<Self, Error> {
+    /// Reads a frame, with a descriptor that came along if it takes one; a frame that ends the connection is an error.
+    pub(crate) fn read(
+        header: &Header,
+        body: &[u8],
+        descriptor: &mut Option<OwnedFd>,
+    ) -> Result<Self, Error> {
         let reply = match DaemonFrame::decode(header, body)? {
             DaemonFrame::Welcome { version, max_frame, max_arena, daemon } => {
                 Reply::Welcome { version, max_frame, max_arena, daemon: daemon.into() }
@@ -52,6 +59,10 @@ impl Incoming {
             | DaemonFrame::Subscribed
             | DaemonFrame::Pong
             | DaemonFrame::Mapped) => Reply::Done(done.kind()),
+            DaemonFrame::Alarmed => {
+                let file = descriptor.take().ok_or(WireError::NoDescriptor { kind: header.kind })?;
+                Reply::Alarmed(Alarm::new(file))
+            }
             DaemonFrame::Error { code, text } => return Err(Error::Daemon { code, text: text.into() }),
             event => return Ok(Self::Event(self::event(event, header)?)),
         };
@@ -68,6 +79,7 @@ impl Reply {
             Self::Outcome(Outcome::Miss(_)) => Kind::Miss,
             Self::Status(_) => Kind::StatusReply,
             Self::Refused(_) => Kind::Refused,
+            Self::Alarmed(_) => Kind::Alarmed,
             Self::Done(kind) => *kind,
         }
     }
@@ -94,6 +106,11 @@ impl Reply {
     /// Takes this as the answer to STATUS.
     pub(crate) fn status(self, id: u64) -> Result<String, Error> {
         if let Self::Status(json) = self { Ok(json) } else { Err(self.out_of_place(id)) }
+    }
+
+    /// Takes this as the answer to ALARM.
+    pub(crate) fn alarm(self, id: u64) -> Result<Alarm, Error> {
+        if let Self::Alarmed(alarm) = self { Ok(alarm) } else { Err(self.out_of_place(id)) }
     }
 
     /// Takes this as an answer that says nothing but its kind.

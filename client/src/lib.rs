@@ -28,9 +28,11 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod alarm;
 #[cfg(feature = "async")]
 pub mod asynchronous;
 pub mod blocking;
+mod descriptor;
 mod error;
 mod incoming;
 mod options;
@@ -38,6 +40,7 @@ pub mod shared;
 pub mod types;
 pub mod wire;
 
+pub use alarm::Alarm;
 pub use error::Error;
 pub use half::f16;
 pub use options::{DEFAULT_SOCKET, Options};

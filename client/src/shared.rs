@@ -4,12 +4,8 @@
 
 mod memory;
 
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::error::Error;
 use crate::types::{Element, StreamInfo, TensorError, place};
@@ -116,17 +112,6 @@ impl Place {
         let bytes = bytes as usize;
         if end <= bytes { Ok(()) } else { Err(TensorError::Output { tensor: tensor.into(), end, bytes }) }
     }
-}
-
-/// Sends bytes with a descriptor; returns how many of them the socket took.
-pub(crate) fn send_with(socket: impl AsFd, bytes: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    }
-    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
 #[cfg(test)]

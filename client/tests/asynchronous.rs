@@ -171,9 +171,10 @@ async fn limits_hold_and_silence_ends() {
 #[tokio::test]
 async fn the_end_of_the_connection_reaches_everyone_who_waits() {
     type End = fn(&mut mock::Peer);
-    let cases: [(End, &str); 3] = [
+    let cases: [(End, &str); 4] = [
         (|_| (), "connection closed by the daemon"),
         (|peer| peer.send_bytes(&[3, 0, 0, 0, 131, 0]), "connection closed by the daemon"),
+        (|peer| peer.send(2, &DaemonFrame::Alarmed), "from the daemon: ALARMED: no descriptor came with it"),
         (|peer| peer.send_bytes(&[0xff; 16]), "from the daemon: unknown (65535): length is 4294967295"),
     ];
     for (end, message) in cases {

@@ -3,6 +3,9 @@
 
 mod mock;
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
@@ -252,9 +255,40 @@ fn a_frame_cut_in_time_is_put_together() {
 }
 
 #[test]
+fn an_alarm_is_kept_until_its_frame_is_read() {
+    let (ours, given) = UnixStream::pair().unwrap();
+    let mock = Mock::serve(move |peer| {
+        peer.welcome_and_register();
+        let (submit, id) = (peer.expect(Kind::Submit), peer.expect(Kind::Alarm));
+        // All in one read: an answer to something else, an event, then half the frame that the descriptor belongs to.
+        peer.result(submit, 0, [0.5, 0.25]);
+        peer.safe_mode(1);
+        let mut bytes = Vec::new();
+        DaemonFrame::Alarmed.encode(id, &mut bytes);
+        peer.send_bytes_with(&bytes[..10], given.as_fd());
+        peer.send_bytes(&bytes[10..]);
+        // The client's is the only one left.
+        drop(given);
+        (&ours).write_all(&7u64.to_ne_bytes()).unwrap();
+        peer.expect_end();
+        assert_eq!((&ours).read(&mut [0; 8]).unwrap(), 0, "the client has closed it");
+    });
+    let mut client = Client::connect(mock.path()).unwrap();
+    let stream = client.register(&registration()).unwrap();
+    let submitted = client.submit(&stream, &INPUT).unwrap();
+    let alarm = client.alarm().unwrap();
+    assert_eq!(alarm.take(Duration::from_secs(60)).unwrap(), 7);
+    assert_eq!(alarm.take(Duration::ZERO).unwrap(), 0);
+    assert!(matches!(client.recv().unwrap(), Answer::Event(Event::SafeMode(_))));
+    assert!(matches!(client.recv().unwrap(), Answer::Result(id, _) if id == submitted));
+    drop((alarm, client));
+    mock.finish();
+}
+
+#[test]
 fn nonsense_from_the_daemon_closes_the_connection() {
     type Nonsense = fn(&mut mock::Peer, u64);
-    let cases: [(Nonsense, &str); 5] = [
+    let cases: [(Nonsense, &str); 6] = [
         (|peer, _| peer.send_bytes(&[0xff; 64]), "limit 4194304"),
         (
             |peer, id| {
@@ -264,6 +298,7 @@ fn nonsense_from_the_daemon_closes_the_connection() {
             "closed by the daemon, too-slow: 8 MiB unread",
         ),
         (|peer, id| peer.send(id, &DaemonFrame::Subscribed), "SUBSCRIBED with id 2"),
+        (|peer, id| peer.send(id, &DaemonFrame::Alarmed), "ALARMED: no descriptor came with it"),
         (|peer, _| peer.result(99, 0, [0.0; 2]), "nothing after"),
         (|peer, _| (98..=99).for_each(|id| peer.result(id, 0, [0.0; 2])), "RESULT with id 99"),
     ];

@@ -59,6 +59,7 @@ fn encoded() -> Vec<Vec<u8>> {
         client(7, ClientFrame::Ping),
         client(8, ClientFrame::Arena { length: 4096 }),
         client(9, ClientFrame::SubmitShared { stream: 1, input: 0, output: 64 }),
+        client(10, ClientFrame::Alarm),
         daemon(
             1,
             DaemonFrame::Welcome {
@@ -87,6 +88,7 @@ fn encoded() -> Vec<Vec<u8>> {
         daemon(4, DaemonFrame::Subscribed),
         daemon(7, DaemonFrame::Pong),
         daemon(8, DaemonFrame::Mapped),
+        daemon(10, DaemonFrame::Alarmed),
         daemon(
             3,
             DaemonFrame::Result {

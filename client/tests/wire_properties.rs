@@ -78,6 +78,8 @@ fn build(p: &Parts) -> Frame<'_> {
             Client(C::SubmitShared { stream: p.int[0], input: p.long[0], output: p.long[1] })
         }
         Kind::Mapped => Daemon(D::Mapped),
+        Kind::Alarm => Client(C::Alarm),
+        Kind::Alarmed => Daemon(D::Alarmed),
         Kind::Subscribe => Client(C::Subscribe { mask: EventMask(p.int[0]) }),
         Kind::Status => Client(C::Status),
         Kind::Ping => Client(C::Ping),

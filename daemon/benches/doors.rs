@@ -1,10 +1,10 @@
-//! How soon a breach is heard of: from the sending of the offending request to the event on the socket, the signal on
-//! D-Bus and the start of the hook, over many floods of a daemon and a bus of the bench's own.
+//! How soon a breach is heard of: from the sending of the offending request to the eventfd, the event on the socket, the
+//! signal on D-Bus and the start of the hook, over many floods of a daemon and a bus of the bench's own.
 
 mod common;
 
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -29,11 +29,9 @@ fn main() {
 
 fn hook(path: &Path) {
     let began = now_ns();
-    let state = std::env::var("WEIR_STATE_NUMBER").unwrap_or_default();
-    if state == "3" {
-        let socket = UnixDatagram::unbound().expect("a socket");
-        socket.send_to(&began.to_le_bytes(), path).expect("told");
-    }
+    let state = std::env::var("WEIR_STATE_NUMBER").expect("a state");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    socket.send_to(format!("{state} {began}").as_bytes(), path).expect("told");
 }
 
 fn bench() {
@@ -51,35 +49,39 @@ fn bench() {
     let mut client = retry(|| Client::connect(path("weir.sock")).ok());
     let mut ears = retry(|| Client::connect(path("weir.sock")).ok());
     ears.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    let alarms = watch(path("weir.sock"));
     let signals = listen(&address);
 
     let registration = Registration::builder("null", "bench")
         .constraint(Constraint::any_miss(1, 2))
         .arrivals(ArrivalBound::window(1, Duration::from_millis(20)));
     let stream = client.register(&registration.build().expect("valid")).expect("admitted");
-    let mut delays: [Vec<u64>; 3] = Default::default();
+    let mut delays: [Vec<u64>; 4] = Default::default();
     for _ in 0..FLOODS {
         client.submit(&stream, &[0.0]).expect("submitted");
         let sent = now_ns();
         client.submit(&stream, &[0.0]).expect("submitted");
         let event = next_event(&mut ears, SafeModeState::SafeMode);
+        let alarm = next_signal(&alarms, 3);
         let signal = next_signal(&signals, 3);
-        let mut began = [0; 8];
-        hooked.recv(&mut began).expect("the hook runs");
-        for (delays, at) in delays.iter_mut().zip([event, signal, u64::from_le_bytes(began)]) {
+        let began = next_run(&hooked, 3);
+        for (delays, at) in delays.iter_mut().zip([alarm, event, signal, began]) {
             delays.push(at.saturating_sub(sent));
         }
         next_event(&mut ears, SafeModeState::Normal);
+        next_signal(&alarms, 1);
         next_signal(&signals, 1);
+        next_run(&hooked, 1);
         for _ in 0..2 {
             client.recv().expect("an answer");
         }
-        // The declared window passes, and with it the hook that was told of the end.
+        // The declared window passes, and the hook that was told of the end ends.
         std::thread::park_timeout(Duration::from_millis(40));
     }
     println!("from the offending request to the door, {FLOODS} floods\n");
     println!("| door | p50 | p99 | worst |\n|---|---|---|---|");
-    for (door, delays) in ["socket event", "D-Bus signal", "start of the hook"].iter().zip(&mut delays) {
+    let doors = ["eventfd", "socket event", "D-Bus signal", "start of the hook"];
+    for (door, delays) in doors.iter().zip(&mut delays) {
         delays.sort_unstable();
         let at = |share: f64| Duration::from_nanos(delays[(share * (delays.len() - 1) as f64) as usize]);
         println!("| {door} | {:.2?} | {:.2?} | {:.2?} |", at(0.5), at(0.99), at(1.0));
@@ -97,11 +99,45 @@ fn next_event(ears: &mut Client, state: SafeModeState) -> u64 {
     }
 }
 
+/// The states that ring an alarm, and when it rang: what has changed is asked afterwards.
+fn watch(socket: PathBuf) -> Receiver<(u32, u64)> {
+    let (told, alarms) = channel();
+    let mut client = Client::connect(socket).expect("connected");
+    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    let alarm = client.alarm().expect("an eventfd");
+    std::thread::spawn(move || {
+        loop {
+            let count = alarm.take(PATIENCE).expect("the eventfd stays");
+            let at = now_ns();
+            for _ in 0..count {
+                let Ok(Some(Event::SafeMode(event))) = client.next_event_timeout(PATIENCE) else { return };
+                if told.send((event.state.code().into(), at)).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    alarms
+}
+
 fn next_signal(signals: &Receiver<(u32, u64)>, state: u32) -> u64 {
     loop {
         let (told, at) = signals.recv_timeout(PATIENCE).expect("a signal");
         if told == state {
             return at;
+        }
+    }
+}
+
+/// When the hook began that was told of a state.
+fn next_run(hooked: &UnixDatagram, state: u32) -> u64 {
+    loop {
+        let mut told = [0; 64];
+        let length = hooked.recv(&mut told).expect("the hook runs");
+        let told = std::str::from_utf8(&told[..length]).expect("numbers");
+        let (of, began) = told.split_once(' ').expect("two numbers");
+        if of == state.to_string() {
+            return began.parse().expect("an instant");
         }
     }
 }

@@ -170,6 +170,30 @@ class Sync(Case):
         self.assertEqual((event.service, event.cause, event.stream), ("slow", "arrival-excess", "s"))
         self.assertGreater(event.seen, event.limit)
 
+    def test_an_alarm_counts_what_the_events_tell(self) -> None:
+        with self.assertRaises(weir.RefusedError) as caught:
+            self.client.alarm()
+        self.assertEqual(caught.exception.word, "alarm")
+        self.client.subscribe(weir.SAFE_MODE)
+        alarm = self.client.alarm()
+        self.addCleanup(alarm.close)
+        with self.assertRaises(weir.RefusedError):
+            self.client.alarm()
+        self.assertEqual((alarm.take(), alarm.take(0.01)), (0, 0))
+        slow = self.client.register("slow", "alarm", *OVERLOADED)
+        for _ in range(3):
+            self.client.submit(slow, [1.0, 2.0])
+        self.assertTrue(select.select([alarm], [], [], 10)[0])
+        events: list[weir.SafeMode] = []
+        changes = 0
+        while not events or events[-1].active or changes < len(events):
+            changes += alarm.take(0.1)
+            answer = self.client.recv(0.1)
+            if isinstance(answer, weir.SafeMode):
+                events.append(answer)
+        self.assertEqual((changes, alarm.take()), (len(events), 0))
+        self.assertGreater(changes, 1)
+
     def test_an_answer_too_late_to_be_waited_for_is_dropped(self) -> None:
         slow = self.client.register("slow", "late")
         impatient = dataclasses.replace(slow, deadline=-4.99)
@@ -212,6 +236,33 @@ class Asyncio(Case):
                 outcome = await client.infer(slow, [3.0, 4.0])
                 assert isinstance(outcome, weir.Result)
                 self.assertEqual(outcome.output.tolist(), [3.0, 4.0])
+
+        asyncio.run(run())
+
+    def test_an_alarm_wakes_the_loop(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as client:
+                with self.assertRaises(weir.RefusedError):
+                    await client.alarm()
+                await client.subscribe(weir.SAFE_MODE)
+                alarm = await client.alarm()
+                self.addCleanup(alarm.close)
+                rung = asyncio.Event()
+                loop = asyncio.get_running_loop()
+                loop.add_reader(alarm, rung.set)
+                slow = await client.register("slow", "alarm", *OVERLOADED)
+                asking = [asyncio.ensure_future(client.infer(slow, [0.0, 0.0])) for _ in range(3)]
+                await asyncio.wait_for(rung.wait(), 10)
+                self.assertGreater(alarm.take(), 0)
+                loop.remove_reader(alarm)
+                await asyncio.gather(*asking)
+                active = []
+                async for event in client.events():
+                    assert isinstance(event, weir.SafeMode)
+                    active.append(event.active)
+                    if not event.active:
+                        break
+                self.assertTrue(active[0])
 
         asyncio.run(run())
 

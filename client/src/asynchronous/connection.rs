@@ -6,16 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use crate::descriptor;
 use crate::error::Error;
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
-use crate::shared;
 use crate::types::Event;
 use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer};
 
@@ -161,26 +161,25 @@ async fn write(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Outgoing>)
 
 /// Sends the beginning of a frame and a descriptor with it.
 async fn send_with(socket: &UnixStream, frame: &[u8], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
-    socket.async_io(Interest::WRITABLE, || shared::send_with(socket, frame, descriptor)).await
+    socket.async_io(Interest::WRITABLE, || descriptor::send_with(socket, frame, descriptor)).await
 }
 
 /// Hands on what arrives until the connection ends, then tells everyone why.
-async fn read(mut socket: OwnedReadHalf, state: Arc<Mutex<State>>) {
-    let Err(end) = deliver(&mut socket, &state).await;
+async fn read(socket: OwnedReadHalf, state: Arc<Mutex<State>>) {
+    let Err(end) = deliver(socket.as_ref(), &state).await;
     let mut state = lock(&state);
     state.end = Some(end);
     state.events = None;
     state.waiting.clear();
 }
 
-async fn deliver(
-    socket: &mut OwnedReadHalf,
-    state: &Mutex<State>,
-) -> Result<std::convert::Infallible, Error> {
+async fn deliver(socket: &UnixStream, state: &Mutex<State>) -> Result<std::convert::Infallible, Error> {
     let mut buffer = FrameBuffer::new(DEFAULT_MAX_FRAME);
+    // One that came and whose frame is still to be read.
+    let mut kept = None;
     loop {
         while let Some((header, body)) = buffer.next_frame()? {
-            match Incoming::read(&header, body)? {
+            match Incoming::read(&header, body, &mut kept)? {
                 Incoming::Event(event) => {
                     if let Some(events) = &lock(state).events {
                         // Without a subscriber nobody is there to miss it.
@@ -196,7 +195,9 @@ async fn deliver(
                 }
             }
         }
-        match socket.read(buffer.space()).await? {
+        let space = buffer.space();
+        let read = || descriptor::receive_with(socket, space, &mut kept);
+        match socket.async_io(Interest::READABLE, read).await? {
             0 => return Err(Error::Closed),
             count => buffer.filled(count),
         }

@@ -1,13 +1,15 @@
 //! On a request's way: where its answer reaches a blocking client, and waits if something else is wanted first.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::descriptor::receive_with;
 use crate::error::Error;
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
@@ -23,6 +25,8 @@ use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer, Kind};
 pub struct Receiver {
     socket: UnixStream,
     buffer: FrameBuffer,
+    /// One that came and whose frame is still to be read.
+    descriptor: Option<OwnedFd>,
     answers: VecDeque<(u64, Reply)>,
     events: VecDeque<Event>,
     lost: u64,
@@ -37,6 +41,7 @@ impl Receiver {
         Self {
             socket,
             buffer: FrameBuffer::new(DEFAULT_MAX_FRAME),
+            descriptor: None,
             answers: VecDeque::new(),
             events: VecDeque::new(),
             lost: 0,
@@ -181,7 +186,7 @@ impl Receiver {
     fn read(&mut self, deadline: Option<Instant>) -> Result<Option<Incoming>, Error> {
         loop {
             let frame = match self.buffer.next_frame() {
-                Ok(Some((header, body))) => Incoming::read(&header, body),
+                Ok(Some((header, body))) => Incoming::read(&header, body, &mut self.descriptor),
                 Ok(None) => {
                     if self.fill(deadline)? {
                         continue;
@@ -206,7 +211,7 @@ impl Receiver {
                 self.socket.set_read_timeout(left)?;
                 self.read_timeout = left;
             }
-            match self.socket.read(self.buffer.space()) {
+            match receive_with(&self.socket, self.buffer.space(), &mut self.descriptor) {
                 Ok(0) => return Err(self.broken(Error::Closed)),
                 Ok(count) => {
                     self.buffer.filled(count);

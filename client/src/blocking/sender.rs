@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::descriptor::send_with;
 use crate::error::Error;
 use crate::options::Options;
-use crate::shared::{self, Place};
+use crate::shared::Place;
 use crate::types::{Element, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
@@ -88,7 +89,7 @@ impl Sender {
         encode(id, &mut self.frame);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let sent = match descriptor {
-            Some(descriptor) => shared::send_with(&self.socket, &self.frame, descriptor),
+            Some(descriptor) => send_with(&self.socket, &self.frame, descriptor),
             None => Ok(0),
         };
         sent.and_then(|sent| self.socket.write_all(&self.frame[sent..])).map_err(|error| {

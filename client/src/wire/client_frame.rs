@@ -46,6 +46,8 @@ pub enum ClientFrame<'a> {
         /// Where in the arena its output tensors are to begin, a multiple of 8.
         output: u64,
     },
+    /// Asks for an eventfd that counts the changes of safe mode.
+    Alarm,
     /// Chooses the events to be told; replaces the choice made before.
     Subscribe {
         /// The events wanted.
@@ -67,6 +69,7 @@ impl<'a> ClientFrame<'a> {
             Self::Submit { .. } => Kind::Submit,
             Self::Arena { .. } => Kind::Arena,
             Self::SubmitShared { .. } => Kind::SubmitShared,
+            Self::Alarm => Kind::Alarm,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Status => Kind::Status,
             Self::Ping => Kind::Ping,
@@ -88,7 +91,7 @@ impl<'a> ClientFrame<'a> {
                 writer.u32(*stream).u32(0).u64(*input).u64(*output)
             }
             Self::Subscribe { mask } => writer.u32(mask.0),
-            Self::Status | Self::Ping => writer,
+            Self::Alarm | Self::Status | Self::Ping => writer,
         }
         .end();
     }
@@ -125,6 +128,7 @@ impl<'a> ClientFrame<'a> {
                 fields.reserved("reserved")?;
                 Self::SubmitShared { stream, input: fields.u64("input")?, output: fields.u64("output")? }
             }
+            Kind::Alarm => Self::Alarm,
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
             Kind::Status => Self::Status,
             Kind::Ping => Self::Ping,

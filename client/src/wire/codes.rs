@@ -73,6 +73,7 @@ codes! {
         Ping = 7 "PING" "asks for a PONG",
         Arena = 8 "ARENA" "hands over shared memory for requests and answers",
         SubmitShared = 9 "SUBMIT_SHARED" "one request whose tensors lie in the arena",
+        Alarm = 10 "ALARM" "asks for an eventfd that counts the changes of safe mode",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
@@ -84,6 +85,7 @@ codes! {
         Refused = 136 "REFUSED" "answers a request that is not granted",
         Error = 137 "ERROR" "last frame before the daemon closes the connection",
         Mapped = 138 "MAPPED" "answers ARENA: it can be used",
+        Alarmed = 139 "ALARMED" "answers ALARM: the eventfd comes with it",
         EventSafeMode = 160 "EVENT_SAFE_MODE" "a service entered or left safe mode",
         EventMissesLeft = 161 "EVENT_MISSES_LEFT" "a stream has few misses left",
         EventsLost = 162 "EVENTS_LOST" "events dropped because the client read too slowly",
@@ -130,6 +132,7 @@ codes! {
         Arena = 11 "arena" "this memory cannot be shared",
         ArenaPlace = 12 "arena-place" "a place that is not within the arena, or not a multiple of 8",
         OutputLength = 13 "output-length" "the output does not fit a frame: share an arena",
+        Alarm = 14 "alarm" "no eventfd: there is one already, or nothing for it to count",
     }
 }
 

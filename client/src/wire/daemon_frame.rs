@@ -59,6 +59,8 @@ pub enum DaemonFrame<'a> {
     Pong,
     /// Answers ARENA.
     Mapped,
+    /// Answers ALARM; an eventfd comes with it, as a descriptor in `SCM_RIGHTS`.
+    Alarmed,
     /// Answers a request that is not granted; the connection stays open.
     Refused {
         /// Why.
@@ -129,6 +131,7 @@ impl<'a> DaemonFrame<'a> {
             Self::StatusReply { .. } => Kind::StatusReply,
             Self::Pong => Kind::Pong,
             Self::Mapped => Kind::Mapped,
+            Self::Alarmed => Kind::Alarmed,
             Self::Refused { .. } => Kind::Refused,
             Self::Error { .. } => Kind::Error,
             Self::SafeMode { .. } => Kind::EventSafeMode,
@@ -176,7 +179,7 @@ impl<'a> DaemonFrame<'a> {
                 numbers.string(service, MAX_NAME).string(stream, MAX_NAME)
             }
             Self::EventsLost { count } => writer.u64(count),
-            Self::Unregistered | Self::Subscribed | Self::Pong | Self::Mapped => writer,
+            Self::Unregistered | Self::Subscribed | Self::Pong | Self::Mapped | Self::Alarmed => writer,
         }
         .end();
     }
@@ -212,6 +215,7 @@ impl<'a> DaemonFrame<'a> {
             Kind::StatusReply => Self::StatusReply { json: fields.rest_as_text("status")? },
             Kind::Pong => Self::Pong,
             Kind::Mapped => Self::Mapped,
+            Kind::Alarmed => Self::Alarmed,
             Kind::Refused => Self::Refused {
                 code: RefusalCode::from_code(fields.u16("code")?),
                 text: fields.string("text", MAX_TEXT)?,

@@ -96,6 +96,12 @@ pub enum WireError {
         /// What it holds.
         value: u32,
     },
+    /// A frame came without the descriptor that belongs to it.
+    #[error("{kind}: no descriptor came with it")]
+    NoDescriptor {
+        /// Kind of the frame.
+        kind: Kind,
+    },
     /// HELLO does not open with the magic bytes.
     #[error("HELLO: magic is {0:02x?}, expected \"WEIR\"")]
     Magic([u8; 4]),

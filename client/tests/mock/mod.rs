@@ -2,13 +2,16 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses the part it needs, and may fail anywhere")]
 
 use std::borrow::Cow;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
     SafeModeCause, SafeModeState, VERSION,
@@ -85,6 +88,16 @@ impl Peer {
     /// What a client does not want to hear any more is no failure of the script.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
+    }
+
+    /// All of it at once, and a descriptor with the first byte.
+    pub(crate) fn send_bytes_with(&mut self, bytes: &[u8], descriptor: BorrowedFd<'_>) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let sent = sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
+        assert_eq!(sent.unwrap(), bytes.len());
     }
 
     pub(crate) fn welcome(&mut self) {

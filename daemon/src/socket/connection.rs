@@ -2,14 +2,15 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
 
+use super::alarm::Alarm;
+use super::send::{Unsent, send_now};
 use crate::service::lock;
 
 /// One client as seen by those who answer it.
@@ -17,12 +18,13 @@ pub(crate) struct Connection {
     socket: UnixStream,
     /// Tells the client's thread that there is something to flush, or to take over.
     flush: OwnedFd,
-    pending: Mutex<Vec<u8>>,
+    pending: Mutex<Unsent>,
     max_pending: usize,
     /// Requests without an answer.
     open: AtomicUsize,
     wanted: AtomicU32,
     events_lost: AtomicU64,
+    alarm: OnceLock<Alarm>,
     dead: AtomicBool,
 }
 
@@ -40,34 +42,65 @@ impl Connection {
             open: AtomicUsize::new(0),
             wanted: AtomicU32::new(0),
             events_lost: AtomicU64::new(0),
+            alarm: OnceLock::new(),
             dead: AtomicBool::new(false),
         })
     }
 
     /// Sends a whole frame. A client with too much pending is cut off: its answers cannot wait for ever.
     pub(crate) fn send(&self, frame: &[u8]) {
-        if !self.try_send(frame) {
+        if !self.try_send(frame, None) {
             self.cut_off();
         }
     }
 
+    /// Takes the client's alarm, the first on the connection, and sends a frame along with its file.
+    pub(super) fn give_alarm(&self, alarm: Alarm, file: OwnedFd, frame: &[u8]) {
+        self.alarm.get_or_init(|| alarm);
+        if !self.try_send(frame, Some(file)) {
+            self.cut_off();
+        }
+    }
+
+    /// Whether the client has an alarm.
+    pub(super) fn has_alarm(&self) -> bool {
+        self.alarm.get().is_some()
+    }
+
+    /// Rings the alarm of a client that has one and asked for the changes of safe mode; never waits.
+    pub(super) fn ring(&self) {
+        if self.wants(EventMask::SAFE_MODE) {
+            self.alarm.get().into_iter().for_each(Alarm::ring);
+        }
+    }
+
+    /// Ends what belongs to the alarm; the client's own thread alone may wait for that.
+    pub(super) fn end_alarm(&self) {
+        self.alarm.get().into_iter().for_each(Alarm::end);
+    }
+
     /// Sends an event to a client that asked for its kind; what does not fit is counted and told later.
     pub(crate) fn send_event(&self, kind: EventMask, frame: &[u8]) {
-        if self.wanted.load(Ordering::Relaxed) & kind.0 == 0 {
+        if !self.wants(kind) {
             return;
         }
         let lost = self.events_lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let mut notice = Vec::new();
             DaemonFrame::EventsLost { count: lost }.encode(0, &mut notice);
-            if !self.try_send(&notice) {
+            if !self.try_send(&notice, None) {
                 self.events_lost.fetch_add(lost + 1, Ordering::Relaxed);
                 return;
             }
         }
-        if !self.try_send(frame) {
+        if !self.try_send(frame, None) {
             self.events_lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the client asked for events of this kind.
+    pub(super) fn wants(&self, kind: EventMask) -> bool {
+        self.wanted.load(Ordering::Relaxed) & kind.0 != 0
     }
 
     /// Chooses the events to be sent.
@@ -84,8 +117,7 @@ impl Connection {
         if self.is_dead() {
             return false;
         }
-        let sent = self.write(&pending);
-        pending.drain(..sent);
+        pending.send(&self.socket);
         !pending.is_empty()
     }
 
@@ -137,26 +169,28 @@ impl Connection {
     /// Ends the connection of a client that does not read. It is told so only if all that was begun has gone
     /// out: within another frame the last word would be taken for a part of that frame.
     fn cut_off(&self) {
-        let pending = lock(&self.pending);
+        let mut pending = lock(&self.pending);
         if self.dead.swap(true, Ordering::Relaxed) {
             return;
         }
-        if self.write(&pending) == pending.len() {
+        pending.send(&self.socket);
+        if pending.is_empty() {
             let mut last = Vec::new();
             let text = "answers were not read; the connection is closed";
             DaemonFrame::Error { code: ErrorCode::TooSlow, text }.encode(0, &mut last);
             // If even this does not fit, the close says enough.
-            let _ = send(&self.socket, &last, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            send_now(&self.socket, &last, None);
         }
         self.close();
     }
 
-    fn try_send(&self, frame: &[u8]) -> bool {
+    fn try_send(&self, frame: &[u8], descriptor: Option<OwnedFd>) -> bool {
         let mut pending = lock(&self.pending);
         if self.is_dead() {
             return true;
         }
-        let sent = if pending.is_empty() { self.write(frame) } else { 0 };
+        let file = descriptor.as_ref().map(OwnedFd::as_fd);
+        let sent = if pending.is_empty() { send_now(&self.socket, frame, file) } else { 0 };
         let rest = &frame[sent..];
         if rest.is_empty() {
             return true;
@@ -165,23 +199,9 @@ impl Connection {
         if sent == 0 && pending.len() + rest.len() > self.max_pending {
             return false;
         }
-        pending.extend_from_slice(rest);
+        pending.push(rest, descriptor.filter(|_| sent == 0));
         self.wake();
         true
-    }
-
-    /// Writes as much as the socket takes now. A broken connection takes everything: nobody reads it.
-    fn write(&self, bytes: &[u8]) -> usize {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match send(&self.socket, &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(count) => sent += count,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(_) => return bytes.len(),
-            }
-        }
-        sent
     }
 }
 

@@ -152,7 +152,6 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
     let daemon = Arc::clone(daemon);
     let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
         session::run(&daemon, &connection);
-        connection.close();
         drop(place);
     });
     if let Err(error) = spawned {

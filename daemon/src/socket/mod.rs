@@ -1,11 +1,13 @@
 //! The data door: a Unix socket, one thread a client, frames checked before anything else sees them.
 
+mod alarm;
 mod arena;
 mod connection;
 mod listener;
 mod peer;
 mod receive;
 mod register;
+mod send;
 mod session;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -91,9 +93,11 @@ impl Hub {
 
     fn tell(&self, kind: EventMask, frame: &[u8]) {
         let connections: Vec<_> = lock(&self.connections).iter().filter_map(Weak::upgrade).collect();
-        for connection in connections {
-            connection.send_event(kind, frame);
+        // All alarms first: nobody's waits for the sockets of others.
+        if kind == EventMask::SAFE_MODE {
+            connections.iter().for_each(|connection| connection.ring());
         }
+        connections.iter().for_each(|connection| connection.send_event(kind, frame));
     }
 }
 

@@ -9,12 +9,13 @@ use rt_core::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, Header, MAX_HELLO_FRAME, RESULT_HEAD_LEN, VERSION,
-    WireError,
+    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, RESULT_HEAD_LEN,
+    VERSION, WireError,
 };
 use weir_client::{MissReason, RefusalCode};
 
 use super::Connection;
+use super::alarm::Alarm;
 use super::arena::{Arena, Place};
 use super::receive::{Received, receive};
 use super::register::{self, Waiting};
@@ -72,6 +73,9 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
     for lease in session.leases.values().chain(&late) {
         Registry::release(lease, &mut session.effects);
     }
+    // First of all the client sees the end: it is its own affair how long that of its alarm takes.
+    connection.close();
+    connection.end_alarm();
 }
 
 impl Session<'_> {
@@ -168,9 +172,10 @@ impl Session<'_> {
                 self.submit_shared(id, stream, input, output);
             }
             ClientFrame::Arena { length } => {
-                let file = self.descriptor.take();
-                self.share(id, file.ok_or_else(|| malformed("ARENA: no descriptor came with it"))?, length);
+                let file = self.descriptor.take().ok_or(WireError::NoDescriptor { kind: header.kind });
+                self.share(id, file.map_err(goodbye)?, length);
             }
+            ClientFrame::Alarm => self.alarm(id),
             ClientFrame::Register(registration) => {
                 let most = self.daemon.config.daemon.client_streams;
                 if self.leases.len() + self.waiting.len() >= most {
@@ -261,6 +266,24 @@ impl Session<'_> {
             }
             Err(text) => self.refuse(id, RefusalCode::Arena, &text),
         }
+    }
+
+    fn alarm(&mut self, id: u64) {
+        let refused = if self.connection.has_alarm() {
+            "this connection has its eventfd already".to_owned()
+        } else if !self.connection.wants(EventMask::SAFE_MODE) {
+            "it would never count: SUBSCRIBE to EVENT_SAFE_MODE first".to_owned()
+        } else {
+            match Alarm::new(self.daemon.config.daemon.realtime) {
+                Ok((alarm, file)) => {
+                    self.frame.clear();
+                    DaemonFrame::Alarmed.encode(id, &mut self.frame);
+                    return self.connection.give_alarm(alarm, file, &self.frame);
+                }
+                Err(error) => error.to_string(),
+            }
+        };
+        self.refuse(id, RefusalCode::Alarm, &refused);
     }
 
     /// Hands a request to its service; `fill` lays its tensors in an empty slot.

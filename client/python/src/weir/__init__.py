@@ -5,6 +5,7 @@ what it can live with and how often it will ask, and is told the promise, or why
 request gets exactly one answer: a ``Result`` in time, or a ``Miss`` with its reason.
 """
 
+from ._alarm import Alarm
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, Client
 from ._types import (
@@ -40,6 +41,7 @@ __all__ = [
     "DEFAULT_SOCKET",
     "MISSES_LEFT",
     "SAFE_MODE",
+    "Alarm",
     "Answer",
     "Arena",
     "Arrivals",

@@ -13,6 +13,7 @@ from typing import Any, Sequence, Union, cast
 import numpy.typing as npt
 
 from . import _wire as wire
+from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._types import Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, Stream
 
@@ -34,6 +35,7 @@ class Client:
     ) -> None:
         self._timeout = timeout
         self._decoder = wire.Decoder()
+        self._inlet = Inlet()
         self._last = 0
         self._kept: deque[wire.Frame] = deque()
         # What each request in flight belongs to: its stream, and its outputs if they lie in the arena.
@@ -64,6 +66,7 @@ class Client:
     def close(self) -> None:
         """Ends the connection and gives up its streams."""
         self._socket.close()
+        self._inlet.close()
 
     def fileno(self) -> int:
         """The socket, for ``select``: first call ``recv`` with a timeout of 0 until it returns ``None``."""
@@ -83,6 +86,11 @@ class Client:
     def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``recv`` returns them."""
         wire.expect(self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+
+    def alarm(self) -> Alarm:
+        """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
+        wire.expect(self._ask(wire.ALARM, b""), wire.ALARMED)
+        return self._inlet.alarm()
 
     def status(self) -> dict[str, Any]:
         """The daemon's state."""
@@ -204,7 +212,7 @@ class Client:
             left = None if until is None else max(until - time.monotonic(), 0.0)
             self._socket.settimeout(left)
             try:
-                data = self._socket.recv(1 << 18)
+                data = self._inlet.receive(self._socket)
             except (TimeoutError, BlockingIOError):
                 return None
             except ConnectionResetError:

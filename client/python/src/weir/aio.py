@@ -12,6 +12,7 @@ from typing import Any, AsyncIterator, Sequence, Union, cast
 import numpy.typing as npt
 
 from . import _wire as wire
+from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, KEPT_LIMIT
 from ._types import Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, Stream
@@ -54,6 +55,7 @@ class Client:
     def __init__(self, connection: socket.socket, timeout: float) -> None:
         self._socket, self._timeout = connection, timeout
         self._decoder = wire.Decoder()
+        self._inlet = Inlet()
         self._last = 0
         self._end: Union[Exception, None] = None
         self._waiting: dict[int, asyncio.Future[wire.Frame]] = {}
@@ -80,6 +82,7 @@ class Client:
                 os.close(descriptor)
         self._finish(ClosedError("the connection was closed here"))
         self._socket.close()
+        self._inlet.close()
 
     async def register(
         self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
@@ -95,6 +98,11 @@ class Client:
     async def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``events`` yields them."""
         wire.expect(await self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+
+    async def alarm(self) -> Alarm:
+        """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
+        wire.expect(await self._ask(wire.ALARM, b""), wire.ALARMED)
+        return self._inlet.alarm()
 
     async def status(self) -> dict[str, Any]:
         """The daemon's state."""
@@ -196,12 +204,24 @@ class Client:
         except OSError as error:
             self._finish(ClosedError(f"the connection was closed by the daemon: {error}"))
 
-    async def _deliver(self) -> None:
+    async def _receive(self) -> bytes:
         loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return self._inlet.receive(self._socket)
+            except BlockingIOError:
+                readable = asyncio.Event()
+                loop.add_reader(self._socket, readable.set)
+                try:
+                    await readable.wait()
+                finally:
+                    loop.remove_reader(self._socket)
+
+    async def _deliver(self) -> None:
         while True:
             frame = self._decoder.next()
             if frame is None:
-                data = await loop.sock_recv(self._socket, 1 << 18)
+                data = await self._receive()
                 if not data:
                     raise ClosedError("the connection was closed by the daemon")
                 self._decoder.feed(data)
