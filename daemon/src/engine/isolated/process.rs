@@ -42,14 +42,20 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts one, and hands it its setup and memory.
-    pub(super) fn start(place: &Place, setup: &File, memory: &File) -> io::Result<Self> {
+    /// Starts one, and hands it its setup and memory; it sees those CUDA devices, or all that there are.
+    pub(super) fn start(
+        place: &Place,
+        devices: Option<String>,
+        setup: &File,
+        memory: &File,
+    ) -> io::Result<Self> {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(clock::duration(LOOK)))?;
         let child = super::child::command(&place.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            .envs(devices.map(|devices| ("CUDA_VISIBLE_DEVICES", devices)))
             // Signals of a terminal are for the daemon, which lets the batch in flight end first.
             .process_group(0)
             .spawn()?;
