@@ -9,6 +9,7 @@ mod message;
 mod process;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fs::File;
 use std::io::{self, Write};
