@@ -35,10 +35,9 @@ fn onnxruntime_serves_what_it_was_profiled_for() {
     let profile = std::fs::read_to_string(place.path("profile.json")).expect("a profile");
     let profile: Value = serde_json::from_str(&profile).expect("JSON");
     assert_eq!(profile["entries"][0]["engine"], "ort-cpu");
-    assert!(
-        profile["fingerprint"]["engine"].as_str().expect("text").contains(", onnxruntime 1."),
-        "{profile}"
-    );
+    let equipment = &profile["entries"][0]["equipment"];
+    assert!(equipment["version"].as_str().expect("text").starts_with("onnxruntime 1."), "{profile}");
+    assert!(equipment["gpu"].is_null() && profile["fingerprint"]["engine"].is_null(), "{profile}");
     place.set_bounds(&[10, 20, 30]);
     assert!(place.succeed(&["plan"]).contains("digits-s on ort-cpu"));
     let daemon = place.serve();
@@ -95,6 +94,70 @@ fn a_provider_that_is_not_there_is_never_replaced_by_the_cpu() {
     let told = place.fail(&["profile"]);
     assert!(told.contains("engine ort-openvino") && told.contains("it has "), "{told}");
     assert!(!place.path("profile.json").exists());
+}
+
+#[test]
+fn a_profile_of_two_engines_is_stale_for_the_one_that_changed_only() {
+    let place = deployment("tract", "");
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let tract = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(tract.replace("\"tract\"", "\"ort-cpu\""));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let differs = |name: &str| {
+        let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+        let differences = plan["machine_differs"].as_array().expect("a list").clone();
+        assert!(differences.iter().all(|d| d.as_str().expect("text").contains(name)), "{differences:?}");
+        differences.len()
+    };
+    place.change_entries(|entries| {
+        assert_eq!(entries.len(), 2, "both are kept");
+        entries[1]["equipment"]["version"] = "onnxruntime 1.0.0".into();
+    });
+    assert_eq!(differs("digits-s on ort-cpu: engine: profile onnxruntime 1.0.0, here onnxruntime 1."), 1);
+    let certificate = place.path("certificate.json");
+    let certificate = certificate.to_str().expect("UTF-8");
+    let certified = |verdict: bool| {
+        place.succeed(&["certify", "--output", certificate]);
+        let output = place.weir(&["verify", certificate, "--config"]);
+        assert_eq!(output.status.success(), verdict, "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert!(certified(false).contains("machine.digits-s on ort-cpu is onnxruntime 1.0.0, here it is"));
+    let daemon = place.serve();
+    eventually("safe mode", || (daemon.status()["services"][0]["safe_mode"]["sequence"] != 0).then_some(()));
+    assert!(daemon.stderr().contains("not as profiled: digits-s on ort-cpu: engine"), "{}", daemon.stderr());
+    drop(daemon);
+    place.configure(tract);
+    assert_eq!(differs("nothing"), 0);
+    certified(true);
+}
+
+#[test]
+fn tracts_cuda_runtime_says_what_it_lacks() {
+    let place = deployment("tract-cuda", "");
+    if !cfg!(feature = "tract-cuda") {
+        for command in ["check", "profile", "plan", "serve"] {
+            let told = place.fail(&[command]);
+            for part in ["service[0].engine = tract-cuda", "built without it", "--features tract-cuda"] {
+                assert!(told.contains(part), "{told} lacks {part}");
+            }
+        }
+        return;
+    }
+    place.succeed(&["check"]);
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        return;
+    }
+    let told = place.fail(&["profile"]);
+    for part in ["engine tract-cuda: cannot run on device 0", "libcuda.so.1", "NVIDIA GPU", "docs/engines.md"]
+    {
+        assert!(told.contains(part), "{told} lacks {part}");
+    }
+    let on_second = std::fs::read_to_string(place.config()).expect("there") + "device = 1\n";
+    place.configure(on_second.clone());
+    assert!(place.fail(&["profile"]).contains("cannot run on device 1"));
+    place.configure(on_second + "isolation = \"thread\"\n");
+    assert!(place.fail(&["check"]).contains("computes on 0 with isolation = \"thread\""));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The engines that need an NVIDIA GPU: the conformance cases, and the times of three models up to batch 64.
+# The engines that need an NVIDIA GPU: the conformance cases, and the times of three models up to batch 64. The third is
+# tract's own CUDA runtime, which a build has with the feature tract-cuda only.
 # ORT_DYLIB_PATH names a build of ONNX Runtime with CUDA and TensorRT; see docs/engines.md.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,7 +13,8 @@ if [ -z "${ORT_DYLIB_PATH:-}" ]; then
     exit 1
 fi
 cargo=${CARGO:-cargo}
-WEIR_TEST_ENGINES=ort-cuda,ort-tensorrt $cargo test -p weir --bin weir conformance
-$cargo build --release --bin weir
-./tests/bench/engines.py --weir "${CARGO_TARGET_DIR:-target}/release/weir" --engines ort-cuda,ort-tensorrt \
+engines=ort-cuda,ort-tensorrt,tract-cuda
+WEIR_TEST_ENGINES=$engines $cargo test -p weir --features tract-cuda --bin weir conformance
+$cargo build --release --bin weir --features tract-cuda
+./tests/bench/engines.py --weir "${CARGO_TARGET_DIR:-target}/release/weir" --engines $engines \
     --models digits-xxl,squeezenet,resnet50 --batches 1,2,4,8,16,32,64

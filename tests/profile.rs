@@ -110,7 +110,14 @@ fn models_are_measured_beside_each_other_and_drawn() {
     }
     place.succeed(&["profile", "--quick", "--samples", "10", "--alone"]);
     assert!(read(&place)["entries"].as_array().expect("entries").iter().all(|entry| entry["workers"] == 1));
-    place.succeed(&["plan"]);
+    // Every command says the same of it.
+    let plan = place.weir(&["plan"]);
+    let told = "digits-xs on tract was measured with 1 worker(s) at once, the configuration has 3: its times may be too short";
+    assert!(plan.status.success() && stderr(&plan).contains(told), "{}", stderr(&plan));
+    let check = place.weir(&["profile", "--check", "--quick"]);
+    assert!(stderr(&check).contains(told), "{}", stderr(&check));
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    assert_eq!(plan["workers_differ"].as_array().map(Vec::len), Some(2), "{plan}");
 }
 
 #[test]
@@ -165,10 +172,10 @@ fn what_cannot_be_asked_is_refused() {
     assert!(message.contains("weir profile FILE"), "{message}");
     place.succeed(&["profile", "--quick", "--samples", "10"]);
     let text = std::fs::read_to_string(place.path("profile.json")).expect("a profile");
-    std::fs::write(place.path("profile.json"), text.replace("\"weir_profile\": 2", "\"weir_profile\": 1"))
+    std::fs::write(place.path("profile.json"), text.replace("\"weir_profile\": 3", "\"weir_profile\": 2"))
         .expect("written");
     for command in [&["profile", "--check"][..], &["plan"]] {
         let message = place.fail(command);
-        assert!(message.contains("weir_profile is 1, this weir reads 2"), "{message}");
+        assert!(message.contains("weir_profile is 2, this weir reads 3"), "{message}");
     }
 }

@@ -1,6 +1,7 @@
 //! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
 //! served.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Context;
@@ -11,9 +12,9 @@ use planner::{Certificate, Number, Problem, ProblemError, certify};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 use serde_json::Value;
 
-use crate::config::{Config, ServiceConfig};
-use crate::engine::ModelSpec;
-use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, resolve_models, workers_of};
+use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::engine::{EngineError, EngineKind, Equipment, ModelSpec};
+use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, prepare_engines, resolve_models, workers_of};
 use crate::profile::{Fingerprint, Profile};
 
 /// Why a certificate is not served by.
@@ -23,6 +24,8 @@ pub(crate) enum Mismatch {
     Field { field: String, certified: String, here: String },
     #[error("service {service} is refused by its own certificate: {reason}")]
     Refused { service: String, reason: String },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("the checker: {0}")]
     Unverified(#[from] VerifyError),
 }
@@ -34,17 +37,20 @@ pub(crate) enum Mismatch {
 /// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
 pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
     let profile = Profile::load(&config.daemon.profile)?;
-    let claims =
-        config.services.iter().zip(resolve_models(config)?).map(
-            |(service, specs)| match ServicePlan::compute(service, specs.clone(), &profile) {
-                Ok(plan) => promise(&plan),
-                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
-                    refusal(service, &specs[0], &profile)
-                }
-                Err(error) => Err(error.into()),
-            },
-        );
-    Ok(seal(profile.fingerprint(), claims.collect::<anyhow::Result<_>>()?))
+    let mut equipment = Vec::new();
+    let claims = config.services.iter().zip(resolve_models(config)?).map(|(service, specs)| {
+        for spec in &specs {
+            let entry = profile.entry(&spec.name, &spec.sha256, service.engine)?;
+            equipment.push((service, spec.name.clone(), entry.equipment.clone()));
+        }
+        match ServicePlan::compute(service, specs.clone(), &profile) {
+            Ok(plan) => promise(&plan),
+            Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &specs[0], &profile),
+            Err(error) => Err(error.into()),
+        }
+    });
+    let claims = claims.collect::<anyhow::Result<_>>()?;
+    Ok(Certificate::new(made_by(), machine(profile.fingerprint(), equipment), claims))
 }
 
 /// The plan of `config`, held against the certificate that it names, or checked like one.
@@ -53,14 +59,14 @@ pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
 /// No plan, or one that is not what was certified or what the checker derives.
 pub(crate) fn checked_plan(config: &Config) -> anyhow::Result<Plan> {
     let plan = Plan::compute(config)?;
-    let here = of_plan(&plan)?;
+    let planned = of_plan(&plan)?;
     match &config.daemon.certificate {
         Some(path) => {
             let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());
-            check(&Certificate::load(path).with_context(name)?, &here).with_context(name)?;
+            check(&Certificate::load(path).with_context(name)?, &planned, config).with_context(name)?;
         }
         // What was planned just now is checked no less.
-        None => drop(verify(&here).context("the plan is not what the checker derives")?),
+        None => drop(verify(&planned).context("the plan is not what the checker derives")?),
     }
     Ok(plan)
 }
@@ -71,7 +77,11 @@ pub(crate) fn checked_plan(config: &Config) -> anyhow::Result<Plan> {
 /// If a declaration has no form as a problem.
 pub(crate) fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
     let claims: anyhow::Result<_> = plan.services.iter().map(promise).collect();
-    Ok(seal(&plan.profiled, claims?))
+    let equipment = plan.services.iter().flat_map(|service| {
+        let of = |v: &VariantPlan| (&service.config, v.spec.name.clone(), v.equipment.clone());
+        service.variants.iter().map(of)
+    });
+    Ok(Certificate::new(made_by(), machine(&plan.profiled, equipment), claims?))
 }
 
 /// What a service has planned as an abstract problem, in nanoseconds: its workers and its reserved streams.
@@ -91,9 +101,30 @@ pub(crate) fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
     }
 }
 
-fn seal(machine: &Fingerprint, claims: Vec<Claim>) -> Certificate {
+/// What a machine and its engines tell of themselves, model by model; simulated ones tell nothing.
+fn machine<'a>(
+    machine: &Fingerprint,
+    equipment: impl IntoIterator<Item = (&'a ServiceConfig, String, Equipment)>,
+) -> BTreeMap<String, String> {
     let fields = machine.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
-    Certificate::new(made_by(), fields.collect(), claims)
+    let real = equipment.into_iter().filter(|(service, ..)| service.engine != EngineKind::Simulated);
+    let engines =
+        real.map(|(service, model, equipment)| (format!("{model} on {}", service.engine), equipment.line()));
+    fields.chain(engines).collect()
+}
+
+/// What this machine and the engines of `config` tell now.
+fn machine_here(config: &Config) -> Result<BTreeMap<String, String>, EngineError> {
+    prepare_engines(config)?;
+    let equipment = config.services.iter().flat_map(|service| {
+        let here = Equipment::current(service.backend(0));
+        let models = match &service.model {
+            ModelChoice::Named(names) => names.clone(),
+            ModelChoice::Simulated { .. } => Vec::new(),
+        };
+        models.into_iter().map(move |model| (service, model, here.clone()))
+    });
+    Ok(machine(&Fingerprint::current(), equipment))
 }
 
 /// What certificates say of their maker.
@@ -102,13 +133,17 @@ pub(crate) fn made_by() -> String {
 }
 
 /// Checks `certificate` by the independent checker, and that it is about this machine and the same as `here`, which
-/// was made from the configuration, the manifest and the profile as they are now.
+/// was made from `config`, the manifest and the profile as they are now.
 ///
 /// # Errors
 /// The first difference, a refused service, or what the checker finds.
-pub(crate) fn check(certificate: &Certificate, here: &Certificate) -> Result<Verified, Mismatch> {
-    for (name, value) in Fingerprint::current().fields() {
-        same(format!("machine.{name}"), certificate.machine.get(name).map_or("", String::as_str), &value)?;
+pub(crate) fn check(
+    certificate: &Certificate,
+    here: &Certificate,
+    config: &Config,
+) -> Result<Verified, Mismatch> {
+    for (name, value) in machine_here(config)? {
+        same(format!("machine.{name}"), certificate.machine.get(&name).map_or("", String::as_str), &value)?;
     }
     same("number of services", certificate.claims.len(), here.claims.len())?;
     for (one, other) in certificate.claims.iter().zip(&here.claims) {

@@ -25,7 +25,7 @@ pub(crate) enum Stale {
     Throttled = 2,
     /// Cores online.
     Cores = 3,
-    /// Anything else that the fingerprint tells: governor, power mode, processor, kernel, engine.
+    /// Anything else that the profile tells: governor, power mode, processor, kernel, engine, GPU.
     Other = 4,
 }
 
@@ -89,24 +89,33 @@ impl Watch {
         Some(Difference { what, limit, seen, text: text.join("; ") })
     }
 
-    /// Looks at the machine until `daemon` drains, and raises safe mode of all services that run on it.
+    /// Looks at the machine until `daemon` drains, and raises safe mode of all services that run on it, or of those alone
+    /// whose engine is not the one that was profiled.
     pub(crate) fn run(mut self, daemon: &Daemon) {
         let mut effects = Effects::default();
         let mut told = None;
         while !daemon.is_draining() {
             let difference = self.look();
-            if let Some(d) = &difference {
-                let window = d.what as u64;
-                let evidence = Evidence { limit: d.limit, seen: d.seen, window, stream: None };
-                let until = clock::now() + LASTS;
-                for service in daemon.services().iter().filter(|s| !s.plan.is_simulated()) {
+            let mut texts: Vec<String> = difference.iter().map(|d| d.text.clone()).collect();
+            for service in daemon.services().iter().filter(|s| !s.plan.is_simulated()) {
+                let engine = &service.plan.mismatches;
+                let other = || (!engine.is_empty()).then_some((Stale::Other, 0, engine.len() as u64));
+                let breach = difference.as_ref().map(|d| (d.what, d.limit, d.seen)).or_else(other);
+                if let Some((what, limit, seen)) = breach {
+                    let evidence = Evidence { limit, seen, window: what as u64, stream: None };
+                    let until = clock::now() + LASTS;
                     let raise = |s: &mut rt_core::Scheduler, now: Instant| {
                         s.raise_safe_mode(now, Cause::ProfileStale, evidence, until);
                     };
                     service.with_scheduler(&mut effects, raise);
                 }
+                for line in engine {
+                    if !texts.contains(line) {
+                        texts.push(line.clone());
+                    }
+                }
             }
-            let text = difference.map(|d| d.text);
+            let text = (!texts.is_empty()).then(|| texts.join("; "));
             match &text {
                 Some(text) if told.as_ref() != Some(text) => {
                     eprintln!("weir: the machine is not as profiled: {text}; run `weir profile` again");

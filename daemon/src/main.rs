@@ -33,6 +33,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     engine::forbid_telemetry();
+    engine::settle_cuda();
     realtime::keep_memory();
     let ended = commands::Cli::parse().run();
     commands::conclude(ended, pipe::finish())

@@ -16,7 +16,7 @@ use rt_core::{
 use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
 use crate::engine::{EngineError, EngineKind, ModelSpec, prepare};
 use crate::manifest::ManifestError;
-use crate::profile::{Entry, Fingerprint, Profile, ProfileError};
+use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 
 pub(crate) use rate::RatePlan;
 use rate::densest;
@@ -29,11 +29,14 @@ const WARNING_SHARE: f64 = 0.9;
 /// The rate is measured over at least so many requests of it.
 const RATE_COUNT: f64 = 40.0;
 
-/// Every service's plan, and the machine that was profiled.
+/// Every service's plan, and what was profiled otherwise than it would be served.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) services: Vec<ServicePlan>,
+    /// The machine.
     pub(crate) profiled: Fingerprint,
+    /// Other numbers of workers at once, one line for each model.
+    pub(crate) other_company: Vec<String>,
 }
 
 /// What one service can promise, and why.
@@ -48,6 +51,8 @@ pub(crate) struct ServicePlan {
     pub(crate) selector: Option<Selector>,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub(crate) profile_sha256: String,
+    /// In what its engine is not the one that was profiled, one line each: that of a process does not change.
+    pub(crate) mismatches: Vec<String>,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
     pub(crate) system: System,
     /// The reserved streams together.
@@ -104,18 +109,25 @@ impl Plan {
         let profile = Profile::load(&config.daemon.profile)?;
         let models = resolve_models(config)?;
         prepare_engines(config)?;
+        let other_company = Work::other_company(config, &models, &profile);
         let services: Result<Vec<_>, _> = config
             .services
             .iter()
             .zip(models)
             .map(|(service, specs)| ServicePlan::compute(service, specs, &profile))
             .collect();
-        Ok(Self { services: services?, profiled: profile.fingerprint().clone() })
+        Ok(Self { services: services?, profiled: profile.fingerprint().clone(), other_company })
     }
 
-    /// In what this machine differs from the one that was profiled, one line each; empty if in nothing.
+    /// In what this machine and its engines differ from those that were profiled, one line each; empty if in nothing.
     pub(crate) fn mismatches(&self) -> Vec<String> {
-        self.profiled.differences(&Fingerprint::current())
+        let mut lines = self.profiled.differences(&Fingerprint::current());
+        for line in self.services.iter().flat_map(|service| &service.mismatches) {
+            if !lines.contains(line) {
+                lines.push(line.clone());
+            }
+        }
+        lines
     }
 }
 
@@ -205,6 +217,7 @@ impl ServicePlan {
             variants: Vec::new(),
             selector: None,
             profile_sha256: entry.digest(),
+            mismatches: Vec::new(),
             system,
             admission,
             rate,

@@ -30,7 +30,7 @@ pub(crate) use session::{Progress, Session, Until};
 pub(crate) use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule};
 
 /// The version of the file format, its field `weir_profile`.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A checked `*.profile.json`: where it was measured, and at most one [`Entry`] per model and engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -28,6 +28,11 @@ pub(crate) fn told_already() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Whether a thread of this process was refused its real-time priority.
+pub(crate) fn is_denied() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
 /// Gives the calling thread its core and, if `wanted`, its real-time priority. What is not permitted is told
 /// once and done without.
 pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {

@@ -42,7 +42,8 @@ impl Deployment {
         });
     }
 
-    fn change_entries(&self, change: impl FnOnce(&mut Vec<Value>)) {
+    /// Changes the entries of the profile.
+    pub(crate) fn change_entries(&self, change: impl FnOnce(&mut Vec<Value>)) {
         let path = self.path("profile.json");
         let text = std::fs::read_to_string(&path).expect("a profile");
         let mut profile: Value = serde_json::from_str(&text).expect("the profile is JSON");

@@ -67,7 +67,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 json
             })
             .collect();
-        say!("{:#}", json!({ "services": services, "machine_differs": plan.mismatches() }));
+        say!(
+            "{:#}",
+            json!({
+                "services": services,
+                "machine_differs": plan.mismatches(),
+                "workers_differ": plan.other_company,
+            })
+        );
     } else {
         print_plan(&plan);
         for (service, selection) in all() {
@@ -126,7 +133,10 @@ fn print_problem(plan: &Plan, name: &str) -> Result<()> {
 /// Prints a plan for people.
 pub(crate) fn print_plan(plan: &Plan) {
     for difference in plan.mismatches() {
-        eprintln!("weir: the profile was taken on another machine: {difference}; run `weir profile` again");
+        eprintln!("weir: the machine is not as profiled: {difference}; run `weir profile` again");
+    }
+    for line in &plan.other_company {
+        eprintln!("weir: {line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
 }

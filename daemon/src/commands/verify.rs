@@ -30,7 +30,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
     let read = read_certificate(&args.file)?;
     let verified = match &args.config {
-        Some(config) => check(&read, &certificate(&Config::load(config)?)?).map_err(anyhow::Error::from),
+        Some(config) => {
+            let config = Config::load(config)?;
+            check(&read, &certificate(&config)?, &config).map_err(anyhow::Error::from)
+        }
         None => verify(&read).map_err(anyhow::Error::from),
     };
     if args.json {

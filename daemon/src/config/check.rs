@@ -112,11 +112,12 @@ impl<'a> Check<'a> {
         self.number(&field("stream (how many)"), reserved.len() as u64, 0, streams as u64)?;
         let cores: Result<Vec<_>, _> =
             raw.cores.iter().map(|&core| self.number(&field("cores"), core, 0, 1023)).collect();
+        let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
         Ok(ServiceConfig {
             name: raw.name,
             engine: raw.engine,
-            isolation: raw.isolation.unwrap_or(raw.engine.isolation()),
-            backends: self.backends(at, raw.engine, raw.device, daemon)?,
+            isolation,
+            backends: self.backends(at, (raw.engine, isolation), raw.device, daemon)?,
             model,
             select,
             deadline,

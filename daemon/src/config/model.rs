@@ -6,7 +6,7 @@ use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
 use super::check::Check;
 use super::{ConfigError, DaemonConfig, raw};
-use crate::engine::{Backend, EngineKind};
+use crate::engine::{Backend, EngineKind, Isolation};
 
 /// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
 /// ones.
@@ -76,10 +76,14 @@ impl Check<'_> {
     pub(super) fn backends(
         &self,
         at: &str,
-        kind: EngineKind,
+        (kind, isolation): (EngineKind, Isolation),
         device: Option<raw::Device>,
         daemon: &DaemonConfig,
     ) -> Result<Vec<Backend>, ConfigError> {
+        if let Some(remedy) = kind.how_to_build() {
+            let reason = format!("this weir was built without it: {remedy}");
+            return Err(self.refuse(&format!("{at}.engine"), &kind.to_string(), reason));
+        }
         let field = format!("{at}.device");
         let devices = match device {
             None => vec![0],
@@ -92,6 +96,11 @@ impl Check<'_> {
                 &device.to_string(),
                 format!("engine \"{kind}\" has only one, 0"),
             ));
+        }
+        let fixed = kind == EngineKind::TractCuda && isolation == Isolation::Thread;
+        if let Some(device) = devices.iter().find(|device| **device != 0 && fixed) {
+            let reason = format!("engine \"{kind}\" computes on 0 with isolation = \"thread\"");
+            return Err(self.refuse(&field, &device.to_string(), reason));
         }
         self.number(&format!("number of {field}"), devices.len() as u64, 1, MAX_WORKERS as u64)?;
         let backend = |device: u64| {

@@ -52,6 +52,11 @@ pub(crate) enum EngineError {
     OtherLibrary { engine: EngineKind, wanted: String, loaded: PathBuf },
     #[error("engine {engine}: {} cannot run on device {device}: {reason}; {remedy}", library.display())]
     Provider { engine: EngineKind, library: PathBuf, device: u32, reason: String, remedy: String },
+    #[error("engine {engine}: this weir was built without it: {remedy}")]
+    NotBuilt { engine: EngineKind, remedy: &'static str },
+    #[cfg(feature = "tract-cuda")]
+    #[error("engine {engine}: cannot run on device {device}: {reason}; {remedy}")]
+    Device { engine: EngineKind, device: u32, reason: String, remedy: String },
     #[error("model {model}: engine {engine} would run none of its {nodes} nodes, {elsewhere} would")]
     Elsewhere { model: String, engine: EngineKind, nodes: usize, elsewhere: String },
 }

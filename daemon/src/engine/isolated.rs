@@ -9,6 +9,7 @@ mod message;
 mod process;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rt_core::Span;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 
-use super::{Buffers, Engine, EngineError, ModelSpec, RunMode, Runner, check_max_batch};
+use super::{Buffers, Engine, EngineError, EngineKind, ModelSpec, RunMode, Runner, check_max_batch, gpu};
 pub(crate) use child::engine_worker;
 use message::{Reply, Setup};
 use process::Process;
@@ -84,7 +85,8 @@ fn isolate_within(
     let offsets: Vec<u64> = tasks.iter().map(offset).collect();
     let memory = sealed_memory(end).map_err(EngineError::Start)?;
     let setup = write_setup(&Setup::new(tasks, place)).map_err(EngineError::Start)?;
-    let process = Process::start(place, &setup, &memory).map_err(EngineError::Start)?;
+    let devices = tasks.first().and_then(|task| visible_devices(&task.engine));
+    let process = Process::start(place, devices, &setup, &memory).map_err(EngineError::Start)?;
     let process = Arc::new(Mutex::new(process));
     let mut runners: Vec<Box<dyn Runner>> = Vec::new();
     for (index, (task, offset)) in tasks.iter().zip(offsets).enumerate() {
@@ -141,6 +143,16 @@ impl Runner for Isolated {
 
     fn is_lost(&mut self) -> bool {
         lock(&self.process).is_lost()
+    }
+}
+
+/// What `CUDA_VISIBLE_DEVICES` is to be for an engine that takes the first device it sees; one process has one device.
+fn visible_devices(engine: &Engine<'_>) -> Option<String> {
+    match engine {
+        Engine::Real { backend, .. } if backend.kind == EngineKind::TractCuda => {
+            Some(gpu::only(backend.device))
+        }
+        _ => None,
     }
 }
 

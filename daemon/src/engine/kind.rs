@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum EngineKind {
     /// The built-in CPU engine.
     Tract,
+    /// The same on an NVIDIA GPU, by its own kernels, cuDNN and cuBLAS.
+    TractCuda,
     /// ONNX Runtime on the CPU.
     OrtCpu,
     /// ONNX Runtime on an NVIDIA GPU, by cuDNN and cuBLAS.
@@ -29,8 +31,9 @@ pub(crate) enum EngineKind {
 
 impl EngineKind {
     /// Every engine.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Tract,
+        Self::TractCuda,
         Self::OrtCpu,
         Self::OrtCuda,
         Self::OrtTensorrt,
@@ -42,22 +45,32 @@ impl EngineKind {
 
     /// Whether it is ONNX Runtime, which is loaded when it is needed.
     pub(crate) fn is_onnxruntime(self) -> bool {
-        !matches!(self, Self::Tract | Self::Simulated)
+        !matches!(self, Self::Tract | Self::TractCuda | Self::Simulated)
     }
 
     /// Where it runs unless configured otherwise: foreign code in a process of its own, ours in a thread.
     pub(crate) fn isolation(self) -> Isolation {
-        if self.is_onnxruntime() { Isolation::Process } else { Isolation::Thread }
+        if matches!(self, Self::Tract | Self::Simulated) { Isolation::Thread } else { Isolation::Process }
     }
 
     /// Whether it computes on devices that have numbers.
     pub(crate) fn has_devices(self) -> bool {
-        matches!(self, Self::OrtCuda | Self::OrtTensorrt | Self::OrtMigraphx | Self::OrtOpenvino)
+        matches!(
+            self,
+            Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt | Self::OrtMigraphx | Self::OrtOpenvino
+        )
+    }
+
+    /// How to get a program that has it, if this one does not.
+    pub(crate) fn how_to_build(self) -> Option<&'static str> {
+        (self == Self::TractCuda && cfg!(not(feature = "tract-cuda")))
+            .then_some("build it with `cargo build --release --bin weir --features tract-cuda`")
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Tract => "tract",
+            Self::TractCuda => "tract-cuda",
             Self::OrtCpu => "ort-cpu",
             Self::OrtCuda => "ort-cuda",
             Self::OrtTensorrt => "ort-tensorrt",
@@ -129,7 +142,7 @@ mod tests {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
-        assert!("abacus".parse::<EngineKind>().unwrap_err().contains("tract, ort-cpu"));
+        assert!("abacus".parse::<EngineKind>().unwrap_err().contains("tract, tract-cuda, ort-cpu"));
         for mode in [RunMode::Batched, RunMode::Loop, RunMode::Simulated] {
             assert_eq!(serde_json::to_string(&mode).unwrap(), format!("\"{mode}\""));
         }

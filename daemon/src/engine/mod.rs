@@ -6,11 +6,14 @@
 mod batching;
 #[cfg(test)]
 mod conformance;
+mod equipment;
 mod error;
+mod gpu;
 mod isolated;
 mod kind;
 mod memory;
 mod ort;
+mod placement;
 mod signature;
 mod simulated;
 mod tensor;
@@ -23,7 +26,9 @@ use sha2::{Digest, Sha256};
 
 #[cfg(test)]
 pub(crate) use conformance::{random_f32, toy_spec};
+pub(crate) use equipment::Equipment;
 pub(crate) use error::{EngineError, Side};
+pub(crate) use gpu::settle_cuda;
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub(crate) use kind::{EngineKind, Isolation, RunMode};
 pub(crate) use ort::forbid_telemetry;
@@ -112,6 +117,9 @@ pub(crate) fn load(
 
 /// The same for batches that lie in the given buffers, which are those of `spec`.
 fn load_into(engine: Engine<'_>, spec: &ModelSpec, buffers: Buffers) -> Result<Box<dyn Runner>, EngineError> {
+    if let Engine::Real { backend, .. } = engine {
+        check_built(backend)?;
+    }
     Ok(match engine {
         Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(buffers, times_ns)?),
         Engine::Real { backend, modes } if backend.kind.is_onnxruntime() => {
@@ -121,6 +129,11 @@ fn load_into(engine: Engine<'_>, spec: &ModelSpec, buffers: Buffers) -> Result<B
     })
 }
 
+fn check_built(backend: &Backend) -> Result<(), EngineError> {
+    let engine = backend.kind;
+    engine.how_to_build().map_or(Ok(()), |remedy| Err(EngineError::NotBuilt { engine, remedy }))
+}
+
 fn check_max_batch(spec: &ModelSpec, max_batch: usize) -> Result<(), EngineError> {
     if (1..=MAX_BATCH).contains(&max_batch) {
         return Ok(());
@@ -128,18 +141,13 @@ fn check_max_batch(spec: &ModelSpec, max_batch: usize) -> Result<(), EngineError
     Err(EngineError::MaxBatch { model: spec.name.clone(), max_batch })
 }
 
-/// Loads what an engine needs beside its models, so that [`versions`] tells it.
+/// Loads what an engine needs beside its models, so that [`Equipment::current`] tells it. The driver of a GPU is left to
+/// the process that computes.
 ///
 /// # Errors
 /// A library that is not there, too old or another than the one in use.
 pub(crate) fn prepare(backend: &Backend) -> Result<(), EngineError> {
     if backend.kind.is_onnxruntime() { ort::prepare(backend) } else { Ok(()) }
-}
-
-/// The engines of this process, with versions: what a profile's times hold for.
-pub(crate) fn versions() -> String {
-    let onnxruntime = ort::version().map(|version| format!(", onnxruntime {version}"));
-    format!("tract {TRACT_VERSION}{}", onnxruntime.unwrap_or_default())
 }
 
 /// Whether the file of a model can be run in batches, and is not fixed to one request at a time.

@@ -1,4 +1,4 @@
-//! The tract engine computes a batch on a worker's own core: pure Rust, one compiled plan per batch size.
+//! The tract engines compute a batch on a worker's own core, in pure Rust, or on a GPU: one compiled plan per batch size.
 //!
 //! Plans with a symbolic batch dimension are several times slower than plans for a known one, so each batch
 //! size gets its own, all compiled while loading. Dense layers gain from batching, convolutions little or
@@ -7,6 +7,8 @@
 //! only the powers of two and the largest have one, and a size between borrows the next larger plan, padded
 //! with zeros.
 
+#[cfg(feature = "tract-cuda")]
+mod cuda;
 mod source;
 
 use std::ops::Range;
@@ -14,7 +16,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::runtime::DefaultRuntime;
 
+#[cfg(feature = "tract-cuda")]
+use super::EngineKind;
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes, timed_sizes};
 use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, read_model};
 use source::Source;
@@ -41,12 +46,14 @@ impl TractRunner {
         let max_batch = buffers.max_batch();
         let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
         let bytes = read_model(backend, spec)?;
-        let source = Source::parse(spec, &bytes)?;
-        let mut plans = vec![source.compile(1)?];
+        let runtime = runtime(backend)?;
+        let source = Source::parse(backend.kind, spec, &bytes)?;
+        let mut plans = vec![source.compile(runtime, 1)?];
+        plans[0].check(backend, spec)?;
         if source.batch.is_some() {
             let wanted = |b: usize| modes.is_none_or(|modes| uses_plan(modes, b, max_batch));
             for b in timed_sizes(max_batch).into_iter().skip(1).filter(|b| wanted(*b)) {
-                plans.push(source.compile(b)?);
+                plans.push(source.compile(runtime, b)?);
             }
         }
         let mut runner = Self { buffers, plans, modes: loop_modes(max_batch) };
@@ -83,13 +90,26 @@ impl BothWays for TractRunner {
 #[derive(Debug)]
 struct Plan {
     batch: usize,
-    state: TypedSimpleState,
+    runnable: Box<dyn Runnable>,
+    state: Box<dyn State>,
     inputs: Vec<Arc<Tensor>>,
     /// A run has begun and not ended well: the next one needs a new state.
     broken: bool,
 }
 
 impl Plan {
+    /// Checks that what was compiled runs where it was asked to; see [`super::placement`].
+    #[cfg_attr(not(feature = "tract-cuda"), allow(clippy::unused_self, unused_variables))]
+    fn check(&self, backend: &Backend, spec: &ModelSpec) -> Result<(), EngineError> {
+        match backend.kind {
+            #[cfg(feature = "tract-cuda")]
+            EngineKind::TractCuda => {
+                self.runnable.typed_model().map_or(Ok(()), |model| cuda::check(backend, spec, model))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Runs the first `requests` of the buffers in as many runs as they are batches of this plan's size; the
     /// last may be short and is padded with zeros.
     fn run(&mut self, buffers: &mut Buffers, requests: usize) -> Result<(), EngineError> {
@@ -106,7 +126,7 @@ impl Plan {
 
     fn run_once(&mut self, buffers: &mut Buffers, requests: Range<usize>) -> TractResult<()> {
         if std::mem::replace(&mut self.broken, true) {
-            self.state = self.state.plan().spawn()?;
+            self.state = self.runnable.spawn()?;
         }
         let mut inputs = tvec!();
         for (number, tensor) in self.inputs.iter_mut().enumerate() {
@@ -132,7 +152,20 @@ impl Plan {
 fn guarded<T>(step: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(result) => result.map_err(|error| format!("{error:#}")),
-        Err(_) => Err("tract panicked".to_owned()),
+        Err(panic) => {
+            let told = panic.downcast_ref::<String>().map(String::as_str);
+            let told = told.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+            Err(format!("tract panicked: {told}"))
+        }
+    }
+}
+
+/// What compiles and runs plans for `backend`.
+fn runtime(backend: &Backend) -> Result<&'static dyn Runtime, EngineError> {
+    match backend.kind {
+        #[cfg(feature = "tract-cuda")]
+        EngineKind::TractCuda => cuda::runtime(backend),
+        _ => Ok(&DefaultRuntime),
     }
 }
 
@@ -177,6 +210,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_tract_becomes_an_error() {
-        assert_eq!(guarded::<()>(|| panic!("malformed")), Err("tract panicked".to_owned()));
+        assert_eq!(guarded::<()>(|| panic!("malformed")), Err("tract panicked: malformed".to_owned()));
+        assert_eq!(guarded::<()>(|| panic!("{}", 7)), Err("tract panicked: 7".to_owned()));
     }
 }

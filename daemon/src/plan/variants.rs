@@ -9,7 +9,9 @@ use rt_core::{
 
 use super::{PlanError, ServicePlan, select};
 use crate::config::{Config, ModelChoice, Select, ServiceConfig, SimulatedModel};
-use crate::engine::{DataType, EngineError, ModelSpec, RunMode, Side, TensorSpec, has_batches, sha256_hex};
+use crate::engine::{
+    DataType, EngineError, Equipment, ModelSpec, RunMode, Side, TensorSpec, has_batches, sha256_hex,
+};
 use crate::manifest::Manifest;
 use crate::profile::{Entry, Profile};
 
@@ -25,6 +27,8 @@ pub(crate) struct VariantPlan {
     pub(crate) typical: Span,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub(crate) profile_sha256: String,
+    /// What the engine was when it was measured.
+    pub(crate) equipment: Equipment,
 }
 
 /// The variants of each service, in order: the base first.
@@ -136,7 +140,8 @@ impl VariantPlan {
             profiled: measured,
         })?;
         let typical = Span::from_nanos(entry.batches[batch.min(measured) - 1].p50_ns);
-        Ok(Self { spec, modes: entry.modes(), times, typical, profile_sha256: entry.digest() })
+        let (modes, equipment, profile_sha256) = (entry.modes(), entry.equipment.clone(), entry.digest());
+        Ok(Self { spec, modes, times, typical, profile_sha256, equipment })
     }
 }
 
@@ -156,9 +161,10 @@ impl ServicePlan {
         specs: Vec<ModelSpec>,
         profile: &Profile,
     ) -> Result<Self, PlanError> {
-        let batch = self.workers().batch;
+        let (batch, here) = (self.workers().batch, Equipment::current(self.config.backend(0)));
         for spec in specs {
             let entry = profile.entry(&spec.name, &spec.sha256, self.config.engine)?;
+            self.mismatches.extend(entry.differences(&here));
             self.variants.push(VariantPlan::new(&self.config, spec, entry, batch)?);
         }
         for (i, pair) in self.variants.windows(2).enumerate() {

@@ -1,11 +1,13 @@
 //! What a profile says of one model on one engine: P(b) for each batch size, and what it was made from.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use super::ProfileError;
 use super::party::Subject;
 use super::tail::{Basis, Bound, Rule, Tail};
-use crate::engine::{EngineKind, MAX_BATCH, RunMode, sha256_hex};
+use crate::engine::{EngineKind, Equipment, MAX_BATCH, RunMode, sha256_hex};
 
 /// The times of one model on one engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) sha256: String,
     /// The engine that ran it.
     pub(crate) engine: EngineKind,
+    /// Its version, and what it computed on.
+    pub(crate) equipment: Equipment,
     /// Workers that ran at the same time, those of this model among them, at least 1.
     pub(crate) workers: usize,
     /// The probability with which a batch may exceed its bound, where that rests on a tail.
@@ -93,6 +97,7 @@ impl Entry {
             model: subject.spec.name.clone(),
             sha256: subject.spec.sha256.clone(),
             engine: subject.engine,
+            equipment: Equipment::current(&subject.backend),
             workers,
             exceedance: rule.exceedance(),
             margin: rule.margin(),
@@ -107,6 +112,31 @@ impl Entry {
     /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
     pub(crate) fn modes(&self) -> Vec<RunMode> {
         self.batches.iter().map(|times| times.mode).collect()
+    }
+
+    /// In what `here` is not what it was measured with, one line each.
+    pub(crate) fn differences(&self, here: &Equipment) -> Vec<String> {
+        let differences = self.equipment.differences(here);
+        differences
+            .iter()
+            .map(|difference| format!("{} on {}: {difference}", self.model, self.engine))
+            .collect()
+    }
+
+    /// What is to be said if `now` workers run beside each other and another number did when it was measured.
+    pub(crate) fn other_company(&self, now: usize) -> Option<String> {
+        let (Self { model, engine, workers, .. }, what) = (
+            self,
+            match self.workers.cmp(&now) {
+                Ordering::Less => "too short",
+                Ordering::Equal => return None,
+                Ordering::Greater => "longer than they need be",
+            },
+        );
+        Some(format!(
+            "{model} on {engine} was measured with {workers} worker(s) at once, the configuration has {now}: its \
+             times may be {what}"
+        ))
     }
 
     /// SHA-256 of what it says, in hexadecimal.

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine;
-
 /// What execution times depend on, as far as the machine tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,8 +27,6 @@ pub(crate) struct Fingerprint {
     boost: String,
     /// The power mode of the firmware or of the board, "none" without.
     power_mode: String,
-    /// The engines in use, with their versions.
-    engine: String,
     /// The version of weir.
     weir: String,
 }
@@ -65,13 +61,12 @@ impl Fingerprint {
             min_freq_khz: frequency("scaling_min_freq"),
             boost: read_line(&cpu.join("cpufreq/boost")).or(no_turbo).unwrap_or_else(none),
             power_mode: modes.iter().find_map(|mode| read_line(mode)).unwrap_or_else(none),
-            engine: engine::versions(),
             weir: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 
     /// Names and values, for certificates.
-    pub(crate) fn fields(&self) -> [(&'static str, String); 10] {
+    pub(crate) fn fields(&self) -> [(&'static str, String); 9] {
         let freq = |limit: Option<u64>| limit.map_or_else(none, |khz| khz.to_string());
         [
             ("cpu", self.cpu.clone()),
@@ -82,7 +77,6 @@ impl Fingerprint {
             ("min_freq_khz", freq(self.min_freq_khz)),
             ("boost", self.boost.clone()),
             ("power_mode", self.power_mode.clone()),
-            ("engine", self.engine.clone()),
             ("weir", self.weir.clone()),
         ]
     }
@@ -161,11 +155,10 @@ mod tests {
             min_freq_khz: Some(1),
             boost: "1".to_owned(),
             power_mode: "low-power".to_owned(),
-            engine: "tract 0.1".to_owned(),
             weir: "0.0.1".to_owned(),
         };
         let told = profile.differences(&here);
-        assert_eq!(told.len(), 10, "{told:?}");
+        assert_eq!(told.len(), 9, "{told:?}");
         assert_eq!(told[0], format!("cpu: profile X, here {}", here.cpu));
         assert_eq!(told[1], format!("cores: profile {}, here {}", here.cores + 1, here.cores));
     }

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
+use super::Profile;
 use crate::config::{Config, ServiceConfig};
-use crate::engine::{Backend, EngineKind, Isolation, ModelSpec, sha256_hex};
+use crate::engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, sha256_hex};
 
 /// Everything that is measured for a configuration.
 #[derive(Debug, Clone)]
@@ -105,7 +106,24 @@ impl Work {
         self.parties.iter().find(of).map_or(1, |party| party.seats.len())
     }
 
-    /// SHA-256 of all that times depend on but the machine, in hexadecimal.
+    /// What is to be said of a profile that was taken of other numbers of workers at once than `config` has, whose
+    /// services have the variants `specs`; models that are not profiled are left out.
+    pub(crate) fn other_company(config: &Config, specs: &[Vec<ModelSpec>], profile: &Profile) -> Vec<String> {
+        let work = Self::new(config, specs, false);
+        let subjects = work.subjects.iter().enumerate();
+        let lines = subjects.filter_map(|(index, Subject { spec, engine, .. })| {
+            let entry = profile.entry(&spec.name, &spec.sha256, *engine).ok()?;
+            entry.other_company(work.workers_beside(index))
+        });
+        lines.collect()
+    }
+
+    /// The equipment of its subjects, in their order.
+    pub(crate) fn equipment(&self) -> Vec<Equipment> {
+        self.subjects.iter().map(|subject| Equipment::current(&subject.backend)).collect()
+    }
+
+    /// SHA-256 of all that times depend on but the machine and the equipment, in hexadecimal.
     pub(crate) fn digest(&self) -> String {
         let subjects: Vec<_> = self
             .subjects

@@ -119,7 +119,7 @@ fn contradictions_in_a_file_are_refused() {
     let good = serde_json::to_string(&profile()).unwrap();
     parse(&good).unwrap();
     for (from, to, message) in [
-        ("\"weir_profile\":2", "\"weir_profile\":1", "weir_profile is 1, this weir reads 2"),
+        ("\"weir_profile\":3", "\"weir_profile\":2", "weir_profile is 2, this weir reads 3"),
         ("\"batch\":2", "\"batch\":3", "m on tract: batch 3 stands where 2 is needed"),
         ("\"bound_ns\":11", "\"bound_ns\":23", "batch 2: bound_ns is 22, at least 23 is needed"),
         ("\"bound_ns\":11", "\"bound_ns\":9", "batch 1: 5, 10, 10, 9 ns do not rise"),

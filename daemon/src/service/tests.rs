@@ -31,7 +31,8 @@ pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     let config = Config::load(&path).unwrap();
     let model = &crate::plan::resolve_models(&config).unwrap()[0][0];
     let times = serde_json::json!({
-        "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated, "workers": 1,
+        "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated,
+        "equipment": { "version": "none", "gpu": null, "driver": null }, "workers": 1,
         "exceedance": 1e-4, "margin": 0.1, "batches": [{
             "batch": 1, "mode": RunMode::Simulated, "samples": 1, "p50_ns": 1_000_000, "p99_ns": 1_000_000,
             "max_ns": 1_000_000, "bound_ns": 1_100_000, "basis": "few", "stable": false, "tail": null,

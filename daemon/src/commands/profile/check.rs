@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::bar;
 use crate::config::Config;
-use crate::plan::resolve_models;
+use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, Rule, Session, Until, Verdict, Work};
 
 /// The part of the runs of the profile that is measured again, and that if it has to be quick.
@@ -22,11 +22,9 @@ const FEWEST: usize = 20;
 /// meanwhile.
 pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool) -> Result<Verdict> {
     let profile = Profile::load(&config.daemon.profile)?;
-    let differences = profile.fingerprint().differences(&Fingerprint::current());
-    for difference in &differences {
-        eprintln!("weir: the machine is not as profiled: {difference}");
-    }
-    let work = Work::new(config, &resolve_models(config)?, alone);
+    prepare_engines(config)?;
+    let specs = resolve_models(config)?;
+    let work = Work::new(config, &specs, alone);
     let entries: Vec<&Entry> = work
         .subjects
         .iter()
@@ -41,12 +39,15 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
             Ok(entry)
         })
         .collect::<Result<_>>()?;
-    for (index, entry) in entries.iter().enumerate() {
-        let (then, now) = (entry.workers, work.workers_beside(index));
-        if then != now {
-            let model = &entry.model;
-            eprintln!("weir: {model} was measured with {then} workers at once, now there are {now}");
-        }
+    let mut differences = profile.fingerprint().differences(&Fingerprint::current());
+    for (entry, equipment) in entries.iter().zip(work.equipment()) {
+        differences.extend(entry.differences(&equipment));
+    }
+    for difference in &differences {
+        eprintln!("weir: the machine is not as profiled: {difference}");
+    }
+    for line in Work::other_company(config, &specs, &profile) {
+        eprintln!("weir: {line}");
     }
     let modes = work.subjects.iter().zip(&entries).map(|(subject, entry)| {
         let mut modes = entry.modes();

@@ -55,7 +55,9 @@ impl Request {
     /// SHA-256 of all that what was kept must have been measured for, in hexadecimal.
     fn key(&self, machine: &Fingerprint, work: &Work) -> String {
         let options = (self.samples, self.stable, &self.rule, self.alone);
-        sha256_hex(&serde_json::to_vec(&(machine, work.digest(), options)).unwrap_or_default())
+        sha256_hex(
+            &serde_json::to_vec(&(machine, work.equipment(), work.digest(), options)).unwrap_or_default(),
+        )
     }
 }
 

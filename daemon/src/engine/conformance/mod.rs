@@ -21,13 +21,14 @@ pub(super) use onnx::Onnx;
 type Load = fn(&ModelSpec, usize, Option<&[RunMode]>) -> Result<Box<dyn Runner>, EngineError>;
 
 /// Every engine that computes, by name. Those after `EVERYWHERE` need what not every machine has.
-const ENGINES: [(&str, Load); 7] = [
+const ENGINES: [(&str, Load); 8] = [
     ("tract", |spec, max, modes| real(EngineKind::Tract, spec, max, modes)),
     ("tract apart", |spec, max, modes| apart(EngineKind::Tract, spec, max, modes)),
     ("ort-cpu", |spec, max, modes| real(EngineKind::OrtCpu, spec, max, modes)),
     ("ort-cpu apart", |spec, max, modes| apart(EngineKind::OrtCpu, spec, max, modes)),
     ("ort-openvino", |spec, max, modes| real(EngineKind::OrtOpenvino, spec, max, modes)),
     ("ort-cuda", |spec, max, modes| real(EngineKind::OrtCuda, spec, max, modes)),
+    ("tract-cuda", |spec, max, modes| real(EngineKind::TractCuda, spec, max, modes)),
     ("ort-tensorrt", |spec, max, modes| real(EngineKind::OrtTensorrt, spec, max, modes)),
 ];
 

@@ -35,6 +35,26 @@ fn a_provider_that_is_not_there_is_an_error_that_says_so() {
     }
 }
 
+/// In a program that was built without it, or on a machine without a GPU of NVIDIA's.
+#[test]
+fn tracts_cuda_runtime_says_what_it_lacks() {
+    if cfg!(feature = "tract-cuda") && Path::new("/proc/driver/nvidia/version").exists() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spec = toy_file(&dir, &relu(1, &["N", "2"]));
+    let wanted: &[&str] = match cfg!(feature = "tract-cuda") {
+        true => &["engine tract-cuda: cannot run on device 0", "libcuda.so.1", "CUDA 13", "docs/engines.md"],
+        false => &["engine tract-cuda: this weir was built without it", "--features tract-cuda"],
+    };
+    for load in [real, apart] {
+        let text = load(EngineKind::TractCuda, &spec, 1, None).err().expect("must be refused").to_string();
+        for part in wanted {
+            assert!(text.contains(part), "{text} lacks {part}");
+        }
+    }
+}
+
 /// A process of its own, as others' memory would count in this one.
 #[test]
 fn unloading_gives_the_memory_back() {

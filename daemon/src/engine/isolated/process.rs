@@ -17,10 +17,12 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     recv, send, sendmsg, socketpair,
 };
+use rustix::process::Pid;
 
 use super::message::{Command, MAX_REPLY, Reply};
+use super::together::Together;
 use super::{EngineError, Place};
-use crate::clock;
+use crate::{clock, realtime};
 
 /// How often one who waits for a reply looks whether it is to stop.
 const LOOK: Span = Span::from_millis(100);
@@ -39,22 +41,32 @@ pub(super) struct Process {
     sequence: u32,
     lost: bool,
     stop: Arc<AtomicBool>,
+    /// Only of a real-time worker without a core of its own.
+    together: Option<Together>,
 }
 
 impl Process {
-    /// Starts one, and hands it its setup and memory.
-    pub(super) fn start(place: &Place, setup: &File, memory: &File) -> io::Result<Self> {
+    /// Starts one, and hands it its setup and memory; it sees those CUDA devices, or all that there are.
+    pub(super) fn start(
+        place: &Place,
+        devices: Option<String>,
+        setup: &File,
+        memory: &File,
+    ) -> io::Result<Self> {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(clock::duration(LOOK)))?;
         let child = super::child::command(&place.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            .envs(devices.map(|devices| ("CUDA_VISIBLE_DEVICES", devices)))
             // Signals of a terminal are for the daemon, which lets the batch in flight end first.
             .process_group(0)
             .spawn()?;
         let stop = Arc::clone(&place.stop);
-        let process = Self { child: Some(child), socket, sequence: 0, lost: false, stop };
+        let free = place.realtime && place.core.is_none();
+        let together = free.then(|| Together::new(Pid::from_child(&child)));
+        let process = Self { child: Some(child), socket, sequence: 0, lost: false, stop, together };
         let files = [setup.as_fd(), memory.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -75,6 +87,8 @@ impl Process {
         let sequence = self.sequence.wrapping_add(1).max(1 << 16);
         self.sequence = sequence;
         let command = Command { sequence, model, batch };
+        let realtime = self.together.as_mut().filter(|_| !realtime::is_denied());
+        let _bound = realtime.and_then(Together::bind);
         // There is always room: it answers each command before the next.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match send(&self.socket, &command.encode(), flags) {

@@ -6,7 +6,7 @@ use ::ort::session::Session;
 
 use super::call::{assigned_nodes, available_providers};
 use super::library::Library;
-use crate::engine::{Backend, EngineError, EngineKind, ModelSpec};
+use crate::engine::{Backend, EngineError, EngineKind, ModelSpec, placement};
 
 /// The providers to register, the most wanted first; each fails if it cannot be had. The CPU's is always there.
 pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec<ExecutionProviderDispatch> {
@@ -14,7 +14,6 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
     // Without TensorFloat-32, so that the accuracy measured on a CPU holds; for speed there are f16 models.
     let cuda = || CUDA::default().with_device_id(device).with_tf32(false).build();
     let providers = match backend.kind {
-        EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => vec![],
         EngineKind::OrtCuda => vec![cuda()],
         EngineKind::OrtTensorrt => {
             // Without these it would compile anew, for seconds, at each batch size that it has not met.
@@ -32,6 +31,7 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
             vec![OpenVINO::default().with_device_type(place).with_num_threads(1).build()]
         }
         EngineKind::OrtCoreml => vec![CoreML::default().build()],
+        _ => vec![],
     };
     providers.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
 }
@@ -75,31 +75,19 @@ pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> R
         EngineKind::OrtMigraphx => &["MIGraphXExecutionProvider"],
         EngineKind::OrtOpenvino => &["OpenVINOExecutionProvider"],
         EngineKind::OrtCoreml => &["CoreMLExecutionProvider"],
-        EngineKind::Tract | EngineKind::Simulated | EngineKind::OrtCpu => &["CPUExecutionProvider"],
+        _ => &["CPUExecutionProvider"],
     };
     let nodes = assigned_nodes(session).map_err(|error| EngineError::Compile {
         model: spec.name.clone(),
         batch: 1,
         reason: format!("ONNX Runtime does not say what runs where: {error}"),
     })?;
-    let elsewhere: Vec<_> = nodes.iter().filter(|(provider, _)| !own.contains(&provider.as_str())).collect();
-    let Some((provider, _)) = elsewhere.first() else { return Ok(()) };
-    if elsewhere.len() == nodes.len() {
-        let (model, nodes, elsewhere) = (spec.name.clone(), nodes.len(), provider.clone());
-        return Err(EngineError::Elsewhere { model, engine: backend.kind, nodes, elsewhere });
-    }
-    let mut operators: Vec<_> = elsewhere.iter().map(|(_, operator)| operator.as_str()).collect();
-    operators.sort_unstable();
-    operators.dedup();
-    eprintln!(
-        "weir: model {}: {} of {} nodes are run by {provider}, not by {}: {}",
-        spec.name,
-        elsewhere.len(),
-        nodes.len(),
-        backend.kind,
-        operators.join(", ")
-    );
-    Ok(())
+    let total = nodes.len();
+    let elsewhere: Vec<_> =
+        nodes.into_iter().filter(|(provider, _)| !own.contains(&provider.as_str())).collect();
+    let provider = elsewhere.first().map(|(provider, _)| provider.clone()).unwrap_or_default();
+    let operators = elsewhere.into_iter().map(|(_, operator)| operator).collect();
+    placement::told(spec, backend.kind, total, &provider, operators)
 }
 
 #[cfg(test)]

@@ -19,10 +19,9 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn parse(spec: &'a ModelSpec, bytes: &[u8]) -> Result<Self, EngineError> {
-        let failed =
-            |reason| EngineError::Parse { path: spec.path.clone(), engine: EngineKind::Tract, reason };
-        let proto = signature::decode(spec, EngineKind::Tract, bytes)?;
+    pub(super) fn parse(engine: EngineKind, spec: &'a ModelSpec, bytes: &[u8]) -> Result<Self, EngineError> {
+        let failed = |reason| EngineError::Parse { path: spec.path.clone(), engine, reason };
+        let proto = signature::decode(spec, engine, bytes)?;
         let batched = signature::has_symbolic_batch(spec, &proto)?;
         guarded(|| {
             let mut model = onnx().model_for_proto_model(&proto)?;
@@ -46,19 +45,23 @@ impl<'a> Source<'a> {
         .map_err(failed)
     }
 
-    pub(super) fn compile(&self, batch: usize) -> Result<Plan, EngineError> {
+    pub(super) fn compile(&self, runtime: &dyn Runtime, batch: usize) -> Result<Plan, EngineError> {
         let failed = |reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason };
         let symbols: HashMap<_, _> =
             self.batch.iter().map(|symbol| (symbol.clone(), batch.to_dim())).collect();
-        let model = guarded(|| self.model.set_symbols(&symbols)?.into_optimized()).map_err(failed)?;
-        check_outputs(self.spec, &model, batch)?;
+        let prepare = || runtime.prepare(self.model.set_symbols(&symbols)?);
+        let runnable = guarded(prepare).map_err(failed)?;
+        if let Some(model) = runnable.typed_model() {
+            check_outputs(self.spec, model, batch)?;
+        }
         guarded(|| {
             let zeros = |input: &TensorSpec| {
                 let shape = [&[batch], &input.shape[..]].concat();
                 Ok(Arc::new(Tensor::zero_dt(datum_type(input.data_type), &shape)?))
             };
             let inputs = self.spec.inputs.iter().map(zeros).collect::<TractResult<_>>()?;
-            Ok(Plan { batch, state: model.into_runnable()?.spawn()?, inputs, broken: false })
+            let state = runnable.spawn()?;
+            Ok(Plan { batch, runnable, state, inputs, broken: false })
         })
         .map_err(failed)
     }
