@@ -3,9 +3,9 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rt_core::{Span, WorkerId};
+use rt_core::WorkerId;
 
-use super::backoff::Backoff;
+use super::absence::Absence;
 use super::executor::Executor;
 use super::slots::lock;
 use super::{Effects, Service};
@@ -85,9 +85,9 @@ impl Mailbox {
     }
 
     /// Lets `pause` pass, but no longer than the service lasts; false once that is over.
-    fn rest(&self, pause: Span) -> bool {
+    fn rest(&self, pause: Duration) -> bool {
         let on = |letter: &mut Letter| !letter.stopped;
-        let waited = self.arrived.wait_timeout_while(lock(&self.next), clock::duration(pause), on);
+        let waited = self.arrived.wait_timeout_while(lock(&self.next), pause, on);
         !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }
 }
@@ -103,7 +103,7 @@ enum Errand {
 pub(crate) fn run(service: &Service, id: WorkerId) {
     let place = service.place(id);
     realtime::enter(realtime::Role::Worker, place.core, service.realtime);
-    let (mut effects, mut backoff) = (Effects::default(), Backoff::new(clock::now()));
+    let (mut effects, mut absence) = (Effects::default(), Absence::new(clock::now()));
     let warm = lock(&service.executors[id]).warm_up(&service.plan);
     service.ready.wait();
     if let Err(error) = warm {
@@ -123,18 +123,18 @@ pub(crate) fn run(service: &Service, id: WorkerId) {
                 service.lose_worker(&mut effects, id);
             }
             Errand::Look => {}
-            Errand::Reload if !reload(service, id, &mut backoff) => return,
+            Errand::Reload if !reload(service, id, &mut absence) => return,
             Errand::Reload => service.with_scheduler(&mut effects, |s, now| s.handle_worker_ready(now, id)),
         }
     }
 }
 
 /// Loads the variants until they can be loaded and run; false once the service stops.
-fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
+fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
     // Ends its process, if it has one, before there is another.
     lock(&service.executors[id]).clear();
     loop {
-        if !service.mailboxes[id].rest(backoff.pause(clock::now())) {
+        if !service.mailboxes[id].rest(absence.pause(clock::now())) {
             return false;
         }
         let fresh = Executor::new(&service.plan, id, &service.place(id));
@@ -145,7 +145,7 @@ fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
         match fresh {
             Ok(executor) => {
                 *lock(&service.executors[id]) = executor;
-                backoff.serving(clock::now());
+                absence.serving(clock::now());
                 return true;
             }
             Err(error) => eprintln!("weir: service {}: worker {id}: {error}", service.name()),

@@ -19,6 +19,7 @@ use zbus::names::InterfaceName;
 use zbus::object_server::SignalEmitter;
 
 use super::{Announcement, ROOM};
+use crate::backoff::Backoff;
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
 use crate::service::lock;
@@ -29,7 +30,7 @@ use service::{Evidence, ServiceObject, WorkerObject};
 const NAME: &str = "org.weir.Weir1";
 /// The object of the box; services lie below it.
 const ROOT: &str = "/org/weir/Weir1";
-/// Pauses between attempts to reach a bus: the first one, doubled each time, and the longest.
+/// Pauses between attempts to reach a bus: the first one, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long others on the bus may take to answer us.
@@ -90,14 +91,15 @@ impl Bus {
 
 /// Stays on the bus, and comes back to it. What is announced while there is none has no listeners.
 async fn keep(config: &BusConfig, daemon: &Arc<Daemon>, mut announcements: Receiver<Arc<Announcement>>) {
-    let (mut pause, mut absent) = (FIRST_PAUSE, false);
+    let (mut pauses, mut absent) = (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), false);
     loop {
         match connect(config, daemon).await {
             Ok(connection) => {
                 if absent {
                     eprintln!("weir: D-Bus: on the bus as {NAME}");
                 }
-                (pause, absent) = (FIRST_PAUSE, true);
+                pauses.reset();
+                absent = true;
                 serve(&connection, daemon, &mut announcements).await;
                 eprintln!("weir: D-Bus: the bus has gone; served without it until it is back");
             }
@@ -110,8 +112,7 @@ async fn keep(config: &BusConfig, daemon: &Arc<Daemon>, mut announcements: Recei
         }
         let unheard = async { while announcements.recv().await.is_some() {} };
         // The pause always ends this: the sender lives as long as the thread.
-        let _ = tokio::time::timeout(pause, unheard).await;
-        pause = LONGEST_PAUSE.min(2 * pause);
+        let _ = tokio::time::timeout(pauses.pause(), unheard).await;
     }
 }
 
