@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually, stderr, values, weir};
+use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually, not_checked, stderr, values, weir};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 
@@ -72,8 +72,7 @@ fn a_socket_at_another_path_and_more_than_one_are_refused() {
 fn systemd_s_own_activation_starts_the_daemon_with_the_first_client() {
     let program = Path::new("/usr/bin/systemd-socket-activate");
     if !program.exists() {
-        eprintln!("socket activation by systemd: NOT CHECKED, {} is not here", program.display());
-        return;
+        return not_checked(&format!("socket activation by systemd: {} is not here", program.display()));
     }
     let place = deployment();
     let mut child = Command::new(program)
@@ -114,11 +113,39 @@ fn the_manager_hears_ready_then_pings_while_nothing_happens_then_the_end() {
         heard(&manager, "WATCHDOG=1");
     }
     daemon.signal(Signal::TERM);
-    // The drain of 20 s and ten more, whatever the unit's limit is.
-    let end = heard(&manager, "EXTEND_TIMEOUT_USEC");
+    // The drain of 20 s and ten more, whatever the unit's limit is; before it, what a reload may take.
+    let end = heard(&manager, "EXTEND_TIMEOUT_USEC=30");
     assert!(end.contains(&"STOPPING=1".to_owned()), "{end:?}");
     assert!(end.contains(&"EXTEND_TIMEOUT_USEC=30000000".to_owned()), "{end:?}");
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn a_reload_that_is_cut_short_by_the_end_is_not_told_as_done() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
+    heard(&manager, "READY=1");
+    // One that takes minutes to measure.
+    let more = "[[service]]\nname = \"slow\"\nengine = \"simulated\"\ndeadline = \"20s\"\nguard = \"1s\"\n\
+                simulated = { times = [\"500ms\"], input = 4, output = 4 }\n";
+    place.configure(std::fs::read_to_string(place.config()).expect("there") + more);
+    daemon.signal(Signal::HUP);
+    heard(&manager, "RELOADING=1");
+    eventually("the measurement", || daemon.stderr().contains("measuring").then_some(()));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    manager.set_read_timeout(Some(std::time::Duration::from_millis(1))).expect("a timeout");
+    let mut lines = Vec::new();
+    let mut message = [0; 4096];
+    while let Ok(length) = manager.recv(&mut message) {
+        lines.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+    }
+    assert!(
+        lines.iter().any(|line| line == "STOPPING=1") && lines.iter().all(|l| l != "READY=1"),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use super::common::{Deployment, PATIENCE, eventually, repository};
+use super::common::{Deployment, PATIENCE, eventually, not_checked, repository};
 
 /// A bus, killed when dropped.
 pub(crate) struct Bus {
@@ -192,7 +192,7 @@ pub(crate) fn is_possible() -> bool {
     let found = |name: &&str| !Path::new("/usr/bin").join(name).exists();
     let missing: Vec<_> = ["dbus-daemon", "busctl", "gdbus"].into_iter().filter(found).collect();
     if !missing.is_empty() {
-        eprintln!("NOT CHECKED: {} not installed", missing.join(", "));
+        not_checked(&format!("D-Bus: {} not installed", missing.join(", ")));
     }
     missing.is_empty()
 }
