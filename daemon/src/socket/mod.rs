@@ -2,6 +2,7 @@
 
 mod arena;
 mod connection;
+mod file;
 mod listener;
 mod peer;
 mod receive;
@@ -20,6 +21,7 @@ use crate::service::lock;
 
 pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
+pub(crate) use file::{LONGEST_PATH, SocketFile};
 pub(crate) use listener::Listener;
 
 /// Knows every connection, to tell events to those that asked.
