@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rt_core::{Alarm, MissReason};
+use rt_core::{Alarm, MissReason, Span};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -17,7 +17,7 @@ use crate::engine::ModelSpec;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
 use crate::plan::{Plan, VariantPlan};
-use crate::profile::sysfs;
+use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
@@ -65,7 +65,7 @@ impl Daemon {
             }
         }
         let daemon = Arc::new(Self {
-            reloads: Reloads::new(config.safe_mode),
+            reloads: Reloads::new(&config, plan.profiled),
             config,
             services: RwLock::new(services),
             doors,
@@ -73,7 +73,7 @@ impl Daemon {
             threads: Mutex::new(threads),
         });
         let watch = {
-            let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
+            let (watch, daemon) = (Watch::new(sysfs()), Arc::clone(&daemon));
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
         telling.append(&mut daemon.doors.start(&daemon)?);
@@ -87,7 +87,9 @@ impl Daemon {
         let watchdog = Watchdog::start(&daemon).context("watchdog")?;
         let served = listener.run(&daemon, stop);
         daemon.draining.store(true, Ordering::Relaxed);
-        // What is being taken over is finished first.
+        // What is being taken over is finished first: one service at most, within two deadlines and a second.
+        let longest = daemon.longest_deadline();
+        manager::stopping(longest + longest + longest);
         let _ = again.shutdown(std::net::Shutdown::Both);
         let _ = reloader.join();
         daemon.drain();
@@ -113,6 +115,11 @@ impl Daemon {
     /// Set from then on.
     pub(crate) fn draining(&self) -> &AtomicBool {
         &self.draining
+    }
+
+    /// The machine that the promises were measured on.
+    pub(crate) fn profiled(&self) -> Fingerprint {
+        self.reloads.profiled()
     }
 
     /// What is served now.
@@ -141,10 +148,13 @@ impl Daemon {
         })
     }
 
+    fn longest_deadline(&self) -> Span {
+        self.services().iter().map(|service| service.plan.config.deadline).max().unwrap_or_default()
+    }
+
     /// Answers what can still be answered in time, then stops the services.
     fn drain(&self) {
-        let services = self.services();
-        let longest = services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        let (services, longest) = (self.services(), self.longest_deadline());
         manager::stopping(longest);
         let until = clock::now() + longest;
         while clock::now() < until && !services.iter().all(|s| s.is_drained()) {

@@ -10,7 +10,7 @@ use rt_core::{Instant, Severity, Span};
 
 use super::journal::Journal;
 use super::{Announcement, ROOM};
-use crate::clock;
+use crate::{clock, manager};
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
@@ -18,7 +18,14 @@ const WINDOW: Span = Span::from_millis(1_000);
 
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
-    queue: SyncSender<Option<Arc<Announcement>>>,
+    queue: SyncSender<Item>,
+}
+
+enum Item {
+    Tell(Arc<Announcement>),
+    /// This service has gone.
+    Forget(String),
+    End,
 }
 
 impl Log {
@@ -36,38 +43,50 @@ impl Log {
 
     /// False if there is no room.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) -> bool {
-        self.queue.try_send(Some(Arc::clone(announcement))).is_ok()
+        self.queue.try_send(Item::Tell(Arc::clone(announcement))).is_ok()
+    }
+
+    /// Nothing of this service stands any more. Waits for room.
+    pub(super) fn forget(&self, service: &str) {
+        // Gone already is as good.
+        let _ = self.queue.send(Item::Forget(service.to_owned()));
     }
 
     /// Ends the thread once it has written what is there.
     pub(super) fn close(&self) {
         // Gone already is as good.
-        let _ = self.queue.send(None);
+        let _ = self.queue.send(Item::End);
     }
 }
 
-fn write(announcements: &Receiver<Option<Arc<Announcement>>>, lost: &AtomicU64) {
+fn write(items: &Receiver<Item>, lost: &AtomicU64) {
     let journal = Journal::of_stderr();
     let mut pace = Pace::default();
     let mut standing = Standing::default();
-    while let Ok(Some(announcement)) = announcements.recv() {
-        match lost.swap(0, Ordering::Relaxed) {
-            0 => {}
-            count => eprintln!("weir: {count} announcements of safe mode found no room before a door"),
-        }
-        if let Some(untold) = pace.admit(clock::now()) {
-            if untold > 0 {
-                eprintln!(
-                    "weir: {untold} changes of safe mode are not in this log, at most {LINES} a second"
-                );
-            }
-            if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
-                eprintln!("weir: {}", announcement.line());
+    while let Ok(item) = items.recv() {
+        match item {
+            Item::End => return,
+            Item::Forget(service) => standing.forget(&service),
+            Item::Tell(announcement) => {
+                let count = lost.swap(0, Ordering::Relaxed);
+                if count > 0 {
+                    eprintln!("weir: {count} announcements of safe mode found no room before a door");
+                }
+                tell(&mut pace, journal.as_ref(), &announcement);
+                standing.note(announcement);
             }
         }
-        standing.note(announcement);
-        // Without a service manager this does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Status(&standing.line())]);
+        manager::status(&standing.line());
+    }
+}
+
+fn tell(pace: &mut Pace, journal: Option<&Journal>, announcement: &Announcement) {
+    let Some(untold) = pace.admit(clock::now()) else { return };
+    if untold > 0 {
+        eprintln!("weir: {untold} changes of safe mode are not in this log, at most {LINES} a second");
+    }
+    if !journal.is_some_and(|journal| journal.send(announcement)) {
+        eprintln!("weir: {}", announcement.line());
     }
 }
 
@@ -105,6 +124,10 @@ impl Standing {
         if known.is_none_or(|known| known.sequence < announcement.sequence) {
             self.0.insert(announcement.service.clone(), announcement);
         }
+    }
+
+    fn forget(&mut self, service: &str) {
+        self.0.remove(service);
     }
 
     /// The worst state, and why.
@@ -149,6 +172,8 @@ mod tests {
         standing.note(Arc::new(lost));
         assert!(standing.line().starts_with("lost: digits: "), "{}", standing.line());
         assert!(standing.line().ends_with("(and 1 more services)"), "{}", standing.line());
+        standing.forget("digits");
+        assert!(standing.line().starts_with("safe-mode: lanes: "), "{}", standing.line());
         standing.note(Arc::new(Announcement { sequence: 5, ..left.clone() }));
         standing.note(Arc::new(Announcement { service: "digits".into(), sequence: 2, ..left }));
         assert_eq!(standing.line(), "normal: every promise holds");
