@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, pause, stderr, values, weir};
+use common::{
+    DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, not_checked, pause, stderr, values, weir,
+};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 
@@ -75,8 +77,7 @@ fn a_socket_at_another_path_and_more_than_one_are_refused() {
 fn systemd_s_own_activation_starts_the_daemon_with_the_first_client() {
     let program = Path::new("/usr/bin/systemd-socket-activate");
     if !program.exists() {
-        eprintln!("socket activation by systemd: NOT CHECKED, {} is not here", program.display());
-        return;
+        return not_checked(&format!("socket activation by systemd: {} is not here", program.display()));
     }
     let place = deployment();
     let mut child = Command::new(program)
@@ -117,8 +118,8 @@ fn the_manager_hears_ready_then_pings_while_nothing_happens_then_the_end() {
         heard(&manager, "WATCHDOG=1");
     }
     daemon.signal(Signal::TERM);
-    // The drain of 20 s and ten more, whatever the unit's limit is.
-    let end = heard(&manager, "EXTEND_TIMEOUT_USEC");
+    // The drain of 20 s and ten more, whatever the unit's limit is; before it, what a reload may take.
+    let end = heard(&manager, "EXTEND_TIMEOUT_USEC=30");
     assert!(end.contains(&"STOPPING=1".to_owned()), "{end:?}");
     assert!(end.contains(&"EXTEND_TIMEOUT_USEC=30000000".to_owned()), "{end:?}");
     assert_eq!(daemon.wait().code(), Some(0));
@@ -134,7 +135,7 @@ impl Stopped {
     fn new(daemon: &Daemon, name: &str) -> Option<Self> {
         let (thread, folder) = daemon.thread(name);
         if let Err(error) = trace(libc::PTRACE_SEIZE, thread) {
-            eprintln!("a stalled scheduler: NOT CHECKED, threads cannot be traced: {error}");
+            not_checked(&format!("a stalled scheduler: threads cannot be traced: {error}"));
             return None;
         }
         trace(libc::PTRACE_INTERRUPT, thread).expect("traced");
@@ -195,6 +196,34 @@ fn one_scheduler_that_is_stalled_ends_the_pings_although_all_else_goes_on() {
     drop(client);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
+fn a_reload_that_is_cut_short_by_the_end_is_not_told_as_done() {
+    let place = deployment();
+    let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
+    heard(&manager, "READY=1");
+    // One that takes minutes to measure.
+    let more = "[[service]]\nname = \"slow\"\nengine = \"simulated\"\ndeadline = \"20s\"\nguard = \"1s\"\n\
+                simulated = { times = [\"500ms\"], input = 4, output = 4 }\n";
+    place.configure(std::fs::read_to_string(place.config()).expect("there") + more);
+    daemon.signal(Signal::HUP);
+    heard(&manager, "RELOADING=1");
+    eventually("the measurement", || daemon.stderr().contains("measuring").then_some(()));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    manager.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+    let mut lines = Vec::new();
+    let mut message = [0; 4096];
+    while let Ok(length) = manager.recv(&mut message) {
+        lines.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+    }
+    assert!(
+        lines.iter().any(|line| line == "STOPPING=1") && lines.iter().all(|l| l != "READY=1"),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn a_refusal_names_file_field_value_and_limit() {
         ("socket = \"s\"", "socket-mode = \"999\"", &["daemon.socket-mode", "999", "0777"]),
         ("socket = \"s\"", "max-frame = 1", &["daemon.max-frame", "1", "16384..="]),
         ("socket = \"s\"", "allow-users = [\"no-such-user\"]", &["daemon.allow-users", "no-such-user"]),
-        ("\"s\"", &format!("\"{}\"", "s".repeat(120)), &["daemon.socket", "107"]),
+        ("\"s\"", &format!("\"{}\"", "s".repeat(120)), &["daemon.socket", "103"]),
         ("[[service]]", "[[service]", &["line", "expected"]),
         ("workers = 2", "record-limit = 5", &["service[0].record-limit", "5", "only with record"]),
         (

@@ -65,6 +65,29 @@ fn the_hook_runs_at_each_change_and_none_stays_unburied() {
 }
 
 #[test]
+fn a_reload_changes_the_hook_and_a_service_that_comes_back_is_told_anew() {
+    let place = place();
+    let daemon = place.serve();
+    overrun(&daemon);
+    let told = |file: &str, lines: usize| {
+        eventually("runs of the hook", || {
+            let told = std::fs::read_to_string(place.path(file)).unwrap_or_default();
+            (told.lines().count() == lines).then_some(told)
+        })
+    };
+    told("told", 2);
+    let first = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(first.replace("\"slow\"", "\"other\""));
+    assert_eq!(daemon.reload_accepted(), "service other: new\nservice slow: gone\n");
+    place.configure(first.replace("/told\"", "/told-too\""));
+    let changes = daemon.reload_accepted();
+    assert!(changes.starts_with("service slow: new\nservice other: gone\nsafe-mode.hook: "), "{changes}");
+    overrun(&daemon);
+    assert_eq!(told("told-too", 2), "slow safe-mode 2 1\nslow normal 0 2\n");
+    assert_eq!(told("told", 2).lines().count(), 2);
+}
+
+#[test]
 fn the_service_manager_is_told_the_present_state() {
     let place = place();
     let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use common::{DAEMON, Deployment, PATIENCE, best_effort};
+use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually};
 use rustix::process::Signal;
 
 fn place(metrics: &str) -> Deployment {
@@ -36,7 +36,8 @@ fn ask(mut stream: impl Read + Write, request: &str) -> (String, String) {
 }
 
 fn over_socket(place: &Deployment, request: &str) -> (String, String) {
-    let stream = UnixStream::connect(place.path("m")).expect("the daemon listens");
+    // It is bound after the clients' socket, before the daemon says that it is ready.
+    let stream = eventually("the metrics' socket", || UnixStream::connect(place.path("m")).ok());
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     ask(stream, request)
 }
@@ -111,6 +112,29 @@ fn a_port_of_this_machine_serves_too_and_one_that_is_taken_is_named() {
     assert!(message.contains(&format!("daemon.metrics = {address}")), "{message}");
     drop(taken);
     let _daemon = place.serve();
-    let (head, body) = ask(TcpStream::connect(address).expect("the daemon listens"), "GET /metrics");
+    let stream = eventually("the metrics' port", || TcpStream::connect(address).ok());
+    let (head, body) = ask(stream, "GET /metrics");
     assert!(head.starts_with("HTTP/1.1 200 ") && !parse(&body).is_empty(), "{head}");
+}
+
+#[test]
+fn a_file_that_is_needed_is_never_replaced_by_a_socket() {
+    let place = place("unix:m");
+    let needed = |name: &str| std::fs::write(place.path(name), "needed").expect("written");
+    let kept = |name: &str| assert_eq!(std::fs::read(place.path(name)).expect("a file"), b"needed");
+    needed("m");
+    assert!(place.fail(&["serve"]).contains("/m is there and is no socket"));
+    kept("m");
+    std::fs::remove_file(place.path("m")).expect("removed");
+    needed("s");
+    assert!(place.fail(&["serve"]).contains("/s is there and is no socket"));
+    kept("s");
+    let text = std::fs::read_to_string(place.config()).expect("there");
+    place.configure(text.replace("unix:m", "unix:profile.json"));
+    assert!(place.fail(&["check"]).contains("daemon.metrics"));
+    // What cannot be loaded leaves no socket behind.
+    std::fs::remove_file(place.path("s")).expect("removed");
+    place.configure(text.replace("simulated = {", "record = \"no/folder\"\nsimulated = {"));
+    assert!(place.fail(&["serve"]).contains("no/folder"));
+    assert!(!place.path("m").exists() && !place.socket().exists());
 }

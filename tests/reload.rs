@@ -2,12 +2,11 @@
 
 mod common;
 
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{DAEMON, Daemon, Deployment, answers, best_effort, pause, repository, stderr, weir};
+use common::{DAEMON, Deployment, answers, best_effort, pause, repository};
 use rustix::process::Signal;
 use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration, RequestId};
 
@@ -29,23 +28,6 @@ fn profiled(config: &str) -> Deployment {
     place
 }
 
-fn reload(daemon: &Daemon) -> Output {
-    let socket = daemon.deployment.socket();
-    Command::new(weir()).args(["reload", "--socket"]).arg(socket).output().expect("weir can be run")
-}
-
-fn accepted(daemon: &Daemon) -> String {
-    let output = reload(daemon);
-    assert!(output.status.success(), "{}", stderr(&output));
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn refused(daemon: &Daemon) -> String {
-    let output = reload(daemon);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    stderr(&output)
-}
-
 /// At most one of any three missed, at most one request in `length`.
 fn strict(stream: &str, length: Duration) -> Registration {
     Registration::builder("lanes", stream)
@@ -57,7 +39,11 @@ fn strict(stream: &str, length: Duration) -> Registration {
 
 #[test]
 fn a_stream_goes_on_under_another_configuration() {
-    let place = profiled(&config(4, 2_000, ""));
+    // What is promised must not depend on the host: all three are profiled, with bounds of the test's own.
+    let all = format!("{}{}", service("two", 2, 2_000), service("eight", 8, 2_000));
+    let place = profiled(&config(4, 2_000, &all));
+    place.set_variant_bounds(&[[2], [4], [8]], &[[12], [14], [18]]);
+    place.configure(config(4, 2_000, ""));
     let daemon = place.serve();
     let sending = Arc::new(AtomicBool::new(true));
     let sender = {
@@ -90,13 +76,13 @@ fn a_stream_goes_on_under_another_configuration() {
     pause(Duration::from_millis(200));
     for (time, deadline) in [(2, 1_500), (8, 1_500), (4, 1_000)] {
         place.configure(config(time, deadline, ""));
-        let told = accepted(&daemon);
+        let told = daemon.reload_accepted();
         assert!(told.starts_with("service lanes: simulated-"), "{told}");
         let status = daemon.status();
         assert_eq!(status["services"][0]["deadline_ns"], deadline * 1_000_000, "{status}");
         pause(Duration::from_millis(200));
     }
-    assert_eq!(accepted(&daemon), "nothing has changed\n");
+    assert_eq!(daemon.reload_accepted(), "nothing has changed\n");
     sending.store(false, Ordering::Relaxed);
     let outcomes = sender.join().expect("no panic");
     let (sent, last) = flood.join().expect("no panic");
@@ -135,15 +121,33 @@ fn nobody_who_holds_a_stream_is_promised_less() {
         (config(4, 2_000, "").replace("4ms", "4 apples"), "apples"),
     ] {
         place.configure(wrong);
-        let told = refused(&daemon);
+        let told = daemon.reload_refused();
         assert!(told.contains(reason) && told.contains("everything goes on as it was"), "{told}");
         assert!(matches!(client.infer(&stream, &[0.0; 4]).expect("an answer"), Outcome::Result(_)));
     }
     // Who holds nothing stands in nobody's way.
     client.unregister(&stream).expect("given up");
     place.configure(config(4, 3_000, ""));
-    accepted(&daemon);
+    daemon.reload_accepted();
     assert_eq!(daemon.status()["services"][0]["deadline_ns"], 3_000_000_000u64);
+}
+
+#[test]
+fn what_takes_effect_and_what_waits_for_the_next_start_is_said_once() {
+    let place = profiled(&config(4, 2_000, ""));
+    let daemon = place.serve();
+    let hooked = config(4, 2_000, "[safe-mode]\nhook = [\"/bin/true\"]\n");
+    place.configure(&hooked);
+    assert_eq!(daemon.reload_accepted(), "safe-mode.hook: /bin/true\n");
+    // A profile elsewhere is read at once, a limit is not.
+    std::fs::copy(place.path("profile.json"), place.path("other.json")).expect("copied");
+    let elsewhere = hooked.replace("profile.json", "other.json");
+    place.configure(&elsewhere);
+    assert_eq!(daemon.reload_accepted(), "nothing has changed\n");
+    place.configure(elsewhere.replace("realtime = false", "realtime = false\nmax-clients = 32"));
+    let told = daemon.reload_accepted();
+    assert_eq!(told, "[daemon]: what has changed there takes effect at the next start\n");
+    assert_eq!(daemon.reload_accepted(), "nothing has changed\n");
 }
 
 #[test]
@@ -152,12 +156,12 @@ fn services_come_and_go() {
     let mut daemon = place.serve();
     let mut client = daemon.client();
     place.configure(config(4, 2_000, &service("signs", 3, 2_000)));
-    assert_eq!(accepted(&daemon), "service signs: new\n");
+    assert_eq!(daemon.reload_accepted(), "service signs: new\n");
     let signs = client.register(&best_effort("signs", "cam")).expect("a stream");
     assert!(matches!(client.infer(&signs, &[0.0; 4]).expect("an answer"), Outcome::Result(_)));
     client.unregister(&signs).expect("given up");
     place.configure(config(4, 2_000, ""));
-    assert_eq!(accepted(&daemon), "service signs: gone\n");
+    assert_eq!(daemon.reload_accepted(), "service signs: gone\n");
     let gone = client.register(&best_effort("signs", "cam")).expect_err("no such service");
     assert!(matches!(gone, weir_client::Error::Refused(r) if r.code == RefusalCode::UnknownService));
     daemon.signal(Signal::TERM);
@@ -179,7 +183,7 @@ fn reserved_streams_are_those_of_the_new_configuration() {
     let mut client = daemon.client();
     let left = client.register(&best_effort("lanes", "left")).expect("reserved");
     place.configure(with(&["left", "front"]));
-    accepted(&daemon);
+    daemon.reload_accepted();
     let streams = daemon.status()["services"][0]["streams"].clone();
     let names: Vec<_> = streams.as_array().expect("streams").iter().map(|s| s["name"].clone()).collect();
     assert_eq!(names, ["front", "left"]);
@@ -217,15 +221,15 @@ fn a_new_version_of_a_model_is_measured_before_it_takes_over() {
     let content = std::fs::read(place.path("digits-s.onnx")).expect("the model");
     write(&[old, new]);
     std::fs::write(place.path("digits-s.onnx"), &content[1..]).expect("written");
-    let told = refused(&daemon);
+    let told = daemon.reload_refused();
     assert!(told.contains("SHA-256"), "{told}");
     assert_eq!(model(), "net@1");
     std::fs::write(place.path("digits-s.onnx"), &content).expect("written");
-    assert!(accepted(&daemon).starts_with("service digits: net@2"), "{}", daemon.stderr());
-    assert!(daemon.stderr().contains("measuring what the profile does not have of digits"));
+    assert!(daemon.reload_accepted().starts_with("service digits: net@2"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("measuring what the profile does not have: net@2 on tract"));
     assert!(matches!(client.infer(&stream, &[0.0; 784]).expect("an answer"), Outcome::Result(_)));
     // Back by name.
     let text = std::fs::read_to_string(place.config()).expect("the configuration");
     place.configure(text.replace("\"net\"", "\"net@1\""));
-    assert!(accepted(&daemon).starts_with("service digits: net@1"));
+    assert!(daemon.reload_accepted().starts_with("service digits: net@1"));
 }

@@ -2,7 +2,6 @@
 //!
 //! `WEIR_SOAK_SECONDS` says how long it lasts, about 10 unless set; `make soak` takes 600.
 
-#[allow(dead_code, reason = "nobody listens here")]
 #[path = "bus/bus.rs"]
 mod bus;
 mod common;

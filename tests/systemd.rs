@@ -18,7 +18,7 @@ const MOST_EXPOSED_WITH_DEVICES: f64 = 2.0;
 fn is_here(program: &str) -> bool {
     let found = Path::new("/usr/bin").join(program).exists();
     if !found {
-        eprintln!("units: NOT CHECKED, {program} is not here");
+        common::not_checked(&format!("the units of systemd: {program} is not here"));
     }
     found
 }

@@ -53,12 +53,11 @@ pub(crate) fn certificate(config: &Config) -> anyhow::Result<Certificate> {
     Ok(Certificate::new(made_by(), machine(profile.fingerprint(), equipment), claims))
 }
 
-/// The plan of `config`, held against the certificate that it names, or checked like one.
+/// The `plan` of `config`, held against the certificate that it names, or checked like one.
 ///
 /// # Errors
-/// No plan, or one that is not what was certified or what the checker derives.
-pub(crate) fn checked_plan(config: &Config) -> anyhow::Result<Plan> {
-    let plan = Plan::compute(config)?;
+/// A plan that is not what was certified or what the checker derives.
+pub(crate) fn checked(config: &Config, plan: Plan) -> anyhow::Result<Plan> {
     let planned = of_plan(&plan)?;
     match &config.daemon.certificate {
         Some(path) => {

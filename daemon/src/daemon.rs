@@ -16,7 +16,7 @@ use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
 use crate::plan::Plan;
-use crate::profile::sysfs;
+use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
@@ -69,7 +69,7 @@ impl Daemon {
             }
         }
         let daemon = Arc::new(Self {
-            reloads: Reloads::new(config.safe_mode),
+            reloads: Reloads::new(&config, plan.profiled),
             config,
             services: RwLock::new(services),
             doors,
@@ -77,7 +77,7 @@ impl Daemon {
             threads: Mutex::new(threads),
         });
         let watch = {
-            let (watch, daemon) = (Watch::new(plan.profiled, sysfs()), Arc::clone(&daemon));
+            let (watch, daemon) = (Watch::new(sysfs()), Arc::clone(&daemon));
             std::thread::Builder::new().name("hardware".to_owned()).spawn(move || watch.run(&daemon))?
         };
         telling.append(&mut daemon.doors.start(&daemon)?);
@@ -91,7 +91,9 @@ impl Daemon {
         let watchdog = Watchdog::start(&daemon).context("watchdog")?;
         let served = listener.run(&daemon, stop);
         daemon.draining.store(true, Ordering::Relaxed);
-        // What is being taken over is finished first.
+        // What is being taken over is finished first: one service at most, within two deadlines and a second.
+        let longest = daemon.longest_deadline();
+        manager::stopping(longest + longest + longest);
         let _ = again.shutdown(std::net::Shutdown::Both);
         let _ = reloader.join();
         daemon.drain();
@@ -118,6 +120,11 @@ impl Daemon {
     /// Set from then on.
     pub(crate) fn draining(&self) -> &AtomicBool {
         &self.draining
+    }
+
+    /// The machine that the promises were measured on.
+    pub(crate) fn profiled(&self) -> Fingerprint {
+        self.reloads.profiled()
     }
 
     /// What is served now.
@@ -150,10 +157,13 @@ impl Daemon {
         })
     }
 
+    fn longest_deadline(&self) -> Span {
+        self.services().iter().map(|service| service.plan.config.deadline).max().unwrap_or_default()
+    }
+
     /// Takes nothing in any more, answers what can still be answered in time, then stops the services.
     fn drain(&self) {
-        let services = self.services();
-        let longest = services.iter().map(|s| s.plan.config.deadline).max().unwrap_or_default();
+        let (services, longest) = (self.services(), self.longest_deadline());
         manager::stopping(longest);
         services.iter().for_each(|s| s.close());
         let until = clock::now() + longest;

@@ -52,20 +52,19 @@ pub(crate) struct Difference {
 
 /// Compares the machine with the profile, look by look.
 pub(crate) struct Watch {
-    profiled: Fingerprint,
     sysfs: PathBuf,
     /// How often heat has throttled the processor, as far as it counts.
     throttled: u64,
 }
 
 impl Watch {
-    /// A watch against `profiled`.
-    pub(crate) fn new(profiled: Fingerprint, sysfs: PathBuf) -> Self {
-        Self { profiled, throttled: throttle_count(&sysfs), sysfs }
+    /// A watch on the machine that `sysfs` shows.
+    pub(crate) fn new(sysfs: PathBuf) -> Self {
+        Self { throttled: throttle_count(&sysfs), sysfs }
     }
 
-    /// The worst difference there is now.
-    pub(crate) fn look(&mut self) -> Option<Difference> {
+    /// The worst difference there is now from what was `profiled`.
+    pub(crate) fn look(&mut self, profiled: &Fingerprint) -> Option<Difference> {
         let count = throttle_count(&self.sysfs);
         let since = count.saturating_sub(std::mem::replace(&mut self.throttled, count));
         let seen = since + cooling(&self.sysfs);
@@ -74,11 +73,11 @@ impl Watch {
             return Some(Difference { what: Stale::Throttled, limit: 0, seen, text });
         }
         let here = Fingerprint::read(&self.sysfs);
-        let text = self.profiled.differences(&here);
+        let text = profiled.differences(&here);
         if text.is_empty() {
             return None;
         }
-        let ((cores, most), (cores_here, most_here)) = (self.profiled.numbers(), here.numbers());
+        let ((cores, most), (cores_here, most_here)) = (profiled.numbers(), here.numbers());
         let (what, limit, seen) = if most != most_here {
             (Stale::Frequency, most.unwrap_or(0), most_here.unwrap_or(0))
         } else if cores != cores_here {
@@ -95,7 +94,7 @@ impl Watch {
         let mut effects = Effects::default();
         let mut told = None;
         while !daemon.is_draining() {
-            let difference = self.look();
+            let difference = self.look(&daemon.profiled());
             let mut texts: Vec<String> = difference.iter().map(|d| d.text.clone()).collect();
             for service in daemon.services().iter().filter(|s| !s.plan.is_simulated()) {
                 let engine = &service.plan.mismatches;
@@ -173,14 +172,14 @@ mod tests {
         write(sysfs, count, "3\n");
         write(sysfs, "class/thermal/cooling_device0/type", "cpufreq-cpu0\n");
         write(sysfs, "class/thermal/cooling_device0/cur_state", "0\n");
-        let mut watch = Watch::new(Fingerprint::read(sysfs), sysfs.to_owned());
-        let what = |watch: &mut Watch| watch.look().map(|d| (d.what, d.limit, d.seen));
+        let (profiled, mut watch) = (Fingerprint::read(sysfs), Watch::new(sysfs.to_owned()));
+        let what = |watch: &mut Watch| watch.look(&profiled).map(|d| (d.what, d.limit, d.seen));
         assert_eq!(what(&mut watch), None);
         write(sysfs, limit, "1800000");
         assert_eq!(what(&mut watch), Some((Stale::Frequency, 2_400_000, 1_800_000)));
         write(sysfs, limit, "2400000");
         write(sysfs, governor, "powersave");
-        let difference = watch.look().expect("another governor");
+        let difference = watch.look(&profiled).expect("another governor");
         assert_eq!(difference.what, Stale::Other);
         assert!(difference.text.contains("governor: profile performance, here powersave"), "{difference:?}");
         write(sysfs, governor, "performance");
@@ -191,6 +190,6 @@ mod tests {
         assert_eq!(what(&mut watch), Some((Stale::Throttled, 0, 1)));
         write(sysfs, "class/thermal/cooling_device0/cur_state", "0");
         write(sysfs, "firmware/acpi/platform_profile", "low-power");
-        assert!(watch.look().expect("another mode").text.contains("power_mode"));
+        assert!(watch.look(&profiled).expect("another mode").text.contains("power_mode"));
     }
 }

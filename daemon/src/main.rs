@@ -3,6 +3,7 @@
 // A failed `println!` panics.
 #![warn(clippy::print_stdout)]
 
+mod backoff;
 mod certificate;
 mod clock;
 mod commands;

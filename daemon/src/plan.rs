@@ -107,14 +107,25 @@ impl Plan {
     /// stream and constraint.
     pub(crate) fn compute(config: &Config) -> Result<Self, PlanError> {
         let profile = Profile::load(&config.daemon.profile)?;
-        let models = resolve_models(config)?;
+        Self::of(config, resolve_models(config)?, &profile)
+    }
+
+    /// The same from what was read already: the `models` of each service, and the `profile`.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub(crate) fn of(
+        config: &Config,
+        models: Vec<Vec<ModelSpec>>,
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
         prepare_engines(config)?;
-        let other_company = Work::other_company(config, &models, &profile);
+        let other_company = Work::other_company(config, &models, profile);
         let services: Result<Vec<_>, _> = config
             .services
             .iter()
             .zip(models)
-            .map(|(service, specs)| ServicePlan::compute(service, specs, &profile))
+            .map(|(service, specs)| ServicePlan::compute(service, specs, profile))
             .collect();
         Ok(Self { services: services?, profiled: profile.fingerprint().clone(), other_company })
     }

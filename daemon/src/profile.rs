@@ -26,13 +26,13 @@ pub(crate) use figure::figure;
 pub(crate) use fingerprint::{Fingerprint, folders, read_line, sysfs};
 pub(crate) use part::Part;
 pub(crate) use party::Work;
-pub(crate) use session::{Progress, Session, Until};
+pub(crate) use session::{Measured, Progress, Session, Until};
 pub(crate) use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule};
 
 /// The version of the file format, its field `weir_profile`.
 pub(crate) const VERSION: u32 = 3;
 
-/// A checked `*.profile.json`: where it was measured, and at most one [`Entry`] per model and engine.
+/// A checked `*.profile.json`: where it was measured, and at most one [`Entry`] per model file and engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
@@ -70,12 +70,19 @@ impl Profile {
         write_atomically(path, format!("{text}\n").as_bytes()).map_err(failed)
     }
 
-    /// Puts `entry` in, in place of one of the same model and engine.
+    /// Puts `entry` in, in place of all of the same model and engine.
     pub(crate) fn put(&mut self, entry: Entry) {
         self.entries.retain(|old| (&old.model, old.engine) != (&entry.model, entry.engine));
-        self.entries.push(entry);
-        self.entries.sort_by(|a, b| (&a.model, a.engine as u8).cmp(&(&b.model, b.engine as u8)));
-        self.created_unix = unix_now();
+        self.add(entry);
+    }
+
+    /// Adds `entry` beside all others, unless there is one of the same file and engine.
+    pub(crate) fn add(&mut self, entry: Entry) {
+        if self.entries.iter().all(|old| old.key() != entry.key()) {
+            self.entries.push(entry);
+            self.entries.sort_by(|a, b| (&a.model, a.engine as u8).cmp(&(&b.model, b.engine as u8)));
+            self.created_unix = unix_now();
+        }
     }
 
     /// All entries, by model name.
@@ -86,22 +93,22 @@ impl Profile {
     /// The entry of a model file on an engine.
     ///
     /// # Errors
-    /// No such entry, or one that was measured on another file of that name; both say what to do.
+    /// No such entry, or only of other files of that name; both say what to do.
     pub(crate) fn entry(
         &self,
         model: &str,
         sha256: &str,
         engine: EngineKind,
     ) -> Result<&Entry, ProfileError> {
-        let Some(entry) = self.entries.iter().find(|e| e.model == model && e.engine == engine) else {
-            let model = model.to_owned();
-            return Err(ProfileError::Missing { model, engine, available: self.names() });
-        };
-        if entry.sha256 != sha256 {
-            let (model, measured) = (model.to_owned(), entry.sha256.clone());
-            return Err(ProfileError::Stale { model, engine, measured, present: sha256.to_owned() });
+        if let Some(entry) = self.entries.iter().find(|entry| entry.key() == (model, sha256, engine)) {
+            return Ok(entry);
         }
-        Ok(entry)
+        let other = self.entries.iter().find(|entry| entry.model == model && entry.engine == engine);
+        let model = model.to_owned();
+        Err(match other.map(|entry| entry.sha256.clone()) {
+            Some(measured) => ProfileError::Stale { model, engine, measured, present: sha256.to_owned() },
+            None => ProfileError::Missing { model, engine, available: self.names() },
+        })
     }
 
     /// The machine it was measured on.
@@ -130,8 +137,7 @@ impl Profile {
         }
         let profile: Self = serde_json::from_str(text).map_err(failed)?;
         for (i, entry) in profile.entries.iter().enumerate() {
-            let twice =
-                profile.entries[..i].iter().any(|e| (&e.model, e.engine) == (&entry.model, entry.engine));
+            let twice = profile.entries[..i].iter().any(|before| before.key() == entry.key());
             let fault = if twice { Err("the entry is there twice".to_owned()) } else { entry.check() };
             fault.map_err(|fault| ProfileError::Entry {
                 path: path.to_owned(),

@@ -5,26 +5,23 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result, bail, ensure};
-use rt_core::SafeModeConfig;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-use crate::certificate::checked_plan;
+use crate::certificate::checked;
 use crate::clock;
 use crate::commands::profile_missing;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
-use crate::plan::ServicePlan;
+use crate::plan::{Plan, ServicePlan, resolve_models};
+use crate::profile::Fingerprint;
 use crate::service::{Service, lock};
 
 /// How many may wait for the outcome of theirs at a time.
 const CALLERS: usize = 16;
-
-/// What has changed, a line each; or why not.
-pub(crate) type Outcome = Result<Vec<String>, String>;
 
 /// What has come of it so far.
 pub(crate) struct Reloads {
@@ -32,8 +29,9 @@ pub(crate) struct Reloads {
 }
 
 struct State {
-    /// That of the services there are.
-    safe_mode: SafeModeConfig,
+    /// The last configuration that was taken over as a whole, and the machine of its profile.
+    taken: Config,
+    profiled: Fingerprint,
     /// How many there have been, and the last one's end and outcome.
     sequence: u64,
     last: Option<(u64, Outcome)>,
@@ -41,10 +39,23 @@ struct State {
     waiting: Vec<Sender<Outcome>>,
 }
 
+/// What one has changed, and what it could not, a line each.
+#[derive(Clone, Default)]
+pub(crate) struct Outcome {
+    pub(crate) changes: Vec<String>,
+    failures: Vec<String>,
+}
+
 impl Reloads {
-    /// Nothing was taken over yet.
-    pub(crate) fn new(safe_mode: SafeModeConfig) -> Self {
-        Self { state: Mutex::new(State { safe_mode, sequence: 0, last: None, waiting: Vec::new() }) }
+    /// None yet; the daemon has started with `config`, which was measured on the machine `profiled`.
+    pub(crate) fn new(config: &Config, profiled: Fingerprint) -> Self {
+        let state = State { taken: config.clone(), profiled, sequence: 0, last: None, waiting: Vec::new() };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The machine of the profile that was taken over last.
+    pub(crate) fn profiled(&self) -> Fingerprint {
+        lock(&self.state).profiled.clone()
     }
 
     /// Asks for one as SIGHUP does. The receiver gets the outcome of one that began after this call, or an error if
@@ -73,9 +84,21 @@ impl Reloads {
         json!({
             "sequence": state.sequence,
             "ended_ns": ended_ns,
-            "changes": outcome.as_ref().ok(),
-            "error": outcome.as_ref().err(),
+            "changes": outcome.changes,
+            "error": outcome.error(),
         })
+    }
+}
+
+impl Outcome {
+    /// What failed, in a sentence; `None` if nothing did.
+    pub(crate) fn error(&self) -> Option<String> {
+        let whose = if self.changes.is_empty() {
+            "refused, everything goes on as it was"
+        } else {
+            "taken over in part, what is named here goes on as it was"
+        };
+        (!self.failures.is_empty()).then(|| format!("{whose}: {}", self.failures.join("; ")))
     }
 }
 
@@ -86,17 +109,22 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
         // Whoever asks from now on, asks for another one.
         let callers = std::mem::take(&mut lock(&daemon.reloads.state).waiting);
         manager::reloading();
-        let outcome = reload(daemon).map_err(|error| crate::commands::whole(&error));
-        match &outcome {
-            Ok(changes) if changes.is_empty() => eprintln!("weir: reload: nothing has changed"),
-            Ok(changes) => changes.iter().for_each(|change| eprintln!("weir: reload: {change}")),
-            Err(error) => eprintln!("weir: reload: refused, everything goes on as it was: {error}"),
+        let outcome = reload(daemon).unwrap_or_else(|error| Outcome {
+            failures: vec![crate::commands::whole(&error)],
+            ..Outcome::default()
+        });
+        let error = outcome.error();
+        outcome.changes.iter().chain(&error).for_each(|line| eprintln!("weir: reload: {line}"));
+        if outcome.changes.is_empty() && error.is_none() {
+            eprintln!("weir: reload: nothing has changed");
         }
         let mut state = lock(&daemon.reloads.state);
         state.sequence += 1;
         state.last = Some((clock::now().as_nanos(), outcome.clone()));
         drop(state);
-        manager::ready();
+        if !daemon.is_draining() {
+            manager::ready();
+        }
         daemon.doors.refresh();
         // A caller that has given up does not hear it.
         callers.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
@@ -112,13 +140,14 @@ enum Step {
 }
 
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
-fn reload(daemon: &Daemon) -> Result<Vec<String>> {
+fn reload(daemon: &Daemon) -> Result<Outcome> {
     let config = Config::load(&daemon.config.path)?;
-    profile_missing(&config, daemon.draining())?;
-    let plan = checked_plan(&config)?;
+    let models = resolve_models(&config)?;
+    let profile = profile_missing(&config, &models, daemon.draining())?;
+    let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
     let present = daemon.services();
     let find = |name: &str| present.iter().find(|service| service.name() == name);
-    let same_mode = lock(&daemon.reloads.state).safe_mode == config.safe_mode;
+    let same_mode = lock(&daemon.reloads.state).taken.safe_mode == config.safe_mode;
     let steps = plan.services.into_iter().map(|plan| match find(&plan.config.name) {
         None => Step::Start(plan),
         // Plans that read alike are alike.
@@ -144,7 +173,8 @@ fn reload(daemon: &Daemon) -> Result<Vec<String>> {
         }
     }
     let heirs = prepare(daemon, &config, steps)?;
-    take_over(daemon, &config, heirs, &gone.into_iter().cloned().collect::<Vec<_>>())
+    let gone: Vec<_> = gone.into_iter().cloned().collect();
+    Ok(take_over(daemon, config, plan.profiled, heirs, &gone))
 }
 
 /// Whether no other service is recorded in the file of `plan` until all is taken over.
@@ -176,7 +206,8 @@ fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Hei
         };
         let name = plan.config.name.clone();
         let (doors, realtime) = (Arc::clone(&daemon.doors), daemon.config.daemon.realtime);
-        match Service::start(plan, config.safe_mode, doors, realtime, before.as_deref()) {
+        let start = || Service::start(plan, config.safe_mode, doors, realtime, before.as_deref());
+        match goes_on(daemon).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((service, threads)) => {
                 daemon.add_threads(threads);
                 heirs.push((service, before));
@@ -190,14 +221,20 @@ fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Hei
     Ok(heirs)
 }
 
+/// Nothing more is begun once the daemon ends.
+fn goes_on(daemon: &Daemon) -> Result<(), String> {
+    if daemon.is_draining() { Err("the daemon is stopping".to_owned()) } else { Ok(()) }
+}
+
 /// Lets what is ready take over, one service after the other, and each is seen as soon as it has; a service that cannot
 /// be taken over, or that somebody holds by now, goes on.
 fn take_over(
     daemon: &Daemon,
-    config: &Config,
+    config: Config,
+    profiled: Fingerprint,
     heirs: Vec<Heir>,
     gone: &[Arc<Service>],
-) -> Result<Vec<String>> {
+) -> Outcome {
     let (mut changes, mut failures) = (Vec::new(), Vec::new());
     for (service, before) in heirs {
         let name = service.name().to_owned();
@@ -206,7 +243,7 @@ fn take_over(
             daemon.change_services(|all| all.push(service));
             continue;
         };
-        match old.hand_over(&service) {
+        match goes_on(daemon).and_then(|()| old.hand_over(&service)) {
             Ok(()) => {
                 changes.push(format!(
                     "service {name}: {}, deadline {}",
@@ -228,6 +265,7 @@ fn take_over(
         match service.stop_unless_held() {
             Ok(()) => {
                 daemon.change_services(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
+                daemon.doors.forget(service.name());
                 changes.push(format!("service {}: gone", service.name()));
             }
             Err(held) => failures.push(stays(service, &held)),
@@ -235,16 +273,35 @@ fn take_over(
     }
     let place = |service: &Arc<Service>| config.services.iter().position(|c| c.name == service.name());
     daemon.change_services(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
-    if format!("{:?}", config.daemon) != format!("{:?}", daemon.config.daemon) {
-        changes.push("[daemon]: what differs there and is not about models, profile or certificate takes effect at the next start".to_owned());
-    }
     if failures.is_empty() {
-        lock(&daemon.reloads.state).safe_mode = config.safe_mode;
-        return Ok(changes);
+        let mut state = lock(&daemon.reloads.state);
+        if state.taken.hook != config.hook {
+            let program =
+                config.hook.as_ref().map_or("none".to_owned(), |hook| hook.program.display().to_string());
+            changes.push(format!("safe-mode.hook: {program}"));
+            daemon.doors.set_hook(config.hook.clone());
+        }
+        if state.taken.daemon.needs_start(&config.daemon) {
+            changes.push("[daemon]: what has changed there takes effect at the next start".to_owned());
+        }
+        (state.taken, state.profiled) = (config, profiled);
     }
-    bail!(
-        "{}{}",
-        failures.join("; "),
-        if changes.is_empty() { String::new() } else { format!("; done: {}", changes.join("; ")) }
-    )
+    Outcome { changes, failures }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_taken_over_is_told_beside_what_was() {
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let error = |changes: &[&str], failures: &[&str]| {
+            Outcome { changes: list(changes), failures: list(failures) }.error()
+        };
+        assert_eq!(error(&["a"], &[]), None);
+        assert_eq!(error(&[], &["b"]).as_deref(), Some("refused, everything goes on as it was: b"));
+        let part = error(&["a"], &["b", "c"]).expect("failures");
+        assert!(part.starts_with("taken over in part") && part.ends_with(": b; c"), "{part}");
+    }
 }

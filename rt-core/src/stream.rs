@@ -75,7 +75,7 @@ pub enum MissReason {
     EngineFailed = 6,
     /// Its worker was lost, or none was left when it came.
     WorkerLost = 7,
-    /// Its stream was closed before it was served.
+    /// Its stream was closed, or another scheduler took over, before it was served.
     Cancelled = 8,
 }
 

@@ -134,7 +134,7 @@ fn a_worker_that_the_next_one_has_lost_already_is_missed() {
         let config = config(&[10], 1, workers, 60, Dispatch::Eager);
         let mut next = rt_core::Scheduler::new(config).expect("a configuration");
         next.handle_worker_lost(now, 0);
-        assert_eq!(harness.scheduler.hand_over(now, &mut next), Ok(()));
+        assert_eq!(harness.scheduler.hand_over(now, &mut next, &[]), Ok(()));
         assert_eq!(next.safe_mode().severity(), severity);
         assert_eq!(next.safe_mode().state().alarm.map(|alarm| alarm.cause), Some(Cause::WorkerLost));
         next.handle_worker_ready(now, 0);

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::common::{Deployment, PATIENCE, eventually, repository};
+use super::common::{Deployment, PATIENCE, eventually, not_checked, repository};
 
 /// A bus, killed when dropped.
 pub(crate) struct Bus {
@@ -208,7 +208,7 @@ pub(crate) fn is_possible() -> bool {
     let found = |name: &&str| !Path::new("/usr/bin").join(name).exists();
     let missing: Vec<_> = ["dbus-daemon", "busctl", "gdbus"].into_iter().filter(found).collect();
     if !missing.is_empty() {
-        eprintln!("NOT CHECKED: {} not installed", missing.join(", "));
+        not_checked(&format!("D-Bus: {} not installed", missing.join(", ")));
     }
     missing.is_empty()
 }

@@ -1,10 +1,12 @@
 //! Beside a request's way: what every end-to-end test needs to start a daemon, talk to it and see it end.
-#![allow(dead_code, reason = "each test uses the part it needs")]
+#![allow(dead_code, unused_imports, reason = "each test uses the part it needs")]
+
+mod raw;
 
 mod bounds;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -15,8 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use weir_client::blocking::Client;
-use weir_client::wire::{ClientFrame, DaemonFrame, ErrorCode, FrameBuffer, VERSION};
 use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
+
+pub(crate) use raw::{Raw, frame, hello};
 
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -126,8 +129,7 @@ impl Daemon {
     /// A connection that has said nothing yet.
     pub(crate) fn raw(&self) -> Raw {
         let socket = UnixStream::connect(self.deployment.socket()).expect("the daemon accepts");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Raw { socket, buffer: FrameBuffer::new(1 << 24) }
+        Raw::new(socket)
     }
 
     /// The status, as JSON.
@@ -182,6 +184,26 @@ impl Daemon {
         maps.expect("the daemon is there").matches("memfd:weir-arena").count()
     }
 
+    /// `weir reload`.
+    pub(crate) fn reload(&self) -> Output {
+        let output = Command::new(weir()).args(["reload", "--socket"]).arg(self.deployment.socket()).output();
+        output.expect("weir can be run")
+    }
+
+    /// A reload that must be accepted; what it printed.
+    pub(crate) fn reload_accepted(&self) -> String {
+        let output = self.reload();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// A reload that must be refused; why.
+    pub(crate) fn reload_refused(&self) -> String {
+        let output = self.reload();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        stderr(&output)
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
@@ -213,68 +235,6 @@ impl Drop for Daemon {
             eprintln!("the daemon said:\n{}", self.stderr());
         }
     }
-}
-
-/// A connection on which anything can be said.
-pub(crate) struct Raw {
-    pub(crate) socket: UnixStream,
-    buffer: FrameBuffer,
-}
-
-impl Raw {
-    /// Sends bytes; false if the daemon no longer takes them.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
-        self.socket.write_all(bytes).is_ok()
-    }
-
-    /// Opens the protocol and waits for the WELCOME.
-    pub(crate) fn hello(mut self) -> Self {
-        assert!(self.send(&frame(1, &hello(VERSION))));
-        let welcomed = self.next(|frame| matches!(frame, DaemonFrame::Welcome { .. }));
-        assert_eq!(welcomed, Some(true));
-        self
-    }
-
-    /// What `read` makes of the next frame; `None` at the end of the connection.
-    pub(crate) fn next<T>(&mut self, read: impl FnOnce(&DaemonFrame<'_>) -> T) -> Option<T> {
-        loop {
-            let whole = self.buffer.next_frame().expect("the daemon sends frames");
-            if let Some((header, body)) = whole {
-                return Some(read(&DaemonFrame::decode(&header, body).expect("a frame of the protocol")));
-            }
-            match self.socket.read(self.buffer.space()) {
-                Ok(0) => return None,
-                Ok(count) => self.buffer.filled(count),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("nothing from the daemon: {error}"),
-            }
-        }
-    }
-
-    /// Reads to the end of the connection; the last ERROR, and how many other frames came.
-    pub(crate) fn read_to_end(&mut self) -> (Option<(ErrorCode, String)>, usize) {
-        let (mut error, mut others) = (None, 0);
-        while let Some(found) = self.next(|frame| match frame {
-            DaemonFrame::Error { code, text } => Some((*code, (*text).to_owned())),
-            _ => None,
-        }) {
-            others += usize::from(found.is_none());
-            error = found.or(error);
-        }
-        (error, others)
-    }
-}
-
-/// The bytes of a client's frame.
-pub(crate) fn frame(id: u64, frame: &ClientFrame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    frame.encode(id, &mut bytes);
-    bytes
-}
-
-/// A HELLO for one version of the protocol.
-pub(crate) fn hello(version: u16) -> ClientFrame<'static> {
-    ClientFrame::Hello { min_version: version, max_version: version, name: "test" }
 }
 
 /// The registration of a best-effort or reserved stream.
@@ -329,6 +289,15 @@ pub(crate) fn pause(length: Duration) {
 /// A file or folder of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Says that a check cannot be made here, and why; the end of `make test` says it again.
+pub(crate) fn not_checked(what: &str) {
+    eprintln!("NOT CHECKED: {what}");
+    if let Some(path) = std::env::var_os("WEIR_NOT_CHECKED") {
+        let mut file = File::options().create(true).append(true).open(path).expect("a file to append to");
+        file.write_all(format!("{what}\n").as_bytes()).expect("written");
+    }
 }
 
 /// Standard error as text.

@@ -112,7 +112,7 @@ codes! {
         Late = 5 "late" "executed, but finished after the deadline",
         EngineFailed = 6 "engine-failed" "the engine returned an error or panicked",
         WorkerLost = 7 "worker-lost" "the worker stopped answering while it held the request",
-        Cancelled = 8 "cancelled" "the daemon is draining, or the stream was given up",
+        Cancelled = 8 "cancelled" "its stream was given up, or a reload took over",
     }
 }
 

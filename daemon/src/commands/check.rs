@@ -22,14 +22,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
             let models = resolve_models(&config)?;
-            for (service, variants) in config.services.iter().zip(models) {
-                run_singly(service, &variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
+            for (service, variants) in config.services.iter().zip(&models) {
+                run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
                 }
             }
             // What they were made for can be told where this machine has been profiled.
-            match Profile::load(&config.daemon.profile).map(|_| Plan::compute(&config)) {
+            let profile = Profile::load(&config.daemon.profile);
+            match profile.map(|profile| Plan::of(&config, models, &profile)) {
                 Ok(Err(error @ PlanError::Table { .. })) => Err(error.into()),
                 _ => Ok(config),
             }

@@ -14,7 +14,7 @@ use weir_client::Event;
 use weir_client::blocking::Client;
 
 use super::Socket;
-use super::watch::{self, Backoff};
+use super::watch;
 use crate::clock;
 
 pub(super) use line::Line;
@@ -59,9 +59,9 @@ fn follow(args: &Args, out: &mut Out) -> Result<()> {
             Err(error) => return Err(error),
         };
         eprintln!("weir: {error}; trying again");
-        let mut backoff = Backoff::default();
+        let mut pauses = watch::pauses();
         opened = loop {
-            std::thread::park_timeout(backoff.next());
+            std::thread::park_timeout(pauses.pause());
             is_read()?;
             match watch::open(socket, "weir events") {
                 Ok(opened) => break opened,

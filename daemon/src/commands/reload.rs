@@ -9,6 +9,7 @@ use serde_json::Value;
 use weir_client::blocking::Client;
 
 use super::Socket;
+use super::watch::status;
 use crate::clock;
 use crate::pipe::say;
 
@@ -29,15 +30,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut client = Client::connect(&args.socket.socket)?;
-    let status = status(&mut client)?;
-    let before = sequence(&status);
-    let number = status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let now = status(&mut client)?;
+    let before = sequence(&now);
+    let number = now["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
     let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
     kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
     let until = clock::now() + rt_core::Span::from_nanos(args.timeout.as_nanos() as u64);
     let outcome = loop {
         std::thread::park_timeout(PAUSE);
-        let status = self::status(&mut client)?;
+        let status = status(&mut client)?;
         if sequence(&status) > before {
             break status["reload"].clone();
         }
@@ -46,23 +47,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let error = outcome["error"].as_str();
-    match (args.json, error) {
-        (true, _) => say!("{outcome:#}"),
-        (false, Some(error)) => eprintln!("weir: refused, everything goes on as it was: {error}"),
-        (false, None) => {
-            let changes: Vec<_> =
-                outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            changes.iter().for_each(|change| say!("{change}"));
-            if changes.is_empty() {
-                say!("nothing has changed");
-            }
+    if args.json {
+        say!("{outcome:#}");
+    } else {
+        let changes: Vec<_> =
+            outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        changes.iter().for_each(|change| say!("{change}"));
+        match error {
+            Some(error) => eprintln!("weir: {error}"),
+            None if changes.is_empty() => say!("nothing has changed"),
+            None => {}
         }
     }
     Ok(if error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn status(client: &mut Client) -> Result<Value> {
-    serde_json::from_str(&client.status()?).context("the daemon's status")
 }
 
 /// How many there have been.

@@ -8,11 +8,12 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::plan::print_plan;
-use crate::certificate::checked_plan;
+use crate::certificate::checked;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
 use crate::pipe::say;
+use crate::plan::Plan;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
-    let plan = checked_plan(&config)?;
+    let plan = checked(&config, Plan::compute(&config)?)?;
     if !args.quiet {
         print_plan(&plan);
     }

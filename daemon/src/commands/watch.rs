@@ -8,6 +8,8 @@ use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{Error, EventMask, Options};
 
+use crate::backoff::Backoff;
+
 /// Connects, subscribes, and asks for the state only then: what changes in between is told as an event.
 ///
 /// # Errors
@@ -36,37 +38,14 @@ pub(super) fn gone(error: anyhow::Error) -> Result<Error> {
     }
 }
 
-/// Ever longer pauses between attempts.
-#[derive(Debug)]
-pub(super) struct Backoff(Duration);
-
-impl Backoff {
-    const FIRST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(5);
-
-    /// The next pause.
-    pub(super) fn next(&mut self) -> Duration {
-        let longer = self.0.saturating_mul(2).min(Self::LONGEST);
-        std::mem::replace(&mut self.0, longer)
-    }
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self(Self::FIRST)
-    }
+/// The pauses between attempts to connect again.
+pub(super) fn pauses() -> Backoff {
+    Backoff::new(Duration::from_millis(100), Duration::from_secs(5))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let mut backoff = Backoff::default();
-        let pauses: Vec<_> = (0..8).map(|_| backoff.next().as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-    }
 
     #[test]
     fn only_what_another_attempt_may_cure_is_tried_again() {

@@ -12,7 +12,11 @@ use rt_core::{
 use serde::Serialize;
 use toml::ser::ValueSerializer;
 
-use super::{Allowed, Config, ConfigError, DaemonConfig, RecordConfig, ReservedStream, ServiceConfig, raw};
+use super::{
+    Allowed, Config, ConfigError, DaemonConfig, MetricsConfig, RecordConfig, ReservedStream, Select,
+    ServiceConfig, raw,
+};
+use crate::socket::LONGEST_PATH;
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
@@ -43,7 +47,7 @@ impl<'a> Check<'a> {
             self.name(&format!("{at}.name"), &service.name, &mut names)?;
             services.push(self.service(&at, service, &daemon)?);
         }
-        self.records(&daemon, &services)?;
+        self.files(&daemon, &services)?;
         Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, services })
     }
 
@@ -58,7 +62,7 @@ impl<'a> Check<'a> {
         let socket = self.resolve(&raw.socket);
         let length = socket.as_os_str().len() as u64;
         // The kernel's sockaddr_un holds 108 bytes, the last one zero.
-        self.number("length of daemon.socket in bytes", length, 1, 107)?;
+        self.number("length of daemon.socket in bytes", length, 1, LONGEST_PATH)?;
         Ok(DaemonConfig {
             socket,
             socket_mode,
@@ -163,16 +167,30 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A recording begins with an empty file: it must not be one that is needed.
-    fn records(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
-        let needed = [self.path.to_owned(), daemon.socket.clone(), daemon.profile.clone()].into_iter();
-        let needed = needed.chain(daemon.models.clone()).chain(daemon.certificate.clone());
-        let mut taken: HashSet<_> = needed.collect();
-        for (i, service) in services.iter().enumerate() {
-            if let Some(RecordConfig { path, .. }) = &service.record
-                && !taken.insert(path.clone())
-            {
-                let (field, value) = (format!("service[{i}].record"), path.display().to_string());
+    /// What the daemon or a command makes must be no other file of the configuration.
+    fn files(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
+        let tables = services.iter().filter_map(|service| match &service.select {
+            Select::Table(path) => Some(path.as_path()),
+            _ => None,
+        });
+        let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
+        let metrics = match &daemon.metrics {
+            Some(MetricsConfig::Socket(path)) => Some(path),
+            _ => None,
+        };
+        let records = services.iter().enumerate().filter_map(|(i, service)| {
+            Some((format!("service[{i}].record"), &service.record.as_ref()?.path))
+        });
+        let made = [
+            ("daemon.profile", Some(&daemon.profile)),
+            ("daemon.certificate", daemon.certificate.as_ref()),
+            ("daemon.socket", Some(&daemon.socket)),
+            ("daemon.metrics", metrics),
+        ];
+        let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
+        for (field, path) in made.chain(records) {
+            if !taken.insert(path) {
+                let value = path.display().to_string();
                 return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
             }
         }

@@ -8,6 +8,7 @@ use rt_core::Span;
 
 use super::ConfigError;
 use super::check::Check;
+use crate::socket::LONGEST_PATH;
 
 /// How long a hook may run at most.
 const LONGEST_HOOK: Span = Span::from_millis(60_000);
@@ -61,7 +62,7 @@ impl Check<'_> {
         if let Some(path) = raw.strip_prefix("unix:") {
             let path = self.resolve(Path::new(path));
             // As for `daemon.socket`.
-            self.number("length of daemon.metrics in bytes", path.as_os_str().len() as u64, 1, 107)?;
+            self.number("length of daemon.metrics in bytes", path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
             return Ok(Some(MetricsConfig::Socket(path)));
         }
         match raw.parse::<SocketAddr>() {

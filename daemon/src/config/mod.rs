@@ -28,7 +28,7 @@ pub(crate) struct Config {
     pub(crate) services: Vec<ServiceConfig>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DaemonConfig {
     pub(crate) socket: PathBuf,
     /// The manifest of the models that services name.
@@ -159,6 +159,22 @@ impl Config {
     }
 }
 
+impl DaemonConfig {
+    /// Whether `next` differs in what a start takes over and a reload does not.
+    pub(crate) fn needs_start(&self, next: &Self) -> bool {
+        let at_reload = next.clone();
+        let reloaded = Self {
+            models: at_reload.models,
+            profile: at_reload.profile,
+            onnxruntime: at_reload.onnxruntime,
+            max_model: at_reload.max_model,
+            certificate: at_reload.certificate,
+            ..self.clone()
+        };
+        reloaded != *next
+    }
+}
+
 impl ServiceConfig {
     /// What computes the batches of that worker.
     pub(crate) fn backend(&self, worker: usize) -> &Backend {
@@ -279,6 +295,12 @@ mod tests {
                 &["service[0].variants[0]", "\"m\""],
             ),
             ("model = \"digits-m\"", "model = \"m\"\nselect = \"base\"", &["service[0].select", "variants"]),
+            (
+                "[daemon]",
+                "[daemon]\nmetrics = \"unix:x.profile.json\"",
+                &["daemon.metrics", "x.profile", "other"],
+            ),
+            ("\"/tmp/weir.sock\"", "\"models.toml\"", &["daemon.socket", "models.toml", "other file"]),
         ] {
             let text = error(from, to);
             for word in wanted {

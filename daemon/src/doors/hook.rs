@@ -1,13 +1,13 @@
 //! The door to whatever else is to happen: a program of the operator's, run at each change of safe mode.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use rt_core::Instant;
+use rt_core::{Instant, Span};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -27,10 +27,14 @@ struct Shared {
     wake: OwnedFd,
 }
 
-/// The newest announcement of each service that the hook has not been told; what was put in before is not told.
 #[derive(Default)]
 struct Waiting {
-    announcements: BTreeMap<String, Arc<Announcement>>,
+    /// What is run; nothing if absent.
+    config: Option<HookConfig>,
+    /// The newest announcement of each service: an older one is never told after it.
+    newest: BTreeMap<String, Arc<Announcement>>,
+    /// The services of which the hook has not been told the newest.
+    due: BTreeSet<String>,
     closed: bool,
 }
 
@@ -42,6 +46,7 @@ struct Run {
     /// Readable once the hook itself has ended; its number is not given away before it is waited for.
     ended: OwnedFd,
     until: Instant,
+    limit: Span,
     killed: bool,
 }
 
@@ -50,21 +55,34 @@ impl Hook {
     ///
     /// # Errors
     /// If the system is out of descriptors or threads.
-    pub(super) fn open(config: HookConfig) -> std::io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn open(config: Option<HookConfig>) -> std::io::Result<(Self, JoinHandle<()>)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Arc::new(Shared { waiting: Mutex::default(), wake });
+        let waiting = Mutex::new(Waiting { config, ..Waiting::default() });
+        let shared = Arc::new(Shared { waiting, wake });
         let own = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("hook".to_owned()).spawn(move || serve(&config, &own))?;
+        let thread = std::thread::Builder::new().name("hook".to_owned()).spawn(move || serve(&own))?;
         Ok((Self { shared }, thread))
+    }
+
+    /// Runs this from now on; what runs already goes on.
+    pub(super) fn set(&self, config: Option<HookConfig>) {
+        lock(&self.shared.waiting).config = config;
+    }
+
+    /// The next announcement of this service counts as its first.
+    pub(super) fn forget(&self, service: &str) {
+        let mut waiting = lock(&self.shared.waiting);
+        waiting.newest.remove(service);
+        waiting.due.remove(service);
     }
 
     /// Has the hook run for this announcement, or a newer one of its service if it runs for an older one now.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) {
         let mut waiting = lock(&self.shared.waiting);
-        let known = waiting.announcements.get(&announcement.service);
+        let known = waiting.newest.get(&announcement.service);
         if known.is_none_or(|known| known.sequence < announcement.sequence) {
-            waiting.announcements.insert(announcement.service.clone(), Arc::clone(announcement));
+            waiting.newest.insert(announcement.service.clone(), Arc::clone(announcement));
+            waiting.due.insert(announcement.service.clone());
         }
         drop(waiting);
         self.shared.wake();
@@ -84,27 +102,22 @@ impl Shared {
     }
 }
 
-fn serve(config: &HookConfig, shared: &Shared) {
+fn serve(shared: &Shared) {
     let mut runs: Vec<Run> = Vec::new();
-    // The last announcement that the hook was told, by service: an older one is not told after it.
-    let mut told: BTreeMap<String, u64> = BTreeMap::new();
     let mut closed = false;
     while !closed || !runs.is_empty() {
         wait(shared, &runs);
-        runs.retain_mut(|run| !run.is_over(config, closed));
-        let mut waiting = lock(&shared.waiting);
+        runs.retain_mut(|run| !run.is_over(closed));
+        let mut guard = lock(&shared.waiting);
+        let waiting = &mut *guard;
         closed = waiting.closed;
-        if closed {
-            waiting.announcements.clear();
-        }
         let free = |service: &String| runs.iter().all(|run| run.service != *service);
-        let due: Vec<_> = waiting.announcements.extract_if(.., |service, _| free(service)).collect();
-        drop(waiting);
-        for (service, announcement) in due {
-            if told.get(&service).is_none_or(|&last| last < announcement.sequence) {
-                told.insert(service, announcement.sequence);
-                runs.extend(Run::start(config, &announcement));
-            }
+        let due =
+            waiting.due.extract_if(.., free).filter_map(|service| waiting.newest.get(&service).cloned());
+        let (due, config): (Vec<_>, _) = (due.collect(), waiting.config.clone().filter(|_| !closed));
+        drop(guard);
+        if let Some(config) = config {
+            runs.extend(due.iter().filter_map(|announcement| Run::start(&config, announcement)));
         }
         if closed {
             runs.iter_mut().for_each(Run::kill);
@@ -143,8 +156,8 @@ impl Run {
         let group = Pid::from_child(&child);
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(ended) => {
-                let until = clock::now() + config.limit;
-                Some(Self { service, child, group, ended, until, killed: false })
+                let limit = config.limit;
+                Some(Self { service, child, group, ended, until: clock::now() + limit, limit, killed: false })
             }
             Err(error) => {
                 eprintln!("weir: safe-mode.hook {program}: cannot be watched, and is ended: {error}");
@@ -155,7 +168,7 @@ impl Run {
     }
 
     /// Looks after it: kills it if its time is over, buries it if it has ended. True once it is gone.
-    fn is_over(&mut self, config: &HookConfig, closing: bool) -> bool {
+    fn is_over(&mut self, closing: bool) -> bool {
         let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
         let over = poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0);
         if over {
@@ -169,10 +182,9 @@ impl Run {
                 eprintln!("weir: service {}: safe-mode.hook: {status}", self.service);
             }
         } else if clock::now() >= self.until && !self.killed {
-            let limit = config.limit;
             eprintln!(
-                "weir: service {}: safe-mode.hook-limit = {limit}: it has not ended, and is killed",
-                self.service
+                "weir: service {}: safe-mode.hook-limit = {}: it has not ended, and is killed",
+                self.service, self.limit
             );
             self.kill();
         }

@@ -10,7 +10,7 @@ use rt_core::{Instant, Severity, Span};
 
 use super::journal::Journal;
 use super::{Announcement, ROOM};
-use crate::clock;
+use crate::{clock, manager};
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
@@ -18,7 +18,15 @@ const WINDOW: Span = Span::from_millis(1_000);
 
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
-    pub(super) queue: SyncSender<Option<Arc<Announcement>>>,
+    pub(super) queue: SyncSender<Item>,
+}
+
+/// What comes to that thread.
+pub(super) enum Item {
+    Tell(Arc<Announcement>),
+    /// This service has gone.
+    Forget(String),
+    End,
 }
 
 impl Log {
@@ -36,36 +44,43 @@ impl Log {
 
     /// False if there is no room.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) -> bool {
-        self.queue.try_send(Some(Arc::clone(announcement))).is_ok()
+        self.queue.try_send(Item::Tell(Arc::clone(announcement))).is_ok()
+    }
+
+    /// Nothing of this service stands any more. Waits for room.
+    pub(super) fn forget(&self, service: &str) {
+        // Gone already is as good.
+        let _ = self.queue.send(Item::Forget(service.to_owned()));
     }
 
     /// Ends the thread once it has written what is there.
     pub(super) fn close(&self) {
         // Gone already is as good.
-        let _ = self.queue.send(None);
+        let _ = self.queue.send(Item::End);
     }
 }
 
 /// Has `say` write what comes, until the end; what did not come, or was too much, is told as a number.
-pub(super) fn write(
-    queue: &Receiver<Option<Arc<Announcement>>>,
-    lost: &AtomicU64,
-    mut say: impl FnMut(&str),
-) {
+pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMut(&str)) {
     let journal = Journal::of_stderr();
     let mut pace = Pace::default();
     let mut standing = Standing::default();
-    while let Ok(Some(announcement)) = queue.recv() {
-        tell_lost(lost, &mut say);
-        if let Some(untold) = pace.admit(clock::now()) {
-            tell_untold(untold, &mut say);
-            if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
-                say(&announcement.line());
+    while let Ok(item) = items.recv() {
+        match item {
+            Item::End => break,
+            Item::Forget(service) => standing.forget(&service),
+            Item::Tell(announcement) => {
+                tell_lost(lost, &mut say);
+                if let Some(untold) = pace.admit(clock::now()) {
+                    tell_untold(untold, &mut say);
+                    if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
+                        say(&announcement.line());
+                    }
+                }
+                standing.note(announcement);
             }
         }
-        standing.note(announcement);
-        // Without a service manager this does nothing.
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Status(&standing.line())]);
+        manager::status(&standing.line());
     }
     tell_lost(lost, &mut say);
     tell_untold(pace.untold, &mut say);
@@ -120,6 +135,10 @@ impl Standing {
         }
     }
 
+    fn forget(&mut self, service: &str) {
+        self.0.remove(service);
+    }
+
     /// The worst state, and why.
     fn line(&self) -> String {
         let worst = self.0.values().max_by_key(|announcement| announcement.severity);
@@ -162,6 +181,8 @@ mod tests {
         standing.note(Arc::new(lost));
         assert!(standing.line().starts_with("lost: digits: "), "{}", standing.line());
         assert!(standing.line().ends_with("(and 1 more services)"), "{}", standing.line());
+        standing.forget("digits");
+        assert!(standing.line().starts_with("safe-mode: lanes: "), "{}", standing.line());
         standing.note(Arc::new(Announcement { sequence: 5, ..left.clone() }));
         standing.note(Arc::new(Announcement { service: "digits".into(), sequence: 2, ..left }));
         assert_eq!(standing.line(), "normal: every promise holds");

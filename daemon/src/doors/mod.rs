@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use anyhow::Result;
 use rt_core::Transition;
 
-use crate::config::Config;
+use crate::config::{Config, HookConfig};
 use crate::daemon::Daemon;
 use crate::socket::Hub;
 use bus::Bus;
@@ -32,7 +32,7 @@ const ROOM: usize = 256;
 pub(crate) struct Doors {
     pub(crate) hub: Arc<Hub>,
     log: Log,
-    hook: Option<Hook>,
+    hook: Hook,
     bus: Option<Bus>,
     metrics: Option<Metrics>,
     /// Announcements that found no room before a door, until the log tells.
@@ -43,22 +43,22 @@ impl Doors {
     /// Opens the doors of the configuration, and hands out the threads that [`Doors::close`] ends.
     ///
     /// # Errors
-    /// If a thread cannot be started, or an address not be bound.
+    /// If a thread cannot be started.
     pub(crate) fn open(config: &Config) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let metrics = config.daemon.metrics.as_ref().map(Metrics::bind).transpose()?;
         let lost = Arc::default();
         let (log, logging) = Log::open(&lost)?;
-        let (hook, hooking) = config.hook.clone().map(Hook::open).transpose()?.unzip();
+        let (hook, hooking) = Hook::open(config.hook.clone())?;
         let bus = Bus::new(&config.daemon.bus);
+        let metrics = config.daemon.metrics.clone().map(Metrics::new);
         let doors = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
-        Ok((Arc::new(doors), std::iter::once(logging).chain(hooking).collect()))
+        Ok((Arc::new(doors), vec![logging, hooking]))
     }
 
     /// Opens the doors through which one also looks in, once there is a daemon to look at. [`Doors::close`] ends these
     /// threads too.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// If a thread cannot be started, or an address not be bound.
     pub(crate) fn start(&self, daemon: &Arc<Daemon>) -> Result<Vec<JoinHandle<()>>> {
         let bus = self.bus.iter().map(|bus| bus.start(daemon));
         bus.chain(self.metrics.iter().map(|metrics| metrics.start(daemon))).collect()
@@ -69,9 +69,7 @@ impl Doors {
     pub(crate) fn announce(&self, service: &str, transition: Transition, stream: &str) {
         let announcement = Arc::new(Announcement::new(service, transition, stream));
         self.hub.announce_safe_mode(&announcement);
-        if let Some(hook) = &self.hook {
-            hook.put(&announcement);
-        }
+        self.hook.put(&announcement);
         // The log comes last: it tells what was counted before it.
         if self.bus.as_ref().is_some_and(|bus| !bus.put(&announcement)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -86,11 +84,22 @@ impl Doors {
         self.bus.iter().for_each(Bus::refresh);
     }
 
+    /// Has another program run from now on, or none.
+    pub(crate) fn set_hook(&self, config: Option<HookConfig>) {
+        self.hook.set(config);
+    }
+
+    /// A service has gone: nothing of it stands any more, and another one of that name begins anew.
+    pub(crate) fn forget(&self, service: &str) {
+        self.hook.forget(service);
+        self.log.forget(service);
+    }
+
     /// Lets nothing more out; the threads end.
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);
         self.metrics.iter().for_each(Metrics::close);
-        self.hook.iter().for_each(Hook::close);
+        self.hook.close();
         self.log.close();
     }
 }

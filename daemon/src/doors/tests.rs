@@ -35,18 +35,12 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
     let arguments = vec![folder.path().display().to_string()];
     let hook = HookConfig { program, arguments, limit: Span::from_millis(60_000) };
-    let (hook, hooking) = Hook::open(hook).expect("a thread");
+    let (hook, hooking) = Hook::open(Some(hook)).expect("a thread");
     // Neither the thread of the log nor that of the bus has come yet.
     let (queue, unread) = sync_channel(ROOM);
     let bus = Bus::new(&BusConfig::Session);
-    let doors = Doors {
-        hub: Arc::default(),
-        log: Log { queue },
-        hook: Some(hook),
-        bus,
-        metrics: None,
-        lost: Arc::default(),
-    };
+    let doors =
+        Doors { hub: Arc::default(), log: Log { queue }, hook, bus, metrics: None, lost: Arc::default() };
 
     let runs = |count: usize| loop {
         let text = std::fs::read_to_string(&told).unwrap_or_default();
@@ -66,7 +60,7 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     let full = MANY - ROOM as u64;
     let (lost, mut lines) = (Arc::clone(&doors.lost), Vec::new());
     doors.bus.iter().for_each(Bus::close);
-    doors.hook.iter().for_each(Hook::close);
+    doors.hook.close();
     hooking.join().expect("no panic");
     drop(doors);
     log::write(&unread, &lost, |line| lines.push(line.to_owned()));

@@ -104,6 +104,11 @@ impl Entry {
         }
     }
 
+    /// What it is of: a model's name, the hash of its file, and an engine.
+    pub(super) fn key(&self) -> (&str, &str, EngineKind) {
+        (&self.model, &self.sha256, self.engine)
+    }
+
     /// P(1), P(2), … in nanoseconds, non-decreasing.
     pub(crate) fn bounds(&self) -> Vec<u64> {
         self.batches.iter().map(|times| times.bound_ns).collect()

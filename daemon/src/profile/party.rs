@@ -59,13 +59,23 @@ impl Work {
     /// subject in a party of its own with the first worker that has it. Simulated services are always alone, for they
     /// occupy no core.
     pub(crate) fn new(config: &Config, specs: &[Vec<ModelSpec>], alone: bool) -> Self {
+        Self::of(config, specs, alone, |_, _| true)
+    }
+
+    /// The same for the models that are `wanted` on their engine alone, with the workers that have them.
+    pub(crate) fn of(
+        config: &Config,
+        specs: &[Vec<ModelSpec>],
+        alone: bool,
+        wanted: impl Fn(&ModelSpec, EngineKind) -> bool,
+    ) -> Self {
         let mut work = Self { subjects: Vec::new(), parties: Vec::new(), realtime: config.daemon.realtime };
         let mut beside = Party { seats: Vec::new() };
         // The first worker that has the subject at its largest batch measures it alone.
         let mut lone: Vec<Option<(usize, Reverse<usize>, Seat)>> = Vec::new();
         for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
-            let jobs: Vec<(usize, usize)> =
-                specs.iter().enumerate().map(|(v, spec)| work.job(service, v, spec)).collect();
+            let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
+            let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
             lone.resize(work.subjects.len(), None);
             for &(subject, batch) in &jobs {
                 let seat = Seat {
@@ -78,7 +88,7 @@ impl Work {
                     *place = Some((batch, Reverse(order), seat));
                 }
             }
-            if !alone && service.engine != EngineKind::Simulated {
+            if !alone && service.engine != EngineKind::Simulated && !jobs.is_empty() {
                 beside.seats.extend((0..service.workers).map(|id| Seat {
                     service: service.name.clone(),
                     core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
@@ -177,14 +187,23 @@ pub(super) mod tests {
         Subject { spec, engine, backend, isolation, times_ns: times_ns.to_vec(), max_batch }
     }
 
-    fn work(services: &str, alone: bool) -> Work {
+    fn config(services: &str) -> Config {
         let folder = tempfile::tempdir().unwrap();
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/manifest.toml");
         let text = format!("[daemon]\nmodels = {models:?}\nrealtime = false\n{services}");
         let path = folder.path().join("weir.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path).unwrap();
+        Config::load(&path).unwrap()
+    }
+
+    fn work(services: &str, alone: bool) -> Work {
+        let config = config(services);
         Work::new(&config, &resolve_models(&config).unwrap(), alone)
+    }
+
+    fn work_of(services: &str, wanted: impl Fn(&ModelSpec, EngineKind) -> bool) -> Work {
+        let config = config(services);
+        Work::of(&config, &resolve_models(&config).unwrap(), false, wanted)
     }
 
     const THREE: &str = r#"
@@ -231,6 +250,17 @@ pub(super) mod tests {
         let [[s], [m], [_]] = seats[..] else { panic!("{seats:?}") };
         assert_eq!((s.service.as_str(), s.core, &s.jobs[..]), ("a", Some(1), &[(0, 2)][..]));
         assert_eq!((m.service.as_str(), m.core, &m.jobs[..]), ("b", None, &[(1, 4)][..]));
+    }
+
+    #[test]
+    fn of_the_wanted_ones_only_their_workers_and_the_largest_batch_of_all_services() {
+        let work = work_of(THREE, |spec, _| spec.name == "digits-m");
+        let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
+        assert_eq!(names, [("digits-m", 4)]);
+        let jobs: Vec<_> =
+            work.parties.iter().flat_map(|party| &party.seats).map(|seat| &seat.jobs[..]).collect();
+        assert_eq!(jobs, [&[(0, 2)][..], &[(0, 2)], &[(0, 2)], &[(0, 4)]]);
+        assert!(work_of(THREE, |_, _| false).parties.is_empty());
     }
 
     #[test]

@@ -115,6 +115,20 @@ fn an_entry_is_found_by_model_engine_and_hash() {
 }
 
 #[test]
+fn what_is_added_takes_no_place_and_what_is_put_in_takes_all_of_its_model() {
+    let other = |sha256: &str| Entry { sha256: sha256.to_owned(), ..entry("m", &[9], 0.0) };
+    let mut profile = profile();
+    let first = profile.entries()[0].clone();
+    profile.add(other("bb"));
+    profile.add(other("aa"));
+    assert_eq!(profile.entries(), [first, other("bb")]);
+    assert_eq!(profile.entry("m", "bb", EngineKind::Tract).unwrap().bounds(), [9]);
+    assert!(profile.entry("m", "cc", EngineKind::Tract).unwrap_err().to_string().contains("anew"));
+    profile.put(other("cc"));
+    assert_eq!(profile.entries(), [other("cc")]);
+}
+
+#[test]
 fn contradictions_in_a_file_are_refused() {
     let good = serde_json::to_string(&profile()).unwrap();
     parse(&good).unwrap();

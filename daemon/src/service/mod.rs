@@ -1,6 +1,6 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
-mod backoff;
+mod absence;
 mod executor;
 mod locks;
 mod meters;

@@ -4,9 +4,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rt_core::{Span, WorkerId};
+use rt_core::WorkerId;
 
-use super::backoff::Backoff;
+use super::absence::Absence;
 use super::executor::Executor;
 use super::lock;
 use super::{Effects, Service};
@@ -87,9 +87,9 @@ impl Mailbox {
     }
 
     /// Lets `pause` pass, but no longer than the service lasts; false once that is over.
-    fn rest(&self, pause: Span) -> bool {
+    fn rest(&self, pause: Duration) -> bool {
         let on = |letter: &mut Letter| !letter.stopped;
-        let waited = self.arrived.wait_timeout_while(lock(&self.next), clock::duration(pause), on);
+        let waited = self.arrived.wait_timeout_while(lock(&self.next), pause, on);
         !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }
 }
@@ -105,7 +105,7 @@ enum Errand {
 pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
     let place = service.place(id);
     realtime::enter(realtime::Role::Worker, place.core, service.realtime);
-    let (mut effects, mut backoff) = (Effects::default(), Backoff::new(clock::now()));
+    let (mut effects, mut absence) = (Effects::default(), Absence::new(clock::now()));
     let warmed = lock(&service.executors[id]).warm_up(&service.plan);
     drop(warm);
     if let Err(error) = warmed {
@@ -125,18 +125,18 @@ pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
                 service.lose_worker(&mut effects, id);
             }
             Errand::Look => {}
-            Errand::Reload if !reload(service, id, &mut backoff) => return,
+            Errand::Reload if !reload(service, id, &mut absence) => return,
             Errand::Reload => service.regain_worker(&mut effects, id),
         }
     }
 }
 
 /// Loads the variants until they can be loaded and run; false once the service stops.
-fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
+fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
     // Ends its process, if it has one, before there is another.
     lock(&service.executors[id]).clear();
     loop {
-        if !service.mailboxes[id].rest(backoff.pause(clock::now())) {
+        if !service.mailboxes[id].rest(absence.pause(clock::now())) {
             return false;
         }
         let fresh = Executor::new(&service.plan, id, &service.place(id));
@@ -147,7 +147,7 @@ fn reload(service: &Service, id: WorkerId, backoff: &mut Backoff) -> bool {
         match fresh {
             Ok(executor) => {
                 *lock(&service.executors[id]) = executor;
-                backoff.serving(clock::now());
+                absence.serving(clock::now());
                 return true;
             }
             Err(error) => eprintln!("weir: service {}: worker {id}: {error}", service.name()),

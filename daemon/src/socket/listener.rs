@@ -2,30 +2,29 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
 use super::Connection;
+use super::file::identity;
 use super::peer::may_connect;
-use super::session;
+use super::{SocketFile, session};
 use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
 
 /// The listening socket; its file goes when this is dropped.
 pub(crate) struct Listener {
     socket: UnixListener,
-    path: PathBuf,
-    /// Device and inode of the file, to remove only our own; `None` if the service manager bound it.
-    file: Option<(u64, u64)>,
+    /// `None` if the service manager bound it.
+    _file: Option<SocketFile>,
 }
 
 impl Listener {
@@ -33,30 +32,15 @@ impl Listener {
     /// with its mode, at once under its final name.
     ///
     /// # Errors
-    /// If the service manager listens elsewhere, another daemon answers there, or the folder cannot be written.
+    /// If the service manager listens elsewhere, and as [`SocketFile::bind`].
     pub(crate) fn bind(config: &DaemonConfig) -> Result<Self> {
         let path = &config.socket;
         let at = || format!("daemon.socket = {}", path.display());
         if let Some(socket) = inherited(path).with_context(at)? {
-            return Ok(Self { socket, path: path.clone(), file: None });
+            return Ok(Self { socket, _file: None });
         }
-        match UnixStream::connect(path) {
-            Ok(_) => bail!("{}: another daemon is listening there", at()),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // Left behind by a daemon that was killed.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-            Err(error) => return Err(error).with_context(at),
-        }
-        // Bound under another name, then given its mode, then renamed: nobody can connect in between.
-        let draft = draft_name(path);
-        let socket = UnixListener::bind(&draft).with_context(at)?;
-        let mode = std::fs::Permissions::from_mode(config.socket_mode);
-        std::fs::set_permissions(&draft, mode)
-            .and_then(|()| std::fs::rename(&draft, path))
-            .with_context(at)?;
-        socket.set_nonblocking(true)?;
-        let file = Some(identity(path).with_context(at)?);
-        Ok(Self { socket, path: path.clone(), file })
+        let (socket, file) = SocketFile::bind(path, Some(config.socket_mode)).with_context(at)?;
+        Ok(Self { socket, _file: Some(file) })
     }
 
     /// Accepts until `stop` becomes readable.
@@ -87,15 +71,6 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // It may have been removed already, and another daemon may have put its own there.
-        if self.file.is_some() && identity(&self.path).ok() == self.file {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// The socket that the service manager passed (`LISTEN_FDS`), if it did.
 #[allow(unsafe_code)]
 fn inherited(path: &Path) -> Result<Option<UnixListener>> {
@@ -121,10 +96,6 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     ensure!(same, "the service manager listens on {elsewhere}: give both the same path");
     socket.set_nonblocking(true)?;
     Ok(Some(socket))
-}
-
-fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
-    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>) {
@@ -173,13 +144,4 @@ fn turn_away(connection: &Connection, code: ErrorCode, text: &str) {
     DaemonFrame::Error { code, text }.encode(0, &mut frame);
     connection.send(&frame);
     connection.close();
-}
-
-fn draft_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let draft = PathBuf::from(name);
-    // Only left behind by a daemon killed between two lines.
-    let _ = std::fs::remove_file(&draft);
-    draft
 }

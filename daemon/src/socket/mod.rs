@@ -3,6 +3,7 @@
 mod alarm;
 mod arena;
 mod connection;
+mod file;
 mod listener;
 mod peer;
 mod receive;
@@ -24,6 +25,7 @@ use crate::service::lock;
 
 pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
+pub(crate) use file::{LONGEST_PATH, SocketFile};
 pub(crate) use listener::Listener;
 
 /// How often it is looked whether clients have taken their last answers.

@@ -1,17 +1,18 @@
-//! Taking a profile: measuring, keeping what is finished, writing the file.
+//! Taking a profile: measuring, keeping what is finished, writing the file; or adding to it what it does not have.
 
 use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::bar;
 use crate::config::Config;
 use crate::engine::{ModelSpec, sha256_hex};
 use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{
-    DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Part, Profile, Rule, Session, Until, Work,
+    DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, Rule, Session, Until,
+    Work,
 };
 
 /// Runs of each batch size at most, unless more are asked for.
@@ -99,11 +100,8 @@ pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Res
         .ok()
         .filter(|old| old.fingerprint().differences(&here).is_empty())
         .unwrap_or_else(|| Profile::new(here));
-    let entries = work.subjects.iter().enumerate().map(|(index, subject)| {
-        let times = (&measured.series[index][..], &measured.stable[index][..]);
-        Entry::new(subject, &measured.modes[index], times, &request.rule, work.workers_beside(index))
-    });
-    let measured: Vec<_> = entries.zip(measured.series.iter().cloned()).collect();
+    let measured: Vec<_> =
+        entries(&work, &measured, &request.rule).zip(measured.series.iter().cloned()).collect();
     for (entry, _) in &measured {
         profile.put(entry.clone());
     }
@@ -112,31 +110,58 @@ pub(crate) fn take(config: &Config, request: &Request, stop: &AtomicBool) -> Res
     Ok(Taken { profile, measured, resumed })
 }
 
-/// Measures, beside what is served, the models of `config` that the profile does not have or that have changed since.
+/// The profile of `config`, to which what it does not have of `models` is added: measured beside what is served, for the
+/// largest batch that any service wants. Nothing that is in the file is taken out of it, nor is what an interrupted
+/// `weir profile` keeps.
 ///
 /// Requests go first, so that times come out longer rather than shorter than those of an idle machine.
 ///
 /// # Errors
-/// As [`take`].
-pub(crate) fn profile_missing(config: &Config, stop: &AtomicBool) -> Result<()> {
-    let profile = Profile::load(&config.daemon.profile)?;
-    let specs = resolve_models(config)?;
-    let mut missing = Config { services: Vec::new(), ..config.clone() };
-    missing.daemon.realtime = false;
-    for (service, specs) in config.services.iter().zip(&specs) {
-        let known = |spec: &ModelSpec| profile.entry(&spec.name, &spec.sha256, service.engine).is_ok();
-        if !specs.iter().all(known) {
-            missing.services.push(service.clone());
-        }
+/// If there is no profile, if something is to be measured and the machine is not the profiled one, and as [`take`].
+pub(crate) fn profile_missing(
+    config: &Config,
+    models: &[Vec<ModelSpec>],
+    stop: &AtomicBool,
+) -> Result<Profile> {
+    let path = &config.daemon.profile;
+    let profile = Profile::load(path)?;
+    let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.sha256, engine).is_err();
+    let work = Work { realtime: false, ..Work::of(config, models, false, unknown) };
+    if work.subjects.is_empty() {
+        return Ok(profile);
     }
-    if missing.services.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<_> = missing.services.iter().map(|service| service.name.as_str()).collect();
-    eprintln!("weir: measuring what the profile does not have of {}", names.join(", "));
+    let names: Vec<_> = work.subjects.iter().map(|s| format!("{} on {}", s.spec.name, s.engine)).collect();
+    prepare_engines(config)?;
+    let here = Fingerprint::current();
+    let of_here = |profile: &Profile| {
+        let differences = profile.fingerprint().differences(&here);
+        ensure!(
+            differences.is_empty(),
+            "{} is not profiled, and the machine is not as profiled: {}; run `weir profile`",
+            names.join(", "),
+            differences.join("; ")
+        );
+        Ok(())
+    };
+    of_here(&profile)?;
+    eprintln!("weir: measuring what the profile does not have: {}", names.join(", "));
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
-    take(&missing, &Request { afresh: true, ..Request::quick(SAMPLES, rule) }, stop)?;
-    Ok(())
+    let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::ZERO };
+    let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
+    // It may have been written anew meanwhile.
+    let mut profile = Profile::load(path)?;
+    of_here(&profile)?;
+    entries(&work, &measured, &rule).for_each(|entry| profile.add(entry));
+    profile.save(path)?;
+    Ok(profile)
+}
+
+/// What was measured of each subject.
+fn entries<'a>(work: &'a Work, measured: &'a Measured, rule: &'a Rule) -> impl Iterator<Item = Entry> + 'a {
+    work.subjects.iter().enumerate().map(|(index, subject)| {
+        let times = (&measured.series[index][..], &measured.stable[index][..]);
+        Entry::new(subject, &measured.modes[index], times, rule, work.workers_beside(index))
+    })
 }
 
 /// A session that goes on from what was kept for the same purpose, or a new one.

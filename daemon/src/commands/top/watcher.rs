@@ -12,7 +12,7 @@ use weir_client::blocking::Client;
 use super::state::Status;
 use crate::clock;
 use crate::commands::events::Line;
-use crate::commands::watch::{self, Backoff};
+use crate::commands::watch;
 
 /// News that may wait for the terminal; the thread waits where there is more.
 const WAITING: usize = 64;
@@ -47,11 +47,11 @@ struct Watcher {
 impl Watcher {
     /// Until nobody wants the news.
     fn run(&self, opened: (Client, Value)) {
-        let (mut opened, mut backoff) = (Ok(opened), Backoff::default());
+        let (mut opened, mut pauses) = (Ok(opened), watch::pauses());
         loop {
             let error = match opened {
                 Ok((client, status)) => {
-                    backoff = Backoff::default();
+                    pauses.reset();
                     match self.listen(client, status) {
                         Ok(never) => match never {},
                         Err(error) => error,
@@ -62,7 +62,7 @@ impl Watcher {
             if error.is::<SendError<News>>() || self.sender.send(News::Gone(format!("{error:#}"))).is_err() {
                 return;
             }
-            std::thread::park_timeout(backoff.next());
+            std::thread::park_timeout(pauses.pause());
             opened = watch::open(&self.socket, "weir top");
         }
     }

@@ -159,7 +159,8 @@ impl Manager {
         // Who hears of it finds the objects as they are now.
         self.tree.follow(connection).await?;
         let refused = |reason| -> BoxDBusError { Box::new(ManagerError::ReloadRefused(reason)) };
-        outcome.map_err(|_| ending())?.map_err(refused)
+        let outcome = outcome.map_err(|_| ending())?;
+        outcome.error().map_or(Ok(outcome.changes), |reason| Err(refused(reason)))
     }
 
     /// Answers what can be answered in time, refuses what is new, and ends the daemon, as SIGTERM does.

@@ -17,6 +17,7 @@ use zbus::fdo::ObjectManager;
 use zbus::object_server::SignalEmitter;
 
 use super::{Announcement, ROOM};
+use crate::backoff::Backoff;
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
 use crate::service::lock;
@@ -26,7 +27,7 @@ use tree::{ROOT, Tree, service_path};
 
 /// The name on the bus.
 const NAME: &str = "org.weir.Weir1";
-/// Pauses between attempts to reach a bus: the first one, doubled each time, and the longest.
+/// Pauses between attempts to reach a bus: the first one, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long others on the bus may take to answer us.
@@ -105,14 +106,15 @@ async fn keep(
     mut announcements: Receiver<Arc<Announcement>>,
     changed: &Notify,
 ) {
-    let (mut pause, mut absent) = (FIRST_PAUSE, false);
+    let (mut pauses, mut absent) = (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), false);
     loop {
         match connect(config, daemon).await {
             Ok((connection, tree)) => {
                 if absent {
                     eprintln!("weir: D-Bus: on the bus as {NAME}");
                 }
-                (pause, absent) = (FIRST_PAUSE, true);
+                pauses.reset();
+                absent = true;
                 serve(&connection, &tree, &mut announcements, changed).await;
                 eprintln!("weir: D-Bus: the bus has gone; served without it until it is back");
             }
@@ -125,8 +127,7 @@ async fn keep(
         }
         let unheard = async { while announcements.recv().await.is_some() {} };
         // The pause always ends this: the sender lives as long as the thread.
-        let _ = tokio::time::timeout(pause, unheard).await;
-        pause = LONGEST_PAUSE.min(2 * pause);
+        let _ = tokio::time::timeout(pauses.pause(), unheard).await;
     }
 }
 

@@ -23,8 +23,8 @@ impl Place {
 
     fn open(&self, limit_ms: u64) -> (Hook, JoinHandle<()>) {
         let arguments = vec![self.folder.path().display().to_string()];
-        let limit = rt_core::Span::from_millis(limit_ms);
-        Hook::open(HookConfig { program: self.path("hook"), arguments, limit }).expect("a thread")
+        let limit = Span::from_millis(limit_ms);
+        Hook::open(Some(HookConfig { program: self.path("hook"), arguments, limit })).expect("a thread")
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -95,6 +95,19 @@ fn of_a_service_one_runs_at_a_time_and_then_for_the_newest() {
     assert_eq!(place.words("runs", 2), ["a1", "b1"]);
     std::fs::write(place.path("go"), "").expect("written");
     assert_eq!(place.words("runs", 3), ["a1", "b1", "a49"]);
+    hook.close();
+    thread.join().expect("no panic");
+}
+
+#[test]
+fn a_service_that_was_forgotten_is_told_from_its_first_announcement_on() {
+    let place = Place::new("echo $WEIR_SEQUENCE >> runs");
+    let (hook, thread) = place.open(30_000);
+    put(&hook, "a", 7);
+    assert_eq!(place.words("runs", 1), ["7"]);
+    hook.forget("a");
+    put(&hook, "a", 1);
+    assert_eq!(place.words("runs", 2), ["7", "1"]);
     hook.close();
     thread.join().expect("no panic");
 }

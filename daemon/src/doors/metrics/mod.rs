@@ -3,13 +3,11 @@
 mod text;
 
 use std::convert::Infallible;
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -22,7 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::config::MetricsConfig;
 use crate::daemon::Daemon;
-use crate::service::lock;
+use crate::socket::SocketFile;
 
 /// Readers at a time: more wait in the system's backlog.
 const CONNECTIONS: usize = 4;
@@ -31,16 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The way to the thread that answers.
 pub(crate) struct Metrics {
-    /// Until the thread starts.
-    listener: Mutex<Option<Bound>>,
+    config: MetricsConfig,
     stop: Arc<Notify>,
-    /// Of the socket, if it is one.
-    path: Option<PathBuf>,
-}
-
-enum Bound {
-    Socket(StdUnixListener),
-    Port(std::net::TcpListener),
 }
 
 enum Listener {
@@ -49,47 +39,21 @@ enum Listener {
 }
 
 impl Metrics {
-    /// Binds the address.
-    ///
-    /// # Errors
-    /// If it is in use, or not permitted.
-    pub(super) fn bind(config: &MetricsConfig) -> Result<Self> {
-        let (bound, path) = match config {
-            MetricsConfig::Socket(path) => {
-                let at = || format!("daemon.metrics = unix:{}", path.display());
-                if UnixStream::connect(path).is_ok() {
-                    bail!("{}: another daemon is listening there", at());
-                }
-                // Left behind by a daemon that was killed, or not there.
-                let _ = std::fs::remove_file(path);
-                let listener = StdUnixListener::bind(path).with_context(at)?;
-                listener.set_nonblocking(true).with_context(at)?;
-                (Bound::Socket(listener), Some(path.clone()))
-            }
-            MetricsConfig::Port(address) => {
-                let at = || format!("daemon.metrics = {address}");
-                let listener = std::net::TcpListener::bind(address).with_context(at)?;
-                listener.set_nonblocking(true).with_context(at)?;
-                (Bound::Port(listener), None)
-            }
-        };
-        Ok(Self { listener: Mutex::new(Some(bound)), stop: Arc::default(), path })
+    /// A door that is still closed.
+    pub(super) fn new(config: MetricsConfig) -> Self {
+        Self { config, stop: Arc::default() }
     }
 
-    /// Starts the thread that answers with the figures of `daemon`.
+    /// Binds the address, and starts the thread that answers with the figures of `daemon`.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the address is in use or not permitted, or there is no thread to be had.
     pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<JoinHandle<()>> {
-        let bound = lock(&self.listener).take().context("metrics are served already")?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("metrics")?;
-        let listener = {
+        let (listener, file) = {
             let _inside = runtime.enter();
-            match bound {
-                Bound::Socket(listener) => Listener::Socket(UnixListener::from_std(listener)?),
-                Bound::Port(listener) => Listener::Port(TcpListener::from_std(listener)?),
-            }
+            Listener::bind(&self.config)?
         };
         let (daemon, stop) = (Arc::clone(daemon), Arc::clone(&self.stop));
         let run = move || {
@@ -99,6 +63,7 @@ impl Metrics {
                     () = serve(listener, daemon) => {}
                 }
             });
+            drop(file);
         };
         Ok(std::thread::Builder::new().name("metrics".to_owned()).spawn(run)?)
     }
@@ -106,8 +71,25 @@ impl Metrics {
     /// Answers no more; the thread ends.
     pub(super) fn close(&self) {
         self.stop.notify_one();
-        // Removed by somebody else is as good.
-        let _ = self.path.as_ref().map(std::fs::remove_file);
+    }
+}
+
+impl Listener {
+    /// Within a runtime.
+    fn bind(config: &MetricsConfig) -> Result<(Self, Option<SocketFile>)> {
+        match config {
+            MetricsConfig::Socket(path) => {
+                let at = || format!("daemon.metrics = unix:{}", path.display());
+                let (socket, file) = SocketFile::bind(path, None).with_context(at)?;
+                Ok((Self::Socket(UnixListener::from_std(socket)?), Some(file)))
+            }
+            MetricsConfig::Port(address) => {
+                let at = || format!("daemon.metrics = {address}");
+                let listener = std::net::TcpListener::bind(address).with_context(at)?;
+                listener.set_nonblocking(true)?;
+                Ok((Self::Port(TcpListener::from_std(listener)?), None))
+            }
+        }
     }
 }
 

@@ -1,0 +1,94 @@
+//! A request on its way from a frame to its service.
+
+use std::sync::Arc;
+
+use weir_client::wire::{DaemonFrame, RESULT_HEAD_LEN};
+use weir_client::{MissReason, RefusalCode};
+
+use super::super::arena::Place;
+use super::{DRAINING, Session};
+use crate::engine::packed_len;
+use crate::service::{Closed, Origin};
+
+impl Session<'_> {
+    pub(super) fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        let spec = &lease.service().plan.spec;
+        let (expected, output) = (packed_len(&spec.inputs), packed_len(&spec.outputs));
+        if payload.len() != expected {
+            let text = format!("payload of {} bytes, the inputs have {expected}", payload.len());
+            return self.refuse(id, RefusalCode::InputLength, &text);
+        }
+        let (answer, limit) = (RESULT_HEAD_LEN + output, self.daemon.config.daemon.max_frame);
+        if answer > limit as usize {
+            let text = format!("an answer takes {answer} bytes, daemon.max-frame = {limit}: share an arena");
+            return self.refuse(id, RefusalCode::OutputLength, &text);
+        }
+        self.enqueue(id, stream, None, |input| input.extend_from_slice(payload));
+    }
+
+    pub(super) fn submit_shared(&mut self, id: u64, stream: u32, input: u64, output: u64) {
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        let Some(arena) = &self.arena else {
+            return self.refuse(id, RefusalCode::ArenaPlace, "no arena was shared on this connection");
+        };
+        let spec = &lease.service().plan.spec;
+        let input = arena.place("input", input, packed_len(&spec.inputs));
+        let output = arena.place("output", output, packed_len(&spec.outputs));
+        match (input, output) {
+            // Copied now, once: what the client writes there later is none of this request's business.
+            (Ok(input), Ok(output)) => self.enqueue(id, stream, Some(output), |slot| input.read(slot)),
+            (Err(text), _) | (_, Err(text)) => self.refuse(id, RefusalCode::ArenaPlace, &text),
+        }
+    }
+
+    /// Hands a request to its service; `fill` lays its tensors in an empty slot.
+    fn enqueue(&mut self, id: u64, stream: u32, output: Option<Place>, fill: impl FnOnce(&mut Vec<u8>)) {
+        let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        if self.daemon.is_draining() {
+            return self.refuse(id, RefusalCode::Draining, DRAINING);
+        }
+        // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
+        let most = self.daemon.config.daemon.client_requests;
+        if self.connection.open_requests() >= most && lease.spec.demand().is_none() {
+            let service = Arc::clone(lease.service());
+            let refused = service.refuse(&mut self.effects, lease);
+            return self.queue_full(id, stream, refused);
+        }
+        let mut fresh = Some((fill, Origin::new(self.connection, id, stream, output)));
+        let mut moved = None;
+        loop {
+            let service = Arc::clone(lease.service());
+            // Slots can run out only while answers to earlier requests are still being written.
+            let Some(token) = service.slots.take() else {
+                let refused = service.refuse(&mut self.effects, lease);
+                return self.queue_full(id, stream, refused);
+            };
+            {
+                let mut slot = service.slots.get(token);
+                if let Some(content) = moved.take() {
+                    *slot = content;
+                } else if let Some((fill, origin)) = fresh.take() {
+                    slot.input.clear();
+                    fill(&mut slot.input);
+                    slot.origin = Some(origin);
+                }
+            }
+            let Err(closed) = service.submit(&mut self.effects, lease, token) else { return };
+            moved = Some(std::mem::take(&mut *service.slots.get(token)));
+            service.slots.put_back(token);
+            // Else another one has taken over just now.
+            if closed == Closed::Ending {
+                return self.refuse(id, RefusalCode::Draining, DRAINING);
+            }
+        }
+    }
+
+    /// Answers a request that was refused with these misses left and this number.
+    fn queue_full(&mut self, id: u64, stream: u32, refused: Option<(Option<u32>, u64)>) {
+        if let Some((misses_left, sequence)) = refused {
+            let reason = MissReason::QueueFull;
+            self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
+        }
+    }
+}
