@@ -16,7 +16,7 @@ pub(crate) struct RatePlan {
     pub(crate) density: Density,
     /// The largest `N` such that at most `N` requests in any window of `P` are admitted.
     pub(crate) count: u64,
-    /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P`.
+    /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P` and the queue holds what can wait.
     pub(crate) upper: u64,
     /// The seed paper's theorem for that constraint on one worker.
     pub(crate) seed: u64,
