@@ -1,82 +1,13 @@
 //! Safe mode: the state that says whether a promise stands, with severity, cause, evidence and hysteresis.
 
 mod cause;
+mod state;
 
 use crate::stream::StreamId;
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 
 pub use cause::{Cause, Severity};
-
-/// What was seen when an assumption broke; [`Cause`] gives the units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// What was assumed.
-    pub limit: u64,
-    /// What was seen instead.
-    pub seen: u64,
-    /// Over which window, if the cause has one.
-    pub window: u64,
-    /// At which stream, if at one.
-    pub stream: Option<StreamId>,
-}
-
-/// When a state ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SafeModeConfig {
-    /// It lasts at least this long.
-    pub hold: Span,
-    /// It ends only after this long without a breach.
-    pub clean: Span,
-    /// Safe mode lasts until cleared by an operator, however clean things look; a warning does not.
-    pub latch: bool,
-}
-
-/// Why the state is not normal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alarm {
-    /// The cause announced last.
-    pub cause: Cause,
-    /// Its evidence.
-    pub evidence: Evidence,
-    /// When this severity was entered.
-    pub entered: Instant,
-}
-
-/// Present state of the promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SafeModeState {
-    /// How bad it is.
-    pub severity: Severity,
-    /// Why; `None` in the normal state alone.
-    pub alarm: Option<Alarm>,
-}
-
-impl SafeModeState {
-    /// Whether the promises do not stand.
-    #[must_use]
-    pub fn is_suspended(&self) -> bool {
-        self.severity >= Severity::Safe
-    }
-}
-
-/// A change of severity or a further cause, to be announced on every door.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transition {
-    /// Rises by one at each transition, so that a listener sees what it missed.
-    pub sequence: u64,
-    /// The state entered.
-    pub state: SafeModeState,
-    /// Breaches since the start, those that were not announced included.
-    pub breaches: u64,
-}
-
-impl Transition {
-    /// What suspends the promises; `None` in the normal state and of a warning.
-    #[must_use]
-    pub fn breach(&self) -> Option<Cause> {
-        self.state.alarm.filter(|_| self.state.is_suspended()).map(|alarm| alarm.cause)
-    }
-}
+pub use state::{Alarm, Evidence, SafeModeConfig, SafeModeState, Transition};
 
 /// A severity above normal, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +30,8 @@ const WARNINGS: u16 = 1 << Cause::MissesLow as u16 | 1 << Cause::RateHigh as u16
 pub struct SafeMode {
     config: SafeModeConfig,
     levels: [Level; 3],
+    /// The highest severity that stands.
+    severity: Severity,
     sequence: u64,
     breaches: u64,
     /// The causes seen in the present stay, a bit each.
@@ -124,6 +57,7 @@ impl SafeMode {
         Self {
             config,
             levels: [Level { alarm: None, leave: Instant::ZERO }; 3],
+            severity: Severity::Normal,
             sequence: 0,
             breaches: 0,
             causes: 0,
@@ -163,7 +97,8 @@ impl SafeMode {
         }
         let entered = alarm.map_or(now, |alarm| alarm.entered);
         *alarm = Some(Alarm { cause, evidence, entered });
-        if severity >= self.severity() { self.tell(now) } else { None }
+        self.assess();
+        if severity >= self.severity { self.tell(now) } else { None }
     }
 
     /// Records at `now` that workers are missing, or no longer are. As long as some are, safe mode is not left; while
@@ -188,6 +123,7 @@ impl SafeMode {
             self.levels[SAFE].alarm = self.levels[SAFE].alarm.or(before);
             self.put_off(now);
         }
+        self.assess();
         self.tell(now)
     }
 
@@ -213,6 +149,7 @@ impl SafeMode {
         *self = Self { config: self.config, missing: false, ..other.clone() };
         let lost = self.levels[LOST].alarm.take();
         self.levels[SAFE].alarm = self.levels[SAFE].alarm.or(lost);
+        self.assess();
         if other.missing {
             self.put_off(now);
         }
@@ -220,6 +157,9 @@ impl SafeMode {
 
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
+        if self.is_at_rest() {
+            return None;
+        }
         for index in [WARNING, SAFE] {
             if self.ends_at(index).is_some_and(|end| now >= end) {
                 self.leave(index);
@@ -252,16 +192,14 @@ impl SafeMode {
     /// The present state.
     #[must_use]
     pub fn state(&self) -> SafeModeState {
-        let severity = self.severity();
+        let severity = self.severity;
         SafeModeState { severity, alarm: level(severity).and_then(|index| self.levels[index].alarm) }
     }
 
     /// How bad it is: the highest severity that stands.
     #[must_use]
     pub fn severity(&self) -> Severity {
-        let severities = [Severity::Lost, Severity::Safe, Severity::Warning];
-        let stands = |&severity: &Severity| level(severity).is_some_and(|i| self.levels[i].alarm.is_some());
-        severities.into_iter().find(stands).unwrap_or(Severity::Normal)
+        self.severity
     }
 
     /// The streams that stand in the evidence of each severity that stands, the present one and those below it: three
@@ -285,11 +223,26 @@ impl SafeMode {
     /// When [`SafeMode::tick`] has something to do if nothing else breaks; `None` if nothing ends by itself.
     #[must_use]
     pub fn leaves_at(&self) -> Option<Instant> {
+        if self.is_at_rest() {
+            return None;
+        }
         [WARNING, SAFE]
             .into_iter()
             .filter_map(|index| self.ends_at(index))
             .chain(self.has_news().then_some(self.inhibited))
             .min()
+    }
+
+    /// Whether all is normal and told: mostly it is.
+    fn is_at_rest(&self) -> bool {
+        self.severity == Severity::Normal && self.told == Severity::Normal
+    }
+
+    /// Reads the severity off the alarms, to be called after each change of them.
+    fn assess(&mut self) {
+        let severities = [Severity::Lost, Severity::Safe, Severity::Warning];
+        let stands = |&severity: &Severity| level(severity).is_some_and(|i| self.levels[i].alarm.is_some());
+        self.severity = severities.into_iter().find(stands).unwrap_or(Severity::Normal);
     }
 
     /// When a severity is left if nothing else breaks.
@@ -303,12 +256,12 @@ impl SafeMode {
     fn leave(&mut self, index: usize) {
         self.levels[index] = Level { alarm: None, leave: Instant::ZERO };
         self.causes &= if index == WARNING { !WARNINGS } else { WARNINGS };
+        self.assess();
     }
 
     /// Whether what was announced last is not what there is.
     fn has_news(&self) -> bool {
-        let severity = self.severity();
-        severity != self.told || self.untold && severity != Severity::Normal
+        self.severity != self.told || self.untold && self.severity != Severity::Normal
     }
 
     fn tell(&mut self, now: Instant) -> Option<Transition> {

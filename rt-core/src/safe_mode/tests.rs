@@ -1,6 +1,7 @@
 //! The state machine by hand: each severity is entered, left, held back and told as it should.
 
 use super::*;
+use crate::time::Span;
 
 const CONFIG: SafeModeConfig =
     SafeModeConfig { hold: Span::from_nanos(100), clean: Span::from_nanos(30), latch: false };
@@ -47,6 +48,7 @@ fn it_tells_every_stream_in_its_evidence() {
         mode.raise(at(10), cause, Evidence { stream: Some(stream), ..Evidence::default() }, at(10));
     }
     assert!(mode.streams().eq([a, b]), "a warning below a breach is not forgotten");
+    mode.set_aftermath(false);
     mode.tick(at(110));
     assert_eq!(mode.streams().next(), None);
 }

@@ -118,12 +118,17 @@ impl Scheduler {
             return None;
         }
         let free = |&id: &WorkerId| matches!(self.workers[id].state, WorkerState::Free);
-        let useful = |&id: &WorkerId| self.in_reach(now, id) > 0;
-        let candidates = (0..self.workers.len()).filter(free).filter(useful);
-        let worker = candidates.min_by_key(|&id| self.kind(id).batch_time())?;
-        let heads =
-            self.queues.iter().zip(self.out_of_reach(now, worker)).filter_map(|(q, skip)| q.get(skip));
-        let earliest = heads.map(|request| request.deadline).min()?;
+        let mut candidates = (0..self.workers.len()).filter(free);
+        let (worker, earliest) = if self.config.workers.len() == 1 {
+            // All are alike, and to each all is in reach.
+            (candidates.next()?, self.earliest_deadline()?)
+        } else {
+            let useful = candidates.filter(|&id| self.in_reach(now, id) > 0);
+            let worker = useful.min_by_key(|&id| self.kind(id).batch_time())?;
+            let skips = self.out_of_reach(now, worker);
+            let heads = self.queues.iter().zip(skips).filter_map(|(queue, skip)| queue.get(skip));
+            (worker, heads.map(|request| request.deadline).min()?)
+        };
         Some((worker, earliest - self.config.guard - self.kind(worker).batch_time()))
     }
 
