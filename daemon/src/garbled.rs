@@ -13,11 +13,10 @@ use tempfile::TempDir;
 
 use crate::certificate::of_plan;
 use crate::config::Config;
-use crate::engine::{EngineKind, RunMode};
 use crate::load::{Inputs, Schedule};
 use crate::manifest::Manifest;
 use crate::plan::{Plan, check_tables, resolve_models};
-use crate::profile::{Fingerprint, Profile};
+use crate::profile::{Entry, Fingerprint, Profile};
 
 /// What stands where something else should.
 const WRONG: &[&str] = &[
@@ -152,17 +151,7 @@ fn profile_of(times: [[u64; 2]; 2]) -> Vec<u8> {
     let config = Config::load(&folder.path().join("weir.toml")).unwrap();
     let mut profile = Profile::new(Fingerprint::current());
     for (model, times) in resolve_models(&config).unwrap()[0].iter().zip(times) {
-        let batch = |(i, ns): (usize, u64)| {
-            serde_json::json!({
-                "batch": i + 1, "mode": RunMode::Simulated, "samples": 100, "p50_ns": ns, "p99_ns": ns, "max_ns": ns,
-                "bound_ns": ns, "basis": "few", "stable": false, "tail": null,
-            })
-        };
-        let entry = serde_json::json!({
-            "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated, "workers": 1,
-            "exceedance": 1e-4, "margin": 0.1, "batches": times.into_iter().enumerate().map(batch).collect::<Vec<_>>(),
-        });
-        profile.put(serde_json::from_value(entry).unwrap());
+        profile.put(Entry::of_simulated(model, &times));
     }
     serde_json::to_vec(&profile).unwrap()
 }

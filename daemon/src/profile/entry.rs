@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::ProfileError;
 use super::party::Subject;
 use super::tail::{Basis, Bound, Rule, Tail};
+#[cfg(test)]
+use crate::engine::{Backend, ModelSpec};
 use crate::engine::{EngineKind, Equipment, MAX_BATCH, RunMode, sha256_hex};
 
 /// The times of one model on one engine.
@@ -177,5 +179,34 @@ impl Entry {
             below = bound_ns;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Entry {
+    /// What nobody measured: batches of 1, 2, … of a simulated model take so many nanoseconds at most.
+    pub(crate) fn of_simulated(model: &ModelSpec, bounds_ns: &[u64]) -> Self {
+        let batch = |(i, &ns): (usize, &u64)| BatchTimes {
+            batch: i + 1,
+            mode: RunMode::Simulated,
+            samples: 100,
+            p50_ns: ns,
+            p99_ns: ns,
+            max_ns: ns,
+            bound_ns: ns,
+            basis: Basis::Few,
+            stable: false,
+            tail: None,
+        };
+        Self {
+            model: model.name.clone(),
+            sha256: model.sha256.clone(),
+            engine: EngineKind::Simulated,
+            equipment: Equipment::current(&Backend { kind: EngineKind::Simulated, ..Backend::TRACT }),
+            workers: 1,
+            exceedance: 1e-4,
+            margin: 0.1,
+            batches: bounds_ns.iter().enumerate().map(batch).collect(),
+        }
     }
 }

@@ -7,9 +7,8 @@ use weir_client::RefusalCode;
 
 use super::*;
 use crate::config::Config;
-use crate::engine::{EngineKind, RunMode};
 use crate::plan::Plan;
-use crate::profile::{Fingerprint, Profile};
+use crate::profile::{Entry, Fingerprint, Profile};
 use crate::socket::Connection;
 
 const CONFIG: &str = r#"
@@ -30,16 +29,8 @@ pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     std::fs::write(&path, CONFIG).unwrap();
     let config = Config::load(&path).unwrap();
     let model = &crate::plan::resolve_models(&config).unwrap()[0][0];
-    let times = serde_json::json!({
-        "model": model.name, "sha256": model.sha256, "engine": EngineKind::Simulated,
-        "equipment": { "version": "none", "gpu": null, "driver": null }, "workers": 1,
-        "exceedance": 1e-4, "margin": 0.1, "batches": [{
-            "batch": 1, "mode": RunMode::Simulated, "samples": 1, "p50_ns": 1_000_000, "p99_ns": 1_000_000,
-            "max_ns": 1_000_000, "bound_ns": 1_100_000, "basis": "few", "stable": false, "tail": null,
-        }],
-    });
     let mut profile = Profile::new(Fingerprint::current());
-    profile.put(serde_json::from_value(times).unwrap());
+    profile.put(Entry::of_simulated(model, &[1_100_000]));
     profile.save(&config.daemon.profile).unwrap();
     let plan = Plan::compute(&config).unwrap().services.remove(0);
     let (doors, _) = Doors::open(&config).unwrap();
