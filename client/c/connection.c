@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_LIMIT = 4096 };
-
 weir_status fail(weir_client *client, weir_status status, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -32,14 +30,18 @@ int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-void begin(weir_client *client, uint16_t kind) {
+static void begin_with(weir_client *client, uint16_t kind, uint64_t id) {
     client->out.length = 0;
     client->out.failed = false;
-    client->refusal = 0;
     put(&client->out, 0, 4);
     put(&client->out, kind, 2);
     put(&client->out, 0, 2);
-    put(&client->out, ++client->last_id, 8);
+    put(&client->out, id, 8);
+}
+
+void begin(weir_client *client, uint16_t kind) {
+    client->refusal = 0;
+    begin_with(client, kind, ++client->last_id);
 }
 
 weir_status finish(weir_client *client, int descriptor) {
@@ -165,6 +167,29 @@ static weir_status keep(weir_client *client, header head, reader body) {
     return WEIR_OK;
 }
 
+static weir_status abandon(weir_client *client, weir_status status) {
+    if (client->abandoned_count >= KEPT_LIMIT)
+        return broken(client, WEIR_CLOSED, "the daemon leaves too many frames without an answer");
+    client->abandoned[client->abandoned_count++] = client->last_id;
+    return status;
+}
+
+bool drop(weir_client *client, header head, reader body) {
+    size_t at = 0;
+    while (at < client->abandoned_count && client->abandoned[at] != head.id) at++;
+    if (at == client->abandoned_count || head.kind == FAILED) return false;
+    if (head.kind != REGISTERED) {
+        client->abandoned[at] = client->abandoned[--client->abandoned_count];
+        return true;
+    }
+    /* The id of REGISTER is free again and stays abandoned, for the answer to this. */
+    begin_with(client, UNREGISTER, head.id);
+    put(&client->out, take(&body, 4), 4);
+    /* If it cannot be sent, reading tells. */
+    finish(client, -1);
+    return true;
+}
+
 weir_status reply(weir_client *client, int64_t until, header *head, reader *body) {
     uint64_t id = client->last_id;
     for (;;) {
@@ -172,6 +197,7 @@ weir_status reply(weir_client *client, int64_t until, header *head, reader *body
         if (status != WEIR_OK) return status;
         if (head->kind == FAILED) return last_word(client, *body);
         if (head->id == id) return WEIR_OK;
+        if (drop(client, *head, *body)) continue;
         status = keep(client, *head, *body);
         if (status != WEIR_OK) return status;
     }
@@ -182,7 +208,7 @@ weir_status ask(weir_client *client, uint16_t kind, int descriptor, reader *body
     weir_status sent = finish(client, descriptor);
     if (sent != WEIR_OK && sent != WEIR_CLOSED) return sent;
     weir_status status = reply(client, now_ms() + client->timeout, &head, body);
-    if (status != WEIR_OK) return status;
+    if (status != WEIR_OK) return abandon(client, status);
     if (head.kind == kind) return WEIR_OK;
     if (head.kind != REFUSED) return broken(client, WEIR_PROTOCOL, "the daemon gave the answer to something else");
     char text[1025];

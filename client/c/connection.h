@@ -13,6 +13,10 @@
 #define reply weir_own_reply
 #define ask weir_own_ask
 #define last_word weir_own_last_word
+#define drop weir_own_drop
+
+/* Frames kept, and ids that nobody waits for any more, at most. */
+enum { KEPT_LIMIT = 4096 };
 
 /* A frame that arrived while another was waited for. */
 typedef struct kept {
@@ -32,6 +36,9 @@ struct weir_client {
     size_t start, end, capacity;
     kept *first, **last, *current;
     size_t kept_count;
+    /* Of frames whose answer nobody waits for any more. */
+    uint64_t abandoned[KEPT_LIMIT];
+    size_t abandoned_count;
     uint8_t *arena;
     size_t arena_bytes, arena_used;
     uint16_t refusal;
@@ -51,7 +58,9 @@ void begin(weir_client *client, uint16_t kind);
 weir_status finish(weir_client *client, int descriptor);
 /* Waits for a whole frame; its body lies in the buffer until the next call. */
 weir_status next_frame(weir_client *client, header *head, reader *body, int64_t until);
-/* Waits for the answer to the frame sent last, keeping everything else. */
+/* Whether nobody waits for this answer any more; a stream that it grants is given up. */
+bool drop(weir_client *client, header head, reader body);
+/* Waits for the answer to the frame sent last, keeping everything else that somebody waits for. */
 weir_status reply(weir_client *client, int64_t until, header *head, reader *body);
 /* Sends the frame begun and waits for an answer of this kind. */
 weir_status ask(weir_client *client, uint16_t kind, int descriptor, reader *body);

@@ -223,7 +223,10 @@ weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseco
         client->current = frame;
         return read_as_answer(client, frame->head, (reader){frame->body, frame->body + frame->head.length, false}, answer);
     }
-    weir_status status = next_frame(client, &head, &body, milliseconds < 0 ? -1 : now_ms() + milliseconds);
+    int64_t until = milliseconds < 0 ? -1 : now_ms() + milliseconds;
+    weir_status status;
+    do status = next_frame(client, &head, &body, until);
+    while (status == WEIR_OK && drop(client, head, body));
     return status == WEIR_OK ? read_as_answer(client, head, body, answer) : status;
 }
 

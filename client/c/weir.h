@@ -21,7 +21,7 @@ extern "C" {
 
 typedef enum {
     WEIR_OK = 0,
-    WEIR_TIMEOUT,  /* nothing within the time allowed; the connection stays */
+    WEIR_TIMEOUT,  /* nothing within the time allowed; the connection stays, an answer that comes later is dropped */
     WEIR_REFUSED,  /* the daemon did not grant it; the connection stays */
     WEIR_INVALID,  /* an argument that cannot be sent; nothing was sent */
     WEIR_CLOSED,   /* the connection has ended; open another */
@@ -127,7 +127,8 @@ void weir_set_timeout(weir_client *client, int milliseconds);
 /* Bytes of the largest arena that the daemon accepts; 0 where it accepts none. */
 uint64_t weir_max_arena(const weir_client *client);
 
-/* Registers a stream. Without constraints it is best effort, or one reserved by the daemon's configuration. */
+/* Registers a stream. Without constraints it is best effort, or one reserved by the daemon's configuration. After
+ * WEIR_TIMEOUT a stream that is granted late is given up again; its name may be in use until then. */
 weir_status weir_register(weir_client *client, const char *service, const char *name,
                           const weir_constraint *constraints, size_t constraint_count,
                           const weir_arrivals *arrivals, size_t arrivals_count, weir_stream *stream);

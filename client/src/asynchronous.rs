@@ -1,8 +1,8 @@
 //! On a request's way: its first and last step for a program on tokio, many requests at once.
 //!
 //! Every future here may be dropped at any point (in a `select!` or a `timeout`): the request it stood for
-//! still counts in its stream, its answer is dropped when it comes, and the connection stays whole. The
-//! runtime needs its I/O and time drivers (`enable_all`).
+//! still counts in its stream, its answer is dropped when it comes, a stream granted to nobody is given up
+//! again (until then its name is in use), and the connection stays whole. The runtime needs its I/O and time drivers (`enable_all`).
 
 mod alarm;
 mod connection;
@@ -98,7 +98,8 @@ impl Client {
     /// Asks for a stream and the promise that goes with it.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; the connection stays usable.
+    /// [`Error::Refused`] with the reason; the connection stays usable. [`Error::Timeout`], after which a stream that is
+    /// granted late is given up again; its name may be in use until then.
     pub async fn register(&self, registration: &Registration) -> Result<StreamInfo, Error> {
         self.ask(&ClientFrame::Register(Cow::Borrowed(registration)), Reply::registered).await
     }

@@ -3,6 +3,7 @@
 //! One connection, used by one thread ([`Client`]) or split for two ([`Sender`], [`Receiver`]): one that
 //! submits at its own pace, another that takes the answers.
 
+mod halves;
 mod receiver;
 mod sender;
 
@@ -11,7 +12,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::alarm::Alarm;
@@ -22,6 +22,7 @@ use crate::shared::{Arena, Place};
 use crate::types::{Answer, Element, Event, EventMask, Outcome, Registration, RequestId, StreamInfo};
 use crate::wire::{ClientFrame, Kind};
 
+use halves::Shared;
 pub use receiver::Receiver;
 pub use sender::Sender;
 
@@ -62,10 +63,10 @@ impl Client {
     /// # Errors
     /// Those of [`connect`](Self::connect).
     pub fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
-        let (options, in_flight) = (Arc::new(options), Arc::new(AtomicUsize::new(0)));
+        let (options, shared) = (Arc::new(options), Arc::new(Shared::default()));
         socket.set_write_timeout(Some(options.timeout))?;
-        let sender = Sender::new(socket.try_clone()?, in_flight.clone(), options.clone());
-        let receiver = Receiver::new(socket, in_flight, options.clone());
+        let sender = Sender::new(socket.try_clone()?, shared.clone(), options.clone());
+        let receiver = Receiver::new(socket, shared, options.clone());
         let (timeout, daemon) = (options.timeout, String::new());
         let mut client = Self { sender, receiver, timeout, daemon, max_arena: 0 };
         (client.daemon, client.max_arena) = client.ask(&options.hello(), Reply::welcome)?;
@@ -99,7 +100,8 @@ impl Client {
     /// Asks for a stream and the promise that goes with it.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the reason; the connection stays usable.
+    /// [`Error::Refused`] with the reason; the connection stays usable. [`Error::Timeout`], after which a stream that is
+    /// granted late is given up again; its name may be in use until then.
     pub fn register(&mut self, registration: &Registration) -> Result<StreamInfo, Error> {
         self.ask(&ClientFrame::Register(Cow::Borrowed(registration)), Reply::registered)
     }

@@ -142,6 +142,47 @@ async fn dropped_futures_leave_the_connection_whole() {
 }
 
 #[tokio::test]
+async fn a_stream_granted_to_nobody_is_given_up() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome();
+        // After its caller had stopped waiting, and before it looked.
+        for _ in 0..2 {
+            let (late, ping) = (peer.expect(Kind::Register), peer.expect(Kind::Ping));
+            peer.registered(late);
+            peer.send(ping, &DaemonFrame::Pong);
+            peer.expect_given_up(late);
+        }
+        // Late answers of other kinds are only dropped.
+        let (late, ping) = (peer.expect(Kind::Register), peer.expect(Kind::Ping));
+        peer.send(late, &DaemonFrame::Refused { code: RefusalCode::NameInUse, text: "front" });
+        peer.send(ping, &DaemonFrame::Pong);
+        let id = peer.expect(Kind::Register);
+        peer.registered(id);
+        peer.expect_end();
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    for looked in [true, false, true] {
+        let registration = registration();
+        let mut register = Box::pin(client.register(&registration));
+        tokio::select! {
+            biased;
+            _ = &mut register => panic!("answered before it was asked"),
+            () = std::future::ready(()) => {}
+        }
+        if looked {
+            drop(register);
+            client.ping().await.unwrap();
+        } else {
+            client.ping().await.unwrap();
+            drop(register);
+        }
+    }
+    client.register(&registration()).await.unwrap();
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
 async fn limits_hold_and_silence_ends() {
     let mock = Mock::serve(|peer| {
         peer.welcome_and_register();

@@ -5,6 +5,8 @@ mod raw;
 
 mod bounds;
 
+mod told;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -20,6 +22,7 @@ use weir_client::blocking::Client;
 use weir_client::{Answer, Outcome, Registration, RequestId, StreamInfo};
 
 pub(crate) use raw::{Raw, frame, hello};
+pub(crate) use told::Listener;
 
 /// How long a test waits for what must come before it gives up; says nothing about how fast it should be.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,12 +1,16 @@
-"""A daemon for the tests: the binary named by the environment variable WEIR, in a folder of its own."""
+"""A daemon for the tests of a class: the binary named by the environment variable WEIR, in a folder of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
+import unittest
+from typing import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONFIG = f"""
@@ -51,7 +55,37 @@ class Daemon:
             assert self.process.poll() is None and time.monotonic() < until, "the daemon does not come up"
             time.sleep(0.01)
 
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """While it is stopped it answers nothing; all at once afterwards."""
+        self.process.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "the daemon has ended"
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
         self.folder.cleanup()
+
+
+class Case(unittest.TestCase):
+    """Tests that share a daemon."""
+
+    daemon: Daemon
+
+    @property
+    def name(self) -> str:
+        """A stream's: the one before may be held until the daemon has noticed the end of its connection."""
+        return self._testMethodName
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.daemon = Daemon()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.daemon.stop()

@@ -15,7 +15,7 @@ import weir.aio
 from weir import _wire as wire
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from daemon import Daemon  # noqa: E402
+import daemon  # noqa: E402
 
 OVERLOADED = ([weir.any_miss(1, 2), weir.row_miss(1)], [weir.periodic(1.0, 0.001)])
 
@@ -26,17 +26,7 @@ def request(number: int) -> list[weir._types.Array]:
     return [image, np.array([-number, number]), half, np.array([1.25], np.float32)]
 
 
-class Case(unittest.TestCase):
-    daemon: Daemon
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.daemon = Daemon()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.daemon.stop()
-
+class Case(daemon.Case):
     def compare(self, outcome: weir.Outcome, number: int) -> weir.Result:
         assert isinstance(outcome, weir.Result), outcome
         for name, expected in zip(("image", "ids", "half"), request(number)):
@@ -52,19 +42,19 @@ class Sync(Case):
         self.addCleanup(self.client.close)
 
     def test_streams_tell_their_tensors_and_their_promise(self) -> None:
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         told = [(t.name, str(t.dtype), t.shape, t.offset) for t in typed.inputs]
         self.assertEqual(told[:2], [("image", "uint8", (2, 3), 0), ("ids", "int64", (2,), 8)])
         self.assertEqual(told[2:], [("half", "float16", (3,), 24), ("score", "float32", (1,), 32)])
         self.assertEqual((typed.variant, typed.density, typed.deadline), ("typed", 0.0, 20.0))
-        slow = self.client.register("slow", "s", *OVERLOADED)
+        slow = self.client.register("slow", self.name, *OVERLOADED)
         self.assertEqual((slow.density, slow.guaranteed, slow.of), (0.5, 1, 2))
         self.assertTrue(self.client.daemon.startswith("weir "))
         streams = self.client.status()["services"][0]["streams"]
-        self.assertEqual([s["name"] for s in streams], ["t"])
+        self.assertIn(self.name, [s["name"] for s in streams])
 
     def test_arrays_go_in_and_come_out(self) -> None:
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         for number in range(20):
             result = self.compare(self.client.infer(typed, *request(number)), number)
             self.assertEqual((result.sequence, result.misses_left), (number, None))
@@ -73,7 +63,7 @@ class Sync(Case):
             _ = result.output
 
     def test_what_does_not_fit_is_told_before_it_is_sent(self) -> None:
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         image, ids, half, score = request(0)
         for inputs, text in [
             ([image], "4 inputs, 1 were given"),
@@ -90,7 +80,7 @@ class Sync(Case):
         with self.assertRaises(weir.RefusedError) as caught:
             self.client.register("nothing", "t")
         self.assertEqual((caught.exception.code, caught.exception.word), (1, "unknown-service"))
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         self.client.unregister(typed)
         with self.assertRaises(weir.RefusedError) as caught:
             self.client.infer(typed, *request(1))
@@ -103,7 +93,7 @@ class Sync(Case):
             weir.Client("/nonexistent/weir.sock")
 
     def test_arrays_in_the_arena_are_not_copied(self) -> None:
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         arena = self.client.share(4 * 128)
         places = [arena.place(typed) for _ in range(4)]
         with self.assertRaises(ValueError):
@@ -131,7 +121,7 @@ class Sync(Case):
         self.client.ping()
 
     def test_nothing_is_lost_while_something_else_is_waited_for(self) -> None:
-        typed = self.client.register("typed", "t")
+        typed = self.client.register("typed", self.name)
         numbers = []
         for n in range(100):
             numbers.append(self.client.submit(typed, *request(n)))
@@ -150,7 +140,7 @@ class Sync(Case):
         self.assertIsNone(self.client.recv(0.01))
 
     def test_misses_and_safe_mode_are_told(self) -> None:
-        slow = self.client.register("slow", "s", *OVERLOADED)
+        slow = self.client.register("slow", self.name, *OVERLOADED)
         self.client.subscribe(weir.SAFE_MODE | weir.MISSES_LEFT)
         for _ in range(8):
             self.client.submit(slow, [1.0, 2.0])
@@ -163,11 +153,12 @@ class Sync(Case):
             assert answer is not None
             answers.append(answer)
             misses = [a for a in answers if isinstance(a, weir.Miss)]
-            entered = [a for a in answers if isinstance(a, weir.SafeMode) and a.active]
+            # A busy machine may raise others.
+            entered = [a for a in answers if isinstance(a, weir.SafeMode) and a.cause == "arrival-excess"]
         self.assertTrue(misses and all(isinstance(m, weir.Miss) and m.reason == "cancelled" for m in misses))
         event = entered[0]
         assert isinstance(event, weir.SafeMode)
-        self.assertEqual((event.service, event.cause, event.stream), ("slow", "arrival-excess", "s"))
+        self.assertEqual((event.service, event.active, event.stream), ("slow", True, self.name))
         self.assertGreater(event.seen, event.limit)
 
     def test_an_alarm_counts_what_the_events_tell(self) -> None:
@@ -180,7 +171,7 @@ class Sync(Case):
         with self.assertRaises(weir.RefusedError):
             self.client.alarm()
         self.assertEqual((alarm.take(), alarm.take(0.01)), (0, 0))
-        slow = self.client.register("slow", "alarm", *OVERLOADED)
+        slow = self.client.register("slow", self.name, *OVERLOADED)
         for _ in range(3):
             self.client.submit(slow, [1.0, 2.0])
         self.assertTrue(select.select([alarm], [], [], 10)[0])
@@ -195,7 +186,7 @@ class Sync(Case):
         self.assertGreater(changes, 1)
 
     def test_an_answer_too_late_to_be_waited_for_is_dropped(self) -> None:
-        slow = self.client.register("slow", "late")
+        slow = self.client.register("slow", self.name)
         impatient = dataclasses.replace(slow, deadline=-4.99)
         with self.assertRaises(TimeoutError):
             self.client.infer(impatient, [1.0, 2.0])
@@ -203,12 +194,11 @@ class Sync(Case):
         assert isinstance(outcome, weir.Result)
         self.assertEqual((outcome.sequence, outcome.output.tolist()), (1, [3.0, 4.0]))
 
-
 class Asyncio(Case):
     def test_many_tasks_infer_at_once(self) -> None:
         async def run() -> None:
             async with await weir.aio.connect(self.daemon.socket) as client:
-                typed = await client.register("typed", "t")
+                typed = await client.register("typed", self.name)
                 outcomes = await asyncio.gather(*(client.infer(typed, *request(n)) for n in range(100)))
                 for n, outcome in enumerate(outcomes):
                     self.compare(outcome, n)
@@ -220,17 +210,17 @@ class Asyncio(Case):
                 with self.assertRaises(weir.RefusedError):
                     await client.share(4096)
                 with self.assertRaises(weir.RefusedError):
-                    await client.register("typed", "t")
+                    await client.register("typed", self.name)
                 await client.unregister(typed)
                 await client.ping()
-                self.assertEqual((await client.status())["clients"], 1)
+                self.assertGreaterEqual((await client.status())["clients"], 1)
 
         asyncio.run(run())
 
     def test_who_stops_waiting_leaves_the_connection_whole(self) -> None:
         async def run() -> None:
             async with await weir.aio.connect(self.daemon.socket) as client:
-                slow = await client.register("slow", "s")
+                slow = await client.register("slow", self.name)
                 with self.assertRaises(asyncio.TimeoutError):
                     await asyncio.wait_for(client.infer(slow, [1.0, 2.0]), 0.001)
                 outcome = await client.infer(slow, [3.0, 4.0])
@@ -250,7 +240,7 @@ class Asyncio(Case):
                 rung = asyncio.Event()
                 loop = asyncio.get_running_loop()
                 loop.add_reader(alarm, rung.set)
-                slow = await client.register("slow", "alarm", *OVERLOADED)
+                slow = await client.register("slow", self.name, *OVERLOADED)
                 asking = [asyncio.ensure_future(client.infer(slow, [0.0, 0.0])) for _ in range(3)]
                 await asyncio.wait_for(rung.wait(), 10)
                 self.assertGreater(alarm.take(), 0)
@@ -270,7 +260,7 @@ class Asyncio(Case):
         async def run() -> list[weir.Event]:
             client = await weir.aio.connect(self.daemon.socket)
             await client.subscribe(weir.SAFE_MODE)
-            slow = await client.register("slow", "s", *OVERLOADED)
+            slow = await client.register("slow", self.name, *OVERLOADED)
             await asyncio.gather(*(client.infer(slow, [0.0, 0.0]) for _ in range(8)))
             seen = []
             async for event in client.events():
@@ -282,9 +272,8 @@ class Asyncio(Case):
             return seen
 
         seen = asyncio.run(run())
-        first = seen[0]
-        assert isinstance(first, weir.SafeMode)
-        self.assertEqual((first.active, first.cause), (True, "arrival-excess"))
+        entered = [(e.active, e.cause) for e in seen if isinstance(e, weir.SafeMode)]
+        self.assertIn((True, "arrival-excess"), entered)
 
 
 class Bytes(unittest.TestCase):

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::Event;
-use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer};
+use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer};
 
 /// Frames handed over and not yet in the socket.
 const OUTBOX: usize = 64;
@@ -35,8 +35,8 @@ pub(super) struct Connection {
     tasks: [AbortHandle; 2],
 }
 
-/// A frame on its way to the socket.
-#[derive(Debug)]
+/// A frame on its way to the socket; an empty one only wakes the task that writes.
+#[derive(Debug, Default)]
 struct Outgoing {
     frame: Vec<u8>,
     descriptor: Option<OwnedFd>,
@@ -46,6 +46,8 @@ struct Outgoing {
 #[derive(Debug)]
 struct State {
     waiting: HashMap<u64, oneshot::Sender<Reply>>,
+    /// Streams granted to callers who had stopped waiting, by the id of the REGISTER; still to be given up.
+    unclaimed: Vec<(u64, u32)>,
     /// Gone once the connection is closed, so that its receivers end.
     events: Option<broadcast::Sender<Event>>,
     /// Why the connection is closed.
@@ -57,10 +59,10 @@ impl Connection {
         let (reader, writer) = socket.into_split();
         let (outbox, frames) = mpsc::channel(OUTBOX);
         let (events, _) = broadcast::channel(options.event_backlog.max(1));
-        let state = State { waiting: HashMap::new(), events: Some(events), end: None };
+        let state = State { waiting: HashMap::new(), unclaimed: Vec::new(), events: Some(events), end: None };
         let state = Arc::new(Mutex::new(state));
-        let reading = tokio::spawn(read(reader, state.clone())).abort_handle();
-        let writing = tokio::spawn(write(writer, frames)).abort_handle();
+        let reading = tokio::spawn(read(reader, state.clone(), outbox.clone())).abort_handle();
+        let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
         Self {
             state,
             outbox,
@@ -118,6 +120,22 @@ impl State {
     fn why(&self) -> Error {
         self.end.clone().unwrap_or(Error::Closed)
     }
+
+    /// Takes an answer that nobody waits for: what it grants is given up.
+    fn drop_reply(&mut self, id: u64, reply: &Reply, outbox: &mpsc::Sender<Outgoing>) {
+        if let Reply::Registered(stream) = reply {
+            self.unclaimed.push((id, stream.id));
+            // Where the queue is full, the frames in it wake the task as well.
+            let _ = outbox.try_send(Outgoing::default());
+        }
+    }
+
+    /// The frames that give up what nobody waits for. The id of each REGISTER is free again.
+    fn give_up(&mut self, out: &mut Vec<u8>) {
+        for (id, stream) in self.unclaimed.drain(..) {
+            ClientFrame::Unregister { stream }.encode(id, out);
+        }
+    }
 }
 
 /// A place in the table of those waiting for an answer; given back when dropped.
@@ -141,13 +159,24 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        lock(&self.connection.state).waiting.remove(&self.id);
+        let mut state = lock(&self.connection.state);
+        state.waiting.remove(&self.id);
+        // It may have come without having been looked at.
+        if let Ok(reply) = self.reply.try_recv() {
+            state.drop_reply(self.id, &reply, &self.connection.outbox);
+        }
     }
 }
 
 /// Writes queued frames until nobody can queue any more or the socket takes none.
-async fn write(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Outgoing>) {
+async fn write(mut socket: OwnedWriteHalf, state: Arc<Mutex<State>>, mut frames: mpsc::Receiver<Outgoing>) {
+    let mut first = Vec::new();
     while let Some(Outgoing { frame, descriptor }) = frames.recv().await {
+        lock(&state).give_up(&mut first);
+        if socket.write_all(&first).await.is_err() {
+            return;
+        }
+        first.clear();
         let sent = match &descriptor {
             Some(descriptor) => send_with(socket.as_ref(), &frame, descriptor.as_fd()).await,
             None => Ok(0),
@@ -165,15 +194,19 @@ async fn send_with(socket: &UnixStream, frame: &[u8], descriptor: BorrowedFd<'_>
 }
 
 /// Hands on what arrives until the connection ends, then tells everyone why.
-async fn read(socket: OwnedReadHalf, state: Arc<Mutex<State>>) {
-    let Err(end) = deliver(socket.as_ref(), &state).await;
+async fn read(socket: OwnedReadHalf, state: Arc<Mutex<State>>, outbox: mpsc::Sender<Outgoing>) {
+    let Err(end) = deliver(socket.as_ref(), &state, &outbox).await;
     let mut state = lock(&state);
     state.end = Some(end);
     state.events = None;
     state.waiting.clear();
 }
 
-async fn deliver(socket: &UnixStream, state: &Mutex<State>) -> Result<std::convert::Infallible, Error> {
+async fn deliver(
+    socket: &UnixStream,
+    state: &Mutex<State>,
+    outbox: &mpsc::Sender<Outgoing>,
+) -> Result<std::convert::Infallible, Error> {
     let mut buffer = FrameBuffer::new(DEFAULT_MAX_FRAME);
     // One that came and whose frame is still to be read.
     let mut kept = None;
@@ -190,8 +223,13 @@ async fn deliver(socket: &UnixStream, state: &Mutex<State>) -> Result<std::conve
                     if let Reply::Welcome { max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
                     }
+                    let mut state = lock(state);
                     // Nobody waits any more where a caller lost patience.
-                    let _ = lock(state).waiting.remove(&id).map(|waiting| waiting.send(reply));
+                    match state.waiting.remove(&id) {
+                        // Who is about to stop waiting looks once more, see `Waiting`.
+                        Some(waiting) => drop(waiting.send(reply)),
+                        None => state.drop_reply(id, &reply, outbox),
+                    }
                 }
             }
         }

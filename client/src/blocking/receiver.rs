@@ -1,20 +1,20 @@
 //! On a request's way: where its answer reaches a blocking client, and waits if something else is wanted first.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::halves::Shared;
 use crate::descriptor::receive_with;
 use crate::error::Error;
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::{Answer, Event};
-use crate::wire::{DEFAULT_MAX_FRAME, FrameBuffer, Kind};
+use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer, Kind};
 
 /// The receiving half of a connection; see [`Client::split`](super::Client::split).
 ///
@@ -30,14 +30,15 @@ pub struct Receiver {
     answers: VecDeque<(u64, Reply)>,
     events: VecDeque<Event>,
     lost: u64,
+    /// Ids of frames whose answer nobody waits for any more.
     abandoned: Vec<u64>,
-    in_flight: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     options: Arc<Options>,
     read_timeout: Option<Duration>,
 }
 
 impl Receiver {
-    pub(super) fn new(socket: UnixStream, in_flight: Arc<AtomicUsize>, options: Arc<Options>) -> Self {
+    pub(super) fn new(socket: UnixStream, shared: Arc<Shared>, options: Arc<Options>) -> Self {
         Self {
             socket,
             buffer: FrameBuffer::new(DEFAULT_MAX_FRAME),
@@ -46,7 +47,7 @@ impl Receiver {
             events: VecDeque::new(),
             lost: 0,
             abandoned: Vec::new(),
-            in_flight,
+            shared,
             options,
             read_timeout: None,
         }
@@ -161,9 +162,13 @@ impl Receiver {
             }
             Incoming::Reply(id, reply) => {
                 if let Some(n) = self.abandoned.iter().position(|abandoned| *abandoned == id) {
-                    self.abandoned.swap_remove(n);
-                    self.release(id, &reply)?;
-                } else if self.answers.len() < self.in_flight.load(Ordering::Relaxed) {
+                    if let Reply::Registered(stream) = reply {
+                        self.give_up(id, stream.id);
+                    } else {
+                        self.abandoned.swap_remove(n);
+                        self.release(id, &reply)?;
+                    }
+                } else if self.answers.len() < self.shared.in_flight() {
                     self.answers.push_back((id, reply));
                 } else {
                     return Err(self.broken(Error::Unexpected { got: reply.kind(), id }));
@@ -175,10 +180,21 @@ impl Receiver {
 
     /// Takes an answer off the number of those outstanding.
     fn release(&mut self, id: u64, reply: &Reply) -> Result<(), Error> {
-        let one_less = |count: usize| count.checked_sub(1);
-        match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(self.broken(Error::Unexpected { got: reply.kind(), id })),
+        if self.shared.answered() {
+            return Ok(());
+        }
+        Err(self.broken(Error::Unexpected { got: reply.kind(), id }))
+    }
+
+    /// Gives up a stream that nobody knows of. The id of its REGISTER is free again and stays abandoned, so that this
+    /// answer is dropped as well.
+    fn give_up(&self, id: u64, stream: u32) {
+        let mut frame = Vec::new();
+        ClientFrame::Unregister { stream }.encode(id, &mut frame);
+        let _turn = self.shared.writing();
+        if (&self.socket).write_all(&frame).is_err() {
+            // Part of it may be out: nothing can follow it. The daemon ends the connection, and reading tells.
+            let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
 

@@ -5,8 +5,8 @@ use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::halves::Shared;
 use crate::descriptor::send_with;
 use crate::error::Error;
 use crate::options::Options;
@@ -20,13 +20,13 @@ pub struct Sender {
     socket: UnixStream,
     frame: Vec<u8>,
     next_id: u64,
-    in_flight: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     options: Arc<Options>,
 }
 
 impl Sender {
-    pub(super) fn new(socket: UnixStream, in_flight: Arc<AtomicUsize>, options: Arc<Options>) -> Self {
-        Self { socket, frame: Vec::new(), next_id: 1, in_flight, options }
+    pub(super) fn new(socket: UnixStream, shared: Arc<Shared>, options: Arc<Options>) -> Self {
+        Self { socket, frame: Vec::new(), next_id: 1, shared, options }
     }
 
     /// Sends one request of a stream with one input, without waiting for its answer.
@@ -80,14 +80,15 @@ impl Sender {
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<u64, Error> {
         // Only this half adds, so the limit holds although the other half may take away in between.
-        if self.in_flight.load(Ordering::Relaxed) >= self.options.max_in_flight.max(1) {
+        if self.shared.in_flight() >= self.options.max_in_flight.max(1) {
             return Err(Error::TooManyInFlight { limit: self.options.max_in_flight.max(1) });
         }
         let id = self.next_id;
         self.next_id += 1;
         self.frame.clear();
         encode(id, &mut self.frame);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.shared.sent();
+        let _turn = self.shared.writing();
         let sent = match descriptor {
             Some(descriptor) => send_with(&self.socket, &self.frame, descriptor),
             None => Ok(0),

@@ -135,6 +135,15 @@ impl Peer {
         self.send(id, &registered);
     }
 
+    /// The next frame, once it gives up stream 7 under `id`; answers it.
+    pub(crate) fn expect_given_up(&mut self, id: u64) {
+        let by = self.expect_with(Kind::Unregister, |frame| {
+            assert_eq!(frame, ClientFrame::Unregister { stream: 7 });
+        });
+        assert_eq!(by, id, "the id of the REGISTER, so that this answer is not waited for either");
+        self.send(id, &DaemonFrame::Unregistered);
+    }
+
     pub(crate) fn result(&mut self, id: u64, sequence: u64, output: [f32; 2]) {
         let (queued_ns, run_ns, batch, variant) = (1_000, 2_000, 3, 1);
         let misses_left = Some(2);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -27,7 +28,8 @@ class Client:
     """A connection to the daemon, for one thread at a time; closing it gives up its streams.
 
     Raises ``RefusedError`` with the daemon's reason, after which the connection stays usable, ``TimeoutError``
-    where an answer takes longer than ``timeout`` seconds, and ``ClosedError``.
+    where an answer takes longer than ``timeout`` seconds, and ``ClosedError``. An answer that comes after that is
+    dropped; a stream that is granted late is given up again, and its name may be in use until then.
     """
 
     def __init__(
@@ -138,9 +140,8 @@ class Client:
             frame = self._kept.popleft() if self._kept else self._read(until)
             if frame is None:
                 return None
-            if frame.id not in self._abandoned:
+            if not self._drop(frame):
                 return self._answer(frame)
-            self._abandoned.discard(frame.id)
 
     def _answer(self, frame: wire.Frame) -> Answer:
         if frame.id == 0:
@@ -173,7 +174,11 @@ class Client:
         if len(body) > self._decoder.max_frame:
             raise ValueError(f"a frame of {len(body)} bytes, limit {self._decoder.max_frame}: share an arena")
         self._last += 1
-        data = memoryview(wire.frame(kind, self._last, body))
+        self._write(wire.frame(kind, self._last, body), descriptor)
+        return self._last
+
+    def _write(self, frame: bytes, descriptor: int = -1) -> None:
+        data = memoryview(frame)
         self._socket.settimeout(self._timeout)
         try:
             if descriptor >= 0:
@@ -182,9 +187,20 @@ class Client:
         except (BrokenPipeError, ConnectionResetError):
             raise ClosedError("the connection was closed by the daemon") from None
         except TimeoutError:
-            self._socket.close()  # Part of the frame may be out: nothing can follow it.
+            self._socket.shutdown(socket.SHUT_RDWR)  # Part of the frame may be out: nothing can follow it.
             raise ClosedError("the socket took nothing in time: receive answers while sending") from None
-        return self._last
+
+    def _drop(self, frame: wire.Frame) -> bool:
+        """Whether nobody waits for this answer any more; a stream that it grants is given up."""
+        if frame.id not in self._abandoned:
+            return False
+        if frame.kind == wire.REGISTERED:
+            # The id of REGISTER is free again and stays abandoned. If it cannot be sent, reading tells.
+            with contextlib.suppress(ClosedError):
+                self._write(wire.give_up(frame))
+        else:
+            self._abandoned.discard(frame.id)
+        return True
 
     def _reply(self, ident: int, timeout: float) -> wire.Frame:
         """The answer to a frame; all else that comes is kept."""
@@ -196,8 +212,7 @@ class Client:
                 raise TimeoutError(f"nothing from the daemon after {timeout} s")
             if frame.id == ident and ident != 0:
                 return frame
-            if frame.id in self._abandoned:
-                self._abandoned.discard(frame.id)
+            if self._drop(frame):
                 continue
             if len(self._kept) >= KEPT_LIMIT:
                 self.close()

@@ -137,6 +137,11 @@ def register(service: str, stream: str, constraints: Sequence[Constraint], arriv
     return body + bytes([len(arrivals)]) + b"".join(struct.pack("<BQQ", a.form, a.a, a.b) for a in arrivals)
 
 
+def give_up(registered: Frame) -> bytes:
+    """The UNREGISTER of a stream that nobody waits for, under the id of its REGISTER."""
+    return frame(UNREGISTER, registered.id, Body(registered).take("4s"))
+
+
 def submit(stream: Stream, payload: bytes) -> bytes:
     return struct.pack("<II", stream.id, 0) + payload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -45,7 +46,8 @@ async def connect(
 class Client:
     """A connection to the daemon; ``connect`` opens it, leaving ``async with`` closes it.
 
-    Whatever waits may be cancelled: the request still counts in its stream, its answer is dropped when it comes.
+    Whatever waits may be cancelled: the request still counts in its stream, its answer is dropped when it comes. A stream
+    that is granted when nobody waits for it any more is given up again; its name may be in use until then.
     Raises as ``weir.Client`` does.
     """
 
@@ -59,9 +61,12 @@ class Client:
         self._last = 0
         self._end: Union[Exception, None] = None
         self._waiting: dict[int, asyncio.Future[wire.Frame]] = {}
+        # Frames that give up streams which nobody waits for any more.
+        self._giving_up = b""
         self._events: asyncio.Queue[Union[Event, None]] = asyncio.Queue()
         self._lost = 0
-        # A task of its own writes, so that whoever is cancelled never leaves half a frame in the socket.
+        # A task of its own writes, so that whoever is cancelled never leaves half a frame in the socket. An empty frame
+        # only wakes it.
         self._outbox: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(64)
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
@@ -161,7 +166,13 @@ class Client:
         async def answered() -> wire.Frame:
             # A copy of its own, for the caller may be gone when it is sent.
             await self._outbox.put((wire.frame(kind, ident, body), os.dup(descriptor) if descriptor >= 0 else -1))
-            return await future
+            try:
+                return await future
+            except asyncio.CancelledError:
+                # It may have come without having been looked at.
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    self._drop(future.result())
+                raise
 
         try:
             return await asyncio.wait_for(answered(), self._timeout + wait)
@@ -170,11 +181,21 @@ class Client:
         finally:
             self._waiting.pop(ident, None)
 
+    def _drop(self, frame: wire.Frame) -> None:
+        """Takes an answer that nobody waits for: a stream that it grants is given up."""
+        if frame.kind == wire.REGISTERED:
+            self._giving_up += wire.give_up(frame)
+            # Where the queue is full, the frames in it wake the task as well.
+            with contextlib.suppress(asyncio.QueueFull):
+                self._outbox.put_nowait((b"", -1))
+
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             data, descriptor = await self._outbox.get()
+            first, self._giving_up = self._giving_up, b""
             try:
+                await loop.sock_sendall(self._socket, first)
                 sent = await self._send_descriptor(data, descriptor) if descriptor >= 0 else 0
                 await loop.sock_sendall(self._socket, data[sent:])
             except OSError:
@@ -235,6 +256,8 @@ class Client:
             future = self._waiting.get(frame.id)
             if future is not None and not future.done():
                 future.set_result(frame)
+            else:
+                self._drop(frame)
 
     def _finish(self, error: Exception) -> None:
         """Tells everyone that waits why the connection ended."""
