@@ -34,7 +34,9 @@ pub(crate) use gpu::settle_cuda;
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub(crate) use kind::{EngineKind, Isolation, RunMode};
 pub(crate) use ort::forbid_telemetry;
-pub(crate) use tensor::{DataType, TensorSpec, fill_tensor, packed_len};
+#[cfg(test)]
+pub(crate) use tensor::fill_tensor;
+pub(crate) use tensor::{DataType, TensorSpec, packed_len};
 
 use ort::OrtRunner;
 use simulated::SimulatedRunner;
