@@ -6,7 +6,7 @@ mod common;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use bus::{Bus, Listener, address, is_possible};
 use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually};
@@ -62,6 +62,27 @@ fn the_hook_runs_at_each_change_and_none_stays_unburied() {
     }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+/// Bytes that a pipe has room for.
+const PIPE: usize = 65_536;
+
+/// What is on the way to standard error waits for its reader, but the end of the daemon does not.
+#[test]
+fn the_daemon_ends_although_nobody_reads_its_log() {
+    let place = place();
+    let (unread, mut full) = std::io::pipe().expect("a pipe");
+    let mut daemon = place.spawn_telling(&[], full.try_clone().expect("another end"));
+    eventually("the daemon's socket", || UnixStream::connect(place.socket()).ok());
+    let said = rustix::io::ioctl_fionread(&unread).expect("a number") as usize;
+    full.write_all(&vec![b'.'; PIPE - said]).expect("there is room");
+    overrun(&daemon);
+    eventually("an announcement", || {
+        std::fs::read_to_string(place.path("told")).is_ok_and(|told| !told.is_empty()).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    drop(unread);
 }
 
 #[test]

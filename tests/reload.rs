@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{DAEMON, Deployment, Listener, answers, best_effort, pause, repository};
+use common::{DAEMON, Deployment, Listener, answers, best_effort, eventually, pause, repository};
 use rustix::process::Signal;
 use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration, RequestId};
 
@@ -165,6 +165,20 @@ fn services_come_and_go() {
     assert!(matches!(gone, weir_client::Error::Refused(r) if r.code == RefusalCode::UnknownService));
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
+}
+
+#[test]
+fn who_asks_while_a_reload_goes_on_is_told_of_the_next_one() {
+    let place = profiled(&config(4, 2_000, ""));
+    let daemon = place.serve();
+    // The profile has nothing of it: 300 runs come first.
+    place.configure(config(4, 2_000, &service("signs", 5, 2_000)));
+    daemon.signal(Signal::HUP);
+    eventually("the measuring", || daemon.stderr().contains("measuring").then_some(()));
+    assert!(daemon.status()["reload"].is_null(), "it goes on");
+    place.configure(config(4, 2_000, ""));
+    assert_eq!(daemon.reload_accepted(), "service signs: gone\n", "{}", daemon.stderr());
+    assert_eq!(daemon.status()["reload"]["sequence"], 2);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Real-time scheduling of the threads on a request's way, where the system permits it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -22,6 +23,11 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 /// The daemon tells what is not permitted; its worker processes are not to repeat it.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// The real-time priority of this thread.
+    static ROLE: Cell<Option<Role>> = const { Cell::new(None) };
+}
+
 /// From now on what is not permitted is done without and not told.
 pub(crate) fn told_already() {
     TOLD.store(true, Ordering::Relaxed);
@@ -43,14 +49,34 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
             eprintln!("weir: a thread cannot be bound to core {core}: {error}");
         }
     }
-    if wanted
-        && let Err(error) = set_policy(role)
-        && !TOLD.swap(true, Ordering::Relaxed)
-    {
-        eprintln!(
+    if !wanted {
+        return;
+    }
+    match set_policy(policy(role)) {
+        Ok(()) => ROLE.set((role != Role::Background).then_some(role)),
+        Err(_) if TOLD.swap(true, Ordering::Relaxed) => {}
+        Err(error) => eprintln!(
             "weir: no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
              (LimitRTPRIO=50 or CAP_SYS_NICE permits it; daemon.realtime = false silences this)"
-        );
+        ),
+    }
+}
+
+/// Computes for long without being in the way of anybody who has a deadline: the calling thread has no real-time
+/// priority meanwhile. It must hold no lock that such a one waits for.
+pub(crate) fn calmly<T>(compute: impl FnOnce() -> T) -> T {
+    let _calm = ROLE.get().and_then(|role| set_policy(NORMAL).ok().map(|()| Calm(role)));
+    compute()
+}
+
+/// Ends with the priority of its role again.
+struct Calm(Role);
+
+impl Drop for Calm {
+    fn drop(&mut self) {
+        if let Err(error) = set_policy(policy(self.0)) {
+            eprintln!("weir: a thread does not get its real-time priority back: {error}");
+        }
     }
 }
 
@@ -90,19 +116,70 @@ pub(crate) fn throttle_warning() -> Option<String> {
     })
 }
 
-#[allow(unsafe_code)]
-fn set_policy(role: Role) -> std::io::Result<()> {
+/// An ordinary thread's. The flag, once set, cannot be taken off again by everybody.
+const NORMAL: (i32, i32) = (libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);
+
+/// The policy and priority of a role.
+fn policy(role: Role) -> (i32, i32) {
     let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    let (policy, priority) = match role {
+    match role {
         Role::Worker => (fifo, 10),
         Role::Dispatch => (fifo, 20),
         // What it starts runs like that too.
         Role::Background => (libc::SCHED_IDLE, 0),
-    };
+    }
+}
+
+#[allow(unsafe_code)]
+fn set_policy((policy, priority): (i32, i32)) -> std::io::Result<()> {
     // SAFETY: `sched_param` is a plain struct of integers for which all zeroes is a valid value.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = priority;
     // SAFETY: the calling thread is addressed by 0, and `param` lives until the call returns, which only reads it.
     let status = unsafe { libc::sched_setscheduler(0, policy, &param) };
     if status == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calling thread's priority and policy, as `proc(5)` tells them.
+    fn present() -> (i32, i32) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let mut fields = fields.split_whitespace().skip(37).map(|field| field.parse().unwrap());
+        (fields.next().unwrap(), fields.next().unwrap())
+    }
+
+    #[test]
+    fn who_computes_calmly_has_no_real_time_priority_until_it_is_done() {
+        let run = |role| {
+            let thread = move || {
+                enter(role, None, true);
+                let entered = present();
+                // Where it is not permitted, there is nothing to be given up.
+                let expected =
+                    if is_denied() { (0, libc::SCHED_OTHER) } else { (policy(role).1, libc::SCHED_FIFO) };
+                assert_eq!(entered, expected);
+                assert_eq!(calmly(present), (0, libc::SCHED_OTHER));
+                assert_eq!(present(), entered);
+                std::panic::catch_unwind(|| calmly(|| panic!("as the test wants it"))).unwrap_err();
+                assert_eq!(present(), entered);
+            };
+            std::thread::spawn(thread).join().unwrap();
+        };
+        run(Role::Dispatch);
+        run(Role::Worker);
+    }
+
+    #[test]
+    fn who_has_no_real_time_priority_computes_as_before() {
+        std::thread::spawn(|| {
+            enter(Role::Background, None, true);
+            assert_eq!(calmly(present), (0, libc::SCHED_IDLE));
+        })
+        .join()
+        .unwrap();
+    }
 }

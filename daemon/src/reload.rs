@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use rt_core::Instant;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
@@ -32,11 +33,18 @@ struct State {
     /// The last configuration that was taken over as a whole, and the machine of its profile.
     taken: Config,
     profiled: Fingerprint,
-    /// How many there have been, and the last one's end and outcome.
+    /// How many there have been, and the last of them.
     sequence: u64,
-    last: Option<(u64, Outcome)>,
+    last: Option<Ended>,
     /// Who waits for the outcome of the next one.
     waiting: Vec<Sender<Outcome>>,
+}
+
+/// One that is over. Whoever asked before it began has its outcome.
+struct Ended {
+    began: Instant,
+    ended: Instant,
+    outcome: Outcome,
 }
 
 /// What one has changed, and what it could not, a line each.
@@ -80,10 +88,11 @@ impl Reloads {
     /// The last one, as JSON; `null` before the first.
     pub(crate) fn status(&self) -> Value {
         let state = lock(&self.state);
-        let Some((ended_ns, outcome)) = &state.last else { return Value::Null };
+        let Some(Ended { began, ended, outcome }) = &state.last else { return Value::Null };
         json!({
             "sequence": state.sequence,
-            "ended_ns": ended_ns,
+            "began_ns": began.as_nanos(),
+            "ended_ns": ended.as_nanos(),
             "changes": outcome.changes,
             "error": outcome.error(),
         })
@@ -107,6 +116,7 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
     let mut asked = [0; 64];
     while again.read(&mut asked).is_ok_and(|count| count > 0) {
         // Whoever asks from now on, asks for another one.
+        let began = clock::now();
         let callers = std::mem::take(&mut lock(&daemon.reloads.state).waiting);
         manager::reloading();
         let outcome = reload(daemon).unwrap_or_else(|error| Outcome {
@@ -120,7 +130,7 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
         }
         let mut state = lock(&daemon.reloads.state);
         state.sequence += 1;
-        state.last = Some((clock::now().as_nanos(), outcome.clone()));
+        state.last = Some(Ended { began, ended: clock::now(), outcome: outcome.clone() });
         drop(state);
         if !daemon.is_draining() {
             manager::ready();

@@ -103,8 +103,9 @@ impl Memory {
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let from = self.range(at, into.len());
         // SAFETY: `range` has checked that all bytes are within the mapping, which lasts as long as `self` and
-        // cannot fault; `into` is memory of our own, so the two do not overlap. Another process may write
-        // meanwhile: each byte is read once, as a plain number, and means nothing to this program.
+        // cannot fault; `into` is memory of our own, so the two do not overlap. Whatever mixture of old and new
+        // another process leaves to be copied are valid bytes, and nothing here assumes that they would be the
+        // same the next time.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 

@@ -31,7 +31,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut client = Client::connect(&args.socket.socket)?;
     let now = status(&mut client)?;
-    let before = sequence(&now);
+    // One that begins later reads all that is written by now; one that runs already may not.
+    let asked = now["now_ns"].as_u64().context("the daemon's status tells no time")?;
     let number = now["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
     let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
     kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let outcome = loop {
         std::thread::park_timeout(PAUSE);
         let status = status(&mut client)?;
-        if sequence(&status) > before {
+        if status["reload"]["began_ns"].as_u64().is_some_and(|began| began >= asked) {
             break status["reload"].clone();
         }
         if clock::now() >= until {
@@ -60,9 +61,4 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(if error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// How many there have been.
-fn sequence(status: &Value) -> u64 {
-    status["reload"]["sequence"].as_u64().unwrap_or(0)
 }

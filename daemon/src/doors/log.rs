@@ -1,24 +1,33 @@
 //! The door for people: each change of safe mode as a line of the log, and the present state to the service manager.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rt_core::{Instant, Severity, Span};
 
 use super::journal::Journal;
 use super::{Announcement, ROOM};
+use crate::service::lock;
 use crate::{clock, manager};
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
 const WINDOW: Span = Span::from_millis(1_000);
 
+/// How often it is looked whether the thread has ended.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long the thread has to write what is there at the end: whoever should read standard error may not.
+const LAST_LINES: Span = Span::from_millis(1_000);
+
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
     pub(super) queue: SyncSender<Item>,
+    /// Absent once it was waited for.
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What comes to that thread.
@@ -34,12 +43,12 @@ impl Log {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<Self> {
         let (queue, announcements) = sync_channel(ROOM);
         let lost = Arc::clone(lost);
         let run = move || write(&announcements, &lost, |line| eprintln!("weir: {line}"));
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
-        Ok((Self { queue }, thread))
+        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
     /// False if there is no room.
@@ -53,10 +62,21 @@ impl Log {
         let _ = self.queue.send(Item::Forget(service.to_owned()));
     }
 
-    /// Ends the thread once it has written what is there.
+    /// Ends the thread once it has written what is there, and waits for that, [`LAST_LINES`] at most: then it is left
+    /// behind with what nobody reads.
     pub(super) fn close(&self) {
-        // Gone already is as good.
-        let _ = self.queue.send(Item::End);
+        let until = clock::now() + LAST_LINES;
+        let patient = || {
+            std::thread::park_timeout(PAUSE);
+            clock::now() < until
+        };
+        while matches!(self.queue.try_send(Item::End), Err(TrySendError::Full(_))) && patient() {}
+        let Some(thread) = lock(&self.thread).take() else { return };
+        while !thread.is_finished() && patient() {}
+        if thread.is_finished() {
+            // A panic there has told its message.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -46,12 +46,12 @@ impl Doors {
     /// If a thread cannot be started.
     pub(crate) fn open(config: &Config) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let lost = Arc::default();
-        let (log, logging) = Log::open(&lost)?;
+        let log = Log::open(&lost)?;
         let (hook, hooking) = Hook::open(config.hook.clone())?;
         let bus = Bus::new(&config.daemon.bus);
         let metrics = config.daemon.metrics.clone().map(Metrics::new);
         let doors = Self { hub: Arc::default(), log, hook, bus, metrics, lost };
-        Ok((Arc::new(doors), vec![logging, hooking]))
+        Ok((Arc::new(doors), vec![hooking]))
     }
 
     /// Opens the doors through which one also looks in, once there is a daemon to look at. [`Doors::close`] ends these
@@ -95,7 +95,7 @@ impl Doors {
         self.log.forget(service);
     }
 
-    /// Lets nothing more out; the threads end.
+    /// Lets nothing more out; the threads end. That of the log is waited for.
     pub(crate) fn close(&self) {
         self.bus.iter().for_each(Bus::close);
         self.metrics.iter().for_each(Metrics::close);

@@ -1,6 +1,7 @@
 //! Doors behind which nobody moves: announcing goes on, and every announcement is told or counted.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -39,8 +40,8 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     // Neither the thread of the log nor that of the bus has come yet.
     let (queue, unread) = sync_channel(ROOM);
     let bus = Bus::new(&BusConfig::Session);
-    let doors =
-        Doors { hub: Arc::default(), log: Log { queue }, hook, bus, metrics: None, lost: Arc::default() };
+    let log = Log { queue, thread: Mutex::default() };
+    let doors = Doors { hub: Arc::default(), log, hook, bus, metrics: None, lost: Arc::default() };
 
     let runs = |count: usize| loop {
         let text = std::fs::read_to_string(&told).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Dense layers gain from batching; convolutions on a CPU gain little or nothing, and may even lose.
 
-use super::{Buffers, EngineError, ModelSpec, RunMode, Runner, fill_tensor};
+use super::{Buffers, EngineError, ModelSpec, RunMode, Runner};
 use crate::clock;
 
 /// Up to here every batch size is timed; above, the powers of two and the largest.
@@ -51,7 +51,7 @@ pub(super) fn faster_modes(
     max_batch: usize,
 ) -> Result<Vec<RunMode>, EngineError> {
     for (tensor, input) in spec.inputs.iter().enumerate() {
-        fill_tensor(0, input.data_type, engine.buffers().input_mut(tensor, 0..max_batch));
+        engine.buffers().fill(0, tensor, input.data_type, max_batch);
     }
     let mut modes = vec![RunMode::Batched];
     for size in timed_sizes(max_batch).into_iter().skip(1) {

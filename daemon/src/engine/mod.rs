@@ -4,6 +4,7 @@
 //! Every engine keeps the same contract, [`Runner`], and passes the same conformance cases (`conformance`).
 
 mod batching;
+mod buffers;
 #[cfg(test)]
 mod conformance;
 mod equipment;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub(crate) use buffers::Buffers;
 #[cfg(test)]
 pub(crate) use conformance::{random_f32, toy_spec};
 pub(crate) use equipment::Equipment;
@@ -32,7 +34,9 @@ pub(crate) use gpu::settle_cuda;
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub(crate) use kind::{EngineKind, Isolation, RunMode};
 pub(crate) use ort::forbid_telemetry;
-pub(crate) use tensor::{Buffers, DataType, TensorSpec, fill_tensor, packed_len};
+#[cfg(test)]
+pub(crate) use tensor::fill_tensor;
+pub(crate) use tensor::{DataType, TensorSpec, packed_len};
 
 use ort::OrtRunner;
 use simulated::SimulatedRunner;

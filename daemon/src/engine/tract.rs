@@ -21,7 +21,7 @@ use tract_onnx::tract_core::runtime::DefaultRuntime;
 #[cfg(feature = "tract-cuda")]
 use super::EngineKind;
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes, timed_sizes};
-use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, read_model};
+use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, Side, read_model};
 use source::Source;
 
 /// A model compiled for all batch sizes up to its largest.
@@ -130,18 +130,19 @@ impl Plan {
         }
         let mut inputs = tvec!();
         for (number, tensor) in self.inputs.iter_mut().enumerate() {
-            let given = buffers.input(number, requests.clone());
+            let given = requests.len() * buffers.each(Side::Input, number);
             // Copies nothing: between runs this is the only owner.
             let mut memory = Arc::make_mut(tensor).try_as_plain_ram_mut()?;
-            let (filled, padding) = memory.as_bytes_mut().split_at_mut(given.len());
-            filled.copy_from_slice(given);
+            let (filled, padding) = memory.as_bytes_mut().split_at_mut(given);
+            buffers.read(Side::Input, number, requests.start, filled);
             padding.fill(0);
             inputs.push(tensor.clone().into_tvalue());
         }
         let results = self.state.run(inputs)?;
         for (number, result) in results.iter().enumerate() {
-            let output = buffers.output_mut(number, requests.clone());
-            output.copy_from_slice(&result.try_as_plain_ram()?.as_bytes()[..output.len()]);
+            let wanted = requests.len() * buffers.each(Side::Output, number);
+            let found = &result.try_as_plain_ram()?.as_bytes()[..wanted];
+            buffers.write(Side::Output, number, requests.start, found);
         }
         self.broken = false;
         Ok(())

@@ -64,13 +64,13 @@ pub(crate) fn measure_accuracy(
     if found < expected {
         return Err(ManifestError::Fit { model: model(), side: Side::Output, expected, found });
     }
-    let mut right = 0usize;
+    let (mut right, mut output) = (0usize, vec![0f32; found]);
     for index in 0..heldout.count() {
         let (image, label) = heldout.get(index);
-        runner.buffers().input_mut(0, 0..1).copy_from_slice(bytemuck::cast_slice(image));
+        runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(image));
         runner.run(1)?;
-        let output: &[f32] = bytemuck::cast_slice(runner.buffers().output_mut(0, 0..1));
-        right += usize::from(argmax(output) == Some(usize::from(label)));
+        runner.buffers().read(Side::Output, 0, 0, bytemuck::cast_slice_mut(&mut output));
+        right += usize::from(argmax(&output) == Some(usize::from(label)));
     }
     Ok(right as f64 / heldout.count() as f64)
 }

@@ -5,8 +5,7 @@ use rt_core::Span;
 use super::party::Subject;
 use crate::clock;
 use crate::engine::{
-    DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, fill_tensor, isolate,
-    load,
+    DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };
 
 /// A batch that takes longer than this is given up, where that can be seen from outside.
@@ -62,7 +61,7 @@ impl Bench {
         let buffers = self.runner.buffers();
         buffers.check(batch)?;
         for (tensor, &data_type) in self.inputs.iter().enumerate() {
-            fill_tensor(self.runs, data_type, buffers.input_mut(tensor, 0..batch));
+            buffers.fill(self.runs, tensor, data_type, batch);
         }
         self.runs += 1;
         let started = clock::now();

@@ -13,6 +13,7 @@ use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::{Effects, Service, lock, read, try_read};
+use crate::realtime::calmly;
 
 pub(super) use moves::Moves;
 
@@ -199,7 +200,7 @@ impl Registry {
 /// Whether `spec` can be promised beside what `others` are, `there` of which are not leaving.
 fn admit(service: &Service, spec: &StreamSpec, there: usize, others: &[StreamSpec]) -> Result<(), Refusal> {
     let queue = service.plan.config.queue;
-    match service.plan.system.admit(others.iter().chain([spec])) {
+    match calmly(|| service.plan.system.admit(others.iter().chain([spec]))) {
         Err(error) => Err(format!("beside {there} other streams: {error}")),
         Ok(admission) if admission.waiting > queue as u64 => Err(format!(
             "beside {there} other streams up to {} requests that must be served can wait, queue = {queue}",

@@ -13,6 +13,7 @@ use weir_client::RefusalCode;
 use super::registry::{Refusal, refuse};
 use super::{Service, lock};
 use crate::clock;
+use crate::realtime::calmly;
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -72,8 +73,7 @@ impl Service {
     }
 
     pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
-        self.plan
-            .shield(load)
+        calmly(|| self.plan.shield(load))
             .inspect_err(|e| eprintln!("weir: service {}: base only: {e}", self.name()))
             .ok()
     }

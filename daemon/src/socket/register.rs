@@ -20,8 +20,8 @@ use crate::service::{Effects, Lease, Refusal, Registry, Service, lock};
 /// Registrations of one connection that may wait at once.
 const MAX_WAITING: usize = 16;
 
-/// Registrations that wait until no long batch is in their way, or another service has taken over, each in a thread of
-/// its own: meanwhile the connection's other frames are served.
+/// Registrations that take their time, each in a thread of its own: the admission test is worked out, it is waited until no
+/// long batch is in the way, or until another service has taken over. Meanwhile the connection's other frames are served.
 #[derive(Default)]
 pub(super) struct Waiting {
     threads: Vec<JoinHandle<()>>,
@@ -35,10 +35,11 @@ pub(super) struct Waiting {
 type Ended = (u64, Result<Lease, Refusal>);
 
 impl Waiting {
-    /// Registers in the background; `connection` is woken when [`Waiting::take`] has something.
+    /// Registers in the background; `connection` is woken when [`Waiting::take`] has something. Waits for the first that
+    /// was begun if there are as many as may be.
     ///
     /// # Errors
-    /// If too many wait already, or there is no thread for it.
+    /// If there is no thread for it.
     pub(super) fn start(
         &mut self,
         daemon: &Arc<Daemon>,
@@ -46,9 +47,9 @@ impl Waiting {
         (id, registration): (u64, Registration),
     ) -> Result<(), Refusal> {
         self.threads.retain(|thread| !thread.is_finished());
-        let full = |text: String| Refusal { code: RefusalCode::TooManyStreams, text };
         if self.threads.len() >= MAX_WAITING {
-            return Err(full(format!("{MAX_WAITING} registrations of this connection wait already")));
+            // A panic there has told its message.
+            let _ = self.threads.remove(0).join();
         }
         let (daemon, connection, ended) =
             (Arc::clone(daemon), Arc::clone(connection), Arc::clone(&self.ended));
@@ -60,7 +61,8 @@ impl Waiting {
         };
         let name = "register".to_owned();
         let started = std::thread::Builder::new().name(name).spawn(run);
-        self.threads.push(started.map_err(|error| full(format!("no thread: {error}")))?);
+        let none = |error| Refusal { code: RefusalCode::TooManyStreams, text: format!("no thread: {error}") };
+        self.threads.push(started.map_err(none)?);
         self.open += 1;
         Ok(())
     }
@@ -87,7 +89,8 @@ impl Waiting {
     }
 }
 
-/// Gives out a stream. Without `patience` it is `None` if that may have to be waited for; nothing has happened then.
+/// Gives out a stream. Without `patience` it is `None` if that may have to be waited for, or take long to be worked out, as
+/// for every stream that is not reserved; nothing has happened then.
 ///
 /// # Errors
 /// A [`Refusal`] that names the field, or the instant at which the promise would fail.
@@ -101,10 +104,11 @@ pub(super) fn register(
         Ok(found) => found,
         Err(refusal) => return Some(Err(refusal)),
     };
-    if !patience && service.plan.selector.is_some() {
+    let name = registration.stream();
+    if !patience && service.plan.config.reserved.iter().all(|stream| stream.name != name) {
         return None;
     }
-    let outcome = Registry::register(&service, effects, (registration.stream(), spec), patience)?;
+    let outcome = Registry::register(&service, effects, (name, spec), patience)?;
     // Whatever the reason: this one is the last.
     Some(outcome.map_err(|refusal| if daemon.is_draining() { draining() } else { refusal }))
 }

@@ -97,8 +97,8 @@ pub(crate) struct Harness {
 impl Harness {
     /// `service` gives the engine time of a batch, from its size and bound.
     pub(crate) fn new(config: SchedulerConfig, service: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
-        let running = vec![None; config.worker_count()];
         Self {
+            running: vec![None; config.worker_count()],
             scheduler: Scheduler::new(config).expect("a configuration"),
             now: 0,
             timer_delay: 0,
@@ -110,7 +110,6 @@ impl Harness {
             bounds: Vec::new(),
             wake: None,
             unpolled: false,
-            running,
             requests: Vec::new(),
             service: Box::new(service),
         }
@@ -207,8 +206,8 @@ impl Harness {
             let next = self.next_event().expect("what waits or runs must end some time");
             self.advance_to(next);
         }
-        let open = self.requests.iter().position(|(_, place)| !matches!(place, Place::Ended(_)));
-        assert_eq!(open, None, "a request without resolution");
+        let ended = |(_, place): &(StreamId, Place)| matches!(place, Place::Ended(_));
+        assert!(self.requests.iter().all(ended), "a request without resolution");
     }
 
     /// A new scheduler of `config` takes over now, or the present one goes on.

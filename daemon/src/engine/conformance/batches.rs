@@ -88,10 +88,13 @@ fn every_type_goes_in_and_out_unchanged_in_shapes_of_any_rank() {
             spec.outputs[0] = tensor("out", data_type, shape);
             each_engine(|subject| {
                 let mut runner = subject.load(&spec, 3).unwrap();
-                fill_tensor(7, data_type, runner.buffers().input_mut(0, 0..3));
+                runner.buffers().fill(7, 0, data_type, 3);
                 runner.run(3).unwrap();
-                let given = runner.buffers().input(0, 0..3).to_vec();
-                assert_eq!(runner.buffers().output_mut(0, 0..3), given, "{data_type}, {dims:?}");
+                for index in 0..3 {
+                    let [given, found] =
+                        [Side::Input, Side::Output].map(|s| bytes_of(&mut *runner, s, 0, index));
+                    assert_eq!(found, given, "{data_type}, {dims:?}");
+                }
             });
         }
     }
@@ -123,13 +126,13 @@ fn several_inputs_and_outputs_go_by_their_names() {
         for batch in [5, 2, 1] {
             for i in 0..batch {
                 let (b, a) = ([i as i64, 10, -3], [i as f32 + 0.5, -1.0]);
-                runner.buffers().input_mut(0, i..i + 1).copy_from_slice(bytemuck::cast_slice(&b));
-                runner.buffers().input_mut(1, i..i + 1).copy_from_slice(bytemuck::cast_slice(&a));
+                runner.buffers().write(Side::Input, 0, i, bytemuck::cast_slice(&b));
+                runner.buffers().write(Side::Input, 1, i, bytemuck::cast_slice(&a));
             }
             runner.run(batch).unwrap();
             for i in 0..batch {
                 let x = i as f32 + 0.5;
-                let output = |runner: &mut dyn Runner, t| runner.buffers().output_mut(t, i..i + 1).to_vec();
+                let output = |runner: &mut dyn Runner, t| bytes_of(runner, Side::Output, t, i);
                 assert_eq!(output(&mut *runner, 0), bytemuck::cast_slice::<f32, u8>(&[x, -1.0, -x, 1.0]));
                 assert_eq!(output(&mut *runner, 1), bytemuck::cast_slice::<f32, u8>(&[-x, 1.0]));
                 assert_eq!(output(&mut *runner, 2), bytemuck::cast_slice::<i64, u8>(&[2 * i as i64, 20, -6]));
@@ -181,7 +184,7 @@ fn a_run_that_fails_leaves_the_runner_usable() {
         let mut runner = subject.load(&spec, 3).unwrap();
         for _ in 0..2 {
             let bad = [0i64, 1, 2, 1_000_000_000, 0, 0];
-            runner.buffers().input_mut(0, 0..3).copy_from_slice(bytemuck::cast_slice(&bad));
+            runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(&bad));
             let result = catch_unwind(AssertUnwindSafe(|| runner.run(3)));
             let failed = !matches!(result, Ok(Ok(())));
             assert!(failed || UNCHECKED.contains(&subject.engine), "an index outside the table must fail");
@@ -192,9 +195,10 @@ fn a_run_that_fails_leaves_the_runner_usable() {
             } else if let Ok(Err(error)) = result {
                 assert!(error.to_string().starts_with("model toy: running a batch of "), "{error}");
             }
-            runner.buffers().input_mut(0, 0..1).copy_from_slice(bytemuck::cast_slice(&[2i64, 1]));
+            runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(&[2i64, 1]));
             runner.run(1).unwrap();
-            assert_eq!(runner.buffers().output_mut(0, 0..1), bytemuck::cast_slice::<f32, u8>(&[2.5, 1.5]));
+            let found = bytes_of(&mut *runner, Side::Output, 0, 0);
+            assert_eq!(found, bytemuck::cast_slice::<f32, u8>(&[2.5, 1.5]));
         }
     });
 }

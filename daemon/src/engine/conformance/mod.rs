@@ -120,9 +120,18 @@ fn tensor(name: &str, data_type: DataType, shape: &[usize]) -> TensorSpec {
 
 /// Runs a batch on a model of one `f32` input and output.
 pub(crate) fn run_f32(runner: &mut dyn Runner, batch: usize, input: &[f32]) -> Result<Vec<f32>, EngineError> {
-    runner.buffers().input_mut(0, 0..batch).copy_from_slice(bytemuck::cast_slice(input));
+    runner.buffers().write(Side::Input, 0, 0, bytemuck::cast_slice(input));
     runner.run(batch)?;
-    Ok(bytemuck::cast_slice(runner.buffers().output_mut(0, 0..batch)).to_vec())
+    let mut found = vec![0.0f32; batch * runner.buffers().each(Side::Output, 0) / 4];
+    runner.buffers().read(Side::Output, 0, 0, bytemuck::cast_slice_mut(&mut found));
+    Ok(found)
+}
+
+/// A tensor of the request at place `index` of the batch.
+pub(super) fn bytes_of(runner: &mut dyn Runner, side: Side, tensor: usize, index: usize) -> Vec<u8> {
+    let mut bytes = vec![0; runner.buffers().each(side, tensor)];
+    runner.buffers().read(side, tensor, index, &mut bytes);
+    bytes
 }
 
 /// `count` numbers in 0.0..1.0.

@@ -21,13 +21,15 @@ use rustix::process::Pid;
 
 use super::message::{Command, MAX_REPLY, Reply};
 use super::together::Together;
-use super::{EngineError, Place};
+use super::{EngineError, LEAST_SILENCE, Place};
 use crate::{clock, realtime};
 
 /// How often one who waits for a reply looks whether it is to stop.
 const LOOK: Span = Span::from_millis(100);
-/// A process that has hung up has nearly always ended: how long to wait for what it died of.
-const OBITUARY: Span = Span::from_millis(20);
+/// A process that has hung up has nearly always ended but for what the kernel has left to do, which takes as long as
+/// others keep the processor busy: how long to wait for what it died of. Its batch is lost already; and one that lives
+/// on has no worse a worker than one that has become silent.
+const OBITUARY: Span = LEAST_SILENCE;
 /// A killed process has this long to end before a thread of its own is left to wait for it.
 const BURIAL: Span = Span::from_millis(2_000);
 
