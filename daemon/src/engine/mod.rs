@@ -9,6 +9,7 @@ mod buffers;
 mod conformance;
 mod equipment;
 mod error;
+mod files;
 mod gpu;
 mod isolated;
 mod kind;
@@ -20,16 +21,16 @@ mod simulated;
 mod tensor;
 mod tract;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 pub(crate) use buffers::Buffers;
 #[cfg(test)]
 pub(crate) use conformance::{random_f32, toy_spec};
 pub(crate) use equipment::Equipment;
 pub(crate) use error::{EngineError, Side};
+pub(crate) use files::{Files, read_verified, sha256_hex};
 pub(crate) use gpu::settle_cuda;
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub(crate) use kind::{EngineKind, Isolation, RunMode};
@@ -115,21 +116,41 @@ pub(crate) fn load(
     spec: &ModelSpec,
     max_batch: usize,
 ) -> Result<Box<dyn Runner>, EngineError> {
+    load_from(&mut Files::default(), engine, spec, max_batch)
+}
+
+/// The same, for one of several workers: the file is read only if it is not among `files` yet.
+///
+/// # Errors
+/// Those of [`load`].
+pub(crate) fn load_from(
+    files: &mut Files,
+    engine: Engine<'_>,
+    spec: &ModelSpec,
+    max_batch: usize,
+) -> Result<Box<dyn Runner>, EngineError> {
     check_max_batch(spec, max_batch)?;
-    load_into(engine, spec, Buffers::new(spec, max_batch))
+    load_into(files, engine, spec, Buffers::new(spec, max_batch))
 }
 
 /// The same for batches that lie in the given buffers, which are those of `spec`.
-fn load_into(engine: Engine<'_>, spec: &ModelSpec, buffers: Buffers) -> Result<Box<dyn Runner>, EngineError> {
+fn load_into(
+    files: &mut Files,
+    engine: Engine<'_>,
+    spec: &ModelSpec,
+    buffers: Buffers,
+) -> Result<Box<dyn Runner>, EngineError> {
     if let Engine::Real { backend, .. } = engine {
         check_built(backend)?;
     }
     Ok(match engine {
         Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(buffers, times_ns)?),
         Engine::Real { backend, modes } if backend.kind.is_onnxruntime() => {
-            Box::new(OrtRunner::load(backend, spec, buffers, modes)?)
+            Box::new(OrtRunner::load((backend, spec), files, buffers, modes)?)
         }
-        Engine::Real { backend, modes } => Box::new(TractRunner::load(backend, spec, buffers, modes)?),
+        Engine::Real { backend, modes } => {
+            Box::new(TractRunner::load((backend, spec), files, buffers, modes)?)
+        }
     })
 }
 
@@ -159,8 +180,8 @@ pub(crate) fn prepare(backend: &Backend) -> Result<(), EngineError> {
 /// # Errors
 /// As [`load`], as far as the file is concerned.
 pub(crate) fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineError> {
-    let bytes = read_model(backend, spec)?;
-    signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, &bytes)?)
+    let mut files = Files::default();
+    signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, files.read(backend, spec)?)?)
 }
 
 /// One variant as the manifest describes it.
@@ -194,37 +215,6 @@ impl ModelSpec {
     }
 }
 
-/// Reads a model's file, unless it is too large.
-///
-/// # Errors
-/// [`EngineError::TooLarge`], and as [`read_verified`].
-fn read_model(backend: &Backend, spec: &ModelSpec) -> Result<Vec<u8>, EngineError> {
-    let (path, limit) = (spec.path.clone(), backend.max_model);
-    match std::fs::metadata(&path).map(|file| file.len()) {
-        Err(source) => Err(EngineError::Read { path, source }),
-        Ok(bytes) if bytes > limit => Err(EngineError::TooLarge { path, bytes, limit }),
-        Ok(_) => read_verified(&path, &spec.sha256),
-    }
-}
-
-/// Reads a file whole and checks that it is the one meant.
-///
-/// # Errors
-/// [`EngineError::Read`] and [`EngineError::Hash`].
-pub(crate) fn read_verified(path: &Path, sha256: &str) -> Result<Vec<u8>, EngineError> {
-    let bytes = std::fs::read(path).map_err(|source| EngineError::Read { path: path.to_owned(), source })?;
-    let found = sha256_hex(&bytes);
-    if found != sha256 {
-        return Err(EngineError::Hash { path: path.to_owned(), expected: sha256.to_owned(), found });
-    }
-    Ok(bytes)
-}
-
-/// SHA-256 as 64 lower-case hexadecimal digits.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,11 +224,5 @@ mod tests {
         let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
         let lock = std::fs::read_to_string(lock).unwrap();
         assert!(lock.contains(&format!("name = \"tract-onnx\"\nversion = \"{TRACT_VERSION}\"\n")));
-    }
-
-    #[test]
-    fn hash_is_the_known_one() {
-        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(sha256_hex(b"abc"), abc);
     }
 }

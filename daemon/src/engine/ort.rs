@@ -13,7 +13,7 @@ use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes};
 use super::signature::{check_output_shape, decode, has_symbolic_batch};
-use super::{Backend, Buffers, DataType, EngineError, ModelSpec, RunMode, Side, read_model};
+use super::{Backend, Buffers, DataType, EngineError, Files, ModelSpec, RunMode, Side};
 use call::Call;
 use library::Library;
 
@@ -39,19 +39,18 @@ impl OrtRunner {
     /// Reads, checks and compiles the model for batches in `buffers`; see [`super::load`] for the errors and [`super::Engine`] for
     /// `modes`.
     pub(super) fn load(
-        backend: &Backend,
-        spec: &ModelSpec,
+        (backend, spec): (&Backend, &ModelSpec),
+        files: &mut Files,
         buffers: Buffers,
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
         let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
         let library = library::open(backend)?;
-        let bytes = read_model(backend, spec)?;
-        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, &bytes)?)?;
+        let bytes = files.read(backend, spec)?;
+        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, bytes)?)?;
         let largest = if batched { max_batch } else { 1 };
-        let session = session(library, backend, spec, &bytes, largest)?;
-        drop(bytes);
+        let session = session(library, backend, spec, bytes, largest)?;
         provider::check(backend, spec, &session)?;
         let call = Call::new(session, spec)?;
         let mut runner = Self { buffers, call, modes: loop_modes(max_batch) };

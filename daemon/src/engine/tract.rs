@@ -21,7 +21,7 @@ use tract_onnx::tract_core::runtime::DefaultRuntime;
 #[cfg(feature = "tract-cuda")]
 use super::EngineKind;
 use super::batching::{BothWays, faster_modes, given_modes, loop_modes, timed_sizes};
-use super::{Backend, Buffers, EngineError, ModelSpec, RunMode, Side, read_model};
+use super::{Backend, Buffers, EngineError, Files, ModelSpec, RunMode, Side};
 use source::Source;
 
 /// A model compiled for all batch sizes up to its largest.
@@ -38,16 +38,16 @@ impl TractRunner {
     /// Reads, checks and compiles the model for batches in `buffers`; see [`super::load`] for the errors and
     /// [`super::Engine`] for `modes`.
     pub(super) fn load(
-        backend: &Backend,
-        spec: &ModelSpec,
+        (backend, spec): (&Backend, &ModelSpec),
+        files: &mut Files,
         buffers: Buffers,
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
         let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
-        let bytes = read_model(backend, spec)?;
+        let bytes = files.read(backend, spec)?;
         let runtime = runtime(backend)?;
-        let source = Source::parse(backend.kind, spec, &bytes)?;
+        let source = Source::parse(backend.kind, spec, bytes)?;
         let mut plans = vec![source.compile(runtime, 1)?];
         plans[0].check(backend, spec)?;
         if source.batch.is_some() {
@@ -182,6 +182,14 @@ mod tests {
     use super::super::conformance::{relu, run_f32, toy_file};
     use super::*;
 
+    fn loaded(
+        spec: &ModelSpec,
+        buffers: Buffers,
+        modes: Option<&[RunMode]>,
+    ) -> Result<TractRunner, EngineError> {
+        TractRunner::load((&Backend::TRACT, spec), &mut Files::default(), buffers, modes)
+    }
+
     #[test]
     fn only_plans_that_are_run_are_compiled() {
         use RunMode::{Batched, Loop};
@@ -189,8 +197,7 @@ mod tests {
         (modes[0], modes[3], modes[20]) = (Batched, Batched, Batched);
         let dir = tempfile::tempdir().unwrap();
         let spec = toy_file(&dir, &relu(1, &["N", "2"]));
-        let mut runner =
-            TractRunner::load(&Backend::TRACT, &spec, Buffers::new(&spec, 40), Some(&modes)).unwrap();
+        let mut runner = loaded(&spec, Buffers::new(&spec, 40), Some(&modes)).unwrap();
         let sizes: Vec<usize> = runner.plans.iter().map(|plan| plan.batch).collect();
         assert_eq!(sizes, [1, 4, 32]);
         let input: Vec<f32> = (0..42).map(|i| i as f32 / 42.0).collect();
@@ -201,7 +208,7 @@ mod tests {
     fn a_runner_works_again_after_a_run_that_broke_off() {
         let dir = tempfile::tempdir().unwrap();
         let spec = toy_file(&dir, &relu(1, &["N", "2"]));
-        let mut runner = TractRunner::load(&Backend::TRACT, &spec, Buffers::new(&spec, 1), None).unwrap();
+        let mut runner = loaded(&spec, Buffers::new(&spec, 1), None).unwrap();
         for _ in 0..2 {
             runner.plans[0].broken = true;
             assert_eq!(run_f32(&mut runner, 1, &[0.5, -0.5]).unwrap(), [0.5, 0.0]);

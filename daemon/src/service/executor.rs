@@ -7,7 +7,8 @@ use rt_core::{Ran, Span, WorkerId};
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::{
-    Backend, Buffers, Engine, EngineError, Isolation, Place, Runner, Task, isolate, load, longest_silence,
+    Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from,
+    longest_silence,
 };
 use crate::plan::{ServicePlan, VariantPlan};
 
@@ -18,19 +19,26 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Loads the service's model, in all variants that may run, for that worker. A process of theirs ends with the calling
-    /// thread at the latest.
+    /// Loads the service's model, in all variants that may run, for that worker; what is among `files` is not read again. A
+    /// process of theirs reads its own, and ends with the calling thread at the latest.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
-    pub(crate) fn new(plan: &ServicePlan, worker: WorkerId, place: &Place) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        plan: &ServicePlan,
+        worker: WorkerId,
+        place: &Place,
+        files: &mut Files,
+    ) -> Result<Self, EngineError> {
         let variants = plan.running_variants();
         let times: Vec<_> = (0..variants.len()).map(|v| plan.config.model.simulated_times(v)).collect();
         let backend = plan.config.backend(worker);
         let tasks = variants.iter().zip(&times).map(|(v, times)| task(v, backend, times.as_deref()));
         let tasks: Vec<_> = tasks.collect();
         let runners = match plan.config.isolation {
-            Isolation::Thread => tasks.iter().map(|t| load(t.engine, t.spec, t.max_batch)).collect(),
+            Isolation::Thread => {
+                tasks.iter().map(|t| load_from(files, t.engine, t.spec, t.max_batch)).collect()
+            }
             Isolation::Process => isolate(&tasks, place),
         };
         Ok(Self { runners: runners?, tokens: Vec::with_capacity(plan.workers().batch) })

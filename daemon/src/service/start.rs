@@ -18,7 +18,7 @@ use super::takeover::Takeover;
 use super::timer::Timer;
 use super::worker::{self, Mailbox};
 use crate::doors::Doors;
-use crate::engine::{EngineError, Isolation, Place};
+use crate::engine::{EngineError, Files, Isolation, Place};
 use crate::plan::ServicePlan;
 
 /// What waking another thread costs on a slow day: shorter batches are run at once.
@@ -68,8 +68,11 @@ impl Service {
         scheduler.set_selector(plan.selector.clone())?;
         scheduler.set_rate_warning(plan.rate_warning());
         let stopped = Arc::default();
-        let executor = |id| Executor::new(&plan, id, &place(&plan, id, realtime, &stopped)).map(Mutex::new);
+        let mut files = Files::default();
+        let executor =
+            |id| Executor::new(&plan, id, &place(&plan, id, realtime, &stopped), &mut files).map(Mutex::new);
         let executors: Result<Vec<_>, EngineError> = (0..workers.count).map(executor).collect();
+        drop(files);
         Ok(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),

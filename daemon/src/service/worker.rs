@@ -11,7 +11,7 @@ use super::executor::Executor;
 use super::lock;
 use super::{Effects, Service};
 use crate::clock;
-use crate::engine::Isolation;
+use crate::engine::{Files, Isolation};
 use crate::realtime;
 
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
@@ -139,7 +139,7 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
         if !service.mailboxes[id].rest(absence.pause(clock::now())) {
             return false;
         }
-        let fresh = Executor::new(&service.plan, id, &service.place(id));
+        let fresh = Executor::new(&service.plan, id, &service.place(id), &mut Files::default());
         let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan).map(|()| executor));
         if service.is_stopped() {
             return false;

@@ -14,7 +14,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{set_name, set_no_new_privs};
 
 use super::message::{COMMAND, Command, MAX_SETUP, Reply, Setup};
-use crate::engine::{Buffers, Engine, EngineError, ModelSpec, Runner, load_into};
+use crate::engine::{Buffers, Engine, EngineError, Files, ModelSpec, Runner, load_into};
 use crate::realtime::{self, Role};
 
 /// Of two processes that are too many, the kernel is to end this one and not the daemon.
@@ -38,7 +38,7 @@ pub(super) use super::tests::command;
 pub(crate) fn engine_worker() -> Result<()> {
     let socket = keep_needed_descriptors().context("standard input is no socket of a daemon's")?;
     give_up_privileges().context("a worker process cannot be set up")?;
-    serve(socket, load_into)
+    serve(socket, |engine, spec, buffers| load_into(&mut Files::default(), engine, spec, buffers))
 }
 
 /// Loads what the setup says, with `load`, and runs batches until the other end hangs up.

@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::message::{MAX_REPLY, Reply};
 use super::*;
 use crate::engine::conformance::{bytes_of, run_f32};
-use crate::engine::{Backend, Side, load_into, toy_spec};
+use crate::engine::{Backend, Files, Side, load_into, toy_spec};
 
 /// The fault that a worker process of a test is to show; in the place of the worker's name.
 const FAULT: &str = "WEIR_TEST_FAULT";
@@ -39,7 +39,7 @@ fn worker_process() {
         if let Some(fault) = fault.strip_prefix("load: ") {
             commit(fault, &say, 0)?;
         }
-        let inner = load_into(engine, spec, buffers)?;
+        let inner = load_into(&mut Files::default(), engine, spec, buffers)?;
         let (fault, say) = (fault.clone(), say.try_clone().expect("a socket"));
         Ok(Box::new(Faulty { inner, fault, say, runs: 0 }) as Box<dyn Runner>)
     };
