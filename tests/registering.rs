@@ -89,3 +89,22 @@ fn a_client_that_goes_while_its_stream_waits_leaves_nothing_behind() {
     });
     daemon.client().register(&burst()).expect("the name is free");
 }
+
+/// Two by two for the same name: the first of each has it.
+#[test]
+fn registrations_of_a_connection_are_carried_out_in_their_order() {
+    let daemon = place().serve();
+    let mut raw = daemon.raw().hello();
+    let pairs = 7;
+    for pair in 0..pairs {
+        let name = format!("s{pair}");
+        for id in [10 + 2 * pair, 11 + 2 * pair] {
+            register(&mut raw, id, &best_effort("lanes", &name));
+        }
+    }
+    for pair in 0..pairs {
+        assert!(registered(&mut raw).is_ok(), "the first of pair {pair}");
+        let refused = registered(&mut raw).expect_err("the second");
+        assert!(refused.contains("NameInUse"), "{refused}");
+    }
+}

@@ -1,6 +1,8 @@
 //! REGISTER: from the fields of the frame to a stream with a promise, or to the reason there is none.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -17,26 +19,31 @@ use crate::engine::{DataType, TensorSpec, packed_len};
 use crate::realtime::{self, Role};
 use crate::service::{Effects, Lease, Refusal, Registry, Service, lock};
 
-/// Registrations of one connection that may wait at once.
+/// Registrations of one connection that may wait for their turn.
 const MAX_WAITING: usize = 16;
 
-/// Registrations that take their time, each in a thread of its own: the admission test is worked out, it is waited until no
-/// long batch is in the way, or until another service has taken over. Meanwhile the connection's other frames are served.
+/// Registrations that take their time, in their order, in a thread beside the one that reads: the admission test is worked
+/// out, it is waited until no long batch is in the way, or until another service has taken over. Meanwhile the
+/// connection's other frames are served.
 #[derive(Default)]
 pub(super) struct Waiting {
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<(SyncSender<Asked>, JoinHandle<()>)>,
     /// Those whose outcome has not been taken.
     open: usize,
-    /// What has come of them, by the frame that asked.
+    /// What has come of them.
     ended: Arc<Mutex<Vec<Ended>>>,
+    /// The client has gone: what waits is of no use to it any more.
+    gone: Arc<AtomicBool>,
 }
 
-/// The frame that asked for a stream, and what came of it.
+/// The frame that asks for a stream.
+type Asked = (u64, Registration);
+/// The same, and what came of it.
 type Ended = (u64, Result<Lease, Refusal>);
 
 impl Waiting {
-    /// Registers in the background; `connection` is woken when [`Waiting::take`] has something. Waits for the first that
-    /// was begun if there are as many as may be.
+    /// Registers in the background; `connection` is woken when [`Waiting::take`] has something. Waits itself while as many
+    /// as may be are before it.
     ///
     /// # Errors
     /// If there is no thread for it.
@@ -44,27 +51,37 @@ impl Waiting {
         &mut self,
         daemon: &Arc<Daemon>,
         connection: &Arc<Connection>,
-        (id, registration): (u64, Registration),
+        asked: Asked,
     ) -> Result<(), Refusal> {
-        self.threads.retain(|thread| !thread.is_finished());
-        if self.threads.len() >= MAX_WAITING {
-            // A panic there has told its message.
-            let _ = self.threads.remove(0).join();
-        }
-        let (daemon, connection, ended) =
-            (Arc::clone(daemon), Arc::clone(connection), Arc::clone(&self.ended));
-        let run = move || {
-            realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
-            let outcome = register(&daemon, &registration, &mut Effects::default(), true);
-            lock(&ended).extend(outcome.map(|outcome| (id, outcome)));
-            connection.wake();
+        let queue = match &self.thread {
+            Some((queue, _)) => queue,
+            None => &self.thread.insert(self.spawn(daemon, connection)?).0,
         };
-        let name = "register".to_owned();
-        let started = std::thread::Builder::new().name(name).spawn(run);
-        let none = |error| Refusal { code: RefusalCode::TooManyStreams, text: format!("no thread: {error}") };
-        self.threads.push(started.map_err(none)?);
+        let none = |_| Refusal { code: RefusalCode::TooManyStreams, text: "its thread has ended".to_owned() };
+        queue.send(asked).map_err(none)?;
         self.open += 1;
         Ok(())
+    }
+
+    fn spawn(
+        &self,
+        daemon: &Arc<Daemon>,
+        connection: &Arc<Connection>,
+    ) -> Result<(SyncSender<Asked>, JoinHandle<()>), Refusal> {
+        let (queue, asked) = sync_channel::<Asked>(MAX_WAITING);
+        let (daemon, connection) = (Arc::clone(daemon), Arc::clone(connection));
+        let (ended, gone) = (Arc::clone(&self.ended), Arc::clone(&self.gone));
+        let run = move || {
+            realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
+            for (id, registration) in asked.iter().take_while(|_| !gone.load(Ordering::Relaxed)) {
+                let outcome = register(&daemon, &registration, &mut Effects::default(), true);
+                lock(&ended).extend(outcome.map(|outcome| (id, outcome)));
+                connection.wake();
+            }
+        };
+        let none = |error| Refusal { code: RefusalCode::TooManyStreams, text: format!("no thread: {error}") };
+        let thread = std::thread::Builder::new().name("register".to_owned()).spawn(run).map_err(none)?;
+        Ok((queue, thread))
     }
 
     /// What has ended since the last time.
@@ -79,9 +96,11 @@ impl Waiting {
         self.open
     }
 
-    /// Waits for all; the streams that were still given out.
+    /// Waits for the one that is being worked out; the streams that were still given out.
     pub(super) fn finish(&mut self) -> Vec<Lease> {
-        for thread in self.threads.drain(..) {
+        if let Some((queue, thread)) = self.thread.take() {
+            self.gone.store(true, Ordering::Relaxed);
+            drop(queue);
             // A panic there has told its message.
             let _ = thread.join();
         }
