@@ -15,9 +15,12 @@ pub(super) fn print_table(report: &Report) {
     );
     for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
         say!("{}", row(phase));
-        for change in report.changes_in(phase) {
+        let mut changes = report.changes_in(phase).peekable();
+        while let Some(change) = changes.next() {
             let what = if change.entered { "entered" } else { "left" };
-            say!("{:<12} safe mode {what} at {:.2} s: {}", "", change.at_s, change.text);
+            let more = std::iter::from_fn(|| changes.next_if(|next| next.text == change.text)).count();
+            let more = if more > 0 { format!(" (and {more} times again)") } else { String::new() };
+            say!("{:<12} safe mode {what} at {:.2} s: {}{more}", "", change.at_s, change.text);
         }
     }
     say!(
