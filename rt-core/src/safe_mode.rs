@@ -86,7 +86,7 @@ impl SafeMode {
         if alarm.is_none() {
             *leave = (*leave).max(now + self.config.hold);
         }
-        if severity >= Severity::Safe {
+        if severity.is_suspended() {
             (self.aftermath, self.cleared) = (true, false);
             self.breaches += 1;
         }

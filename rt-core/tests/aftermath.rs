@@ -117,6 +117,44 @@ fn safe_mode_lasts_as_long_as_an_excess_waits() {
     assert!(left.is_some());
 }
 
+/// Two workers, 10 a request, deadline 15, and never three within less than 5: of three the third is just in time, by
+/// the refinement alone. One that waited 5 for batches that ran too long runs 5 longer than any that comes while all
+/// is well, and for another two within its 5 safe mode is still on.
+#[test]
+fn what_was_begun_late_is_waited_for_without_background() {
+    let quick = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
+    let closed = SchedulerConfig { background: false, ..config(&[10], 1, 2, 15, Dispatch::Eager) };
+    let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let distances = ArrivalBound::distances(&[0, 5, 100].map(ns)).expect("valid");
+    let spec = StreamSpec::promised(set, ArrivalCurve::new(&[distances]).expect("one"));
+    let load = std::slice::from_ref(&spec);
+    assert!(harness::system(&closed).admit(load).is_ok());
+    assert!(harness::system(&SchedulerConfig { background: true, ..closed.clone() }).admit(load).is_err());
+
+    let mut harness = Harness::new(SchedulerConfig { safe_mode: quick, ..closed }, {
+        let mut long = 3;
+        move |_, bound| {
+            long = u64::saturating_sub(long, 1);
+            if long > 0 { 105 } else { bound }
+        }
+    });
+    let id = harness.add(spec);
+    let three = |harness: &mut Harness, at: u64| {
+        harness.advance_to(at);
+        harness.arrive(id);
+        harness.advance_to(at + 5);
+        let before = severity(harness);
+        (0..2).for_each(|_| _ = harness.arrive(id));
+        harness.drain();
+        before
+    };
+    (0..2).for_each(|_| _ = harness.arrive(id));
+    assert_eq!(three(&mut harness, 100), Severity::Safe);
+    assert_eq!((severity(&harness), harness.mandatory_misses().len()), (Severity::Normal, 3));
+    assert_eq!(three(&mut harness, 300), Severity::Normal);
+    assert_eq!(harness.mandatory_misses().len(), 3);
+}
+
 /// Batches take up to ten times their bound and workers come and go, until all is said to be well; then everything
 /// comes that may. Tells how many mandatory requests were missed after that, and how often it was said.
 fn disturb(setup: &Setup) -> (usize, usize) {

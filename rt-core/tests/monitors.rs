@@ -2,12 +2,12 @@
 
 mod harness;
 
-use harness::load::{Bench, ns, setup};
+use harness::load::{Bench, ns, open_or_closed};
 use harness::{Harness, config, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, MissReason, Outcome,
-    SchedulerConfig, Severity, StreamSpec,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant, MissReason,
+    Outcome, SchedulerConfig, Severity, StreamSpec,
 };
 
 /// At most `count` requests in any `length`, none to be missed.
@@ -244,20 +244,22 @@ fn no_promise_is_broken_by_delays_that_no_monitor_reports() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..ProptestConfig::default() })]
 
     /// Streams are restarted for new clients, and removed; what a removed one leaves is given to a new
-    /// one of the same declaration, once the idle epoch has moved.
+    /// one of the same declaration, once the idle epoch has moved, or without background once it may.
     #[test]
-    fn streams_that_come_and_go_break_no_promise(setup in setup(), every in 5u64..60) {
+    fn streams_that_come_and_go_break_no_promise(setup in open_or_closed(), every in 5u64..60) {
         let mut bench = Bench::new(&setup);
         let mut clients: Vec<_> = bench.ids.iter().copied().enumerate().collect();
         let mut gone: Vec<(usize, (bool, u64))> = Vec::new();
         for _ in 0..500 {
             bench.step(&setup);
             let epoch = bench.harness.scheduler.idle_epoch();
+            let ready = setup.config.background
+                || bench.harness.scheduler.is_ready_for(Instant::from_nanos(bench.harness.now), None);
             for (s, since) in std::mem::take(&mut gone) {
-                if since.0 || epoch.1 > since.1 {
+                if ready && (since.0 || epoch.1 > since.1) {
                     bench.ids[s] = bench.harness.add(setup.streams[s].clone());
                     clients.push((s, bench.ids[s]));
                     // A new client owes nothing to the past of the old one: its curve starts afresh.

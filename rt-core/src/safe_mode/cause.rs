@@ -42,6 +42,14 @@ pub enum Severity {
     Lost = 4,
 }
 
+impl Severity {
+    /// Whether promises do not stand.
+    #[must_use]
+    pub fn is_suspended(self) -> bool {
+        self >= Self::Safe
+    }
+}
+
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

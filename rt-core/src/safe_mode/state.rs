@@ -52,7 +52,7 @@ impl SafeModeState {
     /// Whether the promises do not stand.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
-        self.severity >= Severity::Safe
+        self.severity.is_suspended()
     }
 }
 

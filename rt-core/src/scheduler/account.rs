@@ -8,7 +8,7 @@ use super::{
     WorkerId, WorkerState,
 };
 use crate::constraint::Constraint;
-use crate::safe_mode::{Cause, Evidence, Severity, Transition};
+use crate::safe_mode::{Cause, Evidence, Transition};
 use crate::select::LoadMonitor;
 use crate::stream::{Ledger, MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
@@ -168,7 +168,7 @@ impl Scheduler {
     }
 
     pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
-        if cause.severity() >= Severity::Safe {
+        if cause.severity().is_suspended() {
             self.aftermath = Past::Open;
         }
         let transition = self.safe_mode.raise(now, cause, evidence, until);

@@ -2,7 +2,6 @@
 
 use super::settle::Past;
 use super::{MANDATORY, MAX_WORKERS, Request, Scheduler, ShieldRefusal, Worker, WorkerId, WorkerState};
-use crate::safe_mode::Severity;
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
 
@@ -99,7 +98,7 @@ impl Scheduler {
             WorkerState::Busy { due, .. } => now <= due,
             WorkerState::Lost => false,
         };
-        if self.safe_mode.severity() >= Severity::Safe || !self.workers.iter().all(on_time) {
+        if self.safe_mode.severity().is_suspended() || !self.workers.iter().all(on_time) {
             return Err(ShieldRefusal::Unsafe);
         }
         let others = self.left_beside(now, worker);

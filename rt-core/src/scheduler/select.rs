@@ -10,7 +10,7 @@ use crate::time::{Instant, Span};
 pub(super) struct Selection {
     selector: Option<Selector>,
     chosen: [u8; MAX_WORKERS],
-    /// Batches that were granted more than `P`.
+    /// Batches that were granted more than `P`, and those of streams that were removed.
     pub(super) long: Past,
 }
 

@@ -6,14 +6,19 @@
 //! is in nobody's reckoning: a burst within the declarations on top of it can be late, though nothing is wrong any more.
 //! In both cases promises hold (again) from an instant `s` on at which no worker still takes more than its `P` and no
 //! mandatory request waits: those that come from `s` on find every worker free by `s + P`, as after any start that
-//! leaves none waiting. The refinement, on which a system without background may rest, counts from an instant at which
-//! a worker idles and nothing waits at all.
+//! leaves none waiting.
+//!
+//! A load that only the refinement admits rests on more: what keeps the workers busy before a burst came under the same
+//! curves, since an instant `u` at which a worker idled and nothing waited, and what was begun before `u` is over by
+//! `u + P - 1`. What piled up came long before it was begun; so did, for the streams that are there, the requests of
+//! one that was removed. Therefore a system without background needs two such instants: `u` itself, and one at which
+//! again a worker idles and nothing waits, and all that still runs came from `u` on. Whatever comes after the second
+//! waits behind nothing else.
 //!
 //! A new stream may come earlier if the shield of the new load would let the state at `s` come about: its (1) and (2),
 //! with what runs as the long batch.
 
 use super::{MAX_WORKERS, Scheduler, Worker, WorkerState};
-use crate::safe_mode::Severity;
 use crate::shield::Shield;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
@@ -29,22 +34,11 @@ pub(super) enum Past {
     Open,
     /// No worker takes more than its `P` any more; the idle epoch when that was seen.
     Draining(u64),
+    /// Without background: the instant `u`.
+    Counted(Instant),
 }
 
 impl Past {
-    /// What is known when workers are `prompt`, as none takes more than its `P`, and no request that matters waits if
-    /// it is `idle`, or did at some instant since the epoch before.
-    fn after(self, prompt: bool, (idle, epoch): (bool, u64)) -> Self {
-        match self {
-            Self::Over => Self::Over,
-            _ if !prompt => self,
-            Self::Draining(before) if idle || epoch != before => Self::Over,
-            Self::Draining(_) => self,
-            Self::Open if idle => Self::Over,
-            Self::Open => Self::Draining(epoch),
-        }
-    }
-
     fn is_over(self) -> bool {
         matches!(self, Self::Over)
     }
@@ -63,7 +57,7 @@ impl Scheduler {
     /// there were none. If not, take the shield away ([`Scheduler::set_shield`]), so that there will be no more,
     /// and ask again: it is so within a deadline and the busy period that follows.
     pub fn is_ready_for(&mut self, now: Instant, shield: Option<&Shield>) -> bool {
-        let past = self.selection.long.after(self.is_prompt(now), self.idle());
+        let past = self.settled(now, self.selection.long);
         self.selection.long = past;
         if past.is_over() {
             return true;
@@ -83,11 +77,48 @@ impl Scheduler {
     /// Safe mode is not left before what piled up until the last breach has been worked off. Of a stream's excess
     /// nothing may wait any more either: its oldest come first, which what conforms from then on shall not pay for.
     pub(super) fn settle_safe_mode(&mut self, now: Instant) {
-        if self.safe_mode.severity() >= Severity::Safe {
-            self.aftermath = self.aftermath.after(self.is_prompt(now), self.idle());
+        if self.safe_mode.severity().is_suspended() {
+            self.aftermath = self.settled(now, self.aftermath);
             let excess = !self.queues[Class::Wanted as usize].is_empty();
             self.safe_mode.set_aftermath(excess || !self.aftermath.is_over());
         }
+    }
+
+    /// What is known at `now` of a past of which so much was known.
+    fn settled(&self, now: Instant, past: Past) -> Past {
+        let (idle, epoch) = self.idle_epoch();
+        match past {
+            Past::Over => Past::Over,
+            _ if !self.config.background => self.counted(now, past),
+            _ if !self.is_prompt(now) => past,
+            Past::Draining(before) if idle || epoch != before => Past::Over,
+            Past::Open if idle => Past::Over,
+            Past::Open => Past::Draining(epoch),
+            Past::Draining(_) | Past::Counted(_) => past,
+        }
+    }
+
+    /// The same without background.
+    fn counted(&self, now: Instant, past: Past) -> Past {
+        let idle = self.waiting() == 0 && self.workers.iter().any(|w| matches!(w.state, WorkerState::Free));
+        if !idle || self.workers.iter().any(|w| w.is_overdue(now)) {
+            return past;
+        }
+        let all_since = |u: Instant| self.workers.iter().all(|w| self.came_since(u, w));
+        let in_turn = |w: &Worker| w.left(now) < self.config.workers[w.kind].batch_time();
+        match past {
+            Past::Counted(u) if all_since(u) => Past::Over,
+            Past::Counted(_) => past,
+            // Nothing runs but what has just come.
+            _ if all_since(now) => Past::Over,
+            _ if self.workers.iter().all(|w| in_turn(w) || self.came_since(now, w)) => Past::Counted(now),
+            _ => past,
+        }
+    }
+
+    /// Whether all that `worker` runs came from `u` on, of streams that are there.
+    fn came_since(&self, u: Instant, worker: &Worker) -> bool {
+        worker.batch.iter().all(|request| request.arrival >= u && self.stream(request.stream).is_some())
     }
 
     /// Whether every worker is free within its `P`.
@@ -97,15 +128,6 @@ impl Scheduler {
             !worker.is_overdue(now) && worker.left(now) <= self.kind(id).batch_time()
         };
         (0..self.workers.len()).all(prompt)
-    }
-
-    /// Whether the reckoning may begin anew as far as waiting requests go, and how often that has come about.
-    fn idle(&self) -> (bool, u64) {
-        if self.config.background {
-            return self.idle_epoch();
-        }
-        let free = self.workers.iter().any(|w| matches!(w.state, WorkerState::Free));
-        (free && self.waiting() == 0, 0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Streams come, go, and change hands.
 
 use super::Scheduler;
+use super::settle::Past;
 use super::types::StreamError;
 use crate::stream::{Stream, StreamId, StreamSpec};
 
@@ -34,9 +35,13 @@ impl Scheduler {
     }
 
     /// Removes a stream: what waits is cancelled, what runs ends unheard. Its load may be given to others
-    /// once [`Scheduler::idle_epoch`] has moved on, for only from then on is it out of every busy period.
+    /// once [`Scheduler::idle_epoch`] has moved on, for only from then on is it out of every busy period; where no
+    /// background is served, once [`Scheduler::is_ready_for`] them.
     pub fn remove_stream(&mut self, id: StreamId) {
         if self.stream(id).is_some() {
+            if !self.config.background {
+                self.selection.long = Past::Open;
+            }
             self.cancel(id);
             self.streams[usize::from(id.slot)] = None;
         }
