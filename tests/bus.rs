@@ -8,7 +8,7 @@ mod polkit;
 
 use std::collections::BTreeMap;
 
-use bus::{Bus, Listener, address, is_possible};
+use bus::{Bus, Listener, address, daemon_on_bus, is_possible};
 use common::{Daemon, Deployment, eventually, repository};
 use polkit::Polkit;
 use rustix::process::Signal;
@@ -23,12 +23,7 @@ const MANAGER: &str = "org.weir.Weir1.Manager";
 fn place(more: &str) -> Deployment {
     let place = Deployment::new("");
     place.configure(format!(
-        r#"
-        [daemon]
-        socket = "s"
-        profile = "profile.json"
-        realtime = false
-        bus = "{}"
+        r#"{}
         [safe-mode]
         hold = "1s"
         clean = "1s"
@@ -47,7 +42,7 @@ fn place(more: &str) -> Deployment {
         simulated = {{ times = ["1ms"], input = 1, output = 1 }}
         deadline = "10s"
         "#,
-        address(&place)
+        daemon_on_bus(&place)
     ));
     place.profiled(&[20])
 }

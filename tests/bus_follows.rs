@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use bus::{Bus, Listener, address, is_possible};
+use bus::{Bus, Listener, daemon_on_bus, is_possible};
 use common::{Daemon, Deployment, eventually, weir};
 use rustix::process::{Signal, kill_process};
 use weir_client::{ArrivalBound, Constraint, Registration};
@@ -27,11 +27,8 @@ fn service(name: &str, time: &str, deadline: &str, more: &str) -> String {
 }
 
 fn configure(place: &Deployment, services: &[String]) {
-    let (address, services) = (address(place), services.concat());
-    place.configure(format!(
-        "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = false\nbus = \"{address}\"\n\
-         [safe-mode]\nhold = \"1h\"\n{services}"
-    ));
+    let (daemon, services) = (daemon_on_bus(place), services.concat());
+    place.configure(format!("{daemon}[safe-mode]\nhold = \"1h\"\n{services}"));
 }
 
 fn lanes(deadline: &str, more: &str) -> String {

@@ -8,19 +8,22 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use bus::{Bus, Listener, address, is_possible};
+use bus::{Bus, Listener, daemon_on_bus, is_possible};
 use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually};
 use rustix::process::Signal;
 use weir_client::Outcome;
 
+/// Makes a shell script the program `hook`.
+fn write_hook(place: &Deployment, script: &str) {
+    let path = place.path("hook");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+}
+
 /// One worker that takes 100 ms a request where the profile says 10, and a hook that notes what it is told.
 fn place() -> Deployment {
     let place = Deployment::new("");
-    let hook = place.path("hook");
-    let script =
-        "#!/bin/sh\necho \"$WEIR_SERVICE $WEIR_STATE $WEIR_CAUSE_NUMBER $WEIR_SEQUENCE\" >> \"$1\"\n";
-    std::fs::write(&hook, script).expect("written");
-    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).expect("set");
+    write_hook(&place, r#"echo "$WEIR_SERVICE $WEIR_STATE $WEIR_CAUSE_NUMBER $WEIR_SEQUENCE" >> "$1""#);
     place.configure(format!(
         r#"{DAEMON}
         [safe-mode]
@@ -153,18 +156,10 @@ fn stuck_doors_cost_no_answer_and_every_change_is_told_or_counted() {
         return;
     }
     let place = Deployment::new("");
-    let script =
-        "#!/bin/sh\necho $WEIR_SEQUENCE >> \"$1/told\"; while [ ! -e \"$1/go\" ]; do sleep 0.01; done\n";
-    std::fs::write(place.path("hook"), script).expect("written");
-    std::fs::set_permissions(place.path("hook"), std::fs::Permissions::from_mode(0o755)).expect("set");
+    write_hook(&place, r#"echo $WEIR_SEQUENCE >> "$1/told"; while [ ! -e "$1/go" ]; do sleep 0.01; done"#);
     // Each request is an overrun, and over before the next one.
     place.configure(format!(
-        r#"
-        [daemon]
-        socket = "s"
-        profile = "profile.json"
-        realtime = false
-        bus = "{}"
+        r#"{}
         [safe-mode]
         hold = "1ms"
         clean = "1ms"
@@ -177,7 +172,7 @@ fn stuck_doors_cost_no_answer_and_every_change_is_told_or_counted() {
         deadline = "20s"
         guard = "1s"
         "#,
-        address(&place),
+        daemon_on_bus(&place),
         place.path("")
     ));
     let place = place.profiled(&[1]);

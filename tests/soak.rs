@@ -10,10 +10,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bus::{Bus, address, is_possible};
-use common::{
-    DAEMON, Daemon, Deployment, Listener, Raw, answers, best_effort, eventually, frame, hello, now, pause,
-};
+use bus::{Bus, daemon_on_bus, is_possible};
+use common::{Daemon, Deployment, Listener, Raw, answers, best_effort, eventually, frame, hello, now, pause};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use weir_client::blocking::Client;
@@ -44,7 +42,7 @@ fn config(place: &Deployment, queue: u64) -> String {
     };
     let thread = service("thread", &format!("deadline = \"5s\"\nqueue = {queue}\n"));
     let process = service("process", "deadline = \"5s\"\nisolation = \"process\"\nworkers = 2\n");
-    let daemon = DAEMON.replace("bus = \"off\"", &format!("bus = \"{}\"", address(place)));
+    let daemon = daemon_on_bus(place);
     format!(
         "{daemon}max-pending = 65536\nclient-streams = 4\nclient-requests = 64\n\
          [safe-mode]\nhold = \"100ms\"\nclean = \"100ms\"\n{thread}{process}"

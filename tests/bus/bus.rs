@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::common::{Deployment, PATIENCE, eventually, not_checked, repository};
+use super::common::{DAEMON, Deployment, PATIENCE, eventually, not_checked, repository};
 
 /// A bus, killed when dropped.
 pub(crate) struct Bus {
@@ -140,6 +140,11 @@ impl Drop for Bus {
 /// The address of the bus in `place`.
 pub(crate) fn address(place: &Deployment) -> String {
     format!("unix:path={}", place.path("bus").display())
+}
+
+/// The `[daemon]` table of one that goes on that bus.
+pub(crate) fn daemon_on_bus(place: &Deployment) -> String {
+    DAEMON.replace("bus = \"off\"", &format!("bus = \"{}\"", address(place)))
 }
 
 fn run(uid: Option<u32>, arguments: &[String]) -> Said {

@@ -205,4 +205,4 @@ fn end(mut child: Child, group: Pid) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

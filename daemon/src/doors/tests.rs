@@ -1,14 +1,13 @@
 //! Doors behind which nobody moves: announcing goes on, and every announcement is told or counted.
 
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
-use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Span};
+use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity};
 
+use super::hook::tests::Place;
 use super::*;
-use crate::config::{BusConfig, HookConfig};
+use crate::config::BusConfig;
 
 /// More than there is room for before all doors together.
 const MANY: u64 = 4 * ROOM as u64;
@@ -28,35 +27,21 @@ fn counted(lines: &[String], words: &str) -> u64 {
 
 #[test]
 fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (program, told) = (folder.path().join("hook"), folder.path().join("told"));
-    let script =
-        "#!/bin/sh\necho $WEIR_SEQUENCE >> \"$1/told\"; while [ ! -e \"$1/go\" ]; do sleep 0.01; done\n";
-    std::fs::write(&program, script).expect("written");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
-    let arguments = vec![folder.path().display().to_string()];
-    let hook = HookConfig { program, arguments, limit: Span::from_millis(60_000) };
-    let (hook, hooking) = Hook::open(Some(hook)).expect("a thread");
+    let place = Place::new("echo $WEIR_SEQUENCE >> told; while [ ! -e go ]; do sleep 0.01; done");
+    let (hook, hooking) = place.open(60_000);
     // Neither the thread of the log nor that of the bus has come yet.
     let (queue, unread) = sync_channel(ROOM);
     let bus = Bus::new(&BusConfig::Session);
     let log = Log { queue, thread: Mutex::default() };
     let doors = Doors { hub: Arc::default(), log, hook, bus, metrics: None, lost: Arc::default() };
 
-    let runs = |count: usize| loop {
-        let text = std::fs::read_to_string(&told).unwrap_or_default();
-        if text.lines().count() >= count {
-            return text.lines().map(str::to_owned).collect::<Vec<_>>();
-        }
-        std::thread::park_timeout(Duration::from_millis(5));
-    };
     doors.announce("lanes", transition(1), "");
-    assert_eq!(runs(1), ["1"]);
+    assert_eq!(place.words("told", 1), ["1"]);
     (2..=MANY).for_each(|sequence| doors.announce("lanes", transition(sequence), ""));
 
     // The hook is told the newest, whose sequence number says how many there were.
-    std::fs::write(folder.path().join("go"), "").expect("written");
-    assert_eq!(runs(2), ["1".to_owned(), MANY.to_string()]);
+    std::fs::write(place.path("go"), "").expect("written");
+    assert_eq!(place.words("told", 2), ["1".to_owned(), MANY.to_string()]);
     // The bus has kept its room of them, and the log another, and it tells how many that leaves.
     let full = MANY - ROOM as u64;
     let (lost, mut lines) = (Arc::clone(&doors.lost), Vec::new());

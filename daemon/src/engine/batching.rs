@@ -40,12 +40,30 @@ impl<E: BothWays + Send> Runner for E {
     }
 }
 
+/// How `engine` is to run each batch size: as is `given`, or else the faster way; one by one if the model is not `batched`.
+///
+/// # Errors
+/// Whatever the engine reports.
+pub(super) fn choose_modes(
+    engine: &mut impl BothWays,
+    spec: &ModelSpec,
+    batched: bool,
+    given: Option<&[RunMode]>,
+) -> Result<Vec<RunMode>, EngineError> {
+    let max_batch = engine.buffers().max_batch();
+    match given {
+        _ if !batched => Ok(loop_modes(max_batch)),
+        Some(given) => Ok([&[RunMode::Batched], &given[1..]].concat()),
+        None => faster_modes(engine, spec, max_batch),
+    }
+}
+
 /// The faster mode of each batch size up to `max_batch`, on made-up requests: `Batched` where that wins by more
 /// than 5 %. A size that is not timed is run as the next larger one.
 ///
 /// # Errors
 /// Whatever the engine reports.
-pub(super) fn faster_modes(
+fn faster_modes(
     engine: &mut impl BothWays,
     spec: &ModelSpec,
     max_batch: usize,

@@ -39,6 +39,7 @@ pub(crate) use ort::forbid_telemetry;
 pub(crate) use tensor::fill_tensor;
 pub(crate) use tensor::{DataType, TensorSpec, packed_len};
 
+use batching::given_modes;
 use ort::OrtRunner;
 use simulated::SimulatedRunner;
 use tract::TractRunner;
@@ -140,17 +141,15 @@ fn load_into(
     spec: &ModelSpec,
     buffers: Buffers,
 ) -> Result<Box<dyn Runner>, EngineError> {
-    if let Engine::Real { backend, .. } = engine {
-        check_built(backend)?;
-    }
-    Ok(match engine {
-        Engine::Simulated { times_ns } => Box::new(SimulatedRunner::new(buffers, times_ns)?),
-        Engine::Real { backend, modes } if backend.kind.is_onnxruntime() => {
-            Box::new(OrtRunner::load((backend, spec), files, buffers, modes)?)
-        }
-        Engine::Real { backend, modes } => {
-            Box::new(TractRunner::load((backend, spec), files, buffers, modes)?)
-        }
+    let (backend, modes) = match engine {
+        Engine::Simulated { times_ns } => return Ok(Box::new(SimulatedRunner::new(buffers, times_ns)?)),
+        Engine::Real { backend, modes } => (backend, modes),
+    };
+    check_built(backend)?;
+    let modes = modes.map(|modes| given_modes(spec, buffers.max_batch(), modes)).transpose()?;
+    Ok(match backend.kind.is_onnxruntime() {
+        true => Box::new(OrtRunner::load((backend, spec), files, buffers, modes)?),
+        false => Box::new(TractRunner::load((backend, spec), files, buffers, modes)?),
     })
 }
 

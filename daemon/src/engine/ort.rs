@@ -11,7 +11,7 @@ mod provider;
 use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
-use super::batching::{BothWays, faster_modes, given_modes, loop_modes};
+use super::batching::{BothWays, choose_modes, loop_modes};
 use super::signature::{check_output_shape, decode, has_symbolic_batch};
 use super::{Backend, Buffers, DataType, EngineError, Files, ModelSpec, RunMode, Side};
 use call::Call;
@@ -45,7 +45,6 @@ impl OrtRunner {
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
-        let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
         let library = library::open(backend)?;
         let bytes = files.read(backend, spec)?;
         let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, bytes)?)?;
@@ -55,14 +54,10 @@ impl OrtRunner {
         let call = Call::new(session, spec)?;
         let mut runner = Self { buffers, call, modes: loop_modes(max_batch) };
         runner.check_outputs(spec, 1)?;
-        match modes {
-            _ if !batched => {}
-            Some(modes) => runner.modes[1..].copy_from_slice(&modes[1..]),
-            None => {
-                runner.check_outputs(spec, max_batch)?;
-                runner.modes = faster_modes(&mut runner, spec, max_batch)?;
-            }
+        if batched && modes.is_none() {
+            runner.check_outputs(spec, max_batch)?;
         }
+        runner.modes = choose_modes(&mut runner, spec, batched, modes)?;
         Ok(runner)
     }
 

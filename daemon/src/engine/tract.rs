@@ -20,7 +20,7 @@ use tract_onnx::tract_core::runtime::DefaultRuntime;
 
 #[cfg(feature = "tract-cuda")]
 use super::EngineKind;
-use super::batching::{BothWays, faster_modes, given_modes, loop_modes, timed_sizes};
+use super::batching::{BothWays, choose_modes, loop_modes, timed_sizes};
 use super::{Backend, Buffers, EngineError, Files, ModelSpec, RunMode, Side};
 use source::Source;
 
@@ -44,7 +44,6 @@ impl TractRunner {
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
-        let modes = modes.map(|modes| given_modes(spec, max_batch, modes)).transpose()?;
         let bytes = files.read(backend, spec)?;
         let runtime = runtime(backend)?;
         let source = Source::parse(backend.kind, spec, bytes)?;
@@ -57,11 +56,7 @@ impl TractRunner {
             }
         }
         let mut runner = Self { buffers, plans, modes: loop_modes(max_batch) };
-        match modes {
-            _ if source.batch.is_none() => {}
-            Some(modes) => runner.modes[1..].copy_from_slice(&modes[1..]),
-            None => runner.modes = faster_modes(&mut runner, spec, max_batch)?,
-        }
+        runner.modes = choose_modes(&mut runner, spec, source.batch.is_some(), modes)?;
         let modes = &runner.modes;
         runner.plans.retain(|plan| plan.batch == 1 || uses_plan(modes, plan.batch, max_batch));
         Ok(runner)

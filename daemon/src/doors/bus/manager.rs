@@ -52,6 +52,18 @@ impl Manager {
         }
         Ok(chosen)
     }
+
+    /// Does it to the service of that name, or to all if it is empty, if the caller may.
+    async fn operate(
+        &self,
+        (connection, header): (&Connection, Header<'_>),
+        service: &str,
+        act: impl Fn(&Service),
+    ) -> Result<()> {
+        permit(connection, &header).await?;
+        self.services(service)?.iter().for_each(|service| act(service));
+        Ok(())
+    }
 }
 
 #[zbus::interface(name = "org.weir.Weir1.Manager", introspection_docs = false)]
@@ -107,21 +119,17 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<()> {
-        permit(connection, &header).await?;
-        self.services(service)?.iter().for_each(|service| service.enter_safe_mode());
-        Ok(())
+        self.operate((connection, header), service, Service::enter_safe_mode).await
     }
 
-    /// Ends the safe mode of a service, or of all, unless workers are missing.
+    /// Ends the safe mode of a service, or of all, as soon as it may end.
     async fn clear(
         &self,
         service: &str,
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> Result<()> {
-        permit(connection, &header).await?;
-        self.services(service)?.iter().for_each(|service| service.clear_safe_mode());
-        Ok(())
+        self.operate((connection, header), service, Service::clear_safe_mode).await
     }
 
     /// Announces no change of a service, or of all, on any door for so many microseconds from now on; 0 ends that.

@@ -8,12 +8,12 @@ use super::*;
 use std::os::unix::fs::PermissionsExt;
 
 /// A folder with a shell script as hook, which finds its own folder in `$1`.
-struct Place {
+pub(in super::super) struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new(script: &str) -> Self {
+    pub(in super::super) fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hook");
         std::fs::write(&path, format!("#!/bin/sh\ncd \"$1\"\n{script}\n")).expect("written");
@@ -21,18 +21,18 @@ impl Place {
         Self { folder }
     }
 
-    fn open(&self, limit_ms: u64) -> (Hook, JoinHandle<()>) {
+    pub(in super::super) fn open(&self, limit_ms: u64) -> (Hook, JoinHandle<()>) {
         let arguments = vec![self.folder.path().display().to_string()];
         let limit = Span::from_millis(limit_ms);
         Hook::open(Some(HookConfig { program: self.path("hook"), arguments, limit })).expect("a thread")
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(in super::super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The words of a file, once there are `count`.
-    fn words(&self, name: &str, count: usize) -> Vec<String> {
+    pub(in super::super) fn words(&self, name: &str, count: usize) -> Vec<String> {
         eventually(|| {
             let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
             let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
