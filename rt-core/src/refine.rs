@@ -21,8 +21,9 @@
 //! requests waiting, is no worse than one blocked by a full batch of them. Late dispatch lengthens every wait by
 //! the guard.
 //!
-//! The worst case over `q`, the sizes `b`, `d`, `T` and the split of `x` replaces the left side of Theorem A. The
-//! answer is monotone: fewer arrivals, more workers or a longer deadline never turn a yes into a no.
+//! The worst case over `q`, the sizes `b`, `d`, `T` and the split of `x` replaces the left side of Theorem A. Fewer
+//! arrivals or more workers never turn a yes into a no, unless there is too much to look at; a longer deadline can in
+//! full-or-latest dispatch, as requests wait longer while a worker is idle.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -130,14 +130,19 @@ proptest! {
         }
         prop_assume!(!streams.is_empty() && system.admit(&streams).is_ok());
         let yes = |system: &System, streams: &[StreamSpec], what: &str| match system.admit(streams) {
-            // A load within a hair of capacity may be too much to test; that answer is no verdict.
+            // A load within a hair of capacity may be too much to test; that answer is no verdict. Nor is one without
+            // the refinement, where bursts meet at so many instants that it gives up.
             Ok(_) | Err(AdmissionError::Horizon) => Ok(()),
+            Err(AdmissionError::Burst(_)) if !background && scale > 1 => Ok(()),
             Err(e) => Err(TestCaseError::fail(format!("{what}: {e}"))),
         };
         let mut larger = system.clone();
         larger.workers[0].count += more as usize;
         yes(&larger, &streams, "more workers")?;
-        yes(&System { latency: system.latency + ns(more), ..system.clone() }, &streams, "longer deadline")?;
+        // Without background a batch that may wait longer for its last request can come at a worse time.
+        if background || system.dispatch == Dispatch::Eager {
+            yes(&System { latency: system.latency + ns(more), ..system.clone() }, &streams, "longer deadline")?;
+        }
         yes(&system, &streams[1..], "one stream less")?;
         let mut slower = streams.clone();
         slower[0] = relaxed(&setup.streams.first().cloned().unwrap_or(extra), more);
