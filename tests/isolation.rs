@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::time::Duration;
 
 use common::{
@@ -151,6 +152,26 @@ fn processes_that_die_idle_again_and_again_are_replaced_and_leave_nothing_behind
     assert!(daemon.stderr().contains("its process ended while idle"), "{}", daemon.stderr());
 }
 
+/// Standard error is a pipe that nobody reads, or whose reader has gone.
+#[test]
+fn a_process_that_dies_is_replaced_though_nobody_can_be_told() {
+    for read in [true, false] {
+        let (reader, mut full) = std::io::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&full, true).expect("set");
+        while full.write(&[b'.'; 4096]).is_ok() {}
+        rustix::io::ioctl_fionbio(&full, false).expect("reset");
+        let reader = read.then_some(reader);
+        let mut daemon = deployment().spawn_telling(&[], full);
+        eventually("the daemon", || Client::connect(daemon.deployment.socket()).ok());
+        let victim = workers(&daemon)[0];
+        send_signal(victim, Signal::KILL);
+        eventually("another process", || (!workers(&daemon).contains(&victim)).then_some(()));
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.wait().code(), Some(0));
+        drop(reader);
+    }
+}
+
 #[test]
 fn a_worker_process_that_dies_while_it_warms_up_is_replaced_before_it_serves() {
     let place = Deployment::new(format!(
@@ -274,7 +295,7 @@ fn a_real_model_answers_the_same_from_a_process_as_from_a_thread() {
         service("thread", ""),
         service("process", "isolation = \"process\"")
     ));
-    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.measure();
     let daemon = place.serve();
     let mut client = daemon.client();
     let input: Vec<f32> = (0..784).map(|i| i as f32 / 784.0).collect();

@@ -222,11 +222,13 @@ fn tables_are_planned_for_the_load_that_comes() {
     };
     let accuracy = common::eventually("a table for the load that came", || near(&planning()));
     assert!(accuracy > ACCURACY[1], "{accuracy}: {}", planning());
-    // The next request brings the tables in; those after it are answered by them.
-    let variants = lull(&daemon, 20);
-    assert!(held(&variants), "{variants:?}");
-    let better = variants.iter().flatten().filter(|&&variant| variant > 0).count();
-    assert!(better > 10, "{variants:?}");
+    // The next request brings the tables in; those after it are answered by them, unless a busy machine has raised
+    // safe mode.
+    common::eventually("answers by the tables", || {
+        let variants = lull(&daemon, 20);
+        assert!(held(&variants), "{variants:?}");
+        (variants.iter().flatten().filter(|&&variant| variant > 0).count() > 10).then_some(())
+    });
     let told = daemon.stderr().matches("planned meanwhile").count();
     assert_eq!((told, &daemon.status()["services"][0]["select"]), (1, &json!("planned")));
 }
@@ -320,7 +322,7 @@ fn several_shipped_models_answer() {
          deadline = \"20s\"\nguard = \"1s\"\nmax-batch = 2\n",
         repository("models/manifest.toml").display()
     ));
-    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.measure();
     let daemon = place.serve();
     let mut client = daemon.client();
     let stream = client.register(&best_effort("digits", "test")).expect("best effort");

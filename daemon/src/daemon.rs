@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
+use crate::notice::{Notices, notice};
 use crate::plan::Plan;
 use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
@@ -50,6 +51,7 @@ impl Daemon {
         (stop, again): (&UnixStream, UnixStream),
         ready: impl FnOnce(&Self),
     ) -> Result<()> {
+        let _notices = Notices::queue().context("notices")?;
         let listener = Listener::bind(&config.daemon)?;
         let (doors, mut telling) = Doors::open(&config)?;
         let mut services = Vec::new();
@@ -65,7 +67,7 @@ impl Daemon {
         if config.daemon.realtime {
             realtime::lock_memory();
             if let Some(warning) = realtime::throttle_warning() {
-                eprintln!("weir: {warning}");
+                notice!("{warning}");
             }
         }
         let daemon = Arc::new(Self {

@@ -7,6 +7,7 @@ use rt_core::{Cause, Evidence, Instant, Span};
 
 use crate::clock;
 use crate::daemon::Daemon;
+use crate::notice::notice;
 use crate::profile::{Fingerprint, folders, read_line};
 use crate::service::Effects;
 
@@ -117,9 +118,9 @@ impl Watch {
             let text = (!texts.is_empty()).then(|| texts.join("; "));
             match &text {
                 Some(text) if told.as_ref() != Some(text) => {
-                    eprintln!("weir: the machine is not as profiled: {text}; run `weir profile` again");
+                    notice!("the machine is not as profiled: {text}; run `weir profile` again");
                 }
-                None if told.is_some() => eprintln!("weir: the machine is as profiled again"),
+                None if told.is_some() => notice!("the machine is as profiled again"),
                 _ => {}
             }
             told = text;

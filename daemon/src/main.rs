@@ -1,7 +1,7 @@
 //! `weir`: one binary for the operator's whole day: check, profile, plan, serve, look, load, demonstrate.
 
-// A failed `println!` panics.
-#![warn(clippy::print_stdout)]
+// A failed `println!` panics, and so does a failed `eprintln!`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod backoff;
 mod certificate;
@@ -19,6 +19,7 @@ mod load;
 mod manager;
 mod manifest;
 mod manual;
+mod notice;
 mod pipe;
 mod plan;
 mod profile;

@@ -10,6 +10,7 @@ use sd_notify::{NotifyState, notify};
 
 use crate::clock;
 use crate::daemon::Daemon;
+use crate::notice::notice;
 use crate::realtime::{self, Role};
 use crate::service::Service;
 
@@ -26,7 +27,7 @@ pub(crate) fn reloading() {
     // The instant tells the manager which of several reloads this is; without it the reload counts as failed.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => eprintln!("weir: the service manager cannot be told of a reload: {error}"),
+        Err(error) => notice!("the service manager cannot be told of a reload: {error}"),
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn status(text: &str) {
 /// Without a service manager this does nothing, and a deaf one is no reason to stop serving.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = notify(states) {
-        eprintln!("weir: the service manager cannot be told anything: {error}");
+        notice!("the service manager cannot be told anything: {error}");
     }
 }
 

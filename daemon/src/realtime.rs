@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::notice::notice;
+
 /// What a thread is for. Those that hold the scheduler's lock for an instant come before those that compute
 /// for milliseconds: a computing worker must never keep the lock's next holder from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
         let mut set = CpuSet::new();
         set.set(core);
         if let Err(error) = sched_setaffinity(None, &set) {
-            eprintln!("weir: a thread cannot be bound to core {core}: {error}");
+            notice!("a thread cannot be bound to core {core}: {error}");
         }
     }
     if !wanted {
@@ -55,8 +57,8 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
     match set_policy(policy(role)) {
         Ok(()) => ROLE.set((role != Role::Background).then_some(role)),
         Err(_) if TOLD.swap(true, Ordering::Relaxed) => {}
-        Err(error) => eprintln!(
-            "weir: no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
+        Err(error) => notice!(
+            "no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
              (LimitRTPRIO=50 or CAP_SYS_NICE permits it; daemon.realtime = false silences this)"
         ),
     }
@@ -75,7 +77,7 @@ struct Calm(Role);
 impl Drop for Calm {
     fn drop(&mut self) {
         if let Err(error) = set_policy(policy(self.0)) {
-            eprintln!("weir: a thread does not get its real-time priority back: {error}");
+            notice!("a thread does not get its real-time priority back: {error}");
         }
     }
 }
@@ -86,9 +88,7 @@ pub(crate) fn lock_memory() {
     if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         && !QUIET.load(Ordering::Relaxed)
     {
-        eprintln!(
-            "weir: memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)"
-        );
+        notice!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
     }
 }
 

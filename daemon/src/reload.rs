@@ -17,6 +17,7 @@ use crate::commands::profile_missing;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
+use crate::notice::notice;
 use crate::plan::{Plan, ServicePlan, resolve_models};
 use crate::profile::Fingerprint;
 use crate::service::{Service, lock};
@@ -124,9 +125,9 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
             ..Outcome::default()
         });
         let error = outcome.error();
-        outcome.changes.iter().chain(&error).for_each(|line| eprintln!("weir: reload: {line}"));
+        outcome.changes.iter().chain(&error).for_each(|line| notice!("reload: {line}"));
         if outcome.changes.is_empty() && error.is_none() {
-            eprintln!("weir: reload: nothing has changed");
+            notice!("reload: nothing has changed");
         }
         let mut state = lock(&daemon.reloads.state);
         state.sequence += 1;

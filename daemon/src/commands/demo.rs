@@ -25,6 +25,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::load::{self, End, Inputs, Phase, Schedule};
 use crate::manifest::Manifest;
+use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{Plan, ServicePlan};
 use crate::profile::{DEFAULT_EXCEEDANCE, Profile, Rule};
@@ -145,7 +146,7 @@ fn plan(config: &Config) -> Result<(Profile, Plan)> {
         let request = profile::Request::quick(SAMPLES, Rule::new(DEFAULT_EXCEEDANCE, MARGIN, true)?);
         let profile = profile::take(config, &request, &AtomicBool::new(false))?.profile;
         match Plan::compute(config) {
-            Err(error) if attempt < ATTEMPTS => eprintln!("weir: {error}; measuring once more"),
+            Err(error) if attempt < ATTEMPTS => notice!("{error}; measuring once more"),
             done => return Ok((profile, done?)),
         }
         attempt += 1;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
 use crate::config::{Config, Select};
+use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{
     Plan, RatePlan, SelectionPlan, ServicePlan, VariantPlan, inputs, inputs_sha256, run_singly,
@@ -133,10 +134,10 @@ fn print_problem(plan: &Plan, name: &str) -> Result<()> {
 /// Prints a plan for people.
 pub(crate) fn print_plan(plan: &Plan) {
     for difference in plan.mismatches() {
-        eprintln!("weir: the machine is not as profiled: {difference}; run `weir profile` again");
+        notice!("the machine is not as profiled: {difference}; run `weir profile` again");
     }
     for line in &plan.other_company {
-        eprintln!("weir: {line}; run `weir profile` again");
+        notice!("{line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
 }

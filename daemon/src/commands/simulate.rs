@@ -17,6 +17,7 @@ use sim::{PolicyKind, Report, simulate, simulate_selecting};
 use super::certify::read_problem;
 use super::plan::service_and_file;
 use crate::config::{Config, Select};
+use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{Plan, SelectionPlan};
 use gaps::Gaps;
@@ -62,8 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let report = report.with_context(name)?;
     if csv.missing() > 0 {
-        eprintln!(
-            "weir: {}: {} arrivals were not recorded: what follows them may have fared otherwise",
+        notice!(
+            "{}: {} arrivals were not recorded: what follows them may have fared otherwise",
             name(),
             csv.missing()
         );

@@ -14,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use super::Announcement;
 use crate::clock;
 use crate::config::HookConfig;
+use crate::notice::notice;
 use crate::service::lock;
 
 /// The way to the thread that runs the hook, one run a service at a time.
@@ -149,7 +150,7 @@ impl Run {
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                eprintln!("weir: safe-mode.hook {program}: cannot be run: {error}");
+                notice!("safe-mode.hook {program}: cannot be run: {error}");
                 return None;
             }
         };
@@ -160,7 +161,7 @@ impl Run {
                 Some(Self { service, child, group, ended, until: clock::now() + limit, limit, killed: false })
             }
             Err(error) => {
-                eprintln!("weir: safe-mode.hook {program}: cannot be watched, and is ended: {error}");
+                notice!("safe-mode.hook {program}: cannot be watched, and is ended: {error}");
                 end(child, group);
                 None
             }
@@ -179,12 +180,13 @@ impl Run {
                 && self.until > clock::now()
                 && !closing
             {
-                eprintln!("weir: service {}: safe-mode.hook: {status}", self.service);
+                notice!("service {}: safe-mode.hook: {status}", self.service);
             }
         } else if clock::now() >= self.until && !self.killed {
-            eprintln!(
-                "weir: service {}: safe-mode.hook-limit = {}: it has not ended, and is killed",
-                self.service, self.limit
+            notice!(
+                "service {}: safe-mode.hook-limit = {}: it has not ended, and is killed",
+                self.service,
+                self.limit
             );
             self.kill();
         }

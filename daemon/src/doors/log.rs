@@ -12,7 +12,7 @@ use rt_core::{Instant, Severity, Span};
 use super::journal::Journal;
 use super::{Announcement, ROOM};
 use crate::service::lock;
-use crate::{clock, manager};
+use crate::{clock, manager, notice};
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
@@ -46,7 +46,7 @@ impl Log {
     pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<Self> {
         let (queue, announcements) = sync_channel(ROOM);
         let lost = Arc::clone(lost);
-        let run = move || write(&announcements, &lost, |line| eprintln!("weir: {line}"));
+        let run = move || write(&announcements, &lost, notice::write);
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }

@@ -2,6 +2,8 @@
 //!
 //! Dense layers gain from batching; convolutions on a CPU gain little or nothing, and may even lose.
 
+use rt_core::{Instant, Span};
+
 use super::{Buffers, EngineError, ModelSpec, RunMode, Runner};
 use crate::clock;
 
@@ -10,7 +12,7 @@ const DENSE_SIZES: usize = 16;
 /// How often a batch size is timed each way; the least time counts.
 const ROUNDS: usize = 5;
 /// Once the timing of a batch size has taken this long, no further round begins.
-const ROUNDS_BUDGET_NS: u64 = 500_000_000;
+const ROUNDS_BUDGET: Span = Span::from_millis(500);
 
 /// What can run the first `batch` requests of its buffers either way.
 pub(super) trait BothWays {
@@ -54,7 +56,7 @@ pub(super) fn choose_modes(
     match given {
         _ if !batched => Ok(loop_modes(max_batch)),
         Some(given) => Ok([&[RunMode::Batched], &given[1..]].concat()),
-        None => faster_modes(engine, spec, max_batch),
+        None => faster_modes(engine, spec, max_batch, clock::now),
     }
 }
 
@@ -67,13 +69,14 @@ fn faster_modes(
     engine: &mut impl BothWays,
     spec: &ModelSpec,
     max_batch: usize,
+    now: impl Fn() -> Instant,
 ) -> Result<Vec<RunMode>, EngineError> {
     for (tensor, input) in spec.inputs.iter().enumerate() {
         engine.buffers().fill(0, tensor, input.data_type, max_batch);
     }
     let mut modes = vec![RunMode::Batched];
     for size in timed_sizes(max_batch).into_iter().skip(1) {
-        let (batched_ns, loop_ns) = race(engine, size)?;
+        let (batched_ns, loop_ns) = race(engine, size, &now)?;
         let wins = batched_ns.saturating_mul(105) < loop_ns.saturating_mul(100);
         modes.resize(size, if wins { RunMode::Batched } else { RunMode::Loop });
     }
@@ -110,19 +113,23 @@ pub(super) fn timed_sizes(max_batch: usize) -> Vec<usize> {
 }
 
 /// The least times in nanoseconds of a full batch in one go and one by one, taken turn by turn.
-fn race(engine: &mut impl BothWays, size: usize) -> Result<(u64, u64), EngineError> {
+fn race(
+    engine: &mut impl BothWays,
+    size: usize,
+    now: &impl Fn() -> Instant,
+) -> Result<(u64, u64), EngineError> {
     let mut timed = |mode| {
-        let started = clock::now().as_nanos();
+        let started = now();
         engine.run_as(mode, size)?;
-        Ok(clock::now().as_nanos() - started)
+        Ok(now().since(started).as_nanos())
     };
-    let started = clock::now().as_nanos();
+    let started = now();
     timed(RunMode::Batched)?;
     let (mut batched_ns, mut loop_ns) = (u64::MAX, u64::MAX);
     for _ in 0..ROUNDS {
         loop_ns = loop_ns.min(timed(RunMode::Loop)?);
         batched_ns = batched_ns.min(timed(RunMode::Batched)?);
-        if clock::now().as_nanos() - started > ROUNDS_BUDGET_NS {
+        if now().since(started) > ROUNDS_BUDGET {
             break;
         }
     }
@@ -131,13 +138,15 @@ fn race(engine: &mut impl BothWays, size: usize) -> Result<(u64, u64), EngineErr
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::conformance::toy_spec;
     use super::*;
 
-    /// Takes 2 ms for a batch in one go, 1 ms for each request otherwise.
-    struct Pretends(Buffers);
+    /// Takes 2 ms of its own time for a batch in one go, 1 ms for each request otherwise.
+    struct Pretends<'a>(Buffers, &'a Cell<Instant>);
 
-    impl BothWays for Pretends {
+    impl BothWays for Pretends<'_> {
         fn buffers(&mut self) -> &mut Buffers {
             &mut self.0
         }
@@ -148,8 +157,7 @@ mod tests {
 
         fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {
             let millis = if mode == RunMode::Batched { 2 } else { batch as u64 };
-            let until = clock::now().as_nanos() + millis * 1_000_000;
-            while clock::now().as_nanos() < until {}
+            self.1.set(self.1.get() + Span::from_millis(millis));
             Ok(())
         }
     }
@@ -157,8 +165,9 @@ mod tests {
     #[test]
     fn the_faster_way_is_taken_and_holds_for_sizes_that_are_not_timed() {
         let spec = toy_spec(2, 2);
-        let mut engine = Pretends(Buffers::new(&spec, 20));
-        let modes = faster_modes(&mut engine, &spec, 20).unwrap();
+        let now = Cell::new(Instant::ZERO);
+        let mut engine = Pretends(Buffers::new(&spec, 20), &now);
+        let modes = faster_modes(&mut engine, &spec, 20, || now.get()).unwrap();
         assert_eq!(modes.len(), 20);
         assert_eq!(modes[..2], [RunMode::Batched, RunMode::Loop]);
         assert_eq!(modes[3..], [RunMode::Batched; 17]);

@@ -10,6 +10,7 @@ use crate::engine::{
     Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from,
     longest_silence,
 };
+use crate::notice::notice;
 use crate::plan::{ServicePlan, VariantPlan};
 
 /// The variants of one worker, used by whichever thread runs its batch.
@@ -75,7 +76,7 @@ impl Executor {
         let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
         let took = clock::now().since(started);
         if let Ok(Err(error)) = &result {
-            eprintln!("weir: service {}: worker {id}: {error}", service.name());
+            notice!("service {}: worker {id}: {error}", service.name());
         }
         let ran = match result {
             Ok(Ok(())) => {

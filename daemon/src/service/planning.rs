@@ -12,6 +12,7 @@ use rt_core::{Instant, Scheduler, SelectTable, SelectTables};
 use serde_json::{Value, json};
 
 use super::{Service, lock};
+use crate::notice::notice;
 use crate::realtime::{self, Role};
 
 /// How often it is looked whether a table is missing: half of what the load is measured over.
@@ -112,15 +113,12 @@ impl Service {
             match planning.plan_missing() {
                 Ok(true) if !told => {
                     told = true;
-                    eprintln!(
-                        "weir: service {}: tables for the load that comes are planned meanwhile",
-                        self.name()
-                    );
+                    notice!("service {}: tables for the load that comes are planned meanwhile", self.name());
                 }
                 Ok(true) => {}
                 Ok(false) => std::thread::park_timeout(PAUSE),
                 Err(error) => {
-                    eprintln!("weir: service {}: no more tables are planned: {error}", self.name());
+                    notice!("service {}: no more tables are planned: {error}", self.name());
                     return;
                 }
             }

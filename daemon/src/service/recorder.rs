@@ -13,6 +13,7 @@ use rt_core::{Instant, Span};
 
 use crate::clock;
 use crate::config::RecordConfig;
+use crate::notice::notice;
 
 /// Notes on their way to the file at most.
 const ROOM: usize = 1 << 16;
@@ -70,7 +71,7 @@ impl Recorder {
     /// Notes what a client declared of its stream, as one line of JSON.
     pub(crate) fn declared(&self, stream: &str, declaration: String) {
         if self.notes.try_send(Note::Declared(declaration)).is_err() {
-            eprintln!("weir: the declaration of stream {stream} is not recorded: no room for a note of it");
+            notice!("the declaration of stream {stream} is not recorded: no room for a note of it");
         }
     }
 
@@ -222,9 +223,7 @@ impl<W: Write> Writer<W> {
             let service = self.service.clone();
             self.line(format_args!("# record-limit = {limit} is reached: what follows is not recorded"));
             self.state = State::Full;
-            eprintln!(
-                "weir: service {service}: record-limit = {limit} is reached: no more arrivals are recorded"
-            );
+            notice!("service {service}: record-limit = {limit} is reached: no more arrivals are recorded");
         }
         self.state == State::Open
     }
@@ -252,7 +251,7 @@ impl<W: Write> Writer<W> {
         let due = self.state == State::Open && clock::now().since(self.told) >= TELL;
         if self.untold > 0 && (last || due) {
             let untold = std::mem::take(&mut self.untold);
-            eprintln!("weir: service {}: {untold} arrivals not recorded in {}", self.service, self.path);
+            notice!("service {}: {untold} arrivals not recorded in {}", self.service, self.path);
             self.told = clock::now();
         }
     }
@@ -276,10 +275,11 @@ impl<W: Write> Writer<W> {
 
     fn fail(&mut self, error: &std::io::Error) {
         self.state = State::Broken;
-        eprintln!(
-            "weir: service {}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
+        notice!(
+            "service {}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
              recorded",
-            self.service, self.path
+            self.service,
+            self.path
         );
     }
 }

@@ -13,6 +13,7 @@ use weir_client::RefusalCode;
 use super::registry::{Refusal, refuse};
 use super::{Service, lock};
 use crate::clock;
+use crate::notice::notice;
 use crate::realtime::calmly;
 
 /// How often it is looked whether long batches are out of the way.
@@ -74,13 +75,13 @@ impl Service {
 
     pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
         calmly(|| self.plan.shield(load))
-            .inspect_err(|e| eprintln!("weir: service {}: base only: {e}", self.name()))
+            .inspect_err(|e| notice!("service {}: base only: {e}", self.name()))
             .ok()
     }
 
     pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
         if let Err(error) = scheduler.set_shield(shield) {
-            eprintln!("weir: service {}: base only: {error}", self.name());
+            notice!("service {}: base only: {error}", self.name());
         }
     }
 }

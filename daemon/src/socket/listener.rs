@@ -19,6 +19,7 @@ use super::peer::may_connect;
 use super::{SocketFile, session};
 use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
+use crate::notice::notice;
 
 /// The listening socket; its file goes when this is dropped.
 pub(crate) struct Listener {
@@ -63,7 +64,7 @@ impl Listener {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                    eprintln!("weir: a client cannot be accepted: {error}");
+                    notice!("a client cannot be accepted: {error}");
                     std::thread::park_timeout(std::time::Duration::from_millis(100));
                 }
             }
@@ -105,10 +106,10 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
     let place = Place(Arc::clone(clients));
     let connection = match Connection::new(stream, config.max_pending) {
         Ok(connection) => Arc::new(connection),
-        Err(error) => return eprintln!("weir: {who} cannot be served: {error}"),
+        Err(error) => return notice!("{who} cannot be served: {error}"),
     };
     if !permitted {
-        eprintln!("weir: {who} is not on the list of those who may connect");
+        notice!("{who} is not on the list of those who may connect");
         return turn_away(
             &connection,
             ErrorCode::NotPermitted,
@@ -126,7 +127,7 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
         drop(place);
     });
     if let Err(error) = spawned {
-        eprintln!("weir: {who} cannot be served: {error}");
+        notice!("{who} cannot be served: {error}");
     }
 }
 

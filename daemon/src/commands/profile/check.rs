@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::bar;
 use crate::config::Config;
+use crate::notice::notice;
 use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, Rule, Session, Until, Verdict, Work};
 
@@ -44,10 +45,10 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
         differences.extend(entry.differences(&equipment));
     }
     for difference in &differences {
-        eprintln!("weir: the machine is not as profiled: {difference}");
+        notice!("the machine is not as profiled: {difference}");
     }
     for line in Work::other_company(config, &specs, &profile) {
-        eprintln!("weir: {line}");
+        notice!("{line}");
     }
     let modes = work.subjects.iter().zip(&entries).map(|(subject, entry)| {
         let mut modes = entry.modes();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::notice::notice;
 use crate::pipe::say;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,9 +55,11 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         let results = run_one(name, experiment)?;
         for cell in results.broken() {
             broken = true;
-            eprintln!(
-                "weir: {name}: the promise was broken: {}, {}, x = {}: a constraint was violated and nothing announced",
-                cell.system, cell.arrivals, cell.x
+            notice!(
+                "{name}: the promise was broken: {}, {}, x = {}: a constraint was violated and nothing announced",
+                cell.system,
+                cell.arrivals,
+                cell.x
             );
         }
         if let Some(folder) = &options.out {

@@ -20,6 +20,7 @@ use super::{Announcement, ROOM};
 use crate::backoff::Backoff;
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
+use crate::notice::notice;
 use crate::service::lock;
 use manager::Manager;
 use service::{Evidence, ServiceObject};
@@ -111,16 +112,16 @@ async fn keep(
         match connect(config, daemon).await {
             Ok((connection, tree)) => {
                 if absent {
-                    eprintln!("weir: D-Bus: on the bus as {NAME}");
+                    notice!("D-Bus: on the bus as {NAME}");
                 }
                 pauses.reset();
                 absent = true;
                 serve(&connection, &tree, &mut announcements, changed).await;
-                eprintln!("weir: D-Bus: the bus has gone; served without it until it is back");
+                notice!("D-Bus: the bus has gone; served without it until it is back");
             }
             Err(error) => {
                 if !absent {
-                    eprintln!("weir: D-Bus: served without it until there is a bus: {error}");
+                    notice!("D-Bus: served without it until there is a bus: {error}");
                 }
                 absent = true;
             }
@@ -167,7 +168,7 @@ async fn serve(
         if let Err(error) = told.and(followed)
             && !connection.is_closed()
         {
-            eprintln!("weir: D-Bus: {error}");
+            notice!("D-Bus: {error}");
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::config::MetricsConfig;
 use crate::daemon::Daemon;
+use crate::notice::notice;
 use crate::socket::SocketFile;
 
 /// Readers at a time: more wait in the system's backlog.
@@ -109,7 +110,7 @@ async fn serve(listener: Listener, daemon: Arc<Daemon>) {
         };
         if let Err(error) = accepted {
             // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
-            eprintln!("weir: a reader of metrics cannot be accepted: {error}");
+            notice!("a reader of metrics cannot be accepted: {error}");
             let _ = tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
         }
     }

@@ -56,6 +56,7 @@ impl Subject {
 
 /// Runs a case with every engine under test, once with measured modes and once with each mode imposed: with tract
 /// and ort-cpu, in this process and in one of their own, or with those that `WEIR_TEST_ENGINES` names, separated by commas.
+#[allow(clippy::print_stderr, reason = "shown beside a failure")]
 fn each_engine(case: impl Fn(&Subject)) {
     for (engine, load) in under_test() {
         for mode in [None, Some(RunMode::Batched), Some(RunMode::Loop)] {

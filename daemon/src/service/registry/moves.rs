@@ -5,6 +5,7 @@ use rt_core::{Scheduler, StreamId, StreamSpec};
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
 use crate::engine::TensorSpec;
+use crate::notice::notice;
 use crate::plan::ServicePlan;
 use crate::service::names::Names;
 
@@ -126,7 +127,7 @@ impl Registry {
                     to.streams.insert(name, Entry { id, spec, reserved: true, held: false });
                 }
                 // The plan has counted them: there is a place for each.
-                Err(error) => eprintln!("weir: stream {name}: {error}"),
+                Err(error) => notice!("stream {name}: {error}"),
             }
         }
     }

@@ -1,0 +1,100 @@
+//! What is said on standard error: a daemon does not wait for a slow reader of it, nor fail with one that has gone.
+
+use std::fmt::Arguments;
+use std::io::{self, Write, stderr};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rt_core::Span;
+
+use crate::clock;
+use crate::service::lock;
+
+/// So many lines wait for the reader at most; what comes then is counted.
+const ROOM: usize = 256;
+/// How long the reader has at the end for what is there.
+const LAST_LINES: Span = Span::from_millis(1_000);
+/// How often it is looked whether that has been written.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The way to the thread that writes, while there is one.
+static QUEUE: Mutex<Option<Queue>> = Mutex::new(None);
+
+struct Queue {
+    lines: SyncSender<String>,
+    lost: u64,
+}
+
+/// Says a line as `eprintln!` does, which panics where it cannot be written, with `weir: ` before it.
+macro_rules! notice {
+    ($($text:tt)*) => { $crate::notice::say(format_args!($($text)*)) };
+}
+
+pub(crate) use notice;
+
+/// Has a thread of its own write the lines of all others, until dropped.
+pub(crate) struct Notices(Option<JoinHandle<()>>);
+
+impl Notices {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn queue() -> io::Result<Self> {
+        let (lines, written) = sync_channel(ROOM);
+        let thread = std::thread::Builder::new().name("notices".to_owned()).spawn(move || run(&written))?;
+        *lock(&QUEUE) = Some(Queue { lines, lost: 0 });
+        Ok(Self(Some(thread)))
+    }
+}
+
+impl Drop for Notices {
+    /// Waits until what is there has been written, [`LAST_LINES`] at most: then the thread is left behind.
+    fn drop(&mut self) {
+        *lock(&QUEUE) = None;
+        let until = clock::now() + LAST_LINES;
+        let Some(thread) = self.0.take() else { return };
+        while !thread.is_finished() && clock::now() < until {
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+}
+
+/// What the macro does.
+pub(crate) fn say(text: Arguments<'_>) {
+    let line = text.to_string();
+    let mut queue = lock(&QUEUE);
+    match &mut *queue {
+        Some(queue) => queue.put(line),
+        None => {
+            drop(queue);
+            write(&line);
+        }
+    }
+}
+
+/// Writes a line at once, for a thread that has nothing else to do than to wait for the reader.
+pub(crate) fn write(line: &str) {
+    // Whom should one tell that it cannot be?
+    let _ = writeln!(stderr(), "weir: {line}");
+}
+
+impl Queue {
+    fn put(&mut self, line: String) {
+        let lost = self.lost;
+        if lost > 0 && self.lines.try_send(format!("{lost} lines found no room before this one")).is_ok() {
+            self.lost = 0;
+        }
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
+            self.lost += 1;
+        }
+    }
+}
+
+fn run(lines: &Receiver<String>) {
+    while let Ok(line) = lines.recv() {
+        write(&line);
+    }
+}
