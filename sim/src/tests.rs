@@ -149,6 +149,17 @@ fn one_more_than_the_largest_count_is_refuted_by_a_violation() {
     }
 }
 
+#[test]
+fn any_load_above_capacity_is_refuted_however_little_it_is_above() {
+    // What is missing for a violation grows by a nanosecond or two with each request.
+    for (period, least) in [(997, 600), (1999, 1_200), (9_999, 6_000), (19_999, 12_000)] {
+        let problem = problem(&[period + 1], 1, 3 * (period + 1), &[stream(0, 1, 1, period)]);
+        let refuted = refute(&problem).expect("a refutation");
+        assert_eq!(refuted.shows, Shows::Violation);
+        assert!(refuted.arrivals.len() >= least, "{} for {period} ns", refuted.arrivals.len());
+    }
+}
+
 /// Behind background, with workers of one kind, time for two batches and one bound a stream, Theorem A refuses
 /// nothing that could be served. Elsewhere a refusal may be pessimistic: this prints how often one is shown to be
 /// right (`--nocapture`).
