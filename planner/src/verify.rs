@@ -72,6 +72,9 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
         same(format!("streams[{i}].name"), &answer.name, &stream.name)?;
+        let told: Vec<_> = answer.constraints.iter().map(|(constraint, _)| constraint).collect();
+        let asked = claim.problem.streams[i].constraints.iter().collect();
+        same(format!("streams[{i}].constraints"), &told, &asked)?;
         let ((p, q), of) = (answer.density, format!("{}/{}", stream.p, stream.q));
         let equal = q > 0 && i128::from(p) * stream.q == i128::from(q) * stream.p;
         same(

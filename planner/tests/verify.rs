@@ -40,7 +40,7 @@ fn yes(
     let answer = |s: &raw::Stream| StreamAnswer {
         name: s.name.clone(),
         density,
-        constraints: vec![],
+        constraints: s.constraints.iter().map(|text| (text.clone(), "binds".to_owned())).collect(),
         max_rate_scale: None,
         largest_count: None,
     };
@@ -85,6 +85,9 @@ fn every_field_that_is_tampered_with_is_named() {
         ("streams[0].density", |c| c.streams[0].density = (0, 0)),
         ("streams[0].name", |c| c.streams[0].name = "b".into()),
         ("streams", |c| c.streams.clear()),
+        ("streams[0].constraints", |c| c.streams[0].constraints[0].0 = "any_miss(0,1)".into()),
+        ("streams[0].constraints", |c| c.streams[0].constraints.push(("row_miss(0)".into(), "kept".into()))),
+        ("streams[0].constraints", |c| c.streams[0].constraints.clear()),
         ("rule", |c| c.rule = Rule::Refined),
         ("rule", |c| c.rule = Rule::NothingPromised),
         ("rule", |c| c.rule = Rule::Horizon),
@@ -107,7 +110,10 @@ fn every_field_that_is_tampered_with_is_named() {
         ("binding.rhs", |c| c.problem.deadline = n("5")),
         ("binding.rhs", |c| c.problem.guard = n("0.000001")),
         ("binding.backlog", |c| c.problem.streams[0].arrivals.as_mut().expect("declared").windows[0].0 = 3),
-        ("streams[0].density", |c| c.problem.streams[0].constraints.push("row_hit(2,3)".into())),
+        ("streams[0].density", |c| {
+            c.problem.streams[0].constraints.push("row_hit(2,3)".into());
+            c.streams[0].constraints.push(("row_hit(2,3)".into(), "binds".into()));
+        }),
         ("admissible", |c| c.problem.workers[0].time = Some(n("4"))),
         ("reason", |c| c.admissible = false),
     ];
@@ -129,6 +135,7 @@ fn a_problem_that_is_none_is_refused() {
         ("problem.deadline", |p| p.deadline = n("0.0000001")),
         ("problem.deadline", |p| p.deadline = n("-6")),
         ("problem.workers.time", |p| p.workers[0].time = Some(n("0"))),
+        ("problem.workers.time", |p| p.workers[0].times = Some(vec![n("1")])),
         ("problem.workers", |p| p.workers[0].count = 0),
         ("problem.workers", |p| p.workers[0].batch = 0),
         ("problem.workers", |p| p.workers.clear()),

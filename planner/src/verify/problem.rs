@@ -108,6 +108,7 @@ impl System {
         };
         let (mut kinds, mut streams) = (Vec::new(), Vec::new());
         for w in &problem.workers {
+            same("problem.workers.time", &(w.time.is_some() && w.times.is_some()), &false)?;
             let all = w
                 .times
                 .clone()
