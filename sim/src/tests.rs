@@ -259,6 +259,21 @@ fn batches_that_take_too_long_are_told() {
 }
 
 #[test]
+fn the_latest_arrivals_end_like_any_others() {
+    let base = problem(&[10], 1, 20, &[stream(1, 2, 2, 10)]);
+    let latest = |count: usize| vec![(time::at(time::LATEST), 0); count];
+    let outcomes = |arrivals: &[(Instant, usize)]| {
+        let run = run(&base, arrivals, Order::Together).expect("a run");
+        run.requests.iter().filter(|r| r.outcome == Outcome::Served).count()
+    };
+    assert_eq!((outcomes(&latest(2)), outcomes(&latest(5))), (2, 2));
+    let arrivals = vec![(planner::Number::whole(u64::MAX), "s0".to_owned())];
+    let refutation = Refutation { shows: Shows::Violation, stream: "s0".to_owned(), arrivals };
+    let refused = replay(&base, &refutation).expect_err("too late").to_string();
+    assert_eq!(refused, "arrival 0 at 18446744073709551615: must be at most 9223372036854775807");
+}
+
+#[test]
 fn what_cannot_be_run_is_refused() {
     let base = problem(&[10], 1, 20, &[stream(0, 1, 1, 10)]);
     let backwards = [(time::at(5), 0), (time::at(4), 0)];
