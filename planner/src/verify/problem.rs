@@ -108,7 +108,9 @@ impl System {
         };
         let (mut kinds, mut streams) = (Vec::new(), Vec::new());
         for w in &problem.workers {
-            same("problem.workers.time", &(w.time.is_some() && w.times.is_some()), &false)?;
+            if let (Some(time), Some(_)) = (w.time, &w.times) {
+                return Err(wrong("problem.workers.time", time, "absent, as there are times"));
+            }
             let all = w
                 .times
                 .clone()
