@@ -3,7 +3,7 @@
 mod claim;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::files::write_atomically;
+use crate::files::{read_at_most, write_atomically};
 use crate::unique::Unique;
 
 pub use claim::{
@@ -59,9 +59,9 @@ pub enum CertificateError {
         source: io::Error,
     },
     /// Larger than [`MAX_BYTES`].
-    #[error("no certificate: {bytes} bytes, at most {MAX_BYTES} are read")]
+    #[error("no certificate: {bytes} bytes or more, at most {MAX_BYTES} are read")]
     Size {
-        /// How large it is.
+        /// How large it is at least.
         bytes: u64,
     },
     /// Not JSON, or not the fields of a certificate.
@@ -144,7 +144,7 @@ impl Certificate {
                 // Whatever is left is unknown.
                 let Nothing {} = serde_json::from_str(&serde_json::to_string(&fields)?)?;
                 let services: Vec<Claim> = serde_json::from_str(services.get())?;
-                if services.iter().any(|claim| claim.service.is_none()) {
+                if services.is_empty() || services.iter().any(|claim| claim.service.is_none()) {
                     return Err(missing("service"));
                 }
                 services
@@ -165,11 +165,8 @@ impl Certificate {
     /// As [`Certificate::parse`], or if it cannot be read.
     pub fn load(path: &Path) -> Result<Self, CertificateError> {
         let failed = |source| CertificateError::Read { path: path.to_owned(), source };
-        let bytes = fs::metadata(path).map_err(failed)?.len();
-        if bytes > MAX_BYTES {
-            return Err(CertificateError::Size { bytes });
-        }
-        Self::parse(&fs::read_to_string(path).map_err(failed)?)
+        let text = File::open(path).and_then(|file| read_at_most(MAX_BYTES, file));
+        Self::parse(&text.map_err(failed)?)
     }
 
     /// Writes the file as a whole: after a failure or a crash `path` holds what it held before.

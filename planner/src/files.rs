@@ -1,7 +1,7 @@
-//! Files that are written as a whole or not at all.
+//! Files that are written as a whole or not at all, and read up to a limit.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Writes `bytes` to `path`: after a failure or a crash it holds what it held before.
@@ -23,4 +23,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         drop(fs::remove_file(&temporary));
     }
     written
+}
+
+/// Reads a text of at most `most` bytes; of a longer one so many and one more, which tells. How much there is cannot be
+/// asked before: devices and pipes have no length.
+///
+/// # Errors
+/// Whatever reading reports, also if it is no UTF-8.
+pub fn read_at_most(most: u64, from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(most.saturating_add(1)).read_to_string(&mut text).map(|_| text)
 }

@@ -14,6 +14,6 @@ pub mod verify;
 
 pub use certificate::{Certificate, CertificateError, Claim};
 pub use certify::certify;
-pub use files::write_atomically;
+pub use files::{read_at_most, write_atomically};
 pub use number::Number;
 pub use problem::{Problem, ProblemError};

@@ -38,9 +38,9 @@ pub struct Problem {
 #[derive(Debug, thiserror::Error)]
 pub enum ProblemError {
     /// Longer than [`MAX_BYTES`].
-    #[error("no problem: {bytes} bytes, at most {MAX_BYTES} are read")]
+    #[error("no problem: {bytes} bytes or more, at most {MAX_BYTES} are read")]
     Size {
-        /// How long it is.
+        /// How long it is at least.
         bytes: usize,
     },
     /// Not JSON, or not the fields of a problem.

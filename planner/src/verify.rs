@@ -15,13 +15,14 @@ mod problem;
 mod refined;
 mod theorem;
 
+use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
 use crate::certificate::{Certificate, Claim, Refutation, Rule};
 use crate::problem::raw::Unit;
 use problem::{System, time};
 
-/// The most rises of a curve, or pairs of arrivals, that are looked at; beyond, nothing is confirmed.
+/// The most rises of a curve that are looked at; beyond, nothing is confirmed.
 const MAX_STEPS: i128 = 1 << 22;
 /// How the reason begins where nothing is known to be wrong.
 const UNCONFIRMED: &str = "not confirmed";
@@ -71,6 +72,9 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
         same(format!("streams[{i}].name"), &answer.name, &stream.name)?;
+        let told: Vec<_> = answer.constraints.iter().map(|(constraint, _)| constraint).collect();
+        let asked = claim.problem.streams[i].constraints.iter().collect();
+        same(format!("streams[{i}].constraints"), &told, &asked)?;
         let ((p, q), of) = (answer.density, format!("{}/{}", stream.p, stream.q));
         let equal = q > 0 && i128::from(p) * stream.q == i128::from(q) * stream.p;
         same(
@@ -144,24 +148,28 @@ fn limits(claim: &Claim, system: &System, verified: &mut Verified) -> Result<(),
 
 /// No half-open interval holds more arrivals of a stream than it may send.
 fn keeps_to_curves(refutation: &Refutation, system: &System, unit: Unit) -> Result<(), VerifyError> {
-    let mut history = vec![Vec::new(); system.streams.len()];
-    let (mut last, mut steps) = (0, 0);
+    let streams = system.streams.iter().map(|s| (s.name.as_str(), (Vec::new(), vec![0; s.bounds.len()], s)));
+    let (mut streams, mut last): (HashMap<_, _>, _) = (streams.collect(), 0);
     for (j, (instant, name)) in refutation.arrivals.iter().enumerate() {
         let field = format!("refutation.arrivals[{j}]");
         let now = time(*instant, unit).filter(|&now| now >= last);
         last = now.ok_or_else(|| wrong(&field, instant, format!("an instant from {last} ns on")))?;
-        let Some(i) = system.streams.iter().position(|s| s.name == *name) else {
+        let Some((sent, regular, stream)) = streams.get_mut(name.as_str()) else {
             same(field, &"background", &if system.background { "background" } else { "a stream" })?;
             continue;
         };
-        history[i].push(last);
-        steps += history[i].len() as i128;
-        same("length of refutation.arrivals", &(steps <= MAX_STEPS), &true)?;
-        for (count, first) in (1..).zip(history[i].iter().rev()) {
-            if let Some(most) = system.streams[i].most(last - first + 1).filter(|&most| count > most) {
-                return Err(wrong(field, format!("number {count} of {name} from {first} ns on"), most));
+        for (bound, regular) in stream.bounds.iter().zip(regular) {
+            let earliest = bound.earliest(sent, *regular);
+            if last < earliest {
+                return Err(wrong(
+                    field,
+                    format!("{name} at {last} ns"),
+                    format!("{earliest} ns at the earliest"),
+                ));
             }
+            *regular = last.max(*regular) + bound.step;
         }
+        sent.push(last);
     }
     Ok(())
 }

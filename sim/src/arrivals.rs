@@ -141,5 +141,9 @@ mod tests {
         assert_eq!(refusal(false, "-1,s0"), "line 1: time = -1: must not be negative");
         assert_eq!(refusal(false, "1e-7,s0"), "line 1: time = 1e-7: must be a whole number of nanoseconds");
         assert!(refusal(false, "nan,s0").contains("is no number"));
+        assert_eq!(
+            refusal(false, "9223372036854.775808,s0"),
+            "line 1: time = 9223372036854.775808: must be at most 9223372036854.775807"
+        );
     }
 }

@@ -7,6 +7,7 @@ use planner::problem::raw::Unit;
 use rt_core::Span;
 
 use crate::arrivals::{ArrivalsError, MAX_ARRIVALS};
+use crate::time::of_arrival;
 
 /// Bytes read at most.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
@@ -80,10 +81,10 @@ impl<'a> Line<'a> {
         &self.record[field]
     }
 
-    /// A field that is a time in `unit`.
+    /// A field that is the time of an arrival in `unit`.
     pub(crate) fn span(&self, field: usize, unit: Unit) -> Result<Span, ArrivalsError> {
-        let span = self.text(field).parse::<Number>().and_then(|number| number.to_span(unit));
-        span.map_err(|e| self.refuse(field, e.to_string()))
+        let number = self.text(field).parse::<Number>().map_err(|e| e.to_string());
+        number.and_then(|number| of_arrival(number, unit)).map_err(|e| self.refuse(field, e))
     }
 
     /// The error that a field is.

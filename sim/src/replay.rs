@@ -10,7 +10,7 @@ use crate::drive::Order;
 use crate::policy::PlayError;
 use crate::record::{Run, run};
 use crate::report::{Report, causes};
-use crate::time::Time;
+use crate::time::{Time, of_arrival};
 
 /// What a refutation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,7 +91,7 @@ pub fn replay(problem: &Problem, refutation: &Refutation) -> Result<Replay, Repl
     let mut arrivals = Vec::with_capacity(refutation.arrivals.len());
     for (index, (time, name)) in refutation.arrivals.iter().enumerate() {
         let wrong = |reason: String| ReplayError::Instant { index, value: time.to_string(), reason };
-        let span = time.to_span(problem.raw.unit).map_err(|e| wrong(e.to_string()))?;
+        let span = of_arrival(*time, problem.raw.unit).map_err(wrong)?;
         let named = problem.streams.iter().position(|(known, _)| known == name);
         let stream = match named {
             Some(stream) => stream,

@@ -149,6 +149,17 @@ fn one_more_than_the_largest_count_is_refuted_by_a_violation() {
     }
 }
 
+#[test]
+fn any_load_above_capacity_is_refuted_however_little_it_is_above() {
+    // What is missing for a violation grows by a nanosecond or two with each request.
+    for (period, least) in [(997, 600), (1999, 1_200), (9_999, 6_000), (19_999, 12_000)] {
+        let problem = problem(&[period + 1], 1, 3 * (period + 1), &[stream(0, 1, 1, period)]);
+        let refuted = refute(&problem).expect("a refutation");
+        assert_eq!(refuted.shows, Shows::Violation);
+        assert!(refuted.arrivals.len() >= least, "{} for {period} ns", refuted.arrivals.len());
+    }
+}
+
 /// Behind background, with workers of one kind, time for two batches and one bound a stream, Theorem A refuses
 /// nothing that could be served. Elsewhere a refusal may be pessimistic: this prints how often one is shown to be
 /// right (`--nocapture`).
@@ -245,6 +256,21 @@ fn batches_that_take_too_long_are_told() {
         [("11 ns".to_owned(), Cause::ServiceOverrun), ("21 ns".to_owned(), Cause::ConstraintViolated)]
     );
     assert_eq!(report.streams[0].longest_miss_run, 2);
+}
+
+#[test]
+fn the_latest_arrivals_end_like_any_others() {
+    let base = problem(&[10], 1, 20, &[stream(1, 2, 2, 10)]);
+    let latest = |count: usize| vec![(time::at(time::LATEST), 0); count];
+    let outcomes = |arrivals: &[(Instant, usize)]| {
+        let run = run(&base, arrivals, Order::Together).expect("a run");
+        run.requests.iter().filter(|r| r.outcome == Outcome::Served).count()
+    };
+    assert_eq!((outcomes(&latest(2)), outcomes(&latest(5))), (2, 2));
+    let arrivals = vec![(planner::Number::whole(u64::MAX), "s0".to_owned())];
+    let refutation = Refutation { shows: Shows::Violation, stream: "s0".to_owned(), arrivals };
+    let refused = replay(&base, &refutation).expect_err("too late").to_string();
+    assert_eq!(refused, "arrival 0 at 18446744073709551615: must be at most 9223372036854775807");
 }
 
 #[test]

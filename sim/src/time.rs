@@ -2,7 +2,7 @@
 
 use planner::Number;
 use planner::problem::raw::Unit;
-use rt_core::Instant;
+use rt_core::{Instant, Span};
 use serde::{Serialize, Serializer};
 
 /// An instant, written as a number of its unit: a whole one without decimals, any other with as many as it takes.
@@ -40,6 +40,19 @@ impl std::fmt::Display for Time {
     }
 }
 
+/// The latest arrival, in nanoseconds (292 years): what follows from it still has instants of its own.
+pub(crate) const LATEST: u64 = u64::MAX / 2;
+
+/// The time of an arrival, or why it is none.
+pub(crate) fn of_arrival(number: Number, unit: Unit) -> Result<Span, String> {
+    let span = number.to_span(unit).map_err(|e| e.to_string())?;
+    let latest = Span::from_nanos(LATEST);
+    if span > latest {
+        return Err(format!("must be at most {}", Number::of_span(latest, unit)));
+    }
+    Ok(span)
+}
+
 /// `nanos` after the origin.
 pub(crate) const fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -47,6 +60,6 @@ pub(crate) const fn at(nanos: u64) -> Instant {
 
 /// A span of `nanos`.
 #[cfg(test)]
-pub(crate) const fn ns(nanos: u64) -> rt_core::Span {
-    rt_core::Span::from_nanos(nanos)
+pub(crate) const fn ns(nanos: u64) -> Span {
+    Span::from_nanos(nanos)
 }

@@ -1,13 +1,14 @@
 //! `weir certify`: what can be promised, or not, as a certificate that anyone can check.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use planner::certificate::{Binding, Claim, Limit, Shows};
 use planner::problem::raw::Unit;
-use planner::{Certificate, Number, Problem};
+use planner::{Certificate, Number, Problem, read_at_most};
 
 use crate::certificate::{certificate, made_by};
 use crate::config::Config;
@@ -65,9 +66,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Reads a problem from a file, or from standard input.
 pub(super) fn read_problem(file: &Path) -> Result<Problem> {
     let name = file.display().to_string();
+    let most = planner::problem::MAX_BYTES as u64;
     let text = match name.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin()),
-        _ => std::fs::read_to_string(file),
+        "-" => read_at_most(most, std::io::stdin()),
+        _ => File::open(file).and_then(|file| read_at_most(most, file)),
     };
     let text = text.with_context(|| name.clone())?;
     Problem::parse(&text).with_context(|| name)

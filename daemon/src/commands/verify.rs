@@ -1,13 +1,13 @@
 //! `weir verify CERT`: a certificate is derived again by a program of its own.
 
-use std::io::{Read, stdin};
+use std::io::stdin;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use planner::certificate::MAX_BYTES;
 use planner::verify::verify;
-use planner::{Certificate, CertificateError};
+use planner::{Certificate, read_at_most};
 use serde_json::json;
 
 use crate::certificate::{certificate, check};
@@ -65,12 +65,6 @@ pub(super) fn read_certificate(file: &Path) -> Result<Certificate> {
     if file.as_os_str() != "-" {
         return Certificate::load(file).with_context(name);
     }
-    let mut text = String::new();
-    let limit = MAX_BYTES + 1;
-    let bytes = stdin().take(limit).read_to_string(&mut text);
-    let bytes = bytes.with_context(name)? as u64;
-    if bytes == limit {
-        return Err(CertificateError::Size { bytes }).with_context(name);
-    }
+    let text = read_at_most(MAX_BYTES, stdin()).with_context(name)?;
     Certificate::parse(&text).with_context(name)
 }

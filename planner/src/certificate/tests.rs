@@ -43,10 +43,12 @@ fn what_is_written_is_read() {
         let path = std::env::temp_dir().join(format!("weir-certificate-{}", std::process::id()));
         certificate.save(&path).expect("written");
         assert_eq!(Certificate::load(&path).expect("read"), certificate);
-        fs::remove_file(&path).expect("removed");
+        std::fs::remove_file(&path).expect("removed");
     }
     let missing = Certificate::load(Path::new("/nowhere/x.json")).expect_err("missing").to_string();
     assert!(missing.contains("/nowhere/x.json"), "{missing}");
+    let endless = Certificate::load(Path::new("/dev/zero")).expect_err("no end").to_string();
+    assert_eq!(endless, "no certificate: 67108865 bytes or more, at most 67108864 are read");
 }
 
 #[test]
@@ -107,6 +109,7 @@ fn what_is_not_the_format_is_refused() {
         (services.replacen("\"cpu\"", "\"cpu\": \"x\", \"cpu\"", 1), "duplicate field `cpu`"),
         (services.replacen("\"services\"", "\"x\": 1, \"services\"", 1), "unknown field `x`"),
         (services.replacen("\"service\"", "\"servant\"", 1), "unknown field `servant`"),
+        (Certificate { claims: vec![], ..of_services() }.to_json(), "the field service is missing"),
         ("[]".to_owned(), "expected an object"),
         (String::new(), "EOF"),
     ] {

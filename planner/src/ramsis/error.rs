@@ -34,9 +34,9 @@ pub enum RamsisError {
         source: io::Error,
     },
     /// A file is too long.
-    #[error("no policy: {bytes} bytes, at most {} are read", super::file::MAX_BYTES)]
+    #[error("no policy: {bytes} bytes or more, at most {} are read", super::file::MAX_BYTES)]
     Size {
-        /// How long it is.
+        /// How long it is at least.
         bytes: u64,
     },
     /// Not JSON, or not the fields of a policy.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::RamsisError;
 use super::policy::{Parts, Policy};
-use crate::files::write_atomically;
+use crate::files::{read_at_most, write_atomically};
 
 /// The version of the format, its field `weir_ramsis_policy`.
 pub const VERSION: u32 = 1;
@@ -76,11 +76,8 @@ impl Policy {
     /// As [`Policy::parse`], or if it cannot be read.
     pub fn load(path: &Path, inputs: Option<&str>) -> Result<Self, RamsisError> {
         let failed = |source| RamsisError::Read { path: path.to_owned(), source };
-        let bytes = fs::metadata(path).map_err(failed)?.len();
-        if bytes > MAX_BYTES {
-            return Err(RamsisError::Size { bytes });
-        }
-        Self::parse(&fs::read_to_string(path).map_err(failed)?, inputs)
+        let text = fs::File::open(path).and_then(|file| read_at_most(MAX_BYTES, file));
+        Self::parse(&text.map_err(failed)?, inputs)
     }
 
     /// Writes the file as a whole: after a failure or a crash `path` holds what it held before.

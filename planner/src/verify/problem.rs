@@ -62,6 +62,24 @@ impl Bound {
         (whole * self.step + start.map_or(0, |start| start.0) - self.shift + 1).max(1)
     }
 
+    /// From when on one more may come after those `sent`.
+    ///
+    /// With a `shift` it is one a `step`, and `regular` when it would come had none come sooner than that. Without,
+    /// who keeps the offsets and the `step` keeps all their sums.
+    pub(super) fn earliest(&self, sent: &[i128], regular: i128) -> i128 {
+        if self.shift > 0 {
+            return regular - self.shift;
+        }
+        let (mut before, mut earliest) = (0, 0);
+        for (i, &(_, count)) in self.starts.iter().enumerate() {
+            before += count as usize;
+            let apart = self.starts.get(i + 1).map_or(self.step, |next| next.0);
+            earliest =
+                sent.len().checked_sub(before).map_or(earliest, |first| earliest.max(sent[first] + apart));
+        }
+        earliest
+    }
+
     /// By how much `α` grows in each `step`, from any length on.
     pub(super) fn count(&self) -> i128 {
         self.starts.iter().map(|start| start.1).sum()
@@ -90,6 +108,9 @@ impl System {
         };
         let (mut kinds, mut streams) = (Vec::new(), Vec::new());
         for w in &problem.workers {
+            if let (Some(time), Some(_)) = (w.time, &w.times) {
+                return Err(wrong("problem.workers.time", time, "absent, as there are times"));
+            }
             let all = w
                 .times
                 .clone()

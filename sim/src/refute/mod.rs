@@ -68,9 +68,11 @@ type Best = (Vec<(Instant, usize)>, Order, Shows);
 impl Search<'_> {
     fn run(&mut self, refused: &AdmissionError) {
         let (problem, hint) = (self.problem, binding_instant(refused));
-        // Above capacity, a longer trace is certain to show more.
+        // Above capacity, a longer trace is certain to show more, and one of `needed` to show a violation.
         let needed = traces::overload(problem).unwrap_or(0);
-        for length in [64, 1_000, 8_000, 60_000].into_iter().filter(|&length| length <= needed.max(1_000)) {
+        let mut lengths = [64, 1_000, 8_000, 60_000].map(|length| length.min(needed.max(1_000))).to_vec();
+        lengths.dedup();
+        for length in lengths {
             if self.sustained(length) {
                 return;
             }
