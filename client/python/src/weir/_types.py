@@ -97,6 +97,8 @@ class Arrivals:
 
 
 def nanos(seconds: float) -> int:
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"a time of {seconds} s, must be finite and not negative")
     return round(seconds * 1e9)
 
 
