@@ -234,7 +234,7 @@ class SafeMode:
     #: ``"normal"``, ``"warning"``, ``"safe-mode"`` or ``"lost"``.
     state: str
     active: bool
-    #: Which assumption broke, such as ``"arrival-excess"``.
+    #: Which assumption broke, such as ``"arrival-excess"``; ``"unknown"`` back to normal.
     cause: str
     sequence: int
     entered_ns: int
