@@ -61,8 +61,9 @@ impl Connection {
         let (events, _) = broadcast::channel(options.event_backlog.max(1));
         let state = State { waiting: HashMap::new(), unclaimed: Vec::new(), events: Some(events), end: None };
         let state = Arc::new(Mutex::new(state));
-        let reading = tokio::spawn(read(reader, state.clone(), outbox.clone())).abort_handle();
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
+        let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
+        let reading = tokio::spawn(reading).abort_handle();
         Self {
             state,
             outbox,
@@ -98,6 +99,15 @@ impl Connection {
         Ok(waiting)
     }
 
+    /// What was made of an answer; one that has no place here ends the connection.
+    pub(super) fn taken<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error @ Error::Unexpected { .. }) = &read {
+            lock(&self.state).finish(error.clone());
+            self.tasks.iter().for_each(AbortHandle::abort);
+        }
+        read
+    }
+
     /// A place where events arrive from now on.
     pub(super) fn events(&self) -> Result<broadcast::Receiver<Event>, Error> {
         let state = lock(&self.state);
@@ -117,6 +127,13 @@ impl Drop for Connection {
 }
 
 impl State {
+    /// Tells everyone that waits, or will, why the connection ended.
+    fn finish(&mut self, end: Error) {
+        self.end.get_or_insert(end);
+        self.events = None;
+        self.waiting.clear();
+    }
+
     fn why(&self) -> Error {
         self.end.clone().unwrap_or(Error::Closed)
     }
@@ -149,6 +166,10 @@ pub(super) struct Waiting {
 impl Waiting {
     pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
     /// Waits for the answer, or for the end of the connection.
@@ -193,13 +214,17 @@ async fn send_with(socket: &UnixStream, frame: &[u8], descriptor: BorrowedFd<'_>
     socket.async_io(Interest::WRITABLE, || descriptor::send_with(socket, frame, descriptor)).await
 }
 
-/// Hands on what arrives until the connection ends, then tells everyone why.
-async fn read(socket: OwnedReadHalf, state: Arc<Mutex<State>>, outbox: mpsc::Sender<Outgoing>) {
+/// Hands on what arrives until the connection ends, then tells everyone why and has the other task end: with both halves
+/// the socket is closed, and whoever waits for room in the queue waits no more.
+async fn read(
+    socket: OwnedReadHalf,
+    state: Arc<Mutex<State>>,
+    outbox: mpsc::Sender<Outgoing>,
+    writing: AbortHandle,
+) {
     let Err(end) = deliver(socket.as_ref(), &state, &outbox).await;
-    let mut state = lock(&state);
-    state.end = Some(end);
-    state.events = None;
-    state.waiting.clear();
+    lock(&state).finish(end);
+    writing.abort();
 }
 
 async fn deliver(
