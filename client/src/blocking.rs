@@ -63,7 +63,7 @@ impl Client {
     /// # Errors
     /// Those of [`connect`](Self::connect).
     pub fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
-        let (options, shared) = (Arc::new(options), Arc::new(Shared::default()));
+        let (options, shared) = (Arc::new(options), Arc::new(Shared::new()));
         socket.set_write_timeout(Some(options.timeout))?;
         let sender = Sender::new(socket.try_clone()?, shared.clone(), options.clone());
         let receiver = Receiver::new(socket, shared, options.clone());

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::descriptor;
-use crate::error::Error;
+use crate::error::{Error, check_length};
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::Event;
@@ -52,6 +52,8 @@ struct State {
     events: Option<broadcast::Sender<Event>>,
     /// Why the connection is closed.
     end: Option<Error>,
+    /// Largest body in bytes that the daemon takes.
+    max_frame: u32,
 }
 
 impl Connection {
@@ -59,8 +61,13 @@ impl Connection {
         let (reader, writer) = socket.into_split();
         let (outbox, frames) = mpsc::channel(OUTBOX);
         let (events, _) = broadcast::channel(options.event_backlog.max(1));
-        let state = State { waiting: HashMap::new(), unclaimed: Vec::new(), events: Some(events), end: None };
-        let state = Arc::new(Mutex::new(state));
+        let state = Arc::new(Mutex::new(State {
+            waiting: HashMap::new(),
+            unclaimed: Vec::new(),
+            events: Some(events),
+            end: None,
+            max_frame: DEFAULT_MAX_FRAME,
+        }));
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
         let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
         let reading = tokio::spawn(reading).abort_handle();
@@ -80,20 +87,21 @@ impl Connection {
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<Waiting, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut frame = Vec::new();
+        encode(id, &mut frame);
         let (sender, reply) = oneshot::channel();
         {
             let mut state = lock(&self.state);
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
+            check_length(&frame, state.max_frame)?;
             if state.waiting.len() >= self.max_in_flight {
                 return Err(Error::TooManyInFlight { limit: self.max_in_flight });
             }
             state.waiting.insert(id, sender);
         }
         let waiting = Waiting { id, reply, connection: self.clone() };
-        let mut frame = Vec::new();
-        encode(id, &mut frame);
         // If the writing task is gone, the reading task finds out why; `reply` tells.
         let _ = self.outbox.send(Outgoing { frame, descriptor }).await;
         Ok(waiting)
@@ -247,6 +255,7 @@ async fn deliver(
                 Incoming::Reply(id, reply) => {
                     if let Reply::Welcome { max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
+                        lock(state).max_frame = max_frame;
                     }
                     let mut state = lock(state);
                     // Nobody waits any more where a caller lost patience.

@@ -222,6 +222,7 @@ impl Receiver {
             };
             if let Ok(Incoming::Reply(_, Reply::Welcome { max_frame, .. })) = frame {
                 self.buffer.set_max_frame(max_frame);
+                self.shared.set_max_frame(max_frame);
             }
             return frame.map(Some).map_err(|error| self.broken(error));
         }

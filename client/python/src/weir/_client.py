@@ -32,7 +32,7 @@ def unreachable(path: Union[str, PathLike[str]], error: OSError) -> OSError:
 
 
 class Client:
-    """A connection to the daemon, for one thread at a time; closing it gives up its streams.
+    """A connection to the daemon, for one thread at a time of the process that opened it; closing it gives up its streams.
 
     Raises ``RefusedError`` with the daemon's reason, after which the connection stays usable, ``TimeoutError``
     where an answer takes longer than ``timeout`` seconds, ``ClosedError`` and ``ProtocolError`` where the connection has
