@@ -211,16 +211,27 @@ class Asyncio(Case):
         self.assertEqual(memories(), 0)
 
     def test_what_breaks_the_protocol_ends_the_connection(self) -> None:
+        def body_where_none_belongs(peer: Peer) -> None:
+            peer.answer(wire.PONG, b"x")
+
+        def event_that_is_none(peer: Peer) -> None:
+            peer.next()
+            peer.connection.sendall(wire.frame(wire.PONG, 0))
+
+        for breaks in (body_where_none_belongs, event_that_is_none):
+            self.breaks(breaks)
+
+    def breaks(self, script: Callable[[Peer], None]) -> None:
         async def run() -> None:
-            client = await weir.aio.connect(self.serve(script))
+            client = await weir.aio.connect(self.serve(watched))
             with self.assertRaises(weir.ProtocolError):
                 await client.ping()
             await asyncio.get_running_loop().run_in_executor(None, ended.wait, 10)
             self.assertEqual(seen, [None])
             await client.close()
 
-        def script(peer: Peer) -> None:
-            peer.answer(wire.PONG, b"x")
+        def watched(peer: Peer) -> None:
+            script(peer)
             seen.append(peer.next())
             ended.set()
 

@@ -157,10 +157,7 @@ class Client:
 
     def _answer(self, frame: wire.Frame) -> Answer:
         if frame.id == 0:
-            event = wire.event(frame)
-            if event is None:
-                raise ProtocolError(f"the daemon sent kind {frame.kind} as an event")
-            return event
+            return wire.event(frame)
         if frame.id not in self._in_flight:
             raise ProtocolError(f"the daemon answered request {frame.id}, which nothing here waits for")
         stream, shared = self._in_flight.pop(frame.id)

@@ -239,8 +239,8 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
     return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, shared)
 
 
-def event(told: Frame) -> Union[Event, None]:
-    """The event that a frame tells; ``None`` if it is none."""
+def event(told: Frame) -> Event:
+    """The event that a frame tells."""
     body = Body(told)
     if told.kind == EVENT_SAFE_MODE:
         state, cause, reserved, sequence, entered_ns, limit, seen, window_ns, breaches = body.take("HHIQQQQQQ")
@@ -258,7 +258,7 @@ def event(told: Frame) -> Union[Event, None]:
         lost = EventsLost(body.take("Q"))
         body.end()
         return lost
-    return None
+    raise ProtocolError(f"the daemon sent kind {told.kind} as an event")
 
 
 def left(misses: int) -> Union[int, None]:

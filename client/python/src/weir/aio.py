@@ -281,12 +281,13 @@ class Client:
                     raise ClosedError("the connection was closed by the daemon")
                 self._decoder.feed(data)
                 continue
-            event = wire.event(frame) if frame.id == 0 else None
-            if event is not None:
+            if frame.id == 0:
+                event = wire.event(frame)
                 if self._events.qsize() >= KEPT_LIMIT:
                     self._events.get_nowait()
                     self._lost += 1
                 self._events.put_nowait(event)
+                continue
             future = self._waiting.get(frame.id)
             if future is not None and not future.done():
                 future.set_result(frame)
