@@ -167,6 +167,7 @@ static weir_status hand_over(weir_client *client, int file, size_t bytes) {
 
 weir_status weir_share(weir_client *client, size_t bytes) {
     if (client->arena != NULL) return fail(client, WEIR_INVALID, "this connection shares an arena already");
+    if (bytes == 0) return fail(client, WEIR_INVALID, "an arena of 0 bytes, at least 1 is needed");
     int file = memfd_create("weir-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0) return fail(client, WEIR_SYSTEM, "memfd_create: %s", strerror(errno));
     weir_status status = hand_over(client, file, bytes);
