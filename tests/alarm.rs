@@ -17,6 +17,9 @@ use weir_client::{
     StreamInfo,
 };
 
+/// After which no further change is expected.
+const QUIET: Duration = Duration::from_millis(20);
+
 /// A service whose safe mode ends as soon as it may, with answers of 64 KiB.
 fn serve() -> Daemon {
     let config = format!(
@@ -64,11 +67,21 @@ struct Ears {
 }
 
 impl Ears {
-    /// Hears from now on; nothing may change meanwhile.
+    /// Hears from now on.
     fn open(daemon: &Daemon) -> Self {
         let mut client = daemon.client();
         client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
         let alarm = client.alarm().expect("an eventfd");
+        Self::of(client, alarm)
+    }
+
+    /// The same, once a busy machine has left it calm and what that changed was told and counted.
+    fn of(mut client: Client, alarm: Alarm) -> Self {
+        eventually("calm", || calm(&mut client).then_some(()));
+        let stays = "the connection stays";
+        while alarm.take(QUIET).expect(stays) > 0 || client.next_event_timeout(QUIET).expect(stays).is_some()
+        {
+        }
         let before = changes(&mut client);
         Self { client, alarm, told: before, counted: before }
     }
@@ -179,8 +192,7 @@ fn it_comes_behind_answers_that_the_socket_has_not_taken_yet() {
     });
     let alarm = client.alarm().expect("an eventfd");
     answers(&mut client, &ids);
-    let before = changes(&mut client);
-    let mut ears = Ears { client, alarm, told: before, counted: before };
+    let mut ears = Ears::of(client, alarm);
     let limited = limited(&mut ears.client, "limited");
     flood(&mut ears.client, &limited);
     ears.hears_all();

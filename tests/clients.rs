@@ -52,7 +52,7 @@ fn build(daemon: &Daemon) -> PathBuf {
         .arg(repository("client/c"))
         .arg(format!("BUILD={}", folder.display()))
         .args(["CFLAGS=-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"])
-        .arg(format!("{}/check", folder.display()))
+        .args(["check", "hostile"].map(|program| format!("{}/{program}", folder.display())))
         .arg("all")
         .output()
         .expect("make can be run");
@@ -69,6 +69,8 @@ fn the_c_client_keeps_what_its_header_says() {
     let daemon = serve();
     let folder = build(&daemon);
     let output = run(Command::new(folder.join("check")).arg(daemon.deployment.socket()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = run(Command::new(folder.join("hostile")).arg(daemon.deployment.path("hostile")));
     assert!(output.status.success(), "{}", stderr(&output));
     eventually("no arena left behind", || (daemon.arenas() == 0).then_some(()));
     // The example runs until the daemon goes, and says why it ends.

@@ -91,6 +91,7 @@ static void requests_are_answered_in_the_arena(void) {
     uint64_t ids[4];
     CHECK(weir_max_arena(client) == 1 << 20);
     CHECK(weir_place_for(client, &typed, &places[0]) == WEIR_INVALID);
+    CHECK(weir_share(client, 0) == WEIR_INVALID && strstr(weir_error(client), "at least 1") != NULL);
     CHECK(weir_share(client, (1 << 20) + 1) == WEIR_REFUSED && weir_refusal_code(client) == 11);
     CHECK(weir_share(client, 4 * 128) == WEIR_OK);
     CHECK(weir_share(client, 4096) == WEIR_INVALID);

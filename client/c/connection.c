@@ -92,14 +92,18 @@ static ssize_t receive(weir_client *client) {
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec room = {client->in + client->end, client->capacity - client->end};
+    /* Less than the space there is, which the kernel would fill with a second one. */
     struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+                             .msg_controllen = CMSG_LEN(sizeof(int))};
     ssize_t count = recvmsg(client->socket, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *head = count < 0 ? NULL : CMSG_FIRSTHDR(&message);
     if (head != NULL && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
         head->cmsg_len == CMSG_LEN(sizeof(int))) {
-        if (client->alarm >= 0) close(client->alarm);
-        memcpy(&client->alarm, CMSG_DATA(head), sizeof client->alarm);
+        int descriptor;
+        memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
+        /* The caller polls the first one: whatever else comes, it stays. */
+        if (client->alarm >= 0) close(descriptor);
+        else client->alarm = descriptor;
     }
     return count;
 }
@@ -214,5 +218,6 @@ weir_status ask(weir_client *client, uint16_t kind, int descriptor, reader *body
     char text[1025];
     client->refusal = (uint16_t)take(body, 2);
     take_string(body, text, sizeof text);
+    if (!all_read(body)) return broken(client, WEIR_PROTOCOL, "the daemon's REFUSED cannot be read");
     return fail(client, WEIR_REFUSED, "refused, %s: %s", weir_refusal(client->refusal), text);
 }

@@ -57,6 +57,12 @@ void take_string(reader *in, char *text, size_t room) {
     in->at += length;
 }
 
+void take_reserved(reader *in, int bytes) {
+    if (take(in, bytes) != 0) in->failed = true;
+}
+
+bool all_read(const reader *in) { return !in->failed && in->at == in->end; }
+
 header read_header(const uint8_t *bytes) {
     reader in = {bytes, bytes + HEADER, false};
     header head;
@@ -77,7 +83,8 @@ static size_t element_size(uint16_t type) {
     }
 }
 
-static bool read_tensors(reader *in, uint8_t *count, weir_tensor *tensors) {
+/* They must not reach beyond the bytes of their side: callers write and read at their offsets. */
+static bool read_tensors(reader *in, uint8_t *count, weir_tensor *tensors, uint32_t bytes) {
     size_t end = 0;
     *count = (uint8_t)take(in, 1);
     if (*count > WEIR_MAX_TENSORS) return false;
@@ -96,6 +103,7 @@ static bool read_tensors(reader *in, uint8_t *count, weir_tensor *tensors) {
         take_string(in, tensor->name, sizeof tensor->name);
         tensor->offset = (end + 7) / 8 * 8;
         end = tensor->offset + tensor->bytes;
+        if (end > bytes) return false;
     }
     return !in->failed;
 }
@@ -111,15 +119,15 @@ bool read_stream(reader *in, weir_stream *stream) {
     uint32_t accuracy = (uint32_t)take(in, 4);
     memcpy(&stream->accuracy, &accuracy, sizeof accuracy);
     take_string(in, stream->variant, sizeof stream->variant);
-    return read_tensors(in, &stream->inputs, stream->input) && read_tensors(in, &stream->outputs, stream->output) &&
-           in->at == in->end;
+    return read_tensors(in, &stream->inputs, stream->input, stream->input_bytes) &&
+           read_tensors(in, &stream->outputs, stream->output, stream->output_bytes) && all_read(in);
 }
 
 static void read_safe_mode(reader *in, weir_answer *answer) {
     answer->kind = WEIR_SAFE_MODE;
     answer->code = (uint16_t)take(in, 2);
     answer->cause = (uint16_t)take(in, 2);
-    take(in, 4);
+    take_reserved(in, 4);
     answer->sequence = take(in, 8);
     answer->entered_ns = take(in, 8);
     answer->limit = take(in, 8);
@@ -148,7 +156,7 @@ bool read_answer(header head, reader in, weir_answer *answer) {
             answer->run_ns = take(&in, 8);
             answer->batch = (uint16_t)take(&in, 2);
             answer->variant = (uint16_t)take(&in, 2);
-            take(&in, 4);
+            take_reserved(&in, 4);
             answer->output = in.at;
             answer->output_bytes = (size_t)(in.end - in.at);
             in.at = in.end;
@@ -179,7 +187,7 @@ bool read_answer(header head, reader in, weir_answer *answer) {
             break;
         default: return false;
     }
-    return !in.failed && in.at == in.end;
+    return all_read(&in);
 }
 
 #define WORD(table, code) ((code) < sizeof table / sizeof *table ? table[code] : table[0])

@@ -12,6 +12,8 @@
 #define put_string weir_own_put_string
 #define take weir_own_take
 #define take_string weir_own_take_string
+#define take_reserved weir_own_take_reserved
+#define all_read weir_own_all_read
 #define read_header weir_own_read_header
 #define read_stream weir_own_read_stream
 #define read_answer weir_own_read_answer
@@ -35,7 +37,7 @@ void put(writer *out, uint64_t value, int bytes);
 void put_bytes(writer *out, const void *bytes, size_t length);
 void put_string(writer *out, const char *text);
 
-/* Reads a body in order; `failed` once it ends too early. */
+/* Reads a body in order; `failed` once it is not what it must be. */
 typedef struct {
     const uint8_t *at, *end;
     bool failed;
@@ -44,6 +46,10 @@ typedef struct {
 uint64_t take(reader *in, int bytes);
 /* Copies a string of at most `room - 1` bytes and ends it with 0. */
 void take_string(reader *in, char *text, size_t room);
+/* Bytes that must be 0. */
+void take_reserved(reader *in, int bytes);
+/* Whether nothing failed and nothing is left. */
+bool all_read(const reader *in);
 
 typedef struct {
     uint32_t length;

@@ -15,9 +15,12 @@
 
 enum { LINE = 64, FIRST_FRAME = 4 << 20 };
 
-static weir_status done(weir_client *client, uint16_t kind) {
+static weir_status done(weir_client *client, uint16_t kind, int descriptor) {
     reader body;
-    return ask(client, kind, -1, &body);
+    weir_status status = ask(client, kind, descriptor, &body);
+    if (status == WEIR_OK && !all_read(&body))
+        return broken(client, WEIR_PROTOCOL, "the daemon's answer has a body, it must be empty");
+    return status;
 }
 
 static weir_status hello(weir_client *client, const char *name) {
@@ -31,11 +34,11 @@ static weir_status hello(weir_client *client, const char *name) {
     weir_status status = ask(client, WELCOME, -1, &body);
     if (status != WEIR_OK) return status;
     uint64_t version = take(&body, 2);
-    take(&body, 2);
+    take_reserved(&body, 2);
     client->max_frame = (uint32_t)take(&body, 4);
     client->max_arena = take(&body, 8);
     take_string(&body, daemon, sizeof daemon);
-    if (body.failed || version != 1) return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1");
+    if (!all_read(&body) || version != 1) return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1");
     return WEIR_OK;
 }
 
@@ -52,7 +55,10 @@ weir_status weir_open(weir_client **out, const char *path, const char *name) {
     if (strlen(path) >= sizeof address.sun_path) return fail(client, WEIR_INVALID, "%s: above 107 bytes", path);
     memcpy(address.sun_path, path, strlen(path));
     weir_set_timeout(client, client->timeout);
-    if (connect(client->socket, (struct sockaddr *)&address, sizeof address) != 0)
+    int connected;
+    do connected = connect(client->socket, (struct sockaddr *)&address, sizeof address);
+    while (connected != 0 && errno == EINTR);
+    if (connected != 0)
         return fail(client, WEIR_SYSTEM, "%s: %s (is the daemon running, and may this user connect?)", path,
                     strerror(errno));
     return hello(client, name);
@@ -80,6 +86,8 @@ int weir_fd(const weir_client *client) { return client->socket; }
 uint64_t weir_max_arena(const weir_client *client) { return client->max_arena; }
 
 void weir_set_timeout(weir_client *client, int milliseconds) {
+    /* For the socket 0 would be for ever. */
+    if (milliseconds < 1) milliseconds = 1;
     struct timeval limit = {milliseconds / 1000, milliseconds % 1000 * 1000};
     client->timeout = milliseconds;
     setsockopt(client->socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -117,18 +125,18 @@ weir_status weir_register(weir_client *client, const char *service, const char *
 weir_status weir_unregister(weir_client *client, const weir_stream *stream) {
     begin(client, UNREGISTER);
     put(&client->out, stream->id, 4);
-    return done(client, UNREGISTERED);
+    return done(client, UNREGISTERED, -1);
 }
 
 weir_status weir_subscribe(weir_client *client, uint32_t mask) {
     begin(client, SUBSCRIBE);
     put(&client->out, mask, 4);
-    return done(client, SUBSCRIBED);
+    return done(client, SUBSCRIBED, -1);
 }
 
 weir_status weir_alarm(weir_client *client, int *fd) {
     begin(client, ALARM);
-    weir_status status = done(client, ALARMED);
+    weir_status status = done(client, ALARMED, -1);
     if (status == WEIR_OK && client->alarm < 0)
         return broken(client, WEIR_PROTOCOL, "the daemon's ALARMED came without a descriptor");
     if (status == WEIR_OK) *fd = client->alarm;
@@ -137,18 +145,17 @@ weir_status weir_alarm(weir_client *client, int *fd) {
 
 weir_status weir_ping(weir_client *client) {
     begin(client, PING);
-    return done(client, PONG);
+    return done(client, PONG, -1);
 }
 
 static weir_status hand_over(weir_client *client, int file, size_t bytes) {
-    reader body;
     if (ftruncate(file, (off_t)bytes) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return fail(client, WEIR_SYSTEM, "an arena of %zu bytes: %s", bytes, strerror(errno));
     void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
     if (arena == MAP_FAILED) return fail(client, WEIR_SYSTEM, "mmap: %s", strerror(errno));
     begin(client, ARENA);
     put(&client->out, bytes, 8);
-    weir_status status = ask(client, MAPPED, file, &body);
+    weir_status status = done(client, MAPPED, file);
     if (status != WEIR_OK) {
         munmap(arena, bytes);
         return status;
@@ -160,6 +167,7 @@ static weir_status hand_over(weir_client *client, int file, size_t bytes) {
 
 weir_status weir_share(weir_client *client, size_t bytes) {
     if (client->arena != NULL) return fail(client, WEIR_INVALID, "this connection shares an arena already");
+    if (bytes == 0) return fail(client, WEIR_INVALID, "an arena of 0 bytes, at least 1 is needed");
     int file = memfd_create("weir-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0) return fail(client, WEIR_SYSTEM, "memfd_create: %s", strerror(errno));
     weir_status status = hand_over(client, file, bytes);
@@ -230,23 +238,26 @@ weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseco
     return status == WEIR_OK ? read_as_answer(client, head, body, answer) : status;
 }
 
-static weir_status outcome(weir_client *client, const weir_stream *stream, weir_status sent, weir_answer *answer) {
+static weir_status outcome(weir_client *client, const weir_stream *stream, uint32_t output_bytes, weir_status sent,
+                           weir_answer *answer) {
     header head;
     reader body;
     if (sent != WEIR_OK) return sent;
     int64_t wait = client->timeout + (int64_t)(stream->deadline_ns / 1000000);
     weir_status status = reply(client, now_ms() + wait, &head, &body);
     if (status == WEIR_OK) status = read_as_answer(client, head, body, answer);
+    if (status == WEIR_OK && answer->kind == WEIR_RESULT && answer->output_bytes != output_bytes)
+        return broken(client, WEIR_PROTOCOL, "the daemon's output is not as long as it was told");
     if (status != WEIR_OK || answer->kind != WEIR_NOT_TAKEN) return status;
     client->refusal = answer->code;
     return fail(client, WEIR_REFUSED, "refused, %s: %s", weir_refusal(answer->code), answer->text);
 }
 
 weir_status weir_infer(weir_client *client, const weir_stream *stream, const void *payload, weir_answer *answer) {
-    return outcome(client, stream, weir_submit(client, stream, payload, NULL), answer);
+    return outcome(client, stream, stream->output_bytes, weir_submit(client, stream, payload, NULL), answer);
 }
 
 weir_status weir_infer_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
                               weir_answer *answer) {
-    return outcome(client, stream, weir_submit_shared(client, stream, place, NULL), answer);
+    return outcome(client, stream, 0, weir_submit_shared(client, stream, place, NULL), answer);
 }

@@ -1,7 +1,8 @@
 /* Client of the Weir inference daemon: C11 and libc only. docs/protocol.md specifies what it speaks.
  *
  * Every call that can fail returns a weir_status; weir_error() then says why in words. A client belongs to one
- * thread at a time. Nothing here takes longer than the timeout of the client, 5 s unless set otherwise.
+ * thread at a time, and to the process that opened it. Nothing waits longer than the timeout of the client, 5 s unless
+ * set otherwise, but weir_infer and weir_receive, which say how long.
  */
 #ifndef WEIR_H
 #define WEIR_H
@@ -21,7 +22,8 @@ extern "C" {
 
 typedef enum {
     WEIR_OK = 0,
-    WEIR_TIMEOUT,  /* nothing within the time allowed; the connection stays, an answer that comes later is dropped */
+    WEIR_TIMEOUT,  /* nothing within the time allowed; the connection stays, an answer that comes later is dropped, but
+                      for one to weir_infer */
     WEIR_REFUSED,  /* the daemon did not grant it; the connection stays */
     WEIR_INVALID,  /* an argument that cannot be sent; nothing was sent */
     WEIR_CLOSED,   /* the connection has ended; open another */
@@ -123,6 +125,7 @@ uint16_t weir_refusal_code(const weir_client *client);
 /* The socket, to be polled for POLLIN. Before polling, call weir_receive() with a timeout of 0 until it returns
  * WEIR_TIMEOUT: what it has read already makes no socket readable. */
 int weir_fd(const weir_client *client);
+/* At least 1. */
 void weir_set_timeout(weir_client *client, int milliseconds);
 /* Bytes of the largest arena that the daemon accepts; 0 where it accepts none. */
 uint64_t weir_max_arena(const weir_client *client);
@@ -154,7 +157,8 @@ weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, c
                                uint64_t *id);
 /* The next answer or event: waits so long for it, for ever if negative, not at all if 0. */
 weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseconds);
-/* Sends one request and waits for its answer, at most its deadline and the timeout; keeps what else arrives. After
+/* Sends one request and waits for its answer, at most its deadline and the timeout; keeps what else arrives for
+ * weir_receive(), as all calls do that wait: up to 4096 answers and events, with more the connection ends. After
  * WEIR_TIMEOUT the answer, if it still comes, is one for weir_receive(). */
 weir_status weir_infer(weir_client *client, const weir_stream *stream, const void *payload, weir_answer *answer);
 weir_status weir_infer_shared(weir_client *client, const weir_stream *stream, const weir_place *place,

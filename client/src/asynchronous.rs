@@ -241,7 +241,7 @@ impl Client {
         let after = self.timeout;
         let (reply, id) =
             timeout(after, reply).await.unwrap_or(Err(Error::Timeout { what: frame.kind(), after }))?;
-        read(reply, id)
+        self.connection.taken(read(reply, id))
     }
 }
 
@@ -264,7 +264,8 @@ impl Ticket {
     /// [`Error::Refused`] if the request was not taken at all, or that the connection is closed.
     pub async fn outcome(self) -> Result<Outcome, Error> {
         let id = self.waiting.id();
-        self.waiting.reply().await?.outcome(id)
+        let connection = Arc::clone(self.waiting.connection());
+        connection.taken(self.waiting.reply().await?.outcome(id))
     }
 }
 

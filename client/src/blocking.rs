@@ -63,7 +63,7 @@ impl Client {
     /// # Errors
     /// Those of [`connect`](Self::connect).
     pub fn over(socket: UnixStream, options: Options) -> Result<Self, Error> {
-        let (options, shared) = (Arc::new(options), Arc::new(Shared::default()));
+        let (options, shared) = (Arc::new(options), Arc::new(Shared::new()));
         socket.set_write_timeout(Some(options.timeout))?;
         let sender = Sender::new(socket.try_clone()?, shared.clone(), options.clone());
         let receiver = Receiver::new(socket, shared, options.clone());
@@ -180,7 +180,7 @@ impl Client {
     pub fn infer_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<Outcome, Error> {
         let RequestId(id) = self.submit_bytes(stream, payload)?;
         let timeout = stream.deadline.saturating_add(self.timeout);
-        self.receiver.reply(id, Kind::Submit, timeout)?.outcome(id)
+        self.receiver.reply(id, Kind::Submit, timeout, Reply::outcome)
     }
 
     /// Sends one request whose tensors lie in the arena; see [`Sender::submit_shared`].
@@ -199,7 +199,7 @@ impl Client {
     pub fn infer_shared(&mut self, place: &Place) -> Result<Outcome, Error> {
         let RequestId(id) = self.submit_shared(place)?;
         let timeout = place.stream().deadline.saturating_add(self.timeout);
-        self.receiver.reply(id, Kind::SubmitShared, timeout)?.outcome(id)
+        self.receiver.reply(id, Kind::SubmitShared, timeout, Reply::outcome)
     }
 
     /// Waits for the next answer or event; see [`Receiver::recv`].
@@ -260,6 +260,6 @@ impl Client {
             Err(Error::Closed) => 0,
             sent => sent?,
         };
-        read(self.receiver.reply(id, kind, self.timeout)?, id)
+        self.receiver.reply(id, kind, self.timeout, read)
     }
 }

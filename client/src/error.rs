@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::shared::MemoryError;
 use crate::types::{ErrorCode, Refusal, TensorError};
-use crate::wire::{Kind, VERSION, WireError};
+use crate::wire::{HEADER_LEN, Kind, VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
 /// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`Memory`](Self::Memory),
-/// [`ArenaFull`](Self::ArenaFull), [`TooManyInFlight`](Self::TooManyInFlight)
+/// [`ArenaFull`](Self::ArenaFull), [`FrameTooLarge`](Self::FrameTooLarge), [`TooManyInFlight`](Self::TooManyInFlight)
 /// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
 /// it is closed and the client must connect again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -73,6 +73,14 @@ pub enum Error {
         /// Bytes left.
         left: usize,
     },
+    /// A request above the largest frame that the daemon takes; nothing was sent.
+    #[error("a frame of {bytes} bytes, limit {limit}: share an arena")]
+    FrameTooLarge {
+        /// Bytes after the header.
+        bytes: usize,
+        /// The daemon's limit.
+        limit: u32,
+    },
     /// As many requests wait for their answers as the options allow; nothing was sent.
     #[error("requests in flight: {limit}, limit {limit}; receive answers before submitting more")]
     TooManyInFlight {
@@ -112,6 +120,12 @@ impl Error {
         };
         Self::Connect { path: path.into(), source: Arc::new(source), hint }
     }
+}
+
+/// That a whole frame may be sent to a daemon that takes bodies of `limit` bytes.
+pub(crate) fn check_length(frame: &[u8], limit: u32) -> Result<(), Error> {
+    let bytes = frame.len() - HEADER_LEN;
+    if bytes <= limit as usize { Ok(()) } else { Err(Error::FrameTooLarge { bytes, limit }) }
 }
 
 impl From<MemoryError> for Error {

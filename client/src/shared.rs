@@ -50,7 +50,9 @@ impl Arena {
 
 /// Room for the tensors of one request and its answer.
 ///
-/// Values are copied in and out: the daemon sees the same memory, so nothing here may borrow from it.
+/// Values are copied in and out: the daemon sees the same memory, so nothing here may borrow from it. Whoever stops waiting
+/// for an answer leaves the place alone until the stream's deadline has passed: up to then an output may still be written
+/// there.
 #[derive(Clone, Debug)]
 pub struct Place {
     memory: Arc<Memory>,

@@ -212,11 +212,30 @@ async fn limits_hold_and_silence_ends() {
 #[tokio::test]
 async fn the_end_of_the_connection_reaches_everyone_who_waits() {
     type End = fn(&mut mock::Peer);
-    let cases: [(End, &str); 4] = [
+    let cases: [(End, &str); 5] = [
         (|_| (), "connection closed by the daemon"),
         (|peer| peer.send_bytes(&[3, 0, 0, 0, 131, 0]), "connection closed by the daemon"),
-        (|peer| peer.send(2, &DaemonFrame::Alarmed), "from the daemon: ALARMED: no descriptor came with it"),
-        (|peer| peer.send_bytes(&[0xff; 16]), "from the daemon: unknown (65535): length is 4294967295"),
+        (
+            |peer| {
+                peer.send(2, &DaemonFrame::Alarmed);
+                peer.expect_end();
+            },
+            "from the daemon: ALARMED: no descriptor came with it",
+        ),
+        (
+            |peer| {
+                peer.send_bytes(&[0xff; 16]);
+                peer.expect_end();
+            },
+            "from the daemon: unknown (65535): length is 4294967295",
+        ),
+        (
+            |peer| {
+                peer.send(4, &DaemonFrame::Pong);
+                peer.expect_end();
+            },
+            "from the daemon: PONG with id 4, which nothing here waits for",
+        ),
     ];
     for (end, message) in cases {
         let mock = Mock::serve(move |peer| {

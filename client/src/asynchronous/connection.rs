@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::descriptor;
-use crate::error::Error;
+use crate::error::{Error, check_length};
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::Event;
@@ -52,6 +52,8 @@ struct State {
     events: Option<broadcast::Sender<Event>>,
     /// Why the connection is closed.
     end: Option<Error>,
+    /// Largest body in bytes that the daemon takes.
+    max_frame: u32,
 }
 
 impl Connection {
@@ -59,10 +61,16 @@ impl Connection {
         let (reader, writer) = socket.into_split();
         let (outbox, frames) = mpsc::channel(OUTBOX);
         let (events, _) = broadcast::channel(options.event_backlog.max(1));
-        let state = State { waiting: HashMap::new(), unclaimed: Vec::new(), events: Some(events), end: None };
-        let state = Arc::new(Mutex::new(state));
-        let reading = tokio::spawn(read(reader, state.clone(), outbox.clone())).abort_handle();
+        let state = Arc::new(Mutex::new(State {
+            waiting: HashMap::new(),
+            unclaimed: Vec::new(),
+            events: Some(events),
+            end: None,
+            max_frame: DEFAULT_MAX_FRAME,
+        }));
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
+        let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
+        let reading = tokio::spawn(reading).abort_handle();
         Self {
             state,
             outbox,
@@ -79,23 +87,33 @@ impl Connection {
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<Waiting, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut frame = Vec::new();
+        encode(id, &mut frame);
         let (sender, reply) = oneshot::channel();
         {
             let mut state = lock(&self.state);
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
+            check_length(&frame, state.max_frame)?;
             if state.waiting.len() >= self.max_in_flight {
                 return Err(Error::TooManyInFlight { limit: self.max_in_flight });
             }
             state.waiting.insert(id, sender);
         }
         let waiting = Waiting { id, reply, connection: self.clone() };
-        let mut frame = Vec::new();
-        encode(id, &mut frame);
         // If the writing task is gone, the reading task finds out why; `reply` tells.
         let _ = self.outbox.send(Outgoing { frame, descriptor }).await;
         Ok(waiting)
+    }
+
+    /// What was made of an answer; one that has no place here ends the connection.
+    pub(super) fn taken<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error @ Error::Unexpected { .. }) = &read {
+            lock(&self.state).finish(error.clone());
+            self.tasks.iter().for_each(AbortHandle::abort);
+        }
+        read
     }
 
     /// A place where events arrive from now on.
@@ -117,6 +135,13 @@ impl Drop for Connection {
 }
 
 impl State {
+    /// Tells everyone that waits, or will, why the connection ended.
+    fn finish(&mut self, end: Error) {
+        self.end.get_or_insert(end);
+        self.events = None;
+        self.waiting.clear();
+    }
+
     fn why(&self) -> Error {
         self.end.clone().unwrap_or(Error::Closed)
     }
@@ -149,6 +174,10 @@ pub(super) struct Waiting {
 impl Waiting {
     pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
     }
 
     /// Waits for the answer, or for the end of the connection.
@@ -193,13 +222,17 @@ async fn send_with(socket: &UnixStream, frame: &[u8], descriptor: BorrowedFd<'_>
     socket.async_io(Interest::WRITABLE, || descriptor::send_with(socket, frame, descriptor)).await
 }
 
-/// Hands on what arrives until the connection ends, then tells everyone why.
-async fn read(socket: OwnedReadHalf, state: Arc<Mutex<State>>, outbox: mpsc::Sender<Outgoing>) {
+/// Hands on what arrives until the connection ends, then tells everyone why and has the other task end: with both halves
+/// the socket is closed, and whoever waits for room in the queue waits no more.
+async fn read(
+    socket: OwnedReadHalf,
+    state: Arc<Mutex<State>>,
+    outbox: mpsc::Sender<Outgoing>,
+    writing: AbortHandle,
+) {
     let Err(end) = deliver(socket.as_ref(), &state, &outbox).await;
-    let mut state = lock(&state);
-    state.end = Some(end);
-    state.events = None;
-    state.waiting.clear();
+    lock(&state).finish(end);
+    writing.abort();
 }
 
 async fn deliver(
@@ -222,6 +255,7 @@ async fn deliver(
                 Incoming::Reply(id, reply) => {
                     if let Reply::Welcome { max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
+                        lock(state).max_frame = max_frame;
                     }
                     let mut state = lock(state);
                     // Nobody waits any more where a caller lost patience.

@@ -1,16 +1,33 @@
 //! On a request's way: what both halves of a blocking connection know of it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many frames are without an answer, and whose turn it is to write.
-#[derive(Debug, Default)]
+use crate::wire::DEFAULT_MAX_FRAME;
+
+/// How many frames are without an answer, how long one may be, and whose turn it is to write.
+#[derive(Debug)]
 pub(super) struct Shared {
     in_flight: AtomicUsize,
+    max_frame: AtomicU32,
     writing: Mutex<()>,
 }
 
 impl Shared {
+    pub(super) fn new() -> Self {
+        let max_frame = AtomicU32::new(DEFAULT_MAX_FRAME);
+        Self { in_flight: AtomicUsize::default(), max_frame, writing: Mutex::default() }
+    }
+
+    /// Largest body in bytes that the daemon takes.
+    pub(super) fn max_frame(&self) -> u32 {
+        self.max_frame.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_max_frame(&self, max_frame: u32) {
+        self.max_frame.store(max_frame, Ordering::Relaxed);
+    }
+
     /// Frames without an answer.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)

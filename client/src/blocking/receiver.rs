@@ -96,14 +96,23 @@ impl Receiver {
         self.event_until(after(timeout))
     }
 
-    /// Waits for the answer to the frame `id` of kind `what`, keeping everything else that arrives.
-    pub(super) fn reply(&mut self, id: u64, what: Kind, timeout: Duration) -> Result<Reply, Error> {
+    /// Waits for the answer to the frame `id` of kind `what`, keeping everything else that arrives, and reads it.
+    pub(super) fn reply<T>(
+        &mut self,
+        id: u64,
+        what: Kind,
+        timeout: Duration,
+        read: impl FnOnce(Reply, u64) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let deadline = after(timeout);
         loop {
             match self.read(deadline)? {
                 Some(Incoming::Reply(of, reply)) if of == id => {
                     self.release(of, &reply)?;
-                    return Ok(reply);
+                    return read(reply, id).map_err(|error| match error {
+                        Error::Unexpected { .. } => self.broken(error),
+                        other => other,
+                    });
                 }
                 Some(other) => self.keep(other)?,
                 None => {
@@ -213,6 +222,7 @@ impl Receiver {
             };
             if let Ok(Incoming::Reply(_, Reply::Welcome { max_frame, .. })) = frame {
                 self.buffer.set_max_frame(max_frame);
+                self.shared.set_max_frame(max_frame);
             }
             return frame.map(Some).map_err(|error| self.broken(error));
         }

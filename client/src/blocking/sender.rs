@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::halves::Shared;
 use crate::descriptor::send_with;
-use crate::error::Error;
+use crate::error::{Error, check_length};
 use crate::options::Options;
 use crate::shared::Place;
 use crate::types::{Element, RequestId, StreamInfo};
@@ -35,8 +35,8 @@ impl Sender {
     /// a size.
     ///
     /// # Errors
-    /// [`Error::Tensor`], [`Error::InputLength`] and [`Error::TooManyInFlight`], after which nothing was sent; [`Error::Timeout`]
-    /// and [`Error::Closed`], after which the connection is closed.
+    /// [`Error::Tensor`], [`Error::InputLength`], [`Error::FrameTooLarge`] and [`Error::TooManyInFlight`], after which nothing was
+    /// sent; [`Error::Timeout`] and [`Error::Closed`], after which the connection is closed.
     pub fn submit<T: Element>(&mut self, stream: &StreamInfo, input: &[T]) -> Result<RequestId, Error> {
         self.submit_bytes(stream, stream.payload(input)?)
     }
@@ -87,6 +87,7 @@ impl Sender {
         self.next_id += 1;
         self.frame.clear();
         encode(id, &mut self.frame);
+        check_length(&self.frame, self.shared.max_frame())?;
         self.shared.sent();
         let _turn = self.shared.writing();
         let sent = match descriptor {

@@ -101,8 +101,12 @@ impl Peer {
     }
 
     pub(crate) fn welcome(&mut self) {
+        self.welcome_to(DEFAULT_MAX_FRAME);
+    }
+
+    /// Answers HELLO; bodies have so many bytes at most.
+    pub(crate) fn welcome_to(&mut self, max_frame: u32) {
         let id = self.expect(Kind::Hello);
-        let max_frame = DEFAULT_MAX_FRAME;
         self.send(
             id,
             &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena: 1 << 20, daemon: "mock 0.1" },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -29,7 +30,8 @@ class Alarm:
         taken, 0 if none."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
-        if not poll.poll(None if timeout is None else timeout * 1000):
+        # A poll takes a negative time, as what is left until an instant that has passed, for ever.
+        if not poll.poll(None if timeout is None or timeout == math.inf else max(timeout, 0.0) * 1000):
             return 0
         # Another holder of the file may have been first.
         return int.from_bytes(self._file.read(8) or b"", sys.byteorder)

@@ -52,7 +52,8 @@ class Arena:
 class Place:
     """Arrays in shared memory: ``inputs`` to write a request to, ``outputs`` that its result appears in.
 
-    From the submission to the answer both are the daemon's.
+    From the submission to the answer both are the daemon's; where nobody waits for that any more, until the stream's
+    deadline has passed: up to then an output may still be written there.
     """
 
     def __init__(self, arena: Arena, stream: Stream, input_at: int, output_at: int) -> None:

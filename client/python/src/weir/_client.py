@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import socket
 import time
 from collections import deque
 from os import PathLike
 from types import TracebackType
-from typing import Any, Sequence, Union, cast
+from typing import Any, Callable, Sequence, TypeVar, Union, cast
 
 import numpy.typing as npt
 
@@ -23,13 +23,22 @@ DEFAULT_SOCKET = "/run/weir/weir.sock"
 #: The most answers and events kept while another answer is waited for.
 KEPT_LIMIT = 4096
 
+T = TypeVar("T")
+
+
+def unreachable(path: Union[str, PathLike[str]], error: OSError) -> OSError:
+    """The same error, with what to look at."""
+    return OSError(error.errno, f"{error.strerror} (is the daemon running, and may this user connect?)", str(path))
+
 
 class Client:
-    """A connection to the daemon, for one thread at a time; closing it gives up its streams.
+    """A connection to the daemon, for one thread at a time of the process that opened it; closing it gives up its streams.
 
     Raises ``RefusedError`` with the daemon's reason, after which the connection stays usable, ``TimeoutError``
-    where an answer takes longer than ``timeout`` seconds, and ``ClosedError``. An answer that comes after that is
-    dropped; a stream that is granted late is given up again, and its name may be in use until then.
+    where an answer takes longer than ``timeout`` seconds, ``ClosedError`` and ``ProtocolError`` where the connection has
+    ended, ``ValueError`` for what cannot be sent, and ``OSError`` where there is nobody to connect to. An answer that comes
+    after its wait has ended is dropped; a stream that is granted late is given up again, and its name may be in use
+    until then.
     """
 
     def __init__(
@@ -46,12 +55,14 @@ class Client:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(timeout)
-            self._socket.connect(str(path))
-            self._decoder.max_frame, self.max_arena, self.daemon = wire.welcome(
-                self._ask(wire.HELLO, wire.hello(name))
-            )
+            try:
+                self._socket.connect(str(path))
+            except OSError as error:
+                raise (unreachable(path, error) if error.errno else error) from None
+            told = self._ask(wire.HELLO, wire.hello(name), wire.welcome)
+            self._decoder.max_frame, self.max_arena, self.daemon = told
         except BaseException:
-            self._socket.close()
+            self.close()
             raise
 
     def __enter__(self) -> Client:
@@ -79,34 +90,34 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
         body = wire.register(service, name, constraints, arrivals)
-        return wire.registered(self._ask(wire.REGISTER, body), name)
+        return self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
 
     def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
-        wire.expect(self._ask(wire.UNREGISTER, stream.id.to_bytes(4, "little")), wire.UNREGISTERED)
+        self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``recv`` returns them."""
-        wire.expect(self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+        self._ask_for(wire.SUBSCRIBE, mask.to_bytes(4, "little"), wire.SUBSCRIBED)
 
     def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
-        wire.expect(self._ask(wire.ALARM, b""), wire.ALARMED)
-        return self._inlet.alarm()
+        self._ask_for(wire.ALARM, b"", wire.ALARMED)
+        return self._taken(self._inlet.alarm)
 
     def status(self) -> dict[str, Any]:
         """The daemon's state."""
-        return cast("dict[str, Any]", json.loads(self._ask_for(wire.STATUS, wire.STATUS_REPLY)))
+        return cast("dict[str, Any]", self._ask(wire.STATUS, b"", wire.status))
 
     def ping(self) -> None:
         """Returns once the daemon has answered."""
-        self._ask_for(wire.PING, wire.PONG)
+        self._ask_for(wire.PING, b"", wire.PONG)
 
     def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
         arena = Arena(nbytes)
         try:
-            wire.expect(self._ask(wire.ARENA, nbytes.to_bytes(8, "little"), arena.file), wire.MAPPED)
+            self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
         return arena
@@ -135,20 +146,18 @@ class Client:
     def recv(self, timeout: Union[float, None] = None) -> Union[Answer, None]:
         """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""
         frame: Union[wire.Frame, None]
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None or timeout == math.inf else time.monotonic() + timeout
         while True:
             frame = self._kept.popleft() if self._kept else self._read(until)
             if frame is None:
                 return None
             if not self._drop(frame):
-                return self._answer(frame)
+                told = frame
+                return self._taken(lambda: self._answer(told))
 
     def _answer(self, frame: wire.Frame) -> Answer:
         if frame.id == 0:
-            event = wire.event(frame)
-            if event is None:
-                raise ProtocolError(f"the daemon sent kind {frame.kind} as an event")
-            return event
+            return wire.event(frame)
         if frame.id not in self._in_flight:
             raise ProtocolError(f"the daemon answered request {frame.id}, which nothing here waits for")
         stream, shared = self._in_flight.pop(frame.id)
@@ -158,17 +167,27 @@ class Client:
 
     def _outcome(self, ident: int, stream: Stream) -> Outcome:
         stream, shared = self._in_flight.pop(ident)
-        return wire.outcome(self._reply(ident, stream.deadline + self._timeout), stream, shared)
+        answer = self._reply(ident, stream.deadline + self._timeout)
+        return self._taken(lambda: wire.outcome(answer, stream, shared))
 
-    def _ask_for(self, kind: int, answer: int) -> bytes:
-        return wire.expect(self._ask(kind, b""), answer).frame.body
+    def _taken(self, read: Callable[[], T]) -> T:
+        """What a frame says; one that breaks the protocol ends the connection."""
+        try:
+            return read()
+        except ProtocolError:
+            self.close()
+            raise
 
-    def _ask(self, kind: int, body: bytes, descriptor: int = -1) -> wire.Frame:
+    def _ask_for(self, kind: int, body: bytes, answer: int, descriptor: int = -1) -> None:
+        self._ask(kind, body, lambda told: wire.done(told, answer), descriptor)
+
+    def _ask(self, kind: int, body: bytes, read: Callable[[wire.Frame], T], descriptor: int = -1) -> T:
         try:
             ident = self._send(kind, body, descriptor)
         except ClosedError:
             ident = 0  # What the daemon said before it closed is still to be read.
-        return self._reply(ident, self._timeout)
+        answer = self._reply(ident, self._timeout)
+        return self._taken(lambda: read(answer))
 
     def _send(self, kind: int, body: bytes, descriptor: int = -1) -> int:
         if len(body) > self._decoder.max_frame:
@@ -179,6 +198,7 @@ class Client:
 
     def _write(self, frame: bytes, descriptor: int = -1) -> None:
         data = memoryview(frame)
+        self._open()
         self._socket.settimeout(self._timeout)
         try:
             if descriptor >= 0:
@@ -186,9 +206,16 @@ class Client:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             raise ClosedError("the connection was closed by the daemon") from None
-        except TimeoutError:
-            self._socket.shutdown(socket.SHUT_RDWR)  # Part of the frame may be out: nothing can follow it.
-            raise ClosedError("the socket took nothing in time: receive answers while sending") from None
+        except BaseException as error:
+            # Part of the frame may be out, even where a signal's handler raised: nothing can follow it.
+            self._socket.shutdown(socket.SHUT_RDWR)
+            if isinstance(error, TimeoutError):
+                raise ClosedError("the socket took nothing in time: receive answers while sending") from None
+            raise
+
+    def _open(self) -> None:
+        if self._socket.fileno() < 0:
+            raise ClosedError("the connection was closed here")
 
     def _drop(self, frame: wire.Frame) -> bool:
         """Whether nobody waits for this answer any more; a stream that it grants is given up."""
@@ -197,18 +224,25 @@ class Client:
         if frame.kind == wire.REGISTERED:
             # The id of REGISTER is free again and stays abandoned. If it cannot be sent, reading tells.
             with contextlib.suppress(ClosedError):
-                self._write(wire.give_up(frame))
+                self._write(self._taken(lambda: wire.give_up(frame)))
         else:
             self._abandoned.discard(frame.id)
         return True
 
     def _reply(self, ident: int, timeout: float) -> wire.Frame:
         """The answer to a frame; all else that comes is kept."""
+        try:
+            return self._await(ident, timeout)
+        except BaseException:
+            # Whoever stops waiting, by a signal's handler as well, waits for this no more.
+            self._abandoned.add(ident)
+            raise
+
+    def _await(self, ident: int, timeout: float) -> wire.Frame:
         until = time.monotonic() + timeout
         while True:
             frame = self._read(until)
             if frame is None:
-                self._abandoned.add(ident)
                 raise TimeoutError(f"nothing from the daemon after {timeout} s")
             if frame.id == ident and ident != 0:
                 return frame
@@ -221,10 +255,11 @@ class Client:
 
     def _read(self, until: Union[float, None]) -> Union[wire.Frame, None]:
         while True:
-            frame = self._decoder.next()
+            frame = self._taken(self._decoder.next)
             if frame is not None:
                 return frame
             left = None if until is None else max(until - time.monotonic(), 0.0)
+            self._open()
             self._socket.settimeout(left)
             try:
                 data = self._inlet.receive(self._socket)

@@ -97,6 +97,8 @@ class Arrivals:
 
 
 def nanos(seconds: float) -> int:
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"a time of {seconds} s, must be finite and not negative")
     return round(seconds * 1e9)
 
 
@@ -232,7 +234,7 @@ class SafeMode:
     #: ``"normal"``, ``"warning"``, ``"safe-mode"`` or ``"lost"``.
     state: str
     active: bool
-    #: Which assumption broke, such as ``"arrival-excess"``.
+    #: Which assumption broke, such as ``"arrival-excess"``; ``"unknown"`` back to normal.
     cause: str
     sequence: int
     entered_ns: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
 from typing import Any, Sequence, Union
@@ -100,10 +101,19 @@ class Body:
         except UnicodeDecodeError:
             raise ProtocolError("the daemon sent a string that is not UTF-8") from None
 
-    def tensors(self) -> tuple[Tensor, ...]:
+    def end(self, reserved: int = 0) -> None:
+        """Nothing may be left, and what is reserved must be 0."""
+        if self.at != len(self.frame.body) or reserved != 0:
+            raise ProtocolError(f"the daemon sent a frame of kind {self.frame.kind} with more than belongs there")
+
+    def tensors(self, nbytes: int) -> tuple[Tensor, ...]:
+        """The tensors of a side, which must lie within its bytes."""
         tensors, end = [], 0
-        for _ in range(self.take("B")):
+        count = self.take("B")
+        for _ in range(count):
             code, dimensions = self.take("HB")
+            if count > 16 or dimensions > 8:
+                raise ProtocolError(f"{count} tensors, one of {dimensions} dimensions, at most 16 and 8")
             shape = tuple(self.take("I") for _ in range(dimensions))
             name = self.string()
             if code not in TYPES:
@@ -111,6 +121,8 @@ class Body:
             tensor = Tensor(name, TYPES[code], shape, -(-end // 8) * 8)
             tensors.append(tensor)
             end = tensor.offset + tensor.nbytes
+            if end > nbytes:
+                raise ProtocolError(f"tensor {name!r} ends at {end}, {nbytes} bytes were told")
         return tuple(tensors)
 
 
@@ -133,8 +145,16 @@ def register(service: str, stream: str, constraints: Sequence[Constraint], arriv
     if len(constraints) > 8 or len(arrivals) > 4:
         raise ValueError(f"{len(constraints)} constraints and {len(arrivals)} arrival bounds, at most 8 and 4")
     body = string(service) + string(stream) + bytes([len(constraints)])
-    body += b"".join(struct.pack("<BII", c.form, c.a, c.k) for c in constraints)
-    return body + bytes([len(arrivals)]) + b"".join(struct.pack("<BQQ", a.form, a.a, a.b) for a in arrivals)
+    body += b"".join(packed("<BII", c, c.form, c.a, c.k) for c in constraints)
+    return body + bytes([len(arrivals)]) + b"".join(packed("<BQQ", a, a.form, a.a, a.b) for a in arrivals)
+
+
+def packed(form: str, whole: object, *fields: int) -> bytes:
+    try:
+        return struct.pack(form, *fields)
+    except struct.error:
+        bits = 32 if "I" in form else 64
+        raise ValueError(f"{whole}: its numbers must be whole, 0 to 2**{bits} - 1") from None
 
 
 def give_up(registered: Frame) -> bytes:
@@ -152,7 +172,9 @@ def submit_shared(stream: Stream, input_at: int, output_at: int) -> bytes:
 
 def refused(answer: Frame) -> RefusedError:
     body = Body(answer)
-    return RefusedError(body.take("H"), body.string())
+    error = RefusedError(body.take("H"), body.string())
+    body.end()
+    return error
 
 
 def expect(answer: Frame, kind: int) -> Body:
@@ -164,20 +186,36 @@ def expect(answer: Frame, kind: int) -> Body:
     return Body(answer)
 
 
+def done(answer: Frame, kind: int) -> None:
+    """An answer that says nothing but its kind."""
+    expect(answer, kind).end()
+
+
+def status(answer: Frame) -> Any:
+    body = expect(answer, STATUS_REPLY).frame.body
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise ProtocolError("the daemon sent a status that is no JSON") from None
+
+
 def welcome(answer: Frame) -> tuple[int, int, str]:
     """``max_frame``, ``max_arena`` and the daemon's name."""
     body = expect(answer, WELCOME)
-    version, _, max_frame, max_arena = body.take("HHIQ")
+    version, reserved, max_frame, max_arena = body.take("HHIQ")
+    daemon = body.string()
+    body.end(reserved)
     if version != 1:
         raise ProtocolError(f"the daemon chose version {version}, offered 1")
-    return max_frame, max_arena, body.string()
+    return max_frame, max_arena, daemon
 
 
 def registered(answer: Frame, name: str) -> Stream:
     body = expect(answer, REGISTERED)
     ident, input_bytes, deadline_ns, output_bytes, guaranteed, of, accuracy = body.take("IIQIIIf")
     variant = body.string()
-    inputs, outputs = body.tensors(), body.tensors()
+    inputs, outputs = body.tensors(input_bytes), body.tensors(output_bytes)
+    body.end()
     return Stream(
         ident, name, deadline_ns / 1e9, input_bytes, output_bytes, guaranteed, of, accuracy, variant, inputs, outputs
     )  # fmt: skip
@@ -188,33 +226,39 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
     if answer.kind == MISS:
         body = Body(answer)
         ident, misses_left, sequence, code = body.take("IIQH")
+        body.end()
         return Miss(answer.id, ident, sequence, left(misses_left), code, word(MISS_WORDS, code))
     body = expect(answer, RESULT)
-    ident, misses_left, sequence, queued_ns, run_ns, batch, variant, _ = body.take("IIQQQHHI")
+    ident, misses_left, sequence, queued_ns, run_ns, batch, variant, reserved = body.take("IIQQQHHI")
+    output, told = len(answer.body) - body.at, 0 if shared is not None else stream.output_bytes
+    if output != told or reserved != 0:
+        raise ProtocolError(f"an output of {output} bytes, {told} were told")
     if shared is None:
-        if len(answer.body) - body.at != stream.output_bytes:
-            raise ProtocolError(f"an output of {len(answer.body) - body.at} bytes, {stream.output_bytes} were told")
         shared = {tensor.name: tensor.view(answer.body, body.at) for tensor in stream.outputs}
     times = (queued_ns / 1e9, run_ns / 1e9)
     return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, shared)
 
 
-def event(told: Frame) -> Union[Event, None]:
-    """The event that a frame tells; ``None`` if it is none."""
+def event(told: Frame) -> Event:
+    """The event that a frame tells."""
     body = Body(told)
     if told.kind == EVENT_SAFE_MODE:
-        state, cause, _, sequence, entered_ns, limit, seen, window_ns, breaches = body.take("HHIQQQQQQ")
+        state, cause, reserved, sequence, entered_ns, limit, seen, window_ns, breaches = body.take("HHIQQQQQQ")
         service, stream, text = body.string(), body.string(), body.string()
+        body.end(reserved)
         why = word(CAUSE_WORDS, cause)
         evidence = (sequence, entered_ns, stream, limit, seen, window_ns, breaches, text)
         return SafeMode(service, word(STATE_WORDS, state), state >= SUSPENDED, why, *evidence)
     if told.kind == EVENT_MISSES_LEFT:
         misses_left, form, a, k = body.take("IBII")
         service, stream = body.string(), body.string()
+        body.end()
         return MissesLeft(service, stream, misses_left, Constraint(form, a, k))
     if told.kind == EVENTS_LOST:
-        return EventsLost(body.take("Q"))
-    return None
+        lost = EventsLost(body.take("Q"))
+        body.end()
+        return lost
+    raise ProtocolError(f"the daemon sent kind {told.kind} as an event")
 
 
 def left(misses: int) -> Union[int, None]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 from os import PathLike
-from typing import Any, AsyncIterator, Sequence, Union, cast
+from typing import Any, AsyncIterator, Callable, Sequence, TypeVar, Union, cast
 
 import numpy.typing as npt
 
 from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
-from ._client import DEFAULT_SOCKET, KEPT_LIMIT
+from ._client import DEFAULT_SOCKET, KEPT_LIMIT, unreachable
 from ._types import Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, Stream
 
 __all__ = ["Client", "connect"]
+
+#: The most frames that wait for the socket.
+OUTBOX = 64
+
+T = TypeVar("T")
 
 
 async def connect(
@@ -28,19 +32,30 @@ async def connect(
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:
-        loop = asyncio.get_running_loop()
-        await asyncio.wait_for(loop.sock_connect(connection, str(path)), timeout)
+        try:
+            await asyncio.wait_for(_connect(connection, str(path)), timeout)
+        except OSError as error:
+            raise (unreachable(path, error) if error.errno else error) from None
         client = Client(connection, timeout)
     except BaseException:
         connection.close()
         raise
     try:
-        answer = await client._ask(wire.HELLO, wire.hello(name))
-        client._decoder.max_frame, client.max_arena, client.daemon = wire.welcome(answer)
+        told = await client._ask(wire.HELLO, wire.hello(name), wire.welcome)
+        client._decoder.max_frame, client.max_arena, client.daemon = told
     except BaseException:
         await client.close()
         raise
     return client
+
+
+async def _connect(connection: socket.socket, path: str) -> None:
+    while True:
+        try:
+            return connection.connect(path)
+        except BlockingIOError:
+            # Too many wait to be accepted. Unlike a network's, such a socket is not connecting: nothing will tell.
+            await asyncio.sleep(0.01)
 
 
 class Client:
@@ -67,7 +82,8 @@ class Client:
         self._lost = 0
         # A task of its own writes, so that whoever is cancelled never leaves half a frame in the socket. An empty frame
         # only wakes it.
-        self._outbox: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(64)
+        self._outbox: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue()
+        self._room = asyncio.Semaphore(OUTBOX)
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
     async def __aenter__(self) -> Client:
@@ -94,35 +110,34 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
         body = wire.register(service, name, constraints, arrivals)
-        return wire.registered(await self._ask(wire.REGISTER, body), name)
+        return await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
 
     async def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
-        wire.expect(await self._ask(wire.UNREGISTER, stream.id.to_bytes(4, "little")), wire.UNREGISTERED)
+        await self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     async def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``events`` yields them."""
-        wire.expect(await self._ask(wire.SUBSCRIBE, mask.to_bytes(4, "little")), wire.SUBSCRIBED)
+        await self._ask_for(wire.SUBSCRIBE, mask.to_bytes(4, "little"), wire.SUBSCRIBED)
 
     async def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
-        wire.expect(await self._ask(wire.ALARM, b""), wire.ALARMED)
-        return self._inlet.alarm()
+        await self._ask_for(wire.ALARM, b"", wire.ALARMED)
+        return self._taken(self._inlet.alarm)
 
     async def status(self) -> dict[str, Any]:
         """The daemon's state."""
-        answer = wire.expect(await self._ask(wire.STATUS, b""), wire.STATUS_REPLY)
-        return cast("dict[str, Any]", json.loads(answer.frame.body))
+        return cast("dict[str, Any]", await self._ask(wire.STATUS, b"", wire.status))
 
     async def ping(self) -> None:
         """Returns once the daemon has answered."""
-        wire.expect(await self._ask(wire.PING, b""), wire.PONG)
+        await self._ask_for(wire.PING, b"", wire.PONG)
 
     async def share(self, nbytes: int) -> Arena:
         """Shares memory with the daemon, once on a connection, at most ``max_arena`` bytes."""
         arena = Arena(nbytes)
         try:
-            wire.expect(await self._ask(wire.ARENA, nbytes.to_bytes(8, "little"), arena.file), wire.MAPPED)
+            await self._ask_for(wire.ARENA, nbytes.to_bytes(8, "little"), wire.MAPPED, arena.file)
         finally:
             arena.forget_file()
         return arena
@@ -151,9 +166,24 @@ class Client:
     async def _infer(
         self, kind: int, body: bytes, stream: Stream, shared: Union[dict[str, Array], None]
     ) -> Outcome:
-        return wire.outcome(await self._ask(kind, body, wait=stream.deadline), stream, shared)
+        return await self._ask(
+            kind, body, lambda answer: wire.outcome(answer, stream, shared), wait=stream.deadline
+        )
 
-    async def _ask(self, kind: int, body: bytes, descriptor: int = -1, wait: float = 0.0) -> wire.Frame:
+    def _taken(self, read: Callable[[], T]) -> T:
+        """What a frame says; one that breaks the protocol ends the connection."""
+        try:
+            return read()
+        except ProtocolError as error:
+            self._finish(error)
+            raise
+
+    async def _ask_for(self, kind: int, body: bytes, answer: int, descriptor: int = -1) -> None:
+        await self._ask(kind, body, lambda told: wire.done(told, answer), descriptor)
+
+    async def _ask(
+        self, kind: int, body: bytes, read: Callable[[wire.Frame], T], descriptor: int = -1, wait: float = 0.0
+    ) -> T:
         if self._end is not None:
             raise self._end
         if len(body) > self._decoder.max_frame:
@@ -164,8 +194,11 @@ class Client:
         self._waiting[ident] = future
 
         async def answered() -> wire.Frame:
-            # A copy of its own, for the caller may be gone when it is sent.
-            await self._outbox.put((wire.frame(kind, ident, body), os.dup(descriptor) if descriptor >= 0 else -1))
+            await self._room.acquire()
+            if self._end is None:
+                # A copy of its own, for the caller may be gone when it is sent.
+                copy = os.dup(descriptor) if descriptor >= 0 else -1
+                self._outbox.put_nowait((wire.frame(kind, ident, body), copy))
             try:
                 return await future
             except asyncio.CancelledError:
@@ -175,24 +208,25 @@ class Client:
                 raise
 
         try:
-            return await asyncio.wait_for(answered(), self._timeout + wait)
+            answer = await asyncio.wait_for(answered(), self._timeout + wait)
         except asyncio.TimeoutError:
             raise TimeoutError(f"nothing from the daemon after {self._timeout + wait} s") from None
         finally:
             self._waiting.pop(ident, None)
+        return self._taken(lambda: read(answer))
 
     def _drop(self, frame: wire.Frame) -> None:
         """Takes an answer that nobody waits for: a stream that it grants is given up."""
         if frame.kind == wire.REGISTERED:
-            self._giving_up += wire.give_up(frame)
-            # Where the queue is full, the frames in it wake the task as well.
-            with contextlib.suppress(asyncio.QueueFull):
-                self._outbox.put_nowait((b"", -1))
+            self._giving_up += self._taken(lambda: wire.give_up(frame))
+            self._outbox.put_nowait((b"", -1))
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             data, descriptor = await self._outbox.get()
+            if data:
+                self._room.release()
             first, self._giving_up = self._giving_up, b""
             try:
                 await loop.sock_sendall(self._socket, first)
@@ -247,12 +281,13 @@ class Client:
                     raise ClosedError("the connection was closed by the daemon")
                 self._decoder.feed(data)
                 continue
-            event = wire.event(frame) if frame.id == 0 else None
-            if event is not None:
+            if frame.id == 0:
+                event = wire.event(frame)
                 if self._events.qsize() >= KEPT_LIMIT:
                     self._events.get_nowait()
                     self._lost += 1
                 self._events.put_nowait(event)
+                continue
             future = self._waiting.get(frame.id)
             if future is not None and not future.done():
                 future.set_result(frame)
@@ -265,6 +300,11 @@ class Client:
             return
         self._end = error
         self._events.put_nowait(None)
+        # Who writes to a daemon that does not read learns of it as well.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
+            # If it waits for room, it shall look.
+            self._room.release()
