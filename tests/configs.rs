@@ -144,6 +144,16 @@ fn what_a_configuration_points_to_must_be_there() {
 }
 
 #[test]
+fn a_queue_that_limits_the_rate_is_named() {
+    let limited = |queue: &str| {
+        let text = good().replace("workers = 2", &format!("workers = 2\nqueue = {queue}"));
+        Deployment::new(text).profiled(&[5, 8]).succeed(&["plan"]).contains("queue = 20 is what limits it")
+    };
+    assert!(limited("20"));
+    assert!(!limited("4096"));
+}
+
+#[test]
 fn without_a_profile_the_remedy_is_told() {
     let place = Deployment::new(good());
     for command in ["plan", "serve"] {

@@ -23,6 +23,8 @@ pub(crate) struct RatePlan {
     /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
     /// its tightest instant; `None` if they leave no room.
     pub(crate) spare: Option<(Span, Admission)>,
+    /// Whether the queue alone keeps that stream from sending faster.
+    pub(crate) queue_limits: bool,
 }
 
 impl RatePlan {
@@ -41,12 +43,14 @@ impl RatePlan {
             latency: system.latency,
         };
         let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
-        let admits = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
+        let queue = config.queue as u64;
+        let carries = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
             let one = StreamSpec::promised(set.clone(), curve);
-            let admitted = system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()?;
-            (admitted.waiting <= config.queue as u64).then_some(admitted)
+            system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()
         };
+        let admits =
+            |reserved: &[ReservedStream], bound| carries(reserved, bound).filter(|a| a.waiting <= queue);
         let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
         // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
         let (mut count, mut above) = (0, upper + 1);
@@ -61,8 +65,13 @@ impl RatePlan {
         if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
             return Err(never());
         }
+        // Faster by more than the period is exact to.
+        let queue_limits = spare.is_some_and(|(period, _)| {
+            let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / 1024 + 1));
+            carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
+        });
         let seed = seed_count(workers.batch, binding);
-        Ok(Self { binding, density, count, upper, seed, spare })
+        Ok(Self { binding, density, count, upper, seed, spare, queue_limits })
     }
 
     /// Requests a second of that stream: the rate that the plan promises.
