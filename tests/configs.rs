@@ -144,6 +144,20 @@ fn what_a_configuration_points_to_must_be_there() {
 }
 
 #[test]
+fn a_recording_takes_the_place_of_nothing_but_a_recording() {
+    let place = Deployment::new(good().replace("workers = 2", "workers = 2\nrecord = \"kept\""));
+    std::fs::write(place.path("kept"), "a model").expect("written");
+    let message = place.fail(&["check"]);
+    for word in ["service[0].record", "kept", "no recording"] {
+        assert!(message.contains(word), "{message} lacks {word}");
+    }
+    for recording in ["", "# weir: arr", "# weir: arrivals at service lanes\ntime,stream\n"] {
+        std::fs::write(place.path("kept"), recording).expect("written");
+        place.succeed(&["check"]);
+    }
+}
+
+#[test]
 fn a_queue_that_limits_the_rate_is_named() {
     let limited = |queue: &str| {
         let text = good().replace("workers = 2", &format!("workers = 2\nqueue = {queue}"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rt_core::{
@@ -12,10 +12,7 @@ use rt_core::{
 use serde::Serialize;
 use toml::ser::ValueSerializer;
 
-use super::{
-    Allowed, Config, ConfigError, DaemonConfig, MetricsConfig, RecordConfig, ReservedStream, Select,
-    ServiceConfig, raw,
-};
+use super::{Allowed, Config, ConfigError, DaemonConfig, ReservedStream, ServiceConfig, raw};
 use crate::socket::LONGEST_PATH;
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
@@ -23,7 +20,7 @@ const MIN_FRAME: u64 = 16 << 10;
 
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
-    path: &'a Path,
+    pub(super) path: &'a Path,
 }
 
 impl<'a> Check<'a> {
@@ -145,58 +142,6 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn record(
-        &self,
-        at: &str,
-        path: Option<PathBuf>,
-        limit: Option<u64>,
-    ) -> Result<Option<RecordConfig>, ConfigError> {
-        let most = sim::MAX_ARRIVALS as u64;
-        let field = format!("{at}.record-limit");
-        match (path, limit) {
-            (Some(path), limit) => Ok(Some(RecordConfig {
-                path: self.resolve(&path),
-                limit: self.number(&field, limit.unwrap_or(most), 1, most)?,
-            })),
-            (None, Some(limit)) => Err(self.refuse(
-                &field,
-                &limit.to_string(),
-                "only with record; remove it, or name a file there",
-            )),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// What the daemon or a command makes must be no other file of the configuration.
-    fn files(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
-        let tables = services.iter().filter_map(|service| match &service.select {
-            Select::Table(path) => Some(path.as_path()),
-            _ => None,
-        });
-        let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
-        let metrics = match &daemon.metrics {
-            Some(MetricsConfig::Socket(path)) => Some(path),
-            _ => None,
-        };
-        let records = services.iter().enumerate().filter_map(|(i, service)| {
-            Some((format!("service[{i}].record"), &service.record.as_ref()?.path))
-        });
-        let made = [
-            ("daemon.profile", Some(&daemon.profile)),
-            ("daemon.certificate", daemon.certificate.as_ref()),
-            ("daemon.socket", Some(&daemon.socket)),
-            ("daemon.metrics", metrics),
-        ];
-        let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
-        for (field, path) in made.chain(records) {
-            if !taken.insert(path) {
-                let value = path.display().to_string();
-                return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
-            }
-        }
-        Ok(())
-    }
-
     fn stream(
         &self,
         at: &str,
@@ -311,10 +256,6 @@ impl<'a> Check<'a> {
                 Err(self.refuse(field, value, format!("is neither a number nor a name in {database}")))
             }
         }
-    }
-
-    pub(super) fn resolve(&self, path: &Path) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {

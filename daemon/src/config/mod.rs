@@ -2,6 +2,7 @@
 
 mod check;
 mod doors;
+mod files;
 mod model;
 mod raw;
 
@@ -14,6 +15,7 @@ use rt_core::{
 use crate::engine::{Backend, EngineKind, Isolation};
 
 pub(crate) use doors::{BusConfig, HookConfig, MetricsConfig};
+pub(crate) use files::RECORDING;
 pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
 /// A checked configuration. Paths are resolved against the folder of the file.
