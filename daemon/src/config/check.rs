@@ -65,7 +65,7 @@ impl<'a> Check<'a> {
             socket_mode,
             models: raw.models.map(|path| self.resolve(&path)),
             profile: self.resolve(&raw.profile),
-            onnxruntime: raw.onnxruntime.map(|path| self.resolve(&path)),
+            onnxruntime: raw.onnxruntime.map(|path| self.resolve_named(&path)),
             max_model: self.number("daemon.max-model", raw.max_model, 1, 1 << 40)?,
             certificate: raw.certificate.map(|path| self.resolve(&path)),
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,

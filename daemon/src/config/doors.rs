@@ -79,7 +79,7 @@ impl Check<'_> {
             return Err(self.refuse(field, limit, format!("must be 1 ms..={LONGEST_HOOK}")));
         }
         let [program, arguments @ ..] = raw else { return Ok(None) };
-        let program = self.resolve(Path::new(program));
+        let program = self.resolve_named(Path::new(program));
         let runs = |file: &std::fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
         if !std::fs::metadata(&program).is_ok_and(|file| runs(&file)) {
             let reason = "must be a file that can be run";

@@ -16,6 +16,11 @@ impl Check<'_> {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
+    /// Where to find what is run or loaded: a bare name would be looked for elsewhere than beside the file.
+    pub(super) fn resolve_named(&self, path: &Path) -> PathBuf {
+        Path::new(".").join(self.resolve(path))
+    }
+
     pub(super) fn record(
         &self,
         at: &str,

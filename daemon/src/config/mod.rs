@@ -240,6 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_run_or_loaded_is_that_beside_the_file() {
+        let loaded = |file: &str| {
+            let text = GOOD.replace("[daemon]", "[daemon]\nonnxruntime = \"lib.so\"");
+            Config::parse(Path::new(file), &text).expect("good").daemon.onnxruntime
+        };
+        // A name without a slash would be looked for on the loader's path.
+        assert_eq!(loaded("test.toml").as_deref(), Some(Path::new("./lib.so")));
+        assert_eq!(loaded("/etc/test.toml").as_deref(), Some(Path::new("/etc/lib.so")));
+    }
+
+    #[test]
     fn workers_take_the_devices_in_turn() {
         let on = |text: &str| {
             let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
