@@ -201,15 +201,20 @@ impl<'a> Check<'a> {
     }
 
     pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
-        let duration: Duration = text
-            .parse::<humantime::Duration>()
-            .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
-            .into();
-        let span = Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let span = self.duration(field, text)?;
         if span < least || span > MAX_SPAN {
             return Err(self.refuse(field, text, format!("must be {least}..=1h")));
         }
         Ok(span)
+    }
+
+    /// Of any length.
+    pub(super) fn duration(&self, field: &str, text: &str) -> Result<Span, ConfigError> {
+        let duration: Duration = text
+            .parse::<humantime::Duration>()
+            .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
+            .into();
+        Ok(Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     pub(super) fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {

@@ -293,7 +293,12 @@ mod tests {
             (
                 "[[service]]",
                 "[safe-mode]\nhook-limit = \"2m\"\n[[service]]",
-                &["safe-mode.hook-limit", "2m", "60"],
+                &["safe-mode.hook-limit", "2m", "1.00 ms", "60.0 s"],
+            ),
+            (
+                "[[service]]",
+                "[safe-mode]\nhook-limit = \"0s\"\n[[service]]",
+                &["safe-mode.hook-limit", "0s", "1.00 ms", "60.0 s"],
             ),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
             (
