@@ -165,6 +165,10 @@ fn a_queue_that_limits_the_rate_is_named() {
     };
     assert!(limited("20"));
     assert!(!limited("4096"));
+    // Without room for anything it is the queue that is refused, not the deadline.
+    let place = Deployment::new(good().replace("workers = 2", "workers = 2\nqueue = 1")).profiled(&[5, 8]);
+    let message = place.fail(&["plan"]);
+    assert!(message.contains("queue = 1, but up to "), "{message}");
 }
 
 #[test]

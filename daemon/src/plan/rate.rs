@@ -1,8 +1,8 @@
 //! The rate of a plan: how fast one more stream may send beside those that are reserved.
 
 use rt_core::{
-    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec, System,
-    Workers, largest_count, seed_count,
+    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
+    System, Workers, largest_count, seed_count,
 };
 
 use super::PlanError;
@@ -63,7 +63,13 @@ impl RatePlan {
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
         if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
-            return Err(never());
+            let seldom = carries(&config.reserved, ArrivalBound::periodic(MAX_SPAN, config.jitter));
+            return Err(match seldom.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
+                Some(waiting) => {
+                    PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
+                }
+                None => never(),
+            });
         }
         // Faster by more than the period is exact to.
         let queue_limits = spare.is_some_and(|(period, _)| {
