@@ -166,6 +166,23 @@ fn a_file_of_tensors_is_sent_as_it_is_if_it_fits() {
     }
 }
 
+#[test]
+fn a_load_on_a_reserved_stream_is_a_part_of_what_that_stream_declared() {
+    let place = deployment();
+    let text = std::fs::read_to_string(place.config()).expect("written before");
+    let cam =
+        "[[service.stream]]\nname = \"cam\"\narrivals = [{ window = { count = 40, length = \"1s\" } }]\n";
+    place.configure(text + cam);
+    let place = place.profiled(&[2]);
+    let _daemon = place.serve();
+    let socket = place.socket();
+    let arguments =
+        ["load", "quick", "--stream", "cam", "--reserved", "--duration", "50ms", "--json", "--socket"];
+    let output = fed(&[&arguments[..], &[socket.to_str().expect("UTF-8")]].concat(), "");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["promised_per_s"], &report["rate"]), (&json!(40.0), &json!(38.0)), "{report}");
+}
+
 /// A load for an hour, of which some answers have come.
 fn load(place: &Deployment, daemon: &common::Daemon) -> Child {
     let child = Command::new(weir())

@@ -144,6 +144,34 @@ fn what_a_configuration_points_to_must_be_there() {
 }
 
 #[test]
+fn a_recording_takes_the_place_of_nothing_but_a_recording() {
+    let place = Deployment::new(good().replace("workers = 2", "workers = 2\nrecord = \"kept\""));
+    std::fs::write(place.path("kept"), "a model").expect("written");
+    let message = place.fail(&["check"]);
+    for word in ["service[0].record", "kept", "no recording"] {
+        assert!(message.contains(word), "{message} lacks {word}");
+    }
+    for recording in ["", "# weir: arr", "# weir: arrivals at service lanes\ntime,stream\n"] {
+        std::fs::write(place.path("kept"), recording).expect("written");
+        place.succeed(&["check"]);
+    }
+}
+
+#[test]
+fn a_queue_that_limits_the_rate_is_named() {
+    let limited = |queue: &str| {
+        let text = good().replace("workers = 2", &format!("workers = 2\nqueue = {queue}"));
+        Deployment::new(text).profiled(&[5, 8]).succeed(&["plan"]).contains("queue = 20 is what limits it")
+    };
+    assert!(limited("20"));
+    assert!(!limited("4096"));
+    // Without room for anything it is the queue that is refused, not the deadline.
+    let place = Deployment::new(good().replace("workers = 2", "workers = 2\nqueue = 1")).profiled(&[5, 8]);
+    let message = place.fail(&["plan"]);
+    assert!(message.contains("queue = 1, but up to "), "{message}");
+}
+
+#[test]
 fn without_a_profile_the_remedy_is_told() {
     let place = Deployment::new(good());
     for command in ["plan", "serve"] {

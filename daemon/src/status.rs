@@ -103,6 +103,7 @@ fn streams(service: &Service) -> Vec<Value> {
             "connected": held,
             "constraints": spec.constraints().as_slice().iter().map(|c| c.to_string()).collect::<Vec<_>>(),
             "arrivals": spec.arrivals().map(|a| a.bounds().iter().map(|b| b.to_string()).collect::<Vec<_>>()),
+            "declared_per_s": spec.arrivals().map(|a| a.rate_per_s()),
             "arrived": counts.arrived,
             "served": counts.served,
             "missed": missed,

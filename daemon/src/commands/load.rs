@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// The jitter declared to the daemon [default: the service's]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     jitter: Option<Duration>,
-    /// The stream is reserved by the daemon's configuration: declare nothing
+    /// The stream is reserved by the configuration: declare nothing, and take its own rate as the promised one
     #[arg(long, requires = "stream", conflicts_with_all = ["best_effort", "declare", "jitter", "constraint"])]
     reserved: bool,
     /// What requests carry: zeros, or the pictures of an IDX file in turn
@@ -97,7 +97,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = format!("weir load {}", std::process::id());
     let options = Options { name, max_in_flight: args.in_flight as usize, ..Options::default() };
     let mut client = Client::connect_with(&args.socket.socket, options)?;
-    let target = Target::find(&client.status()?, &args.service)?;
+    let reserved = args.stream.as_deref().filter(|_| args.reserved);
+    let target = Target::find(&client.status()?, &args.service)?.aimed_at(reserved);
     let (plan, declared) = args.plan(&target)?;
     let stop = stop_on_signals()?;
     let mut live = Live::new(&plan, !args.json && !args.quiet)?;
@@ -125,10 +126,8 @@ impl Args {
         let mut declared = None;
         let constraints = match (self.reserved, self.constraint.is_empty(), self.best_effort) {
             (true, ..) => {
-                let known = target.stream_constraints(&stream);
-                known
-                    .with_context(|| format!("stream {stream} is not reserved with {}", self.service))?
-                    .to_vec()
+                let unknown = || format!("stream {stream} is not reserved with {}", self.service);
+                target.stream_constraints(&stream).with_context(unknown)?.to_vec()
             }
             (false, true, false) => target.constraints.clone(),
             _ => self.constraint.clone(),

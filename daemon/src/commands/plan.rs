@@ -218,6 +218,9 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
             if let Some(b) = admission.binding {
                 say!("    tightest where {}", binding(&b));
             }
+            if rate.queue_limits {
+                say!("    queue = {} is what limits it: workers and deadline allow more", plan.config.queue);
+            }
         }
         _ => say!("    one stream{beside}: no room"),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rt_core::{
@@ -12,10 +12,7 @@ use rt_core::{
 use serde::Serialize;
 use toml::ser::ValueSerializer;
 
-use super::{
-    Allowed, Config, ConfigError, DaemonConfig, MetricsConfig, RecordConfig, ReservedStream, Select,
-    ServiceConfig, raw,
-};
+use super::{Allowed, Config, ConfigError, DaemonConfig, ReservedStream, ServiceConfig, raw};
 use crate::socket::LONGEST_PATH;
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
@@ -23,7 +20,7 @@ const MIN_FRAME: u64 = 16 << 10;
 
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
-    path: &'a Path,
+    pub(super) path: &'a Path,
 }
 
 impl<'a> Check<'a> {
@@ -68,7 +65,7 @@ impl<'a> Check<'a> {
             socket_mode,
             models: raw.models.map(|path| self.resolve(&path)),
             profile: self.resolve(&raw.profile),
-            onnxruntime: raw.onnxruntime.map(|path| self.resolve(&path)),
+            onnxruntime: raw.onnxruntime.map(|path| self.resolve_named(&path)),
             max_model: self.number("daemon.max-model", raw.max_model, 1, 1 << 40)?,
             certificate: raw.certificate.map(|path| self.resolve(&path)),
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
@@ -145,58 +142,6 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn record(
-        &self,
-        at: &str,
-        path: Option<PathBuf>,
-        limit: Option<u64>,
-    ) -> Result<Option<RecordConfig>, ConfigError> {
-        let most = sim::MAX_ARRIVALS as u64;
-        let field = format!("{at}.record-limit");
-        match (path, limit) {
-            (Some(path), limit) => Ok(Some(RecordConfig {
-                path: self.resolve(&path),
-                limit: self.number(&field, limit.unwrap_or(most), 1, most)?,
-            })),
-            (None, Some(limit)) => Err(self.refuse(
-                &field,
-                &limit.to_string(),
-                "only with record; remove it, or name a file there",
-            )),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// What the daemon or a command makes must be no other file of the configuration.
-    fn files(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
-        let tables = services.iter().filter_map(|service| match &service.select {
-            Select::Table(path) => Some(path.as_path()),
-            _ => None,
-        });
-        let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
-        let metrics = match &daemon.metrics {
-            Some(MetricsConfig::Socket(path)) => Some(path),
-            _ => None,
-        };
-        let records = services.iter().enumerate().filter_map(|(i, service)| {
-            Some((format!("service[{i}].record"), &service.record.as_ref()?.path))
-        });
-        let made = [
-            ("daemon.profile", Some(&daemon.profile)),
-            ("daemon.certificate", daemon.certificate.as_ref()),
-            ("daemon.socket", Some(&daemon.socket)),
-            ("daemon.metrics", metrics),
-        ];
-        let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
-        for (field, path) in made.chain(records) {
-            if !taken.insert(path) {
-                let value = path.display().to_string();
-                return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
-            }
-        }
-        Ok(())
-    }
-
     fn stream(
         &self,
         at: &str,
@@ -256,15 +201,20 @@ impl<'a> Check<'a> {
     }
 
     pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
-        let duration: Duration = text
-            .parse::<humantime::Duration>()
-            .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
-            .into();
-        let span = Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let span = self.duration(field, text)?;
         if span < least || span > MAX_SPAN {
             return Err(self.refuse(field, text, format!("must be {least}..=1h")));
         }
         Ok(span)
+    }
+
+    /// Of any length.
+    pub(super) fn duration(&self, field: &str, text: &str) -> Result<Span, ConfigError> {
+        let duration: Duration = text
+            .parse::<humantime::Duration>()
+            .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
+            .into();
+        Ok(Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     pub(super) fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
@@ -311,10 +261,6 @@ impl<'a> Check<'a> {
                 Err(self.refuse(field, value, format!("is neither a number nor a name in {database}")))
             }
         }
-    }
-
-    pub(super) fn resolve(&self, path: &Path) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {

@@ -10,7 +10,8 @@ use super::ConfigError;
 use super::check::Check;
 use crate::socket::LONGEST_PATH;
 
-/// How long a hook may run at most.
+/// How long a hook may be let run.
+const SHORTEST_HOOK: Span = Span::from_millis(1);
 const LONGEST_HOOK: Span = Span::from_millis(60_000);
 
 /// Where the daemon shows itself on D-Bus.
@@ -74,12 +75,12 @@ impl Check<'_> {
 
     pub(super) fn hook(&self, raw: &[String], limit: &str) -> Result<Option<HookConfig>, ConfigError> {
         let field = "safe-mode.hook-limit";
-        let span = self.span(field, limit, Span::from_millis(1))?;
-        if span > LONGEST_HOOK {
-            return Err(self.refuse(field, limit, format!("must be 1 ms..={LONGEST_HOOK}")));
+        let span = self.duration(field, limit)?;
+        if span < SHORTEST_HOOK || span > LONGEST_HOOK {
+            return Err(self.refuse(field, limit, format!("must be {SHORTEST_HOOK}..={LONGEST_HOOK}")));
         }
         let [program, arguments @ ..] = raw else { return Ok(None) };
-        let program = self.resolve(Path::new(program));
+        let program = self.resolve_named(Path::new(program));
         let runs = |file: &std::fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
         if !std::fs::metadata(&program).is_ok_and(|file| runs(&file)) {
             let reason = "must be a file that can be run";

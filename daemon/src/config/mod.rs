@@ -2,6 +2,7 @@
 
 mod check;
 mod doors;
+mod files;
 mod model;
 mod raw;
 
@@ -14,6 +15,7 @@ use rt_core::{
 use crate::engine::{Backend, EngineKind, Isolation};
 
 pub(crate) use doors::{BusConfig, HookConfig, MetricsConfig};
+pub(crate) use files::RECORDING;
 pub(crate) use model::{ModelChoice, Select, SimulatedModel};
 
 /// A checked configuration. Paths are resolved against the folder of the file.
@@ -238,6 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_run_or_loaded_is_that_beside_the_file() {
+        let loaded = |file: &str| {
+            let text = GOOD.replace("[daemon]", "[daemon]\nonnxruntime = \"lib.so\"");
+            Config::parse(Path::new(file), &text).expect("good").daemon.onnxruntime
+        };
+        // A name without a slash would be looked for on the loader's path.
+        assert_eq!(loaded("test.toml").as_deref(), Some(Path::new("./lib.so")));
+        assert_eq!(loaded("/etc/test.toml").as_deref(), Some(Path::new("/etc/lib.so")));
+    }
+
+    #[test]
     fn workers_take_the_devices_in_turn() {
         let on = |text: &str| {
             let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
@@ -280,7 +293,12 @@ mod tests {
             (
                 "[[service]]",
                 "[safe-mode]\nhook-limit = \"2m\"\n[[service]]",
-                &["safe-mode.hook-limit", "2m", "60"],
+                &["safe-mode.hook-limit", "2m", "1.00 ms", "60.0 s"],
+            ),
+            (
+                "[[service]]",
+                "[safe-mode]\nhook-limit = \"0s\"\n[[service]]",
+                &["safe-mode.hook-limit", "0s", "1.00 ms", "60.0 s"],
             ),
             ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
             (

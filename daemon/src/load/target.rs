@@ -23,14 +23,22 @@ pub(crate) struct Target {
     pub(crate) deadline_ns: u64,
     /// Nanoseconds that a periodic request may come late under the promised rate.
     pub(crate) jitter_ns: u64,
-    /// Nanoseconds between the requests of the largest rate promised to one stream; `None` without
-    /// constraints.
+    /// Nanoseconds between the requests of the largest rate promised to one stream, or of the rate kept for the
+    /// stream that is aimed at; `None` without constraints.
     pub(crate) promised_period_ns: Option<u64>,
     /// What the service promises unless a stream asks for something else.
     pub(crate) constraints: Vec<Constraint>,
     /// Why the service is in safe mode, if it is.
     pub(crate) safe_mode: Option<Breach>,
-    streams: Vec<(String, Vec<Constraint>)>,
+    streams: Vec<Stream>,
+}
+
+#[derive(Clone, Debug)]
+struct Stream {
+    name: String,
+    constraints: Vec<Constraint>,
+    /// Requests per second that it declared, if it did.
+    declared_per_s: Option<f64>,
 }
 
 /// Which assumption broke, and the evidence for people.
@@ -51,8 +59,11 @@ impl Target {
         let Some(found) = status.services.into_iter().find(|s| s.name == service) else {
             bail!("no service {service}; there are: {}", names.join(", "));
         };
-        let streams: Result<Vec<_>> =
-            found.streams.into_iter().map(|s| Ok((s.name, parse_all(&s.constraints)?))).collect();
+        let stream = |s: StreamStatus| {
+            let constraints = parse_all(&s.constraints)?;
+            Ok(Stream { name: s.name, constraints, declared_per_s: s.declared_per_s })
+        };
+        let streams: Result<Vec<_>> = found.streams.into_iter().map(stream).collect();
         let safe_mode = found.safe_mode;
         Ok(Self {
             service: found.name,
@@ -72,7 +83,16 @@ impl Target {
         })
     }
 
-    /// The largest rate promised to one stream, in requests per second.
+    /// The same, for a reserved stream: what is promised is what it declared.
+    pub(crate) fn aimed_at(mut self, reserved: Option<&str>) -> Self {
+        if let Some(name) = reserved {
+            let rate = self.stream(name).and_then(|stream| stream.declared_per_s);
+            self.promised_period_ns = rate.map(|rate| (1e9 / rate).round() as u64);
+        }
+        self
+    }
+
+    /// The largest rate promised to one stream, or kept for the one that is aimed at, in requests per second.
     pub(crate) fn promised_rate(&self) -> Option<f64> {
         self.promised_period_ns.map(|period| 1e9 / period as f64)
     }
@@ -100,7 +120,11 @@ impl Target {
 
     /// The constraints of a stream that the daemon knows, reserved or held.
     pub(crate) fn stream_constraints(&self, stream: &str) -> Option<&[Constraint]> {
-        self.streams.iter().find(|(name, _)| name == stream).map(|(_, constraints)| constraints.as_slice())
+        self.stream(stream).map(|stream| stream.constraints.as_slice())
+    }
+
+    fn stream(&self, name: &str) -> Option<&Stream> {
+        self.streams.iter().find(|stream| stream.name == name)
     }
 }
 
@@ -146,6 +170,7 @@ struct SafeModeStatus {
 struct StreamStatus {
     name: String,
     constraints: Vec<String>,
+    declared_per_s: Option<f64>,
 }
 
 #[cfg(test)]
@@ -158,7 +183,7 @@ mod tests {
         "inputs": [{ "name": "image", "type": "f32", "shape": [1, 28, 28] }], "deadline_ns": 100, "jitter_ns": 20,
         "promised_period_ns": 2000000, "constraints": ["row_miss(1)", "any_miss(5,10)"],
         "safe_mode": { "state": "safe-mode", "cause": "operator", "text": "operator: raised by an operator" },
-        "streams": [{ "name": "cam", "constraints": ["any_miss(3,10)"] }]
+        "streams": [{ "name": "cam", "constraints": ["any_miss(3,10)"], "declared_per_s": 31.25 }]
     }] }"#;
 
     #[test]
@@ -168,6 +193,8 @@ mod tests {
         assert_eq!(target.constraints[1], Constraint::any_miss(5, 10).unwrap());
         assert_eq!(target.stream_constraints("cam").unwrap()[0].window(), 10);
         assert_eq!(target.stream_constraints("other"), None);
+        assert_eq!(target.clone().aimed_at(None).promised_rate(), Some(500.0));
+        assert_eq!(target.clone().aimed_at(Some("cam")).promised_rate(), Some(31.25));
         assert_eq!(target.shares(&[1, 3]).unwrap(), "25.0% by digits-l, 75.0% by digits-xl");
         assert_eq!(target.expected_accuracy(&[0, 3]), Some(0.9));
         assert_eq!(target.expected_accuracy(&[]), None);

@@ -1,8 +1,8 @@
 //! The rate of a plan: how fast one more stream may send beside those that are reserved.
 
 use rt_core::{
-    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, Span, StreamSpec, System,
-    Workers, largest_count, seed_count,
+    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
+    System, Workers, largest_count, seed_count,
 };
 
 use super::PlanError;
@@ -23,6 +23,8 @@ pub(crate) struct RatePlan {
     /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
     /// its tightest instant; `None` if they leave no room.
     pub(crate) spare: Option<(Span, Admission)>,
+    /// Whether the queue alone keeps that stream from sending faster.
+    pub(crate) queue_limits: bool,
 }
 
 impl RatePlan {
@@ -41,12 +43,14 @@ impl RatePlan {
             latency: system.latency,
         };
         let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
-        let admits = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
+        let queue = config.queue as u64;
+        let carries = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
             let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
             let one = StreamSpec::promised(set.clone(), curve);
-            let admitted = system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()?;
-            (admitted.waiting <= config.queue as u64).then_some(admitted)
+            system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()
         };
+        let admits =
+            |reserved: &[ReservedStream], bound| carries(reserved, bound).filter(|a| a.waiting <= queue);
         let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
         // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
         let (mut count, mut above) = (0, upper + 1);
@@ -59,10 +63,21 @@ impl RatePlan {
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
         if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
-            return Err(never());
+            let seldom = carries(&config.reserved, ArrivalBound::periodic(MAX_SPAN, config.jitter));
+            return Err(match seldom.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
+                Some(waiting) => {
+                    PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
+                }
+                None => never(),
+            });
         }
+        // Faster by more than the period is exact to.
+        let queue_limits = spare.is_some_and(|(period, _)| {
+            let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / 1024 + 1));
+            carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
+        });
         let seed = seed_count(workers.batch, binding);
-        Ok(Self { binding, density, count, upper, seed, spare })
+        Ok(Self { binding, density, count, upper, seed, spare, queue_limits })
     }
 
     /// Requests a second of that stream: the rate that the plan promises.

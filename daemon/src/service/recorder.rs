@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use rt_core::{Instant, Span};
 
 use crate::clock;
-use crate::config::RecordConfig;
+use crate::config::{RECORDING, RecordConfig};
 use crate::notice::notice;
 
 /// Notes on their way to the file at most.
@@ -166,7 +166,7 @@ impl<W: Write> Writer<W> {
 
     fn head(&mut self) {
         let (service, origin) = (self.service.clone(), self.origin.as_nanos());
-        self.line(format_args!("# weir: arrivals at service {service}"));
+        self.line(format_args!("{RECORDING} {service}"));
         self.line(format_args!("# in ns after {origin} ns of CLOCK_MONOTONIC\ntime,stream"));
         self.flush();
         self.lines = 0;
