@@ -185,6 +185,12 @@ fn a_load_on_a_reserved_stream_is_a_part_of_what_that_stream_declared() {
 
 /// A load for an hour, of which some answers have come.
 fn load(place: &Deployment, daemon: &common::Daemon) -> Child {
+    let served = || {
+        let status = daemon.status();
+        let streams = status["services"][0]["streams"].as_array()?;
+        streams.iter().find(|stream| stream["name"] == "l")?["served"].as_u64()
+    };
+    eventually("the end of the load before", || served().is_none().then_some(()));
     let child = Command::new(weir())
         .args([
             "load",
@@ -203,12 +209,7 @@ fn load(place: &Deployment, daemon: &common::Daemon) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("weir can be started");
-    eventually("some answers", || {
-        let status = daemon.status();
-        let streams = status["services"][0]["streams"].as_array()?;
-        let served = streams.iter().find(|stream| stream["name"] == "l")?["served"].as_u64()?;
-        (served > 3).then_some(())
-    });
+    eventually("some answers", || served().filter(|&count| count > 3));
     child
 }
 

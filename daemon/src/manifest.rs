@@ -32,7 +32,7 @@ impl Manifest {
     /// # Errors
     /// A file that cannot be read or parsed, and any value outside its limits; the message names the field.
     pub(crate) fn load(path: &Path) -> Result<Self, ManifestError> {
-        let text = std::fs::read_to_string(path)
+        let text = planner::read_text(path)
             .map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }

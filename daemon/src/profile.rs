@@ -12,7 +12,6 @@ mod party;
 mod session;
 mod tail;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use planner::write_atomically;
@@ -55,7 +54,7 @@ impl Profile {
     /// A file that cannot be read, is no profile or one of another version, and values that contradict each
     /// other.
     pub(crate) fn load(path: &Path) -> Result<Self, ProfileError> {
-        let text = fs::read_to_string(path)
+        let text = planner::read_text(path)
             .map_err(|source| ProfileError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }

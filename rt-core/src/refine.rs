@@ -21,9 +21,8 @@
 //! requests waiting, is no worse than one blocked by a full batch of them. Late dispatch lengthens every wait by
 //! the guard.
 //!
-//! The worst case over `q`, the sizes `b`, `d`, `T` and the split of `x` replaces the left side of Theorem A. Fewer
-//! arrivals or more workers never turn a yes into a no, unless there is too much to look at; a longer deadline can in
-//! full-or-latest dispatch, as requests wait longer while a worker is idle.
+//! The worst case over `q`, the sizes `b`, `d`, `T` and the split of `x` replaces the left side of Theorem A. Within the
+//! limits below fewer arrivals or more workers never turn a yes into a no; full-or-latest, a longer deadline can.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -149,8 +149,8 @@ impl Config {
     /// # Errors
     /// If it cannot be read, is no TOML of this shape, or holds a value outside its limits.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text =
+            planner::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 

@@ -82,7 +82,7 @@ impl Schedule {
     /// If the file cannot be read, a line is no number of seconds or lies before the one above, or there is no
     /// instant at all.
     pub(crate) fn trace(path: &Path) -> Result<Self, ScheduleError> {
-        let text = std::fs::read_to_string(path)
+        let text = planner::read_text(path)
             .map_err(|source| ScheduleError::Read { path: path.to_owned(), source })?;
         Self::parse_trace(path, &text)
     }

@@ -62,7 +62,7 @@ pub(crate) enum TableError {
 /// [`PlanError::Table`].
 pub(super) fn load(path: &Path, plan: &ServicePlan) -> Result<Selector, PlanError> {
     let failed = |source| PlanError::Table { path: PathBuf::from(path), source };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.into()))?;
+    let text = planner::read_text(path).map_err(|error| failed(error.into()))?;
     parse(&text, plan).map_err(failed)
 }
 
@@ -72,7 +72,7 @@ pub(super) fn load(path: &Path, plan: &ServicePlan) -> Result<Selector, PlanErro
 /// [`PlanError::Table`], also if there is no such file.
 pub(crate) fn check_tables(path: &Path, variants: usize) -> Result<(), PlanError> {
     let failed = |source| PlanError::Table { path: PathBuf::from(path), source };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.into()))?;
+    let text = planner::read_text(path).map_err(|error| failed(error.into()))?;
     let (_, tables, _) = read(&text).map_err(failed)?;
     SelectTables::new(tables, variants).map(drop).map_err(|source| failed(source.into()))
 }

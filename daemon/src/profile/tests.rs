@@ -1,5 +1,7 @@
 //! Tests of the profile file: what is written is read, and what contradicts itself is refused.
 
+use std::fs;
+
 use super::*;
 use crate::engine::{MAX_BATCH, RunMode};
 use party::Subject;

@@ -24,7 +24,9 @@ impl System {
     /// `δ`, `d` and `T` are any nanoseconds, but within a tick only matters which of them are whole, and between
     /// which ticks `δ + d`, `d + T`, `δ + d + T` and `T - d` are. Quarters of a tick take all combinations that
     /// any finer division takes. What keeps a worker busy changes at parts of a batch time, which become ticks.
-    pub(super) fn least_margin(&self, from: i128, until: i128) -> Result<i128, String> {
+    ///
+    /// `steps` counts the work, over all calls.
+    pub(super) fn least_margin(&self, from: i128, until: i128, steps: &mut i128) -> Result<i128, String> {
         let times = &self.kinds[0].times;
         // The batch of the longest time a request.
         let slow =
@@ -35,12 +37,18 @@ impl System {
         let fine = |t: i128| t / tick * parts;
         let mut system = self.clone();
         system.times().for_each(|t| *t = fine(*t));
-        let margin = system.brute_force(size, fine(from)..fine(until))?;
+        let margin = system.brute_force(size, fine(from)..fine(until), steps)?;
         Ok((margin * tick).div_euclid(parts))
     }
 
-    fn brute_force(&self, size: i128, deltas: std::ops::Range<i128>) -> Result<i128, String> {
-        let (kind, mut steps, mut least) = (&self.kinds[0], self.kinds[0].count.pow(4), i128::MAX);
+    fn brute_force(
+        &self,
+        size: i128,
+        deltas: std::ops::Range<i128>,
+        steps: &mut i128,
+    ) -> Result<i128, String> {
+        let (kind, mut least) = (&self.kinds[0], i128::MAX);
+        *steps += kind.count.pow(4);
         let (workers, batch, time) = (kind.count, kind.times.len() as i128, kind.time());
         let per = kind.times[size as usize - 1];
         // τ(T) + (n-1)·τ(T - P + 1)
@@ -67,15 +75,15 @@ impl System {
                     break;
                 }
                 // A longer T that takes no more requests is worse.
-                steps += 1;
-                if !shape.is_empty() && t + 1 < end && chain(t + 1) == chain(t) && steps < MAX_STEPS {
+                *steps += 1;
+                if !shape.is_empty() && t + 1 < end && chain(t + 1) == chain(t) && *steps < MAX_STEPS {
                     continue;
                 }
                 let spent = shape.iter().map(|&b| b as i128).sum::<i128>() + chain(t);
                 let late = if patience > 0 { (spent - batch + 1).max(0) } else { spent };
                 for (d, delta) in (0..=ahead).flat_map(|d| deltas.clone().map(move |delta| (d, delta))) {
-                    steps += (spent + 1) * (spent + 1) * self.streams.len() as i128;
-                    if steps > MAX_STEPS {
+                    *steps += (spent + 1) * (spent + 1) * self.streams.len() as i128;
+                    if *steps > MAX_STEPS {
                         return Err(format!(
                             "{UNCONFIRMED}: too fine, or too many workers, for the refinement"
                         ));

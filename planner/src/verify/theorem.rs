@@ -42,7 +42,7 @@ impl System {
         let repetition = self.repetition(1).filter(|&(_, period)| gain(period) <= begun_by(period));
         let mut demand: Vec<_> = self.streams.iter().filter(|s| s.p > 0).map(|s| (s, 0, 1)).collect();
         let (mut length, mut begun, mut waiting) = (1, 0, 0);
-        let (mut tightest, mut least, mut refined) = (None, i128::MAX, false);
+        let (mut tightest, mut least, mut refined, mut steps) = (None, i128::MAX, false, 0);
         for _ in 0..MAX_STEPS {
             for (stream, mandatory, next) in demand.iter_mut().filter(|d| d.2 == length) {
                 *mandatory = stream.mandatory(length);
@@ -62,7 +62,7 @@ impl System {
             let refine = refine && lhs > rhs;
             if refine {
                 // From `delta + lhs - rhs` on it holds as it is.
-                lhs = rhs - self.least_margin(delta, (next - 1).min(delta + lhs - rhs))?;
+                lhs = rhs - self.least_margin(delta, (next - 1).min(delta + lhs - rhs), &mut steps)?;
             }
             if lhs > rhs {
                 return Err(format!("{backlog} by {delta} ns need {lhs} ns, there are {rhs} ns"));

@@ -36,7 +36,7 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
     // All are read before any is run: it may take long.
     let read = |file: &PathBuf| {
         let named = || file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(named)?;
+        let text = planner::read_text(file).with_context(named)?;
         let mut experiment = Experiment::parse(&text, &data).with_context(named)?;
         experiment.runs = options.runs.unwrap_or(experiment.runs);
         experiment.requests = options.requests.unwrap_or(experiment.requests);
@@ -104,7 +104,7 @@ fn write(folder: &Path, name: &str, experiment: &Experiment, results: &Results) 
 /// Puts `tables` between the marks of an experiment; without, only looks for the marks.
 fn insert(file: &Path, name: &str, tables: Option<&str>) -> Result<()> {
     let path = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(path)?;
+    let text = planner::read_text(file).with_context(path)?;
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end {name} -->"));
     let Some((before, (_, after))) =
         text.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?)))
