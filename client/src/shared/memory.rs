@@ -17,7 +17,8 @@ const TMPFS: u64 = 0x0102_1994;
 /// A mapping of a sealed memory file, readable and writable, in place until it is dropped.
 ///
 /// The other process may write at any time. So bytes are only copied in and out, never borrowed, and whoever
-/// reads twice may read two different things. The seal keeps the file from shrinking: no access faults.
+/// reads twice may read two different things. The seal keeps the file from shrinking, so every page is there or can be
+/// had anew: an access faults only where the other process gave pages back and the machine has none left to give.
 #[derive(Debug)]
 pub struct Memory {
     address: NonNull<u8>,
@@ -102,10 +103,10 @@ impl Memory {
     /// If they reach beyond the mapping.
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let from = self.range(at, into.len());
-        // SAFETY: `range` has checked that all bytes are within the mapping, which lasts as long as `self` and
-        // cannot fault; `into` is memory of our own, so the two do not overlap. Whatever mixture of old and new
-        // another process leaves to be copied are valid bytes, and nothing here assumes that they would be the
-        // same the next time.
+        // SAFETY: `range` has checked that all bytes are within the mapping, which lasts as long as `self`;
+        // `into` is memory of our own, so the two do not overlap. Whatever mixture of old and new another process
+        // leaves to be copied are valid bytes, and nothing here assumes that they would be the same the next time.
+        // A page that the machine cannot give ends the process; it does not go on with something else.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 
