@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 use std::io::{self, Write, stderr};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ macro_rules! notice {
 pub(crate) use notice;
 
 /// Has a thread of its own write the lines of all others, until dropped.
-pub(crate) struct Notices(Option<JoinHandle<()>>);
+pub(crate) struct Notices(JoinHandle<()>);
 
 impl Notices {
     /// Starts the thread.
@@ -44,9 +44,10 @@ impl Notices {
     /// If it cannot be started.
     pub(crate) fn queue() -> io::Result<Self> {
         let (lines, written) = sync_channel(ROOM);
-        let thread = std::thread::Builder::new().name("notices".to_owned()).spawn(move || run(&written))?;
+        let run = move || written.iter().for_each(|line: String| write(&line));
+        let thread = std::thread::Builder::new().name("notices".to_owned()).spawn(run)?;
         *lock(&QUEUE) = Some(Queue { lines, lost: 0 });
-        Ok(Self(Some(thread)))
+        Ok(Self(thread))
     }
 }
 
@@ -54,11 +55,17 @@ impl Drop for Notices {
     /// Waits until what is there has been written, [`LAST_LINES`] at most: then the thread is left behind.
     fn drop(&mut self) {
         *lock(&QUEUE) = None;
-        let until = clock::now() + LAST_LINES;
-        let Some(thread) = self.0.take() else { return };
-        while !thread.is_finished() && clock::now() < until {
-            std::thread::park_timeout(PAUSE);
-        }
+        let patient = patience();
+        while !self.0.is_finished() && patient() {}
+    }
+}
+
+/// Waits a little each time, and says whether it is worth it: whoever should read the last lines may not.
+pub(crate) fn patience() -> impl Fn() -> bool {
+    let until = clock::now() + LAST_LINES;
+    move || {
+        std::thread::park_timeout(PAUSE);
+        clock::now() < until
     }
 }
 
@@ -90,11 +97,5 @@ impl Queue {
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
             self.lost += 1;
         }
-    }
-}
-
-fn run(lines: &Receiver<String>) {
-    while let Ok(line) = lines.recv() {
-        write(&line);
     }
 }

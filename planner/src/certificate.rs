@@ -3,7 +3,6 @@
 mod claim;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::files::{read_at_most, write_atomically};
+use crate::files::{read_file_at_most, write_atomically};
 use crate::unique::Unique;
 
 pub use claim::{
@@ -165,8 +164,7 @@ impl Certificate {
     /// As [`Certificate::parse`], or if it cannot be read.
     pub fn load(path: &Path) -> Result<Self, CertificateError> {
         let failed = |source| CertificateError::Read { path: path.to_owned(), source };
-        let text = File::open(path).and_then(|file| read_at_most(MAX_BYTES, file));
-        Self::parse(&text.map_err(failed)?)
+        Self::parse(&read_file_at_most(MAX_BYTES, path).map_err(failed)?)
     }
 
     /// Writes the file as a whole: after a failure or a crash `path` holds what it held before.

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Bytes of the longest text that [`read_text`] reads: 64 MiB.
-pub const MAX_TEXT: u64 = 64 << 20;
+/// Bytes of the longest text that [`read_text`] reads.
+const MAX_TEXT: u64 = 64 << 20;
 
 /// Writes `bytes` to the file at `path`, or that a link there leads to: after a failure or a crash it holds what it held
 /// before. A device or a pipe is no file: it is written to, and stays what it is.
@@ -33,16 +33,24 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Reads the text at `path`, of at most [`MAX_TEXT`] bytes.
+/// Reads the text at `path`, of at most 64 MiB.
 ///
 /// # Errors
 /// Whatever opening and reading report, also if it is no UTF-8 or longer.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let text = read_at_most(MAX_TEXT, File::open(path)?)?;
+    let text = read_file_at_most(MAX_TEXT, path)?;
     if text.len() as u64 > MAX_TEXT {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_TEXT} bytes")));
     }
     Ok(text)
+}
+
+/// [`read_at_most`] of the file at `path`.
+///
+/// # Errors
+/// Whatever opening and reading report, also if it is no UTF-8.
+pub fn read_file_at_most(most: u64, path: &Path) -> io::Result<String> {
+    read_at_most(most, File::open(path)?)
 }
 
 /// Reads a text of at most `most` bytes; of a longer one so many and one more, which tells. How much there is cannot be

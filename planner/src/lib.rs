@@ -14,6 +14,6 @@ pub mod verify;
 
 pub use certificate::{Certificate, CertificateError, Claim};
 pub use certify::certify;
-pub use files::{MAX_TEXT, read_at_most, read_text, write_atomically};
+pub use files::{read_at_most, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
 pub use problem::{Problem, ProblemError};

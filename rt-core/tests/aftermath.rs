@@ -5,14 +5,14 @@ mod harness;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{Bench, Setup, ns, open_or_closed};
+use harness::load::{Bench, QUICK, Setup, ns, open_or_closed};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SafeModeConfig, SchedulerConfig,
-    Severity, Span, StreamSpec,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Severity,
+    StreamSpec,
 };
 
 /// None to be missed, at most so many at once or one a `period`.
@@ -73,8 +73,7 @@ fn a_worker_that_hangs_keeps_safe_mode_up() {
 /// While a worker is missing eight more than the other could take pile up; they outlast its return.
 #[test]
 fn what_piled_up_without_a_worker_is_worked_off_first() {
-    let quick = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
-    let config = SchedulerConfig { safe_mode: quick, ..config(&[10], 1, 2, 100, Dispatch::Eager) };
+    let config = SchedulerConfig { safe_mode: QUICK, ..config(&[10], 1, 2, 100, Dispatch::Eager) };
     let mut harness = Harness::new(config, |_, bound| bound);
     let id = harness.add(strict(18, 5));
     harness.lose(1);
@@ -122,7 +121,6 @@ fn safe_mode_lasts_as_long_as_an_excess_waits() {
 /// is well, and for another two within its 5 safe mode is still on.
 #[test]
 fn what_was_begun_late_is_waited_for_without_background() {
-    let quick = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
     let closed = SchedulerConfig { background: false, ..config(&[10], 1, 2, 15, Dispatch::Eager) };
     let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
     let distances = ArrivalBound::distances(&[0, 5, 100].map(ns)).expect("valid");
@@ -131,7 +129,7 @@ fn what_was_begun_late_is_waited_for_without_background() {
     assert!(harness::system(&closed).admit(load).is_ok());
     assert!(harness::system(&SchedulerConfig { background: true, ..closed.clone() }).admit(load).is_err());
 
-    let mut harness = Harness::new(SchedulerConfig { safe_mode: quick, ..closed }, {
+    let mut harness = Harness::new(SchedulerConfig { safe_mode: QUICK, ..closed }, {
         let mut long = 3;
         move |_, bound| {
             long = u64::saturating_sub(long, 1);
@@ -158,9 +156,8 @@ fn what_was_begun_late_is_waited_for_without_background() {
 /// Batches take up to ten times their bound and workers come and go, until all is said to be well; then everything
 /// comes that may. Tells how many mandatory requests were missed after that, and how often it was said.
 fn disturb(setup: &Setup) -> (usize, usize) {
-    let quick = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
     let setup =
-        &Setup { config: SchedulerConfig { safe_mode: quick, ..setup.config.clone() }, ..setup.clone() };
+        &Setup { config: SchedulerConfig { safe_mode: QUICK, ..setup.config.clone() }, ..setup.clone() };
     let disturbed = Rc::new(Cell::new(false));
     let mut bench = Bench::new(setup);
     let mut dice = Dice(setup.seed ^ 7);

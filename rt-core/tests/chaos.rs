@@ -5,14 +5,12 @@ mod harness;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{Bench, Setup, open_or_closed, setup_and_next, shield_of};
+use harness::load::{Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stretch};
 use harness::{Dice, Harness};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rt_core::{
-    Cause, Event, Instant, MissReason, Outcome, SafeModeConfig, SchedulerConfig, Span, StreamId, StreamSpec,
-};
+use rt_core::{Cause, Event, Instant, MissReason, Outcome, SchedulerConfig, StreamId, StreamSpec};
 
 /// How often something was done in a run, or came about.
 #[derive(Debug, Default)]
@@ -79,12 +77,7 @@ impl<'a> Chaos<'a> {
         }
         let setup = Setup { config, ..self.setup.clone() };
         harness.scheduler.set_shield(Some(shield_of(&setup, &setup.streams))).expect("made for it");
-        harness.longer = Some(Box::new(|scheduler, now, worker, _| {
-            let now = Instant::from_nanos(now);
-            let longest = scheduler.longest(now, worker);
-            let _ = scheduler.prolong(now, worker, longest);
-            longest.as_nanos()
-        }));
+        stretch(harness);
     }
 
     fn run(&mut self, steps: usize) {
@@ -252,8 +245,7 @@ fn stays(harness: &Harness) -> Vec<(u64, u64)> {
 
 /// Everything at once. Panics if a request is missed that neither came nor was missed in safe mode.
 fn run(setup: &Setup, other: Option<&SchedulerConfig>) -> Tally {
-    let quick = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
-    let config = SchedulerConfig { safe_mode: quick, ..setup.config.clone() };
+    let config = SchedulerConfig { safe_mode: QUICK, ..setup.config.clone() };
     let setup = Setup { config, ..setup.clone() };
     let mut chaos = Chaos::new(&setup, other);
     chaos.run(600);

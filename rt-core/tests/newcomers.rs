@@ -2,23 +2,12 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup, shield_of};
+use harness::load::{Bench, Setup, ns, setup, shield_of, stretch};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Shield, StreamSpec};
-
-/// Every batch takes as long as it may.
-fn stretch(harness: &mut Harness) {
-    harness.longer = Some(Box::new(|scheduler, now, worker, _| {
-        let now = Instant::from_nanos(now);
-        let longest = scheduler.longest(now, worker);
-        // Without a shield, and in safe mode, it has what it has.
-        let _ = scheduler.prolong(now, worker, longest);
-        longest.as_nanos()
-    }));
-}
 
 /// Streams of an admitted load come one by one, each at the first instant that is ready for it, if `patient`, and
 /// with everything at once that it may send. Tells mandatory misses, and for how many streams it had to wait.

@@ -253,11 +253,11 @@ async fn deliver(
                     }
                 }
                 Incoming::Reply(id, reply) => {
+                    let mut state = lock(state);
                     if let Reply::Welcome { max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
-                        lock(state).max_frame = max_frame;
+                        state.max_frame = max_frame;
                     }
-                    let mut state = lock(state);
                     // Nobody waits any more where a caller lost patience.
                     match state.waiting.remove(&id) {
                         // Who is about to stop waiting looks once more, see `Waiting`.

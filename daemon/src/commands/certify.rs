@@ -1,14 +1,13 @@
 //! `weir certify`: what can be promised, or not, as a certificate that anyone can check.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use planner::certificate::{Binding, Claim, Limit, Shows};
 use planner::problem::raw::Unit;
-use planner::{Certificate, Number, Problem, read_at_most};
+use planner::{Certificate, Number, Problem, read_at_most, read_file_at_most};
 
 use crate::certificate::{certificate, made_by};
 use crate::config::Config;
@@ -69,7 +68,7 @@ pub(super) fn read_problem(file: &Path) -> Result<Problem> {
     let most = planner::problem::MAX_BYTES as u64;
     let text = match name.as_str() {
         "-" => read_at_most(most, std::io::stdin()),
-        _ => File::open(file).and_then(|file| read_at_most(most, file)),
+        _ => read_file_at_most(most, file),
     };
     let text = text.with_context(|| name.clone())?;
     Problem::parse(&text).with_context(|| name)

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rt_core::{Instant, Severity, Span};
 
@@ -17,11 +16,6 @@ use crate::{clock, manager, notice};
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
 const WINDOW: Span = Span::from_millis(1_000);
-
-/// How often it is looked whether the thread has ended.
-const PAUSE: Duration = Duration::from_millis(1);
-/// How long the thread has to write what is there at the end: whoever should read standard error may not.
-const LAST_LINES: Span = Span::from_millis(1_000);
 
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
@@ -62,14 +56,10 @@ impl Log {
         let _ = self.queue.send(Item::Forget(service.to_owned()));
     }
 
-    /// Ends the thread once it has written what is there, and waits for that, [`LAST_LINES`] at most: then it is left
-    /// behind with what nobody reads.
+    /// Ends the thread once it has written what is there, and waits for that, but not for ever: then it is left behind
+    /// with what nobody reads.
     pub(super) fn close(&self) {
-        let until = clock::now() + LAST_LINES;
-        let patient = || {
-            std::thread::park_timeout(PAUSE);
-            clock::now() < until
-        };
+        let patient = notice::patience();
         while matches!(self.queue.try_send(Item::End), Err(TrySendError::Full(_))) && patient() {}
         let Some(thread) = lock(&self.thread).take() else { return };
         while !thread.is_finished() && patient() {}

@@ -1,6 +1,5 @@
 //! Policies as files: JSON with a version, a digest, and the hash of what they were made from.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::RamsisError;
 use super::policy::{Parts, Policy};
-use crate::files::{read_at_most, write_atomically};
+use crate::files::{read_file_at_most, write_atomically};
 
 /// The version of the format, its field `weir_ramsis_policy`.
 pub const VERSION: u32 = 1;
@@ -76,8 +75,7 @@ impl Policy {
     /// As [`Policy::parse`], or if it cannot be read.
     pub fn load(path: &Path, inputs: Option<&str>) -> Result<Self, RamsisError> {
         let failed = |source| RamsisError::Read { path: path.to_owned(), source };
-        let text = fs::File::open(path).and_then(|file| read_at_most(MAX_BYTES, file));
-        Self::parse(&text.map_err(failed)?, inputs)
+        Self::parse(&read_file_at_most(MAX_BYTES, path).map_err(failed)?, inputs)
     }
 
     /// Writes the file as a whole: after a failure or a crash `path` holds what it held before.

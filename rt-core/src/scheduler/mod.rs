@@ -82,6 +82,9 @@ pub struct Scheduler {
     safe_mode: SafeMode,
     /// What was begun or waited when an assumption was broken last.
     aftermath: settle::Past,
+    /// What a newcomer's admission does not count: batches granted more than `P`, and without background what was begun
+    /// for streams that were removed.
+    uncounted: settle::Past,
     /// The least time in which a worker that is there answers one request.
     quickest: Option<Span>,
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
@@ -126,6 +129,7 @@ impl Scheduler {
             events: heapless::Deque::new(),
             safe_mode: SafeMode::new(config.safe_mode),
             aftermath: settle::Past::default(),
+            uncounted: settle::Past::default(),
             quickest: config.workers.iter().map(|kind| kind.profile.bound(1)).min(),
             armed: None,
             idle_epoch: 0,

@@ -82,7 +82,7 @@ impl Scheduler {
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
         if length > self.kind(worker).batch_time() {
-            self.selection.long = Past::Open;
+            self.uncounted = Past::Open;
         }
         if let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state {
             *due = (now + length).max(*due);

@@ -1,6 +1,5 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
-use super::settle::Past;
 use super::{Action, MAX_WORKERS, Scheduler, WorkerId, WorkerState};
 use crate::select::{SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
@@ -10,8 +9,6 @@ use crate::time::{Instant, Span};
 pub(super) struct Selection {
     selector: Option<Selector>,
     chosen: [u8; MAX_WORKERS],
-    /// Batches that were granted more than `P`, and those of streams that were removed.
-    pub(super) long: Past,
 }
 
 impl Selection {

@@ -57,9 +57,8 @@ impl Scheduler {
     /// there were none. If not, take the shield away ([`Scheduler::set_shield`]), so that there will be no more,
     /// and ask again: it is so within a deadline and the busy period that follows.
     pub fn is_ready_for(&mut self, now: Instant, shield: Option<&Shield>) -> bool {
-        let past = self.settled(now, self.selection.long);
-        self.selection.long = past;
-        if past.is_over() {
+        self.uncounted = self.settled(now, self.uncounted);
+        if self.uncounted.is_over() {
             return true;
         }
         // A batch that is overdue may still take any time.

@@ -40,7 +40,7 @@ impl Scheduler {
     pub fn remove_stream(&mut self, id: StreamId) {
         if self.stream(id).is_some() {
             if !self.config.background {
-                self.selection.long = Past::Open;
+                self.uncounted = Past::Open;
             }
             self.cancel(id);
             self.streams[usize::from(id.slot)] = None;

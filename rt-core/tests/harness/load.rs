@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SchedulerConfig, Shield, Span, StreamId,
-    StreamSpec, System,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, SafeModeConfig,
+    SchedulerConfig, Shield, Span, StreamId, StreamSpec, System,
 };
 
 use super::{Dice, Harness, config, earliest};
@@ -22,6 +22,20 @@ pub(crate) struct Setup {
 
 pub(crate) fn ns(t: u64) -> Span {
     Span::from_nanos(t)
+}
+
+/// Safe mode is left as soon as it may be.
+pub(crate) const QUICK: SafeModeConfig = SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false };
+
+/// Every batch takes as long as it may.
+pub(crate) fn stretch(harness: &mut Harness) {
+    harness.longer = Some(Box::new(|scheduler, now, worker, _| {
+        let now = Instant::from_nanos(now);
+        let longest = scheduler.longest(now, worker);
+        // Without a shield, and in safe mode, it has what it has.
+        let _ = scheduler.prolong(now, worker, longest);
+        longest.as_nanos()
+    }));
 }
 
 fn bound() -> impl Strategy<Value = ArrivalBound> {
