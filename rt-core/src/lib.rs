@@ -51,9 +51,11 @@ pub use distances::{Distances, MAX_DISTANCES};
 pub use greedy::Greedy;
 pub use outcome::OutcomeMonitor;
 pub use police::{Excess, Policer};
-pub use profile::{LatencyProfile, MAX_BATCH, ProfileError};
+pub use profile::{BatchTime, LatencyProfile, MAX_BATCH, ProfileError};
 pub use rate::{largest_count, seed_count, seed_theorem_1, seed_theorem_2};
-pub use safe_mode::{Alarm, Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Severity, Transition};
+pub use safe_mode::{
+    Alarm, Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Severity, Suspension, Transition,
+};
 pub use scheduler::{
     Action, ConfigError, Event, HandOverError, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler,
     SchedulerConfig, ShieldRefusal, StreamError, WorkerId,

@@ -7,7 +7,7 @@ use crate::stream::StreamId;
 use crate::time::Instant;
 
 pub use cause::{Cause, Severity};
-pub use state::{Alarm, Evidence, SafeModeConfig, SafeModeState, Transition};
+pub use state::{Alarm, Evidence, SafeModeConfig, SafeModeState, Suspension, Transition};
 
 /// A severity above normal, and until when.
 #[derive(Clone, Copy, Debug)]

@@ -187,7 +187,7 @@ fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
         .iter()
         .filter_map(|(at, event)| match event {
             Event::SafeMode(t) => Some((*at, t.sequence)),
-            Event::MissesLeft { .. } => None,
+            Event::Suspension(_) | Event::MissesLeft { .. } => None,
         })
         .collect();
     assert_eq!(transitions.first(), Some(&(50, 1)));

@@ -153,7 +153,7 @@ impl Caller {
                         self.seen.causes[cause as usize] += 1;
                     }
                 },
-                Action::Event(Event::MissesLeft { .. }) => {}
+                Action::Event(Event::Suspension(_) | Event::MissesLeft { .. }) => {}
                 Action::WakeAt(at) => {
                     self.wake = at.map(Instant::as_nanos);
                     return;

@@ -71,6 +71,7 @@ impl Service {
                 let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);
                 self.doors.announce(self.name(), transition, stream.map(name).unwrap_or_default());
             }
+            Event::Suspension(_) => {}
             Event::MissesLeft { stream, left, constraint } => {
                 self.doors.hub.announce_misses_left(self.name(), name(stream), left, constraint);
             }

@@ -67,6 +67,20 @@ pub struct Transition {
     pub breaches: u64,
 }
 
+/// The promise to one stream is suspended, or holds again; those to others are not concerned. To be announced on
+/// every door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// Rises by one at each suspension and resumption of a scheduler's streams, so that a listener sees what it missed.
+    pub sequence: u64,
+    /// Whose promise.
+    pub stream: StreamId,
+    /// What the stream itself broke; `None` if its promise holds again.
+    pub alarm: Option<Alarm>,
+    /// How often the stream broke it since it was added, those that were not announced included.
+    pub breaches: u64,
+}
+
 impl Transition {
     /// What suspends the promises; `None` in the normal state and of a warning.
     #[must_use]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::MAX_WORKERS;
 use crate::admission::Dispatch;
 use crate::constraint::Constraint;
-use crate::safe_mode::{SafeModeConfig, Transition};
+use crate::safe_mode::{SafeModeConfig, Suspension, Transition};
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, MAX_SPAN, Span};
 use crate::workers::Workers;
@@ -107,6 +107,8 @@ pub struct Resolution {
 pub enum Event {
     /// Safe mode was entered or left.
     SafeMode(Transition),
+    /// The promise to one stream was suspended, or holds again.
+    Suspension(Suspension),
     /// A stream can take one more miss, or none, before `constraint` is violated; at most once a second and stream.
     MissesLeft {
         /// The stream.

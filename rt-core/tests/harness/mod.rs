@@ -343,7 +343,7 @@ impl Harness {
     pub(crate) fn causes(&self) -> Vec<(u64, Cause)> {
         let cause = |(at, event): &(u64, Event)| match event {
             Event::SafeMode(transition) => transition.breach().map(|cause| (*at, cause)),
-            Event::MissesLeft { .. } => None,
+            Event::Suspension(_) | Event::MissesLeft { .. } => None,
         };
         self.events.iter().filter_map(cause).collect()
     }

@@ -97,7 +97,7 @@ impl Policy for Weir {
                 Action::Start { worker } => Step::Start { worker },
                 Action::Resolve(resolution) => Step::End(end(resolution)),
                 Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
-                Action::Event(Event::MissesLeft { .. }) => continue,
+                Action::Event(Event::Suspension(_) | Event::MissesLeft { .. }) => continue,
                 Action::WakeAt(until) => Step::Wait { until },
             };
         }
