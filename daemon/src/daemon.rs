@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
 use crate::notice::{Notices, notice};
+use crate::pi_mutex::PiMutex;
 use crate::plan::Plan;
 use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
@@ -31,7 +32,7 @@ const LAST_WORDS: Span = Span::from_millis(5_000);
 /// Everything that serves.
 pub(crate) struct Daemon {
     pub(crate) config: Config,
-    services: RwLock<Vec<Arc<Service>>>,
+    services: PiMutex<Vec<Arc<Service>>>,
     pub(crate) doors: Arc<Doors>,
     draining: AtomicBool,
     /// Those of the services.
@@ -73,7 +74,7 @@ impl Daemon {
         let daemon = Arc::new(Self {
             reloads: Reloads::new(&config, plan.profiled),
             config,
-            services: RwLock::new(services),
+            services: PiMutex::new(services),
             doors,
             draining: AtomicBool::new(false),
             threads: Mutex::new(threads),
@@ -131,12 +132,12 @@ impl Daemon {
 
     /// What is served now.
     pub(crate) fn services(&self) -> Vec<Arc<Service>> {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.services.lock().clone()
     }
 
     /// Serves what `change` leaves from now on.
     pub(crate) fn change_services(&self, change: impl FnOnce(&mut Vec<Arc<Service>>)) {
-        change(&mut self.services.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.services.lock());
     }
 
     /// Waits for these threads of services at the end, too.
