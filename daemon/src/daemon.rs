@@ -22,12 +22,14 @@ use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
-use crate::socket::Listener;
+use crate::socket::{Intake, Listener};
 use crate::status;
 
 /// How long the daemon waits at its end for clients that have not read their answers: within [`manager::stopping`]'s
 /// margin.
 const LAST_WORDS: Span = Span::from_millis(5_000);
+/// How long it waits before that for what it has read to be answered.
+const LAST_FRAMES: Span = Span::from_millis(2_000);
 
 /// Everything that serves.
 pub(crate) struct Daemon {
@@ -35,6 +37,7 @@ pub(crate) struct Daemon {
     services: PiMutex<Vec<Arc<Service>>>,
     pub(crate) doors: Arc<Doors>,
     draining: AtomicBool,
+    pub(crate) intake: Intake,
     /// Those of the services.
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) reloads: Reloads,
@@ -77,6 +80,7 @@ impl Daemon {
             services: PiMutex::new(services),
             doors,
             draining: AtomicBool::new(false),
+            intake: Intake::default(),
             threads: Mutex::new(threads),
         });
         let watch = {
@@ -106,6 +110,7 @@ impl Daemon {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
+        daemon.intake.close(LAST_FRAMES);
         daemon.doors.hub.wait_until_flushed(LAST_WORDS);
         watchdog.into_iter().for_each(Watchdog::stop);
         daemon.doors.close();

@@ -71,6 +71,8 @@ impl<'a> Check<'a> {
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
             client_streams: self.number("daemon.client-streams", raw.client_streams, 1, 1024)? as usize,
             client_requests: self.number("daemon.client-requests", raw.client_requests, 1, 1 << 16)? as usize,
+            client_questions: self.number("daemon.client-questions", raw.client_questions, 1, 1 << 16)?
+                as usize,
             max_frame: self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20)? as u32,
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
             max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,

@@ -4,8 +4,10 @@ mod alarm;
 mod arena;
 mod connection;
 mod file;
+mod intake;
 mod listener;
 mod peer;
+mod quota;
 mod receive;
 mod register;
 mod send;
@@ -26,6 +28,7 @@ use crate::pi_mutex::PiMutex;
 pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
 pub(crate) use file::{LONGEST_PATH, SocketFile};
+pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
 
 /// How often it is looked whether clients have taken their last answers.
