@@ -47,6 +47,7 @@ pub(crate) fn of(service: &Service) -> Value {
         "measured_per_s": measured,
         "latency_ns": latency,
         "batch_sizes": batch_sizes,
+        "background": plan.config.background,
         "workers": plan.workers().count,
         "workers_alive": view.workers_alive(),
         "waiting": view.waiting(),

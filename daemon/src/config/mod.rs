@@ -109,6 +109,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) batch: Option<usize>,
     pub(crate) dispatch: Dispatch,
     pub(crate) queue: usize,
+    /// Whether requests are served that no stream has declared.
+    pub(crate) background: bool,
     pub(crate) streams: usize,
     /// What the plan computes the largest rate for.
     pub(crate) constraints: Vec<Constraint>,

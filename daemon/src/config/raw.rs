@@ -122,6 +122,8 @@ pub(super) struct Service {
     pub(super) dispatch: Dispatch,
     #[serde(default = "default_queue")]
     pub(super) queue: u64,
+    #[serde(default = "yes")]
+    pub(super) background: bool,
     #[serde(default = "default_streams")]
     pub(super) streams: u64,
     #[serde(default)]
@@ -253,6 +255,10 @@ fn default_jitter() -> String {
 
 fn zero() -> String {
     "0s".into()
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn default_max_batch() -> u64 {

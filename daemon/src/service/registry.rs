@@ -133,6 +133,13 @@ impl Registry {
             )),
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
+                if !service.plan.config.background && spec.arrivals().is_none() {
+                    let text = format!(
+                        "service {} has background = false: stream {name} must declare how its requests come",
+                        service.name()
+                    );
+                    return Err(refuse(RefusalCode::InvalidArrivals, text));
+                }
                 // Whoever leaves meanwhile is still counted, which does no harm.
                 let (there, others) = (registry.streams.len(), registry.counted(service));
                 drop(registry);

@@ -33,7 +33,8 @@ impl Service {
         self.set_shield(&mut self.scheduler.lock(), shield);
     }
 
-    /// Adds a stream that is admitted beside `others`, once no long batch is in its way. Blocks until then.
+    /// Adds a stream that is admitted beside `others`, once no long batch is in its way, and in a closed service nothing
+    /// that was begun for streams that have gone. Blocks until then.
     ///
     /// # Errors
     /// If there are too many streams, or something stays in its way.
@@ -45,9 +46,10 @@ impl Service {
     ) -> Result<StreamId, Refusal> {
         let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
         {
-            let mut scheduler = lock(&self.scheduler);
-            if self.plan.selector.is_none() || scheduler.counts_another(spec) {
-                return scheduler.add_stream(spec.clone()).map_err(too_many);
+            let mut scheduler = self.scheduler.lock();
+            let waits = self.plan.selector.is_some() || !self.plan.config.background;
+            if !waits || scheduler.counts_another(spec) && self.plan.config.background {
+                return scheduler.add_stream(spec.clone(), view).map_err(too_many);
             }
         }
         let all: Vec<_> = others.iter().chain([spec]).collect();
@@ -69,8 +71,9 @@ impl Service {
                 before = before.or_else(|| scheduler.shield().cloned());
                 if now >= until {
                     self.set_shield(&mut scheduler, before);
-                    let text =
-                        format!("longer batches are still in the way of this stream after {most}: try again");
+                    let text = format!(
+                        "what was begun before is still in the way of this stream after {most}: try again"
+                    );
                     return Err(refuse(RefusalCode::NotAdmissible, text));
                 }
                 self.set_shield(&mut scheduler, None);

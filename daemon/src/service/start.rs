@@ -62,7 +62,7 @@ impl Service {
             guard: config.guard,
             workers: vec![workers.clone()],
             dispatch: config.dispatch,
-            background: true,
+            background: config.background,
             queue: config.queue,
             streams: config.streams,
             safe_mode,

@@ -58,6 +58,14 @@ impl Registry {
         let is_kept = |name: &str| moves.kept.iter().any(|(kept, ..)| kept == name);
         let added = new.config.reserved.iter().filter(|stream| !is_kept(&stream.name)).cloned();
         moves.added = added.collect();
+        let undeclared = |(_, spec, _): &&(String, StreamSpec, bool)| spec.arrivals().is_none();
+        if !new.config.background
+            && let Some((name, ..)) = moves.kept.iter().find(undeclared)
+        {
+            return Err(format!(
+                "stream {name} is held and does not declare how its requests come: background = false"
+            ));
+        }
         self.admit_all(&moves, new)?;
         Ok(moves)
     }
