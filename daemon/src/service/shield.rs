@@ -5,13 +5,14 @@
 //! until none is in its way any more, at most for a deadline and the busy period that follows. A stream that leaves
 //! stays counted until then: its shield protects the others all the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rt_core::{Shield, Span, StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::registry::{Refusal, refuse};
-use super::{Service, lock};
+use super::{Service, StreamView};
 use crate::clock;
 use crate::notice::notice;
 use crate::realtime::calmly;
@@ -29,33 +30,40 @@ impl Service {
         }
         let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
         let shield = self.work_out_shield(&reserved);
-        self.set_shield(&mut lock(&self.scheduler), shield);
+        self.set_shield(&mut self.scheduler.lock(), shield);
     }
 
-    /// Adds a stream that is admitted beside `others`, once no long batch is in its way. Blocks until then.
+    /// Adds a stream that is admitted beside `others`, once no long batch is in its way, and in a closed service nothing
+    /// that was begun for streams that have gone. Blocks until then.
     ///
     /// # Errors
-    /// If there are too many streams, or long batches stay in its way.
-    pub(super) fn add_stream(&self, spec: &StreamSpec, others: &[StreamSpec]) -> Result<StreamId, Refusal> {
+    /// If there are too many streams, or something stays in its way.
+    pub(super) fn add_stream(
+        &self,
+        spec: &StreamSpec,
+        view: &Arc<StreamView>,
+        others: &[StreamSpec],
+    ) -> Result<StreamId, Refusal> {
         let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
         {
-            let mut scheduler = lock(&self.scheduler);
-            if self.plan.selector.is_none() || scheduler.counts_another(spec) {
-                return scheduler.add_stream(spec.clone()).map_err(too_many);
+            let mut scheduler = self.scheduler.lock();
+            let waits = self.plan.selector.is_some() || !self.plan.config.background;
+            if !waits || scheduler.counts_another(spec) && self.plan.config.background {
+                return scheduler.add_stream(spec.clone(), view).map_err(too_many);
             }
         }
         let all: Vec<_> = others.iter().chain([spec]).collect();
-        let shield = self.work_out_shield(&all);
+        let shield = self.plan.selector.as_ref().and_then(|_| self.work_out_shield(&all));
         let deadline = self.plan.config.deadline;
         let most = deadline + deadline + PATIENCE;
         let until = clock::now() + most;
         let mut before = None;
         loop {
             {
-                let mut scheduler = lock(&self.scheduler);
+                let mut scheduler = self.scheduler.lock();
                 let now = clock::now();
                 if scheduler.is_ready_for(now, shield.as_ref()) {
-                    let added = scheduler.add_stream(spec.clone()).map_err(too_many);
+                    let added = scheduler.add_stream(spec.clone(), view).map_err(too_many);
                     // Without the stream the shield counts too much, which does no harm.
                     self.set_shield(&mut scheduler, shield);
                     return added;
@@ -63,8 +71,9 @@ impl Service {
                 before = before.or_else(|| scheduler.shield().cloned());
                 if now >= until {
                     self.set_shield(&mut scheduler, before);
-                    let text =
-                        format!("longer batches are still in the way of this stream after {most}: try again");
+                    let text = format!(
+                        "what was begun before is still in the way of this stream after {most}: try again"
+                    );
                     return Err(refuse(RefusalCode::NotAdmissible, text));
                 }
                 self.set_shield(&mut scheduler, None);
