@@ -172,10 +172,10 @@ fn what_cannot_be_asked_is_refused() {
     assert!(message.contains("weir profile FILE"), "{message}");
     place.succeed(&["profile", "--quick", "--samples", "10"]);
     let text = std::fs::read_to_string(place.path("profile.json")).expect("a profile");
-    std::fs::write(place.path("profile.json"), text.replace("\"weir_profile\": 3", "\"weir_profile\": 2"))
+    std::fs::write(place.path("profile.json"), text.replace("\"weir_profile\": 4", "\"weir_profile\": 3"))
         .expect("written");
     for command in [&["profile", "--check"][..], &["plan"]] {
         let message = place.fail(command);
-        assert!(message.contains("weir_profile is 2, this weir reads 3"), "{message}");
+        assert!(message.contains("weir_profile is 3, this weir reads 4"), "{message}");
     }
 }

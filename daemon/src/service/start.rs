@@ -75,13 +75,13 @@ impl Service {
         drop(files);
         Ok(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
-            slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
+            slots: Slots::new(2 * (config.queue + workers.count * plan.max_batch())),
             registry: Mutex::default(),
             moving: RwLock::default(),
             admission: Mutex::default(),
             names: Mutex::default(),
             scheduler: Mutex::new(scheduler),
-            mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
+            mailboxes: (0..workers.count).map(|_| Mailbox::new(plan.max_batch())).collect(),
             executors: executors?,
             // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
             inline: config.isolation == Isolation::Thread
