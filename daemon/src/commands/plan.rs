@@ -186,17 +186,16 @@ fn print_expected(plan: &ServicePlan) {
     );
     let Some(Stalls { batch, likely, bound, capacity_per_s, promised_per_s }) = plan.stalls() else { return };
     say!(
-        "  rare long times keep the promise to B = {}: {share} % of batches of {batch} take at most {likely}, but",
+        "  rare long times keep the promise to batches of B = {}: {share} % of batches of {batch} take at most {likely}, but \
+         P({batch}) = {bound};",
         plan.workers().batch
     );
-    let capacity = format!("{capacity_per_s:.1} requests/s instead of {:.1}", plan.capacity());
-    match (promised_per_s, plan.rate.as_ref().and_then(RatePlan::per_second)) {
-        (Some(promised), now) => say!(
-            "    P({batch}) = {bound}; without these {promised:.1} requests/s could be promised instead of {:.1}, by a capacity of {capacity}",
-            now.unwrap_or(0.0)
-        ),
-        _ => say!("    P({batch}) = {bound}; without these the capacity would be {capacity}"),
-    }
+    let capacity = format!("a capacity of {capacity_per_s:.1} requests/s instead of {:.1}", plan.capacity());
+    let promised = promised_per_s.map(|without| {
+        let now = plan.rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0);
+        format!("{without:.1} requests/s could be promised instead of {now:.1}, of ")
+    });
+    say!("    if no batch took longer than {share} % do, {}{capacity}", promised.unwrap_or_default());
 }
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
