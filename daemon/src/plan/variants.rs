@@ -191,6 +191,25 @@ impl ServicePlan {
                 });
             }
         }
+        self.selecting()
+    }
+
+    /// The plan as if each batch took its bound: that of an abstract problem, which says nothing else of times.
+    ///
+    /// # Errors
+    /// If the file of tables is wrong.
+    pub(crate) fn by_bounds(mut self) -> Result<Self, PlanError> {
+        let workers = self.system.workers.iter_mut().map(|workers| &mut workers.profile);
+        for times in workers.chain(self.variants.iter_mut().map(|variant| &mut variant.times)) {
+            let bounds: Vec<Span> = times.bounds().collect();
+            // Bounds of a profile are a profile.
+            *times = LatencyProfile::new(&bounds).unwrap_or_else(|_| times.clone());
+        }
+        self.selecting()
+    }
+
+    /// Who selects among the variants that are there.
+    fn selecting(mut self) -> Result<Self, PlanError> {
         self.selector = match &self.config.select {
             _ if self.variants.len() == 1 => None,
             Select::Base => None,
