@@ -1,6 +1,6 @@
 //! Beside a request's way: what STATUS tells of a service. Only numbers are copied while its scheduler is held up.
 
-use rt_core::{Alarm, MissReason, StreamId, StreamSpec};
+use rt_core::{Alarm, MissReason, Scheduler, StreamId, StreamSpec};
 use serde_json::{Map, Value, json};
 
 use crate::engine::ModelSpec;
@@ -18,6 +18,7 @@ pub(crate) fn of(service: &Service) -> Value {
     let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let measured = service.rate_seen_per_s();
     let (latency, batch_sizes) = service.meters_status();
+    let (suspensions, suspended) = service.look(Scheduler::suspensions);
     let (shielded, alive, waiting, running, (late, handover)) = service.look(|scheduler| {
         let (waiting, running) = (scheduler.waiting(), scheduler.running());
         (scheduler.shield().is_some(), scheduler.workers_alive(), waiting, running, scheduler.worst_delays())
@@ -57,6 +58,7 @@ pub(crate) fn of(service: &Service) -> Value {
         "handover_ns": plan.config.handover.as_nanos(),
         "handover_seen_ns": handover.as_nanos(),
         "safe_mode": safe_mode,
+        "suspensions": { "sequence": suspensions, "streams": suspended },
         "streams": streams,
     })
 }
@@ -83,6 +85,19 @@ fn safe_mode(service: &Service) -> Value {
     told
 }
 
+/// Why a stream is suspended, as it was announced.
+fn suspended(Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Value {
+    json!({
+        "cause": cause.to_string(),
+        "cause_number": cause as u32,
+        "entered_ns": entered.as_nanos(),
+        "limit": e.limit,
+        "seen": e.seen,
+        "window": e.window,
+        "text": describe(cause, e.limit, e.seen, e.window, stream),
+    })
+}
+
 /// Those that are there, by name.
 fn streams(service: &Service) -> Vec<Value> {
     let copy = |(name, id, spec, reserved, held): (&str, StreamId, &StreamSpec, bool, bool)| {
@@ -92,7 +107,8 @@ fn streams(service: &Service) -> Vec<Value> {
     there.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     let told = |(name, id, spec, reserved, held): (String, StreamId, StreamSpec, bool, bool)| {
         // One at a time: a thousand would hold requests up.
-        let (counts, misses_left) = service.look(|scheduler| scheduler.stream_counts(id))?;
+        let ((counts, misses_left), alarm) =
+            service.look(|scheduler| Some((scheduler.stream_counts(id)?, scheduler.suspension(id))))?;
         let missed: Map<_, _> = MissReason::ALL
             .iter()
             .map(|&reason| (reason.to_string(), counts.missed(reason).into()))
@@ -108,6 +124,7 @@ fn streams(service: &Service) -> Vec<Value> {
             "served": counts.served,
             "missed": missed,
             "misses_left": misses_left,
+            "suspended": alarm.map(|alarm| suspended(alarm, &name)),
         }))
     };
     there.into_iter().filter_map(told).collect()

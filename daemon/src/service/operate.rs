@@ -57,6 +57,20 @@ impl Service {
         self.look(|scheduler| (0..self.plan.workers().count).map(|id| scheduler.is_alive(id)).collect())
     }
 
+    /// The names of the streams whose promises are suspended, in order.
+    pub(crate) fn suspended_streams(&self) -> Vec<String> {
+        if self.look(|scheduler| scheduler.suspensions().1) == 0 {
+            return Vec::new();
+        }
+        let names = lock(&self.names);
+        let is_suspended = |id| self.look(|scheduler| scheduler.suspension(id)).is_some();
+        let mut suspended: Vec<_> =
+            names.iter().filter(|&(id, _)| is_suspended(id)).map(|(_, name)| name.to_owned()).collect();
+        drop(names);
+        suspended.sort();
+        suspended
+    }
+
     /// The streams that safe mode is about.
     pub(super) fn streams_in_evidence(&self) -> Vec<StreamId> {
         self.look(|scheduler| scheduler.safe_mode().streams().collect())

@@ -173,9 +173,10 @@ impl Registry {
                 registry.leaving.push((lease.spec.clone(), epoch));
             }
         }
-        service.forget_name(lease.id);
         drop(guard);
+        // What is told of its end still has its name.
         service.with_scheduler(effects, |_, _| {});
+        service.latest().forget_name(lease.id);
     }
 
     /// Every stream: name, number, declaration, whether reserved, whether a client holds it.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
+use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId, Suspension};
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::slots::Origin;
 use super::{Effects, Service, lock};
+use crate::doors::Announcement;
 use crate::socket::Connection;
 
 impl Service {
@@ -69,9 +70,13 @@ impl Service {
         match *event {
             Event::SafeMode(transition) => {
                 let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);
-                self.doors.announce(self.name(), transition, stream.map(name).unwrap_or_default());
+                let stream = stream.map(name).unwrap_or_default();
+                self.doors.announce(Announcement::of_service(self.name(), transition, stream));
             }
-            Event::Suspension(_) => {}
+            Event::Suspension(Suspension { sequence, stream, alarm, breaches }) => {
+                let names = (self.name(), name(stream));
+                self.doors.announce(Announcement::of_stream(names, alarm, (sequence, breaches)));
+            }
             Event::MissesLeft { stream, left, constraint } => {
                 self.doors.hub.announce_misses_left(self.name(), name(stream), left, constraint);
             }
