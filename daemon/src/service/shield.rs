@@ -52,8 +52,9 @@ impl Service {
             }
             if clock::now() >= until {
                 self.scheduler.lock().withdraw();
-                let text =
-                    format!("what was begun before is still in the way of this stream after {most}: try again");
+                let text = format!(
+                    "what was begun before is still in the way of this stream after {most}: try again"
+                );
                 return Err(refuse(RefusalCode::NotAdmissible, text));
             }
         }

@@ -260,7 +260,7 @@ impl Heard {
             Quantity::Announced => {
                 let any = self.announced.is_some() || self.suspended.iter().any(Option::is_some);
                 Some(f64::from(u8::from(any)))
-            },
+            }
             Quantity::Goodput => self.measures.goodput(),
             Quantity::Batch => self.measures.batch_mean(),
             Quantity::Latency(500) => latency(|l| l.p50),

@@ -2,9 +2,9 @@
 
 use planner::Problem;
 use rt_core::{
-    Action, Arrival, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    SelectError, Selector, Shield, ShieldError, Span, StreamError, StreamId, StreamSpec, Suspension,
-    WorkerId,
+    Action, Arrival, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler,
+    SchedulerConfig, SelectError, Selector, Shield, ShieldError, Span, StreamError, StreamId, StreamSpec,
+    Suspension, WorkerId,
 };
 
 use super::{End, Policy, Step};

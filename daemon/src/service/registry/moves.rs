@@ -107,7 +107,13 @@ impl Registry {
 
     /// Enters in `to` what has moved, and gives `next` the streams that are new. Streams may have been
     /// given up since `moves` were worked out; none has been given out.
-    pub(in crate::service) fn give(&mut self, to: &mut Self, moves: &mut Moves, next: &mut Core, now: Instant) {
+    pub(in crate::service) fn give(
+        &mut self,
+        to: &mut Self,
+        moves: &mut Moves,
+        next: &mut Core,
+        now: Instant,
+    ) {
         let mut streams = std::mem::take(&mut self.streams);
         for (name, _, reserved) in moves.kept.drain(..) {
             match streams.remove(&name) {
