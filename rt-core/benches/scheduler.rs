@@ -38,14 +38,14 @@ fn steps(c: &mut Criterion) {
     let mut group = c.benchmark_group("step");
     for length in LENGTHS {
         // A completion, an arrival and four polls.
-        let mut steady = Steady::new(length);
+        let mut steady = Steady::new(length, 1);
         group.bench_function(BenchmarkId::from_parameter(length), |b| b.iter(|| steady.step()));
     }
     group.finish();
 
     let mut group = c.benchmark_group("handle_arrival");
     for length in LENGTHS {
-        let steady = std::cell::RefCell::new(Steady::new(length));
+        let steady = std::cell::RefCell::new(Steady::new(length, 1));
         let drain = |count| {
             let mut steady = steady.borrow_mut();
             for _ in 0..count {
@@ -63,10 +63,10 @@ fn steps(c: &mut Criterion) {
     let mut group = c.benchmark_group("poll");
     for length in LENGTHS {
         // Nothing to do: when to wake up next.
-        let mut steady = Steady::new(length);
+        let mut steady = Steady::new(length, 1);
         group.bench_function(BenchmarkId::new("idle", length), |b| b.iter(|| black_box(steady.poll_once())));
         // A batch to resolve and one to start: three polls.
-        let mut steady = Steady::new(length);
+        let mut steady = Steady::new(length, 1);
         group.bench_function(BenchmarkId::new("turnover", length), |b| {
             b.iter_custom(|iterations| {
                 let mut total = Duration::ZERO;
@@ -90,10 +90,10 @@ fn steps(c: &mut Criterion) {
 fn select(c: &mut Criterion) {
     let mut group = c.benchmark_group("select");
     for (name, select) in [("step without", false), ("step with", true)] {
-        let mut steady = Steady::shielded(8, select);
+        let mut steady = Steady::shielded(8, 1, select);
         group.bench_function(name, |b| b.iter(|| steady.step()));
     }
-    let steady = Steady::shielded(8, true);
+    let steady = Steady::shielded(8, 1, true);
     let mut selector = steady.scheduler.selector().expect("it selects").clone();
     let (mut now, slack) = (Instant::from_nanos(1_000_000_000), Span::from_nanos(50_000));
     group.bench_function("wish", |b| {

@@ -20,12 +20,18 @@ instructions() {
         awk '/Collected/ { print $NF }'
 }
 
-echo "| queue length | instructions per step |"
-echo "|---:|---:|"
-for length in 8 64 512; do
-    base=$(instructions steps "$length" "$few")
-    more=$(instructions steps "$length" "$many")
-    echo "| $length | $(((more - base) / (many - few))) |"
+echo "| workers | queue length | instructions per step | with shield and selection |"
+echo "|---:|---:|---:|---:|"
+for workers in 1 64; do
+    for length in 8 64 512; do
+        printf '| %s | %s |' "$workers" "$length"
+        for mode in plain shielded; do
+            base=$(instructions steps "$length" "$workers" "$few" "$mode")
+            more=$(instructions steps "$length" "$workers" "$many" "$mode")
+            printf ' %s |' "$(((more - base) / (many - few)))"
+        done
+        echo
+    done
 done
 
 echo

@@ -6,14 +6,17 @@ use rt_core::{
     Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
 
-/// Time of a batch, and between two requests.
+/// Time between two requests, and of a batch with one worker; with more, of so many times that.
 const P: u64 = 1_000;
 const STREAMS: u64 = 8;
 
-/// One worker, eight streams of mandatory requests, and a queue that always holds as many of them.
+/// Workers that end one after the other, eight streams of mandatory requests, and a queue that always holds as many of them.
 pub(crate) struct Steady {
     pub(crate) scheduler: Scheduler,
     ids: Vec<StreamId>,
+    /// Workers, and which of them ends next.
+    workers: usize,
+    next: usize,
     now: u64,
     token: u64,
     /// Calls of `poll` so far.
@@ -22,17 +25,17 @@ pub(crate) struct Steady {
 
 impl Steady {
     /// Filled up to `length` waiting requests.
-    pub(crate) fn new(length: usize) -> Self {
+    pub(crate) fn new(length: usize, workers: usize) -> Self {
         let set = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
         let window = ArrivalBound::window(2 * length as u64 + 64, Span::from_nanos(P)).expect("valid");
-        Self::of(length, &StreamSpec::promised(set, ArrivalCurve::new(&[window]).expect("one")), |_| {})
+        let curve = ArrivalCurve::new(&[window]).expect("one");
+        Self::of(length, workers, &StreamSpec::promised(set, curve), |_| {})
     }
 
     /// The same of requests that are promised nothing, behind a shield; `select`: and each batch is given one of eight
     /// variants by a table for one of ten rates, 32 queue lengths and 101 slacks.
-    #[allow(dead_code, reason = "the example counts plain steps")]
-    pub(crate) fn shielded(length: usize, select: bool) -> Self {
-        Self::of(length, &StreamSpec::best_effort(), |scheduler| {
+    pub(crate) fn shielded(length: usize, workers: usize, select: bool) -> Self {
+        Self::of(length, workers, &StreamSpec::best_effort(), |scheduler| {
             let workers = scheduler.config().workers[0].clone();
             let shield = Shield::new(&workers, scheduler.config().deadline, []).expect("in range");
             scheduler.set_shield(Some(shield)).expect("made for it");
@@ -52,13 +55,14 @@ impl Steady {
         })
     }
 
-    fn of(length: usize, spec: &StreamSpec, prepare: impl FnOnce(&mut Scheduler)) -> Self {
-        let profile = LatencyProfile::new(&[Span::from_nanos(P)]).expect("a profile");
+    fn of(length: usize, workers: usize, spec: &StreamSpec, prepare: impl FnOnce(&mut Scheduler)) -> Self {
+        let time = workers as u64 * P;
+        let profile = LatencyProfile::new(&[Span::from_nanos(time)]).expect("a profile");
         let span = Span::from_millis(1);
         let mut scheduler = Scheduler::new(SchedulerConfig {
-            deadline: Span::from_nanos((length as u64 + 64) * P),
+            deadline: Span::from_nanos((length as u64 + 64) * P + time),
             guard: Span::ZERO,
-            workers: vec![Workers { count: 1, batch: 1, profile }],
+            workers: vec![Workers { count: workers, batch: 1, profile }],
             dispatch: Dispatch::Eager,
             background: true,
             queue: 2 * length + 64,
@@ -69,14 +73,16 @@ impl Steady {
         prepare(&mut scheduler);
         let ids =
             (0..STREAMS).map(|_| scheduler.add_stream(Instant::ZERO, spec.clone()).expect("room")).collect();
-        let mut steady = Self { scheduler, ids, now: 0, token: 0, polls: 0 };
-        for _ in 0..=length {
+        let mut steady = Self { scheduler, ids, workers, next: 0, now: 0, token: 0, polls: 0 };
+        for start in 0..length + workers {
+            // Workers begin one after the other, as they will end.
+            steady.now += if start < workers { P } else { 0 };
             steady.arrive();
             steady.poll();
         }
         assert_eq!(steady.scheduler.waiting(), length);
         // Past the start, where the queue is as it will stay.
-        (0..4 * length + 64).for_each(|_| steady.step());
+        (0..4 * (length + workers) + 64).for_each(|_| steady.step());
         assert_eq!((steady.scheduler.waiting(), steady.scheduler.safe_mode().breaches()), (length, 0));
         steady
     }
@@ -99,7 +105,9 @@ impl Steady {
 
     pub(crate) fn complete(&mut self) {
         self.now += P;
-        self.scheduler.handle_completion(Instant::from_nanos(self.now), 0, Ran::Done(Span::from_nanos(P)));
+        let time = Span::from_nanos(self.workers as u64 * P);
+        self.scheduler.handle_completion(Instant::from_nanos(self.now), self.next, Ran::Done(time));
+        self.next = (self.next + 1) % self.workers;
     }
 
     /// Polls until there is nothing more to do.

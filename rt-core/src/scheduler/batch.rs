@@ -31,7 +31,7 @@ pub(super) struct View<'a> {
     /// How many of each class are left to quicker workers.
     pub(super) skip: Classes<usize>,
     /// When a full batch after this one is answered at the earliest.
-    pub(super) next_answer: Instant,
+    pub(super) next_answer: &'a dyn Fn() -> Instant,
     /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
     pub(super) closed: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
@@ -100,8 +100,8 @@ impl BatchPlanner {
         let spread = self.spread(view);
         let queue = view.waiting.class(MANDATORY);
         let rest = queue.len().saturating_sub(self.fates[MANDATORY].len().max(view.skip[MANDATORY]));
-        if view.waiting.is_mandatory_only() && !spread && rest <= full {
-            // Nothing to choose: mostly so where requests are few and all of them promised.
+        if view.waiting.is_mandatory_only() && !spread && (rest <= full || view.most <= full) {
+            // Nothing to choose.
             self.take_mandatory(view, rest.min(full));
             return;
         }
@@ -145,7 +145,12 @@ impl BatchPlanner {
         if queue.len() <= full + skip {
             return false;
         }
-        let mut next = view.next_answer;
+        // The worker itself answers two full batches by then.
+        let time = view.workers.batch_time();
+        if queue[full + skip].deadline >= view.now + time + time {
+            return false;
+        }
+        let mut next = (view.next_answer)();
         if view.closed {
             let left = view.waiting.before(MANDATORY, next).saturating_sub(full + skip);
             next = next - view.workers.batch_time().saturating_sub(profile.bound(left.clamp(1, full)));
@@ -227,9 +232,12 @@ impl BatchPlanner {
     /// late for is left to a smaller one.
     fn fill(&mut self, view: &View, size: usize) {
         let profile = &view.workers.profile;
+        if self.taken >= size || view.waiting.is_mandatory_only() {
+            return;
+        }
         // The next batch may be a small one, and then less is lost.
         let left = (view.waiting.len() + self.taken).saturating_sub(size).clamp(1, view.workers.batch);
-        let lost = view.next_answer - view.workers.batch_time().saturating_sub(profile.likely(left));
+        let lost = (view.next_answer)() - view.workers.batch_time().saturating_sub(profile.likely(left));
         for class in FILLING {
             if self.taken >= size || view.waiting.class(class).is_empty() {
                 continue;

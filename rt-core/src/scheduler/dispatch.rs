@@ -31,8 +31,12 @@ use super::carry_in::CarryIn;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
 use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
+use crate::safe_mode::Severity;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
+
+/// The end of time.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -44,12 +48,12 @@ impl Scheduler {
             if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
             }
+            if self.is_time(now) && (self.watch(now) || self.expire(now)) {
+                self.changed = true;
+                continue;
+            }
             if !self.changed && self.next.is_none_or(|next| now < next) {
                 return Action::WakeAt(self.next);
-            }
-            self.changed = true;
-            if self.watch(now) || self.expire(now) {
-                continue;
             }
             match self.due_worker(now) {
                 Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
@@ -150,6 +154,10 @@ impl Scheduler {
         if waiting == 0 || self.pool.is_busy() {
             return None;
         }
+        if let Some(first) = self.pool.first_alike() {
+            // All are alike, and to each all is in reach.
+            return first.map(|worker| (worker, [0; 3]));
+        }
         self.pool.free().find_map(|worker| {
             let skip = self.out_of_reach(now, worker);
             let left = if self.quiet { skip[MANDATORY] } else { skip.iter().sum() };
@@ -191,7 +199,7 @@ impl Scheduler {
             workers: kind,
             waiting: &self.waiting,
             skip,
-            next_answer: self.pool.next_answer(now, worker),
+            next_answer: &|| self.pool.next_answer(now, worker),
             closed: !self.config.background,
             most: self.most(now, worker),
             paying: self.pool.paying(worker),
@@ -259,20 +267,47 @@ impl Scheduler {
                 self.next_worker(now).map(|(worker, skip)| self.latest_start(worker, skip).max(now))
             }
         };
-        let (bound, likely) = self.pool.quickest().unwrap_or_default();
-        let expiry = [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)];
-        let expiry =
-            expiry.into_iter().filter_map(|(class, time)| Some(self.waiting.first_deadline(class)? - time));
+        let mut next = self.armed.unwrap_or(NEVER);
+        if let Some((bound, likely)) = self.pool.quickest() {
+            for (class, time) in [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)] {
+                if let Some(deadline) = self.waiting.first_deadline(class) {
+                    next = next.min(just_past(deadline - time));
+                }
+            }
+        }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        let overrun = self.pool.earliest_due().map(|due| just_past(due + self.config.guard));
-        let resumption = self.suspensions.next(now);
-        let ends = self.safe_mode.leaves_at();
-        expiry.map(just_past).chain(overrun).chain(self.armed).chain(resumption).chain(ends).min()
+        if let Some(due) = self.pool.earliest_due() {
+            next = next.min(just_past(due + self.config.guard));
+        }
+        if let Some(resumption) = self.suspensions.next(now) {
+            next = next.min(resumption);
+        }
+        if let Some(end) = self.safe_mode.leaves_at() {
+            next = next.min(end);
+        }
+        (next < NEVER).then_some(next)
+    }
+
+    /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest,
+    /// and the end of safe mode or of a suspension may come with any change.
+    fn is_time(&self, now: Instant) -> bool {
+        self.next.is_some_and(|next| now >= next)
+            || self.armed.is_some_and(|armed| now > armed)
+            || self.changed && (self.safe_mode.severity() > Severity::Normal || self.suspensions.is_any())
+    }
+
+    /// Time brings something about at `at`, perhaps.
+    pub(super) fn look_at(&mut self, at: Instant) {
+        self.changed = true;
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 
     /// Notes that an idle worker should have taken what came at `since`, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
-        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
+        if !self.pool.is_busy()
+            && self.armed.is_none_or(|armed| armed > since)
+            && self.due_worker(now).is_some()
+        {
             self.armed = Some(since);
         }
     }

@@ -28,7 +28,7 @@ use accounting::Told;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
 use pool::{Pool, State};
-use queue::{OPTIONAL, Waiting};
+use queue::{MANDATORY, OPTIONAL, Waiting};
 use streams::Streams;
 use suspension::Suspensions;
 
@@ -81,7 +81,7 @@ pub struct Scheduler {
     clears: u64,
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
     armed: Option<Instant>,
-    /// Nothing is to be done before, unless something `changed`.
+    /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
     next: Option<Instant>,
     changed: bool,
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
@@ -197,6 +197,10 @@ impl Scheduler {
             self.end(now, other, Outcome::Missed(MissReason::QueueFull));
         }
         self.waiting.push(class, request);
+        if let Some((bound, likely)) = self.pool.quickest() {
+            let time = if class == MANDATORY { bound } else { likely };
+            self.look_at(deadline - time + Span::from_nanos(1));
+        }
         self.arm(now, at);
         None
     }

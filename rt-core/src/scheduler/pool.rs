@@ -74,6 +74,7 @@ pub(super) struct Pool {
     order: Box<[usize]>,
     workers: Box<[Worker]>,
     running: usize,
+    free: usize,
     lost: usize,
     /// The least time in which a worker that is there answers one request: at most, and most likely.
     quickest: Option<(Span, Span)>,
@@ -101,8 +102,15 @@ impl Pool {
             .collect();
         let mut order: Vec<usize> = (0..kinds.len()).collect();
         order.sort_by_key(|&kind| kinds[kind].workers.batch_time());
-        let mut pool =
-            Self { kinds, order: order.into(), workers: workers.into(), running: 0, lost: 0, quickest: None };
+        let mut pool = Self {
+            kinds,
+            order: order.into(),
+            free: workers.len(),
+            workers: workers.into(),
+            running: 0,
+            lost: 0,
+            quickest: None,
+        };
         pool.find_quickest();
         pool
     }
@@ -158,9 +166,19 @@ impl Pool {
         self.order.iter().map(|&kind| &self.kinds[kind]).filter_map(Kind::first_free)
     }
 
+    /// The first of all, if they are alike.
+    #[inline]
+    pub(super) fn first_alike(&self) -> Option<Option<WorkerId>> {
+        match &*self.kinds {
+            [only] => Some(only.first_free()),
+            _ => None,
+        }
+    }
+
     /// Whether none is.
+    #[inline]
     pub(super) fn is_busy(&self) -> bool {
-        self.kinds.iter().all(|kind| kind.free_count == 0)
+        self.free == 0
     }
 
     /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
@@ -229,6 +247,7 @@ impl Pool {
         let w = &mut self.workers[worker];
         let (kind, due) = (&mut self.kinds[w.kind], now + time);
         kind.set_free(worker, false);
+        self.free -= 1;
         kind.due.set(worker - kind.first, due);
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
@@ -267,7 +286,10 @@ impl Pool {
         let kind = &mut self.kinds[w.kind];
         w.state = after;
         match before {
-            State::Free => kind.set_free(worker, false),
+            State::Free => {
+                kind.set_free(worker, false);
+                self.free -= 1;
+            }
             State::Busy { reported, .. } => {
                 kind.due.remove(worker - kind.first);
                 kind.overdue -= usize::from(reported);
@@ -277,6 +299,7 @@ impl Pool {
         }
         if after == State::Free {
             kind.set_free(worker, true);
+            self.free += 1;
         }
         let (more, fewer) = (usize::from(after == State::Lost), usize::from(before == State::Lost));
         kind.lost = kind.lost + more - fewer;

@@ -36,6 +36,11 @@ impl Suspensions {
         Self { listed: Vec::with_capacity(streams), count: 0, next: None, sequence: 0 }
     }
 
+    /// Whether a stream is suspended, or something is to be told of one.
+    pub(super) fn is_any(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// When there is something to be done, unless that waits for something else.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         self.next.filter(|&next| next > now)
@@ -172,7 +177,7 @@ impl Scheduler {
     }
 
     fn look_again(&mut self, at: Instant) {
-        self.changed = true;
+        self.look_at(at);
         self.suspensions.next = Some(self.suspensions.next.map_or(at, |next| next.min(at)));
     }
 
