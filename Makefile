@@ -100,6 +100,8 @@ bench: fetched
 	./tests/bench/instructions.sh
 	./tests/bench/promise.sh
 	./tests/bench/engines.py --weir $(WEIR)
+	./tests/deps.sh bench target/bench-python
+	target/bench-python/bin/python tests/bench/batches.py --weir $(WEIR)
 	$(CARGO) test -p weir --bin weir overhead -- --ignored --nocapture
 	./tests/bench/start.sh
 

@@ -253,7 +253,95 @@ fn the_plan_as_json_has_its_fields_and_its_numbers_agree() {
         let rounds = 1 + number(&binding["backlog"]).div_ceil(workers * batch);
         assert_eq!(number(&binding["lhs_ns"]), rounds * time, "{binding}");
     }
+    assert_eq!((number(&service["max_batch"]), &service["stalls"]), (2, &Value::Null));
     // For people: the same numbers.
     let text = place.succeed(&["plan"]);
     assert!(text.contains(&format!("N* = {count} requests")) && text.contains("SIMULATED"), "{text}");
+}
+
+/// One worker whose times do not vary but in one run of a hundred or fewer, and are handed over at no cost.
+fn stalling(more: &str) -> Deployment {
+    let place = Deployment::new(format!(
+        "{DAEMON}{}{more}",
+        r#"
+        [[service]]
+        name = "line"
+        engine = "simulated"
+        simulated = { times = ["1ms", "1ms", "1ms", "1ms"], input = 1, output = 1 }
+        deadline = "50ms"
+        guard = "5ms"
+        handover = "1ms"
+        jitter = "0ms"
+        constraints = [{ any-miss = { m = 1, k = 2 } }]
+        "#
+    ));
+    let place = place.profiled(&[15, 31, 33, 37]);
+    place.change_entries(|entries| {
+        let batches = entries[0]["batches"].as_array_mut().expect("batches");
+        for (batch, ms) in batches.iter_mut().zip([11, 12, 13, 15]) {
+            for (field, ms) in
+                [("p50_ns", ms - 1), ("p90_ns", ms), ("p95_ns", ms), ("p99_ns", ms), ("mean_ns", ms - 1)]
+            {
+                batch[field] = Value::from(ms * 1_000_000);
+            }
+        }
+    });
+    place
+}
+
+#[test]
+fn what_rare_long_times_forbid_is_told_with_its_price() {
+    let place = stalling("");
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    let service = &plan["services"][0];
+    // Twice P(2) = 32 ms is more than the 45 ms that the deadline leaves; twice the 16 ms that 90 % of batches of 4 take is not.
+    assert_eq!((&service["batch"], &service["max_batch"]), (&1.into(), &4.into()));
+    let stalls = &service["stalls"];
+    assert_eq!(
+        (&stalls["batch"], &stalls["likely_ns"], &stalls["bound_ns"]),
+        (&4.into(), &16_000_000.into(), &38_000_000.into())
+    );
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number, not {value}"));
+    assert!((number(&service["capacity_per_s"]) - 62.5).abs() < 0.1, "{service}");
+    assert!((number(&stalls["capacity_per_s"]) - 250.0).abs() < 0.1, "{stalls}");
+    let (now, without) = (number(&service["rate"]["per_s"]), number(&stalls["promised_per_s"]));
+    assert!(without > 3.0 * now, "{without}/s instead of {now}/s");
+    let text = place.succeed(&["plan"]);
+    for words in [
+        "batches of up to 4 are served: 90 % of these take at most 16.0 ms, 15.0 ms on average",
+        "keep the promise to batches of B = 1: 90 % of batches of 4 take at most 16.0 ms, but P(4) = 38.0 ms;",
+        &format!(
+            "than 90 % do, {without:.1} requests/s could be promised instead of {now:.1}, of a capacity of 250.0"
+        ),
+        "a capacity of 250.0 requests/s instead of 62.5",
+    ] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+    // What is configured is nobody's fault, and without long times there is nothing to tell.
+    place.set_bounds(&[15, 15, 15, 15]);
+    let text = place.succeed(&["plan"]);
+    assert!(text.contains("batches of B = 4") && !text.contains("rare long times"), "{text}");
+    let text = stalling("batch = 1\n").succeed(&["plan"]);
+    assert!(text.contains("batches of B = 1") && !text.contains("rare long times"), "{text}");
+}
+
+#[test]
+fn what_is_expected_has_the_handover_and_the_probability_asked_for() {
+    let expected = |more: &str| {
+        let plan: Value = serde_json::from_str(&stalling(more).succeed(&["plan", "--json"])).expect("JSON");
+        let service = &plan["services"][0];
+        ["batch_times_ns", "likely_times_ns", "mean_times_ns"].map(|times| {
+            let times = service[times].as_array().expect("times");
+            times.iter().map(|ns| ns.as_u64().expect("a number") / 1_000_000).collect::<Vec<_>>()
+        })
+    };
+    let (bounds, mean) = (vec![16, 32, 34, 38], vec![11, 12, 13, 15]);
+    for (more, likely) in [
+        ("", [12, 13, 14, 16]),
+        ("probability = 0.5", [11, 12, 13, 15]),
+        ("probability = 0.97", [12, 13, 14, 16]),
+        ("probability = 0.999", [16, 32, 34, 38]),
+    ] {
+        assert_eq!(expected(more), [bounds.clone(), likely.to_vec(), mean.clone()], "{more}");
+    }
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to what the build and the tests need beside a Rust toolchain; does nothing where all is there.
 # With `fetch`, also to what tests/fetch.sh needs; with `python FOLDER`, to a virtual environment with what the
-# Python client needs.
+# Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py needs.
 set -eu
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
@@ -9,7 +9,7 @@ command -v python3 >/dev/null 2>&1 || missing="$missing python3"
 if [ "${1:-}" = fetch ]; then
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 fi
-if [ "${1:-}" = python ]; then
+if [ "${1:-}" = python ] || [ "${1:-}" = bench ]; then
     python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
 fi
 if [ -n "$missing" ]; then
@@ -24,7 +24,15 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086
     $sudo apt-get install -y -q $missing
 fi
-[ "${1:-}" = python ] || exit 0
-"$2/bin/python" -c "import numpy, mypy" 2>/dev/null && exit 0
+case "${1:-}" in
+python) needs="numpy mypy" ;;
+# ONNX Runtime of the version that the tests fetch for weir.
+bench) needs="numpy $(sed -n 's/ *\\$//; /==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
+*) exit 0 ;;
+esac
+stamp="$2/needs.txt"
+[ "$(cat "$stamp" 2>/dev/null)" = "$needs" ] && exit 0
 python3 -m venv "$2"
-"$2/bin/pip" install -q --disable-pip-version-check numpy mypy
+# shellcheck disable=SC2086
+"$2/bin/pip" install -q --disable-pip-version-check $needs
+echo "$needs" >"$stamp"

@@ -1,19 +1,21 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
+mod merit;
 mod rate;
 mod select;
 mod selection;
+mod stalls;
 mod variants;
 
 use std::path::PathBuf;
 
 use planner::selection::SelectionError;
 use rt_core::{
-    Admission, AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant,
-    LatencyProfile, LoadMonitor, SelectError, Selector, Shield, Span, StreamSpec, System, Workers,
+    Admission, AdmissionError, Constraint, LoadMonitor, SelectError, Selector, Span, StreamSpec, System,
+    Workers,
 };
 
-use crate::config::{Config, Optimise, ReservedStream, ServiceConfig};
+use crate::config::{Config, ServiceConfig};
 use crate::engine::{EngineError, EngineKind, ModelSpec, prepare};
 use crate::manifest::ManifestError;
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
@@ -22,6 +24,8 @@ pub(crate) use rate::RatePlan;
 use rate::densest;
 pub(crate) use select::{TableError, check_tables, inputs, inputs_sha256};
 pub(crate) use selection::SelectionPlan;
+pub(crate) use stalls::Stalls;
+use variants::times_of;
 pub(crate) use variants::{VariantPlan, resolve_models, run_singly};
 
 /// Who sends more than this part of the certified rate is warned.
@@ -76,6 +80,8 @@ pub(crate) enum PlanError {
         "service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again"
     )]
     Batch { service: String, batch: usize, profiled: usize },
+    #[error("service {service}: the times of {model} with the handover: {source}")]
+    Times { service: String, model: String, source: rt_core::ProfileError },
     #[error(
         "service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}"
     )]
@@ -174,32 +180,13 @@ impl ServicePlan {
             background: config.background,
             ..System::identical(workers, latency)
         });
-        // The batch size that is best for what is wanted, of those with which everything holds; of equals, the
-        // smallest.
-        let mut best: Option<(f64, Self)> = None;
-        let mut first_error = None;
-        for system in systems {
-            match Self::with_system(config, spec, entry, system) {
-                Ok(plan) => {
-                    let merit = plan.merit();
-                    if best.as_ref().is_none_or(|(most, _)| merit > *most) {
-                        best = Some((merit, plan));
-                    }
-                }
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        match (best, first_error) {
-            (Some((_, plan)), _) => plan.with_variants(specs, profile),
-            (None, Some(error)) => Err(error),
-            (None, None) => unreachable!("there is a batch size"),
-        }
+        Self::best(config, spec, &entry.digest(), systems)?.with_variants(specs, profile)
     }
 
     fn with_system(
         config: &ServiceConfig,
         spec: &ModelSpec,
-        entry: &Entry,
+        profile_sha256: &str,
         system: System,
     ) -> Result<Self, PlanError> {
         let streams = || config.reserved.iter().map(|s| &s.spec);
@@ -228,7 +215,7 @@ impl ServicePlan {
             spec: spec.clone(),
             variants: Vec::new(),
             selector: None,
-            profile_sha256: entry.digest(),
+            profile_sha256: profile_sha256.to_owned(),
             mismatches: Vec::new(),
             system,
             admission,
@@ -241,7 +228,12 @@ impl ServicePlan {
         &self.system.workers[0]
     }
 
-    /// Requests a second in full batches.
+    /// The largest batch that is served, of what waits: at least that of the promise.
+    pub(crate) fn max_batch(&self) -> usize {
+        self.workers().profile.max_batch()
+    }
+
+    /// Requests a second in full batches of the promise.
     pub(crate) fn capacity(&self) -> f64 {
         self.workers().capacity_per_s()
     }
@@ -268,69 +260,22 @@ impl ServicePlan {
         self.config.stream_every(period)
     }
 
-    /// How good this batch size is for what the service wants of it; the larger the better.
-    fn merit(&self) -> f64 {
-        match self.config.optimise {
-            Optimise::Rate => match &self.rate {
-                Some(rate) => rate.per_second().unwrap_or(0.0),
-                None => self.spare_capacity(),
-            },
-            Optimise::Burst => self.largest_burst() as f64,
-            Optimise::Headroom => self.headroom().as_secs_f64(),
-        }
-    }
-
-    /// The share of the workers that the reserved streams leave.
-    fn spare_capacity(&self) -> f64 {
-        let demand = |s: &ReservedStream| s.spec.demand().map_or(0.0, |(d, a)| d.as_f64() * a.rate_per_s());
-        1.0 - self.config.reserved.iter().map(demand).sum::<f64>() / self.capacity()
-    }
-
-    /// The most requests at once that are promised beside the reserved streams, to one that must not miss and
-    /// then is silent for a second.
-    fn largest_burst(&self) -> u64 {
-        let admits = |count: u64| {
-            let window = ArrivalBound::window(count, Span::from_millis(1_000)).ok()?;
-            let strict = ConstraintSet::new(&[Constraint::any_miss(0, 1).ok()?]).ok()?;
-            let one = StreamSpec::promised(strict, ArrivalCurve::new(&[window]).ok()?);
-            let all = self.config.reserved.iter().map(|s| &s.spec).chain([&one]);
-            self.system.admit(all).ok().filter(|a| a.waiting <= self.config.queue as u64)
-        };
-        let (mut yes, mut no) = (0, self.config.queue as u64 + 1);
-        while no - yes > 1 {
-            let middle = yes + (no - yes) / 2;
-            if admits(middle).is_some() { yes = middle } else { no = middle }
-        }
-        yes
-    }
-
-    /// The longest batch that the shield allows while nothing waits: the time that a slower, more accurate model
-    /// may take in a lull.
-    pub(crate) fn headroom(&self) -> Span {
-        let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
-        let shield = Shield::new(self.workers(), self.system.latency, load);
-        let idle = vec![Span::ZERO; self.workers().count - 1];
-        shield.map_or(Span::ZERO, |s| s.longest(Instant::ZERO, &idle, std::iter::empty::<Instant>()))
-    }
-
     /// Whether this is no real engine.
     pub(crate) fn is_simulated(&self) -> bool {
         self.config.engine == EngineKind::Simulated
     }
 }
 
-/// The workers of a service, for each batch size that it may choose.
+/// The workers of a service, for each batch size that it may promise by.
 ///
 /// # Errors
 /// If the profile does not go as far as the batch size that is configured.
 pub(crate) fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>, PlanError> {
-    let times = variants::times_of(config, entry);
-    let profiled = times.len();
-    let wanted = config.batch.unwrap_or(1);
-    let profile = match LatencyProfile::new(&times) {
-        Ok(profile) if wanted <= profiled => profile,
-        _ => return Err(PlanError::Batch { service: config.name.clone(), batch: wanted, profiled }),
-    };
+    let profile = times_of(config, entry)?;
+    let profiled = profile.max_batch();
+    if let Some(batch) = config.batch.filter(|&batch| batch > profiled) {
+        return Err(PlanError::Batch { service: config.name.clone(), batch, profiled });
+    }
     let sizes = match config.batch {
         Some(batch) => batch..=batch,
         None => 1..=profiled,

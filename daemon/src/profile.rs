@@ -1,5 +1,5 @@
-//! The profile keeps the execution times that promises rest on: `weir profile` writes it, `plan` and `serve`
-//! read it.
+//! The profile keeps the execution times that promises rest on, and those to be expected: `weir profile` writes it,
+//! `plan` and `serve` read it.
 
 mod check;
 mod crew;
@@ -29,7 +29,7 @@ pub(crate) use session::{Measured, Progress, Session, Until};
 pub(crate) use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule};
 
 /// The version of the file format, its field `weir_profile`.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// A checked `*.profile.json`: where it was measured, and at most one [`Entry`] per model file and engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

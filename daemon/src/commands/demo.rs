@@ -171,9 +171,9 @@ impl Stage {
         let density = rate.density.as_f64();
         let (spec, workers) = (&service.spec, service.workers());
         let entry = profile.entry(&spec.name, &spec.sha256, service.config.engine)?;
-        let typical =
-            entry.batches.get(workers.batch - 1).context("the profile lacks the batch of the plan")?.p50_ns;
-        let capacity = workers.round() as f64 * 1e9 / typical.max(1) as f64;
+        let typical = entry.batches.iter().take(service.max_batch());
+        let per_s = typical.map(|times| times.batch as f64 * 1e9 / times.p50_ns.max(1) as f64);
+        let capacity = workers.count as f64 * per_s.fold(0.0, f64::max);
         // Bounds are cautious: only where the workers cannot serve the demanded share is it truly too much.
         let above = (1.6 * promised).max(1.2 * capacity / density);
         Ok(Self {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use planner::selection::DEFAULT_MAX_MISS;
-use rt_core::{Admission, Binding, ConstraintSet};
+use rt_core::{Admission, BatchTime, Binding, ConstraintSet, Span};
 use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
@@ -15,7 +15,7 @@ use crate::config::{Config, Select};
 use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{
-    Plan, RatePlan, SelectionPlan, ServicePlan, VariantPlan, inputs, inputs_sha256, run_singly,
+    Plan, RatePlan, SelectionPlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256, run_singly,
 };
 
 #[derive(clap::Args)]
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let services: Vec<_> = all()
             .map(|(service, selection)| {
                 let mut json = service_json(service);
+                json["stalls"] = service.stalls().map_or(Value::Null, |stalls| stalls_json(&stalls));
                 json["selection"] = match selection {
                     None => Value::Null,
                     Some(Ok(selection)) => selection::json(service, selection),
@@ -168,6 +169,7 @@ fn print_service(plan: &ServicePlan) {
         Some(rate) => print_rate(plan, rate),
         None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
     }
+    print_expected(plan);
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
     match (reserved.is_empty(), plan.admission.binding) {
         (true, _) => {}
@@ -176,11 +178,34 @@ fn print_service(plan: &ServicePlan) {
     }
 }
 
+/// What is served beside the promise, and what rare long times keep from being promised.
+fn print_expected(plan: &ServicePlan) {
+    let (largest, share) = (plan.max_batch(), 100.0 * plan.config.probability);
+    let times = plan.workers().profile.time(largest);
+    say!(
+        "  of what waits, batches of up to {largest} are served: {share} % of these take at most {}, {} on average",
+        times.likely,
+        times.mean
+    );
+    let Some(Stalls { batch, likely, bound, capacity_per_s, promised_per_s }) = plan.stalls() else { return };
+    say!(
+        "  rare long times keep the promise to batches of B = {}: {share} % of batches of {batch} take at most {likely}, but \
+         P({batch}) = {bound};",
+        plan.workers().batch
+    );
+    let capacity = format!("a capacity of {capacity_per_s:.1} requests/s instead of {:.1}", plan.capacity());
+    let promised = promised_per_s.map(|without| {
+        let now = plan.rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0);
+        format!("{without:.1} requests/s could be promised instead of {now:.1}, of ")
+    });
+    say!("    if no batch took longer than {share} % do, {}{capacity}", promised.unwrap_or_default());
+}
+
 /// What each variant takes, and how many requests at once it may answer in a lull.
 fn print_variants(plan: &ServicePlan) {
     let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
     singly.into_iter().flatten().for_each(|line| say!("  {line}"));
-    let (select, batch) = (plan.config.select.name(), plan.workers().batch);
+    let (select, batch) = (plan.config.select.name(), plan.max_batch());
     match (plan.variants.len(), plan.lull()) {
         (1, _) => return,
         (_, Ok(lull)) => say!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
@@ -237,6 +262,9 @@ fn binding(b: &Binding) -> String {
 /// What is promised and why, as a JSON object; times in nanoseconds.
 pub(crate) fn service_json(plan: &ServicePlan) -> Value {
     let workers = plan.workers();
+    let times = |of: fn(BatchTime) -> Span| -> Vec<u64> {
+        (1..=plan.max_batch()).map(|b| of(workers.profile.time(b)).as_nanos()).collect()
+    };
     json!({
         "name": plan.config.name,
         "model": plan.spec.name,
@@ -247,7 +275,11 @@ pub(crate) fn service_json(plan: &ServicePlan) -> Value {
         "workers": workers.count,
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),
-        "batch_times_ns": (1..=workers.profile.max_batch()).map(|b| workers.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
+        "batch_times_ns": times(|time| time.bound),
+        "max_batch": plan.max_batch(),
+        "probability": plan.config.probability,
+        "likely_times_ns": times(|time| time.likely),
+        "mean_times_ns": times(|time| time.mean),
         "background": plan.config.background,
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.headroom().as_nanos(),
@@ -268,6 +300,17 @@ pub(crate) fn service_json(plan: &ServicePlan) -> Value {
         })),
         "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
         "binding": binding_json(&plan.admission),
+    })
+}
+
+/// What rare long times keep from being promised, as JSON.
+fn stalls_json(stalls: &Stalls) -> Value {
+    json!({
+        "batch": stalls.batch,
+        "likely_ns": stalls.likely.as_nanos(),
+        "bound_ns": stalls.bound.as_nanos(),
+        "capacity_per_s": stalls.capacity_per_s,
+        "promised_per_s": stalls.promised_per_s,
     })
 }
 

@@ -84,15 +84,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would.
 fn selector(name: &str, config: &Path) -> Result<Selector> {
     let plan = Plan::compute(&Config::load(config)?)?;
-    let service = plan.services.iter().find(|service| service.config.name == name);
-    let names = || plan.services.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = plan.services.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
+    let service = plan.services.into_iter().find(|service| service.config.name == name);
     let service =
-        service.with_context(|| format!("--select = {name}: must be one of the services, {}", names()))?;
+        service.with_context(|| format!("--select = {name}: must be one of the services, {names}"))?;
+    let service = service.by_bounds()?;
     if service.config.select == Select::Planned {
-        return Ok(SelectionPlan::compute(service, DEFAULT_MAX_MISS)?.selector()?);
+        return Ok(SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?);
     }
-    let selector = service.selector.clone();
-    selector.with_context(|| format!("--select = {name}: nothing is selected there, the base answers alone"))
+    service
+        .selector
+        .with_context(|| format!("--select = {name}: nothing is selected there, the base answers alone"))
 }
 
 fn print(report: &Report) {

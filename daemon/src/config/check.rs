@@ -18,6 +18,9 @@ use crate::socket::LONGEST_PATH;
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
 
+/// The largest batch that is profiled and served, unless told otherwise.
+const MOST_SERVED: u64 = 8;
+
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
     pub(super) path: &'a Path,
@@ -90,7 +93,12 @@ impl<'a> Check<'a> {
         daemon: &DaemonConfig,
     ) -> Result<ServiceConfig, ConfigError> {
         let field = |name: &str| format!("{at}.{name}");
-        let max_batch = self.number(&field("max-batch"), raw.max_batch, 1, MAX_BATCH as u64)? as usize;
+        let max_batch = match raw.max_batch {
+            Some(most) => self.number(&field("max-batch"), most, 1, MAX_BATCH as u64)?,
+            None => {
+                MOST_SERVED.max(self.number(&field("batch"), raw.batch.unwrap_or(1), 1, MAX_BATCH as u64)?)
+            }
+        };
         let models = (raw.engine, raw.model, raw.variants);
         let (model, select) = self.model(at, models, raw.simulated, raw.select)?;
         let deadline = self.span(&field("deadline"), &raw.deadline, Span::from_nanos(1))?;
@@ -100,7 +108,7 @@ impl<'a> Check<'a> {
             return Err(self.refuse(&field("guard"), &raw.guard, reason));
         }
         let batch = match raw.batch {
-            Some(b) => Some(self.number(&field("batch"), b, 1, max_batch as u64)? as usize),
+            Some(b) => Some(self.number(&field("batch"), b, 1, max_batch)? as usize),
             None => None,
         };
         let constraints = self.constraints(&field("constraints"), &raw.constraints)?;
@@ -137,8 +145,9 @@ impl<'a> Check<'a> {
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
             workers: self.number(&field("workers"), raw.workers, 1, MAX_WORKERS as u64)? as usize,
             cores: cores?.into_iter().map(|core| core as usize).collect(),
-            max_batch,
+            max_batch: max_batch as usize,
             batch,
+            probability: self.probability(&field("probability"), raw.probability)?,
             optimise: raw.optimise,
             dispatch: match raw.dispatch {
                 raw::Dispatch::Eager => Dispatch::Eager,
@@ -152,6 +161,13 @@ impl<'a> Check<'a> {
             record: self.record(at, raw.record, raw.record_limit)?,
             reserved,
         })
+    }
+
+    fn probability(&self, field: &str, value: f64) -> Result<f64, ConfigError> {
+        if (0.5..=0.999).contains(&value) {
+            return Ok(value);
+        }
+        Err(self.refuse(field, &value.to_string(), "must be in 0.5..=0.999"))
     }
 
     fn stream(

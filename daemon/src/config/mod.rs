@@ -102,11 +102,14 @@ pub(crate) struct ServiceConfig {
     pub(crate) workers: usize,
     /// The core of each worker, cyclically; empty leaves them to the kernel.
     pub(crate) cores: Vec<usize>,
+    /// The largest batch that is profiled and, of what waits, served.
     pub(crate) max_batch: usize,
     /// What the batch size is chosen for.
     pub(crate) optimise: Optimise,
     /// `B` of the promise; chosen by the plan if absent.
     pub(crate) batch: Option<usize>,
+    /// With which a batch is to end in the time that what is promised nothing counts with, 0.5 to 0.999.
+    pub(crate) probability: f64,
     pub(crate) dispatch: Dispatch,
     pub(crate) queue: usize,
     /// Whether requests are served that no stream has declared.
@@ -206,143 +209,4 @@ impl ServiceConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-        [daemon]
-        socket = "/tmp/weir.sock"
-        models = "models.toml"
-        profile = "x.profile.json"
-        [[service]]
-        name = "digits"
-        model = "digits-m"
-        deadline = "50ms"
-        constraints = [{ any-miss = { m = 1, k = 2 } }, { row-miss = 2 }]
-        [[service.stream]]
-        name = "cam0"
-        arrivals = [{ window = { count = 5, length = "100ms" } }]
-    "#;
-
-    fn parse(text: &str) -> Result<Config, ConfigError> {
-        Config::parse(Path::new("dir/test.toml"), text)
-    }
-
-    fn error(from: &str, to: &str) -> String {
-        assert!(GOOD.contains(from), "{from}");
-        parse(&GOOD.replace(from, to)).expect_err("must be refused").to_string()
-    }
-
-    #[test]
-    fn a_good_file_loads_with_defaults_and_resolved_paths() {
-        let config = parse(GOOD).expect("good");
-        assert_eq!(config.daemon.models.as_deref(), Some(Path::new("dir/models.toml")));
-        let service = &config.services[0];
-        assert_eq!(service.isolation, Isolation::Thread);
-        assert_eq!((service.workers, service.deadline), (1, Span::from_millis(50)));
-        assert_eq!(service.reserved[0].spec.constraints().as_slice(), &service.constraints[..]);
-    }
-
-    #[test]
-    fn what_is_run_or_loaded_is_that_beside_the_file() {
-        let loaded = |file: &str| {
-            let text = GOOD.replace("[daemon]", "[daemon]\nonnxruntime = \"lib.so\"");
-            Config::parse(Path::new(file), &text).expect("good").daemon.onnxruntime
-        };
-        // A name without a slash would be looked for on the loader's path.
-        assert_eq!(loaded("test.toml").as_deref(), Some(Path::new("./lib.so")));
-        assert_eq!(loaded("/etc/test.toml").as_deref(), Some(Path::new("/etc/lib.so")));
-    }
-
-    #[test]
-    fn workers_take_the_devices_in_turn() {
-        let on = |text: &str| {
-            let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
-            let config = parse(&text).expect("good");
-            [0, 1, 2].map(|worker| config.services[0].backend(worker).device)
-        };
-        assert_eq!(on(""), [0, 0, 0]);
-        assert_eq!(on("engine = \"ort-cuda\"\ndevice = 1"), [1, 1, 1]);
-        assert_eq!(on("engine = \"ort-tensorrt\"\ndevice = [0, 2]"), [0, 2, 0]);
-    }
-
-    #[test]
-    fn every_refusal_names_file_field_value_and_limit() {
-        for (from, to, wanted) in [
-            ("\"50ms\"", "\"0ms\"", &["dir/test.toml", "service[0].deadline", "0ms", "1h"][..]),
-            ("\"50ms\"", "\"50 lightyears\"", &["service[0].deadline", "lightyears"]),
-            ("m = 1, k = 2", "m = 2, k = 2", &["service[0].constraints[0]", "m must be below K"]),
-            ("count = 5", "count = 0", &["service[0].stream[0].arrivals[0]", "0 requests", "65536"]),
-            ("name = \"digits\"", "name = \"\"", &["service[0].name", "1..=64"]),
-            ("model = \"digits-m\"", "model = \"m\"\nworkers = 99", &["service[0].workers", "99", "16"]),
-            ("[daemon]", "[daemon]\nmax-clients = 0", &["daemon.max-clients", "0", "1..=1024"]),
-            ("[daemon]", "[daemon]\nallow-users = [\"nobody-here\"]", &["daemon.allow-users", "nobody-here"]),
-            ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
-            ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
-            ("[daemon]", "[daemon]\nmax-model = 0", &["daemon.max-model", "0", "1..="]),
-            ("model = \"digits-m\"", "model = \"m\"\ndevice = 1", &["service[0].device", "1", "tract"]),
-            (
-                "model = \"digits-m\"",
-                "model = \"m\"\nengine = \"ort-cuda\"\ndevice = [0, 99]",
-                &["service[0].device", "99", "0..=63"],
-            ),
-            ("[daemon]", "[daemon]\nbus = \"train\"", &["daemon.bus", "train", "unix:path"]),
-            ("[daemon]", "[daemon]\nmetrics = \"9464\"", &["daemon.metrics", "9464", "ADDRESS:PORT"]),
-            ("[daemon]", "[daemon]\nmetrics = \"10.0.0.1:9464\"", &["daemon.metrics", "10.0.0.1", "127."]),
-            (
-                "[[service]]",
-                "[safe-mode]\nhook = [\"/nowhere\"]\n[[service]]",
-                &["safe-mode.hook[0]", "/nowhere"],
-            ),
-            (
-                "[[service]]",
-                "[safe-mode]\nhook-limit = \"2m\"\n[[service]]",
-                &["safe-mode.hook-limit", "2m", "1.00 ms", "60.0 s"],
-            ),
-            (
-                "[[service]]",
-                "[safe-mode]\nhook-limit = \"0s\"\n[[service]]",
-                &["safe-mode.hook-limit", "0s", "1.00 ms", "60.0 s"],
-            ),
-            ("socket =", "sokcet =", &["dir/test.toml", "sokcet", "socket"]),
-            (
-                "[[service]]",
-                "[[service]]\nisolation = \"cell\"",
-                &["dir/test.toml", "cell", "thread", "process"],
-            ),
-            ("model = \"digits-m\"", "model = \"digits-m\"\nbatch = 65", &["service[0].batch", "65"]),
-            (
-                "model = \"digits-m\"",
-                "model = \"m\"\nvariants = [\"m\"]",
-                &["service[0].variants[0]", "\"m\""],
-            ),
-            ("model = \"digits-m\"", "model = \"m\"\nselect = \"base\"", &["service[0].select", "variants"]),
-            (
-                "[daemon]",
-                "[daemon]\nmetrics = \"unix:x.profile.json\"",
-                &["daemon.metrics", "x.profile", "other"],
-            ),
-            ("\"/tmp/weir.sock\"", "\"models.toml\"", &["daemon.socket", "models.toml", "other file"]),
-        ] {
-            let text = error(from, to);
-            for word in wanted {
-                assert!(text.contains(word), "{to}: {text} lacks {word}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_stream_with_constraints_must_declare_its_arrivals() {
-        let text = error("arrivals = [{ window = { count = 5, length = \"100ms\" } }]", "");
-        assert!(text.contains("service[0].stream[0].arrivals"), "{text}");
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let twice = format!(
-            "{GOOD}\n[[service.stream]]\nname = \"cam0\"\narrivals = [{{ periodic = {{ period = \"1s\" }} }}]"
-        );
-        let text = parse(&twice).expect_err("twice").to_string();
-        assert!(text.contains("service[0].stream[1].name") && text.contains("cam0"), "{text}");
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
 use super::check::Check;
 use super::{ConfigError, DaemonConfig, raw};
-use crate::engine::{Backend, EngineKind, Isolation};
+use crate::engine::{Backend, EngineKind, Isolation, SimulatedTime};
 
 /// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
 /// ones.
@@ -22,7 +22,7 @@ pub(crate) enum ModelChoice {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedModel {
     /// The times that it waits out, `times[b-1]` for a batch of `b`.
-    pub(crate) times: Vec<Span>,
+    pub(crate) times: Vec<SimulatedTime>,
     /// The share of right answers that is told for it, 0..=1; `None` if nothing is.
     pub(crate) accuracy: Option<f64>,
 }
@@ -61,13 +61,11 @@ impl ModelChoice {
         }
     }
 
-    /// The times that a simulated engine waits out for a variant, in nanoseconds; `None` for a real model.
-    pub(crate) fn simulated_times(&self, variant: usize) -> Option<Vec<u64>> {
+    /// The times that a simulated engine waits out for a variant; `None` for a real model.
+    pub(crate) fn simulated_times(&self, variant: usize) -> Option<&[SimulatedTime]> {
         match self {
             Self::Named(_) => None,
-            Self::Simulated { models, .. } => {
-                models.get(variant).map(|model| model.times.iter().map(|t| t.as_nanos()).collect())
-            }
+            Self::Simulated { models, .. } => models.get(variant).map(|model| &model.times[..]),
         }
     }
 
@@ -193,7 +191,7 @@ impl Check<'_> {
     fn simulated_model(
         &self,
         at: &str,
-        times: &[String],
+        times: &[raw::SimulatedTime],
         accuracy: Option<f64>,
     ) -> Result<SimulatedModel, ConfigError> {
         let field = format!("{at}.times");
@@ -202,7 +200,37 @@ impl Check<'_> {
             let reason = "must be in 0..=1";
             return Err(self.refuse(&format!("{at}.accuracy"), &accuracy.to_string(), reason));
         }
-        let times: Result<_, _> = times.iter().map(|time| self.span(&field, time, Span::ZERO)).collect();
+        let times =
+            times.iter().enumerate().map(|(i, time)| self.simulated_time(&format!("{field}[{i}]"), time));
+        let times: Result<_, _> = times.collect();
         Ok(SimulatedModel { times: times?, accuracy })
+    }
+
+    fn simulated_time(&self, field: &str, raw: &raw::SimulatedTime) -> Result<SimulatedTime, ConfigError> {
+        let (bound, likely, mean) = match raw {
+            raw::SimulatedTime::Always(time) => {
+                return Ok(SimulatedTime::always(self.span(field, time, Span::ZERO)?.as_nanos()));
+            }
+            raw::SimulatedTime::Spread(raw::Spread { bound, likely, mean }) => (bound, likely, mean),
+        };
+        let span = |name: &str, text: &str| self.span(&format!("{field}.{name}"), text, Span::ZERO);
+        let (longest, within, mean_time) =
+            (span("bound", bound)?, span("likely", likely)?, span("mean", mean)?);
+        if within > longest {
+            return Err(self.refuse(
+                &format!("{field}.likely"),
+                likely,
+                format!("must be at most the bound, {longest}"),
+            ));
+        }
+        SimulatedTime::spread(longest.as_nanos(), within.as_nanos(), mean_time.as_nanos()).map_err(
+            |(least, most)| {
+                let [least, most] = [least, most].map(Span::from_nanos);
+                let reason = format!(
+                    "must be {least}..={most}: one batch in 100 takes the bound, 11 take the likely time"
+                );
+                self.refuse(&format!("{field}.mean"), mean, reason)
+            },
+        )
     }
 }

@@ -113,9 +113,10 @@ pub(super) struct Service {
     pub(super) workers: u64,
     #[serde(default)]
     pub(super) cores: Vec<u64>,
-    #[serde(default = "default_max_batch")]
-    pub(super) max_batch: u64,
+    pub(super) max_batch: Option<u64>,
     pub(super) batch: Option<u64>,
+    #[serde(default = "default_probability")]
+    pub(super) probability: f64,
     #[serde(default)]
     pub(super) optimise: Optimise,
     #[serde(default)]
@@ -148,7 +149,7 @@ pub(super) enum Dispatch {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Simulated {
     /// `times[b-1]`: how long a batch of `b` is waited out.
-    pub(super) times: Vec<String>,
+    pub(super) times: Vec<SimulatedTime>,
     pub(super) accuracy: Option<f64>,
     #[serde(default)]
     pub(super) variants: Vec<SimulatedVariant>,
@@ -162,8 +163,24 @@ pub(super) struct Simulated {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SimulatedVariant {
-    pub(super) times: Vec<String>,
+    pub(super) times: Vec<SimulatedTime>,
     pub(super) accuracy: f64,
+}
+
+/// One time for every batch of a size, or what they take at most, within 0.9 and on average.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum SimulatedTime {
+    Always(String),
+    Spread(Spread),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Spread {
+    pub(super) bound: String,
+    pub(super) likely: String,
+    pub(super) mean: String,
 }
 
 /// The device of all workers, or of each in turn.
@@ -261,8 +278,8 @@ fn yes() -> bool {
     true
 }
 
-fn default_max_batch() -> u64 {
-    8
+fn default_probability() -> f64 {
+    0.9
 }
 
 fn default_queue() -> u64 {

@@ -35,6 +35,7 @@ pub(crate) use gpu::settle_cuda;
 pub(crate) use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub(crate) use kind::{EngineKind, Isolation, RunMode};
 pub(crate) use ort::forbid_telemetry;
+pub(crate) use simulated::SimulatedTime;
 #[cfg(test)]
 pub(crate) use tensor::fill_tensor;
 pub(crate) use tensor::{DataType, TensorSpec, packed_len};
@@ -80,8 +81,8 @@ pub(crate) enum Engine<'a> {
     /// Computes. `modes[b - 1]` says how batches of `b` were run when their times were profiled, so that they
     /// are run the same way now; `None` measures both ways while loading and keeps the faster.
     Real { backend: &'a Backend, modes: Option<&'a [RunMode]> },
-    /// Computes nothing: a batch of `b` takes `times_ns[b - 1]` nanoseconds.
-    Simulated { times_ns: &'a [u64] },
+    /// Computes nothing: a batch of `b` takes `times[b - 1]`.
+    Simulated { times: &'a [SimulatedTime] },
 }
 
 /// What computes, and where: plain data, so that another process can be told the same.
@@ -142,7 +143,7 @@ fn load_into(
     buffers: Buffers,
 ) -> Result<Box<dyn Runner>, EngineError> {
     let (backend, modes) = match engine {
-        Engine::Simulated { times_ns } => return Ok(Box::new(SimulatedRunner::new(buffers, times_ns)?)),
+        Engine::Simulated { times } => return Ok(Box::new(SimulatedRunner::new(buffers, times)?)),
         Engine::Real { backend, modes } => (backend, modes),
     };
     check_built(backend)?;

@@ -99,7 +99,7 @@ fn misfit(path: &Path, what: &'static str, expected: usize, found: usize) -> Man
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Backend, Engine, load, sha256_hex};
+    use crate::engine::{Backend, Engine, SimulatedTime, load, sha256_hex};
     use crate::manifest::Manifest;
 
     const IMAGES: &[u8] = &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 255, 51, 0];
@@ -144,7 +144,8 @@ mod tests {
             let labels = [&LABELS[..8], labels].concat();
             let heldout = load_from(IMAGES, &labels, 2).unwrap();
             // The simulated engine answers with its input.
-            let (spec, echo) = (toy_spec(input, output), Engine::Simulated { times_ns: &[0] });
+            let (spec, echo) =
+                (toy_spec(input, output), Engine::Simulated { times: &[SimulatedTime::always(0)] });
             measure_accuracy(&mut *load(echo, &spec, 1).unwrap(), &spec, &heldout)
         };
         assert_eq!(accuracy(&[1, 0], 2, 2).unwrap(), 1.0);

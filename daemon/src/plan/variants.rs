@@ -4,7 +4,7 @@ use std::iter::empty;
 
 use planner::selection::{DEFAULT_MAX_MISS, Inputs};
 use rt_core::{
-    Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
+    BatchTime, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
 };
 
 use super::{PlanError, ServicePlan, select};
@@ -21,9 +21,9 @@ pub(crate) struct VariantPlan {
     pub(crate) spec: ModelSpec,
     /// How each batch size was run when it was measured.
     pub(crate) modes: Vec<RunMode>,
-    /// Its bounds, with the handover.
+    /// What its batches take, up to the largest that is served, with the handover.
     pub(crate) times: LatencyProfile,
-    /// The median time of a full batch, or of the largest it takes.
+    /// The median time of the largest batch that is served.
     pub(crate) typical: Span,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub(crate) profile_sha256: String,
@@ -113,7 +113,8 @@ fn shapes(tensors: &[TensorSpec]) -> String {
 
 /// Stands for a model that does not exist; its hash is that of the times it waits out.
 fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
-    let times: Vec<u8> = model.times.iter().flat_map(|t| t.as_nanos().to_le_bytes()).collect();
+    let numbers = model.times.iter().flat_map(|time| [time.usual, time.likely, time.bound]);
+    let times: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     let sha256 = sha256_hex(&times);
     let tensor = |name: &str, values| {
         vec![TensorSpec { name: name.into(), data_type: DataType::F32, shape: vec![values] }]
@@ -131,24 +132,30 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
 }
 
 impl VariantPlan {
-    fn new(config: &ServiceConfig, spec: ModelSpec, entry: &Entry, batch: usize) -> Result<Self, PlanError> {
-        let times = times_of(config, entry);
-        let measured = times.len();
-        let times = LatencyProfile::new(&times).map_err(|_| PlanError::Batch {
-            service: config.name.clone(),
-            batch: 1,
-            profiled: measured,
-        })?;
-        let typical = Span::from_nanos(entry.batches[batch.min(measured) - 1].p50_ns);
+    fn new(config: &ServiceConfig, spec: ModelSpec, entry: &Entry) -> Result<Self, PlanError> {
+        let times = times_of(config, entry)?;
+        let typical = Span::from_nanos(entry.batches[times.max_batch() - 1].p50_ns);
         let (modes, equipment, profile_sha256) = (entry.modes(), entry.equipment.clone(), entry.digest());
         Ok(Self { spec, modes, times, typical, profile_sha256, equipment })
     }
 }
 
-/// What batches of 1, 2, … take at most, with the handover.
-pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Vec<Span> {
-    let whole = |bound| Span::from_nanos(bound) + config.handover;
-    entry.bounds().into_iter().map(whole).take(config.max_batch).collect()
+/// What batches of 1, 2, … take, up to the largest that is served, with the handover.
+///
+/// # Errors
+/// If a time is outside what a plan can count with.
+pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
+    let whole = |time: BatchTime| BatchTime {
+        bound: time.bound + config.handover,
+        likely: time.likely + config.handover,
+        mean: time.mean + config.handover,
+    };
+    let times: Vec<_> =
+        entry.times(config.probability).into_iter().map(whole).take(config.max_batch).collect();
+    LatencyProfile::expected(&times).map_err(|source| {
+        let (service, model) = (config.name.clone(), entry.model.clone());
+        PlanError::Times { service, model, source }
+    })
 }
 
 impl ServicePlan {
@@ -161,15 +168,15 @@ impl ServicePlan {
         specs: Vec<ModelSpec>,
         profile: &Profile,
     ) -> Result<Self, PlanError> {
-        let (batch, here) = (self.workers().batch, Equipment::current(self.config.backend(0)));
+        let here = Equipment::current(self.config.backend(0));
         for spec in specs {
             let entry = profile.entry(&spec.name, &spec.sha256, self.config.engine)?;
             self.mismatches.extend(entry.differences(&here));
-            self.variants.push(VariantPlan::new(&self.config, spec, entry, batch)?);
+            self.variants.push(VariantPlan::new(&self.config, spec, entry)?);
         }
         for (i, pair) in self.variants.windows(2).enumerate() {
             let (before, variant) = (&pair[0], &pair[1]);
-            let sizes = 1..=batch.min(variant.times.max_batch()).min(before.times.max_batch());
+            let sizes = 1..=variant.times.max_batch().min(before.times.max_batch());
             let last = *sizes.end();
             if sizes.into_iter().all(|b| variant.times.bound(b) < before.times.bound(b)) {
                 let time = variant.times.bound(last);
@@ -184,6 +191,25 @@ impl ServicePlan {
                 });
             }
         }
+        self.selecting()
+    }
+
+    /// The plan as if each batch took its bound: that of an abstract problem, which says nothing else of times.
+    ///
+    /// # Errors
+    /// If the file of tables is wrong.
+    pub(crate) fn by_bounds(mut self) -> Result<Self, PlanError> {
+        let workers = self.system.workers.iter_mut().map(|workers| &mut workers.profile);
+        for times in workers.chain(self.variants.iter_mut().map(|variant| &mut variant.times)) {
+            let bounds: Vec<Span> = times.bounds().collect();
+            // Bounds of a profile are a profile.
+            *times = LatencyProfile::new(&bounds).unwrap_or_else(|_| times.clone());
+        }
+        self.selecting()
+    }
+
+    /// Who selects among the variants that are there.
+    fn selecting(mut self) -> Result<Self, PlanError> {
         self.selector = match &self.config.select {
             _ if self.variants.len() == 1 => None,
             Select::Base => None,

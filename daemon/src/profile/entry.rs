@@ -1,7 +1,9 @@
-//! What a profile says of one model on one engine: P(b) for each batch size, and what it was made from.
+//! What a profile says of one model on one engine, for each batch size: P(b), what it was made from, and what is
+//! expected.
 
 use std::cmp::Ordering;
 
+use rt_core::{BatchTime, Span};
 use serde::{Deserialize, Serialize};
 
 use super::ProfileError;
@@ -45,8 +47,16 @@ pub(crate) struct BatchTimes {
     pub(crate) samples: usize,
     /// Half of the runs took no longer.
     pub(crate) p50_ns: u64,
+    /// 90 % of the runs took no longer.
+    pub(crate) p90_ns: u64,
+    /// 95 % of the runs took no longer.
+    pub(crate) p95_ns: u64,
     /// 99 % of the runs took no longer.
     pub(crate) p99_ns: u64,
+    /// 99.9 % of the runs took no longer.
+    pub(crate) p999_ns: u64,
+    /// The mean of the runs, none counted for longer than `p99_ns`: a stall must not make batches look slow.
+    pub(crate) mean_ns: u64,
     /// The longest time seen.
     pub(crate) max_ns: u64,
     /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller batch.
@@ -74,20 +84,26 @@ impl Entry {
             series.iter().zip(modes).zip(stable).enumerate().map(|(i, ((times, &mode), &stable))| {
                 let mut sorted = times.clone();
                 sorted.sort_unstable();
-                // The nearest rank: the smallest time that at least that many per cent do not exceed.
-                let percentile = |percent: usize| {
-                    let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+                // The nearest rank: the smallest time that at least that many of a thousand runs do not exceed.
+                let quantile = |thousandths: usize| {
+                    let rank = (sorted.len() * thousandths).div_ceil(1000).max(1) - 1;
                     sorted.get(rank).copied().unwrap_or(0)
                 };
+                let p99_ns = quantile(990);
+                let sum: u128 = sorted.iter().map(|&time| u128::from(time.min(p99_ns))).sum();
                 let Bound { bound_ns, basis, tail } = rule.bound(times);
                 below = bound_ns.max(below);
                 BatchTimes {
                     batch: i + 1,
                     mode,
                     samples: times.len(),
-                    p50_ns: percentile(50),
-                    p99_ns: percentile(99),
-                    max_ns: percentile(100),
+                    p50_ns: quantile(500),
+                    p90_ns: quantile(900),
+                    p95_ns: quantile(950),
+                    p99_ns,
+                    p999_ns: quantile(999),
+                    mean_ns: (sum / sorted.len().max(1) as u128) as u64,
+                    max_ns: quantile(1000),
                     bound_ns: below,
                     basis,
                     stable,
@@ -111,9 +127,17 @@ impl Entry {
         (&self.model, &self.sha256, self.engine)
     }
 
-    /// P(1), P(2), … in nanoseconds, non-decreasing.
-    pub(crate) fn bounds(&self) -> Vec<u64> {
-        self.batches.iter().map(|times| times.bound_ns).collect()
+    /// What batches of 1, 2, … take: at most, with that `probability` (0.5 to 0.999), and on average; none of it falls.
+    pub(crate) fn times(&self, probability: f64) -> Vec<BatchTime> {
+        // Without margin, but as monotone as the bounds: noise must not make a larger batch look faster.
+        let (mut likely, mut mean) = (1, 1);
+        let times = self.batches.iter().map(|times| {
+            likely = times.within(probability).max(likely);
+            mean = times.mean_ns.max(mean);
+            let [bound, likely, mean] = [times.bound_ns, likely, mean].map(Span::from_nanos);
+            BatchTime { bound, likely, mean }
+        });
+        times.collect()
     }
 
     /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
@@ -162,11 +186,15 @@ impl Entry {
         })?;
         let mut below = 1;
         for (i, times) in self.batches.iter().enumerate() {
-            let BatchTimes { batch, samples, p50_ns, p99_ns, max_ns, bound_ns, .. } = *times;
+            let BatchTimes { batch, samples, p99_ns, mean_ns, max_ns, bound_ns, .. } = *times;
+            let rising = [times.p50_ns, times.p90_ns, times.p95_ns, p99_ns, times.p999_ns, max_ns, bound_ns];
             holds(batch == i + 1, &|| format!("batch {batch} stands where {} is needed", i + 1))?;
             holds(samples >= 1, &|| format!("batch {batch}: samples is 0, at least 1 is needed"))?;
-            holds(p50_ns <= p99_ns && p99_ns <= max_ns && max_ns <= bound_ns, &|| {
-                format!("batch {batch}: {p50_ns}, {p99_ns}, {max_ns}, {bound_ns} ns do not rise")
+            holds(rising.is_sorted(), &|| {
+                format!("batch {batch}: p50_ns to bound_ns are {rising:?}, they must not fall")
+            })?;
+            holds(mean_ns <= p99_ns, &|| {
+                format!("batch {batch}: mean_ns is {mean_ns}, at most p99_ns = {p99_ns} is possible")
             })?;
             holds(bound_ns >= below, &|| {
                 format!("batch {batch}: bound_ns is {bound_ns}, at least {below} is needed")
@@ -182,8 +210,22 @@ impl Entry {
     }
 }
 
+impl BatchTimes {
+    /// The time within which a run ends with at least that `probability`: the quantile that is written for it, or else
+    /// for the next one above, for it is never too short.
+    fn within(&self, probability: f64) -> u64 {
+        let written = [(0.5, self.p50_ns), (0.9, self.p90_ns), (0.95, self.p95_ns), (0.99, self.p99_ns)];
+        written.into_iter().find(|&(of, _)| of >= probability).map_or(self.p999_ns, |(_, time)| time)
+    }
+}
+
 #[cfg(test)]
 impl Entry {
+    /// P(1), P(2), … in nanoseconds.
+    pub(crate) fn bounds(&self) -> Vec<u64> {
+        self.batches.iter().map(|times| times.bound_ns).collect()
+    }
+
     /// What nobody measured: batches of 1, 2, … of a simulated model take so many nanoseconds at most.
     pub(crate) fn of_simulated(model: &ModelSpec, bounds_ns: &[u64]) -> Self {
         let batch = |(i, &ns): (usize, &u64)| BatchTimes {
@@ -191,7 +233,11 @@ impl Entry {
             mode: RunMode::Simulated,
             samples: 100,
             p50_ns: ns,
+            p90_ns: ns,
+            p95_ns: ns,
             p99_ns: ns,
+            p999_ns: ns,
+            mean_ns: ns,
             max_ns: ns,
             bound_ns: ns,
             basis: Basis::Few,

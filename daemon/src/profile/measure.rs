@@ -31,9 +31,9 @@ impl Bench {
         modes: Option<&[RunMode]>,
         place: &Place,
     ) -> Result<Self, EngineError> {
-        let (spec, backend, times_ns) = (&subject.spec, &subject.backend, &subject.times_ns);
+        let (spec, backend, times) = (&subject.spec, &subject.backend, &subject.times);
         let engine = match subject.engine {
-            EngineKind::Simulated => Engine::Simulated { times_ns },
+            EngineKind::Simulated => Engine::Simulated { times },
             _ => Engine::Real { backend, modes },
         };
         let runner = match subject.isolation {
@@ -81,7 +81,7 @@ mod tests {
         let mut bench = Bench::load(&subject, 2, None, &Place::default()).unwrap();
         assert_eq!(bench.modes(2), [RunMode::Simulated; 2]);
         for batch in [1, 2, 1] {
-            assert!(bench.time(batch).unwrap() >= subject.times_ns[batch - 1]);
+            assert!(bench.time(batch).unwrap() >= subject.times[batch - 1].bound);
         }
     }
 

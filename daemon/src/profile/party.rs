@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Profile;
 use crate::config::{Config, ServiceConfig};
-use crate::engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, sha256_hex};
+use crate::engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, SimulatedTime, sha256_hex};
 
 /// Everything that is measured for a configuration.
 #[derive(Debug, Clone)]
@@ -30,8 +30,8 @@ pub(crate) struct Subject {
     pub(crate) backend: Backend,
     /// And where.
     pub(crate) isolation: Isolation,
-    /// The times that a simulated engine waits out, in nanoseconds; empty for others.
-    pub(crate) times_ns: Vec<u64>,
+    /// The times that a simulated engine waits out; empty for others.
+    pub(crate) times: Vec<SimulatedTime>,
     /// The largest batch that any service wants of it.
     pub(crate) max_batch: usize,
 }
@@ -145,15 +145,15 @@ impl Work {
 
     /// The job of `spec`, variant `variant` of `service`.
     fn job(&mut self, service: &ServiceConfig, variant: usize, spec: &ModelSpec) -> (usize, usize) {
-        let times_ns = service.model.simulated_times(variant).unwrap_or_default();
+        let times = service.model.simulated_times(variant).unwrap_or_default();
         // A simulated engine has no times for larger batches.
-        let most = if times_ns.is_empty() { usize::MAX } else { times_ns.len() };
+        let most = if times.is_empty() { usize::MAX } else { times.len() };
         let max_batch = service.max_batch.min(most);
         let same = |s: &Subject| (&s.spec.name, s.engine) == (&spec.name, service.engine);
         let index = self.subjects.iter().position(same).unwrap_or_else(|| {
             let (spec, engine, isolation) = (spec.clone(), service.engine, service.isolation);
-            let backend = service.backend(0).clone();
-            self.subjects.push(Subject { spec, engine, backend, isolation, times_ns, max_batch });
+            let (backend, times) = (service.backend(0).clone(), times.to_vec());
+            self.subjects.push(Subject { spec, engine, backend, isolation, times, max_batch });
             self.subjects.len() - 1
         });
         let subject = &mut self.subjects[index];
@@ -184,7 +184,8 @@ pub(super) mod tests {
         let spec = ModelSpec { name: name.to_owned(), sha256: "aa".to_owned(), ..toy_spec(2, 2) };
         let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
         let (backend, isolation) = (Backend { kind: engine, ..Backend::TRACT }, Isolation::Thread);
-        Subject { spec, engine, backend, isolation, times_ns: times_ns.to_vec(), max_batch }
+        let times = times_ns.iter().map(|&time| SimulatedTime::always(time)).collect();
+        Subject { spec, engine, backend, isolation, times, max_batch }
     }
 
     fn config(services: &str) -> Config {

@@ -39,9 +39,58 @@ fn percentiles_are_nearest_ranks() {
     let (subject, modes) = (subject("m", &[1, 1]), [RunMode::Batched, RunMode::Loop]);
     let rule = Rule::new(1e-4, 0.0, false).unwrap();
     let entry = Entry::new(&subject, &modes, (&series, &[true, false]), &rule, 3);
-    let times = entry.batches.iter().map(|b| (b.samples, b.p50_ns, b.p99_ns, b.max_ns, b.bound_ns, b.stable));
-    assert_eq!(times.collect::<Vec<_>>(), [(200, 100, 198, 200, 200, true), (1, 7, 7, 7, 200, false)]);
+    let times = entry.batches.iter().map(|b| (b.samples, b.max_ns, b.bound_ns, b.stable));
+    assert_eq!(times.collect::<Vec<_>>(), [(200, 200, 200, true), (1, 7, 200, false)]);
+    let quantiles = entry.batches.iter().map(|b| [b.p50_ns, b.p90_ns, b.p95_ns, b.p99_ns, b.p999_ns]);
+    assert_eq!(quantiles.collect::<Vec<_>>(), [[100, 180, 190, 198, 200], [7; 5]]);
     assert_eq!((entry.modes(), entry.workers), (modes.to_vec(), 3));
+}
+
+#[test]
+fn at_least_as_many_runs_as_asked_for_end_within_the_likely_time() {
+    for seed in 0..200 {
+        let times = tail::tests::draws(seed, 1 + 7 * seed as usize, |u| (1e6 - 5e4 * u.ln()) as u64);
+        let rule = Rule::new(1e-4, 0.1, false).unwrap();
+        let series = [times.clone()];
+        let entry = Entry::new(&subject("m", &[1]), &[RunMode::Loop], (&series, &[true]), &rule, 1);
+        for probability in [0.5, 0.6, 0.9, 0.93, 0.95, 0.98, 0.99, 0.995, 0.999] {
+            let likely = entry.times(probability)[0].likely.as_nanos();
+            let within = times.iter().filter(|&&time| time <= likely).count();
+            assert!(within as f64 >= probability * times.len() as f64, "{within} of {}", times.len());
+        }
+        assert!(entry.times(0.5)[0].likely < entry.times(0.99)[0].likely || times.len() < 10);
+    }
+}
+
+#[test]
+fn one_stall_in_a_thousand_raises_the_bound_and_nothing_that_is_expected() {
+    let entry = |stall: u64| {
+        let mut times = vec![10_000_000; 1001];
+        times[500] = stall;
+        let series = [times, vec![12_000_000; 1001]];
+        let rule = Rule::new(1e-4, 0.1, false).unwrap();
+        Entry::new(&subject("m", &[1, 1]), &[RunMode::Batched; 2], (&series, &[true; 2]), &rule, 1)
+    };
+    let (quiet, stalled) = (entry(10_000_000).times(0.999), entry(80_000_000).times(0.999));
+    for (quiet, stalled) in quiet.iter().zip(&stalled) {
+        assert!(quiet.bound.as_nanos() < 20_000_000 && stalled.bound.as_nanos() > 80_000_000);
+        assert_eq!((quiet.likely, quiet.mean), (stalled.likely, stalled.mean));
+    }
+}
+
+#[test]
+fn what_is_expected_of_a_larger_batch_is_never_less() {
+    let series: Vec<Vec<u64>> =
+        [40, 30, 60].map(|ns| (0..100).map(|run| ns + if run < 60 { 0 } else { 20 }).collect()).into();
+    let rule = Rule::new(1e-4, 0.0, false).unwrap();
+    let entry = Entry::new(&subject("m", &[1; 3]), &[RunMode::Loop; 3], (&series, &[true; 3]), &rule, 1);
+    let times = |probability| -> Vec<[u64; 3]> {
+        let times = entry.times(probability).into_iter();
+        times.map(|t| [t.bound.as_nanos(), t.likely.as_nanos(), t.mean.as_nanos()]).collect()
+    };
+    assert_eq!(times(0.5), [[60, 40, 48], [60, 40, 48], [80, 60, 68]]);
+    assert_eq!(times(0.9), [[60, 60, 48], [60, 60, 48], [80, 80, 68]]);
+    rt_core::LatencyProfile::expected(&entry.times(0.9)).unwrap();
 }
 
 #[test]
@@ -135,11 +184,17 @@ fn contradictions_in_a_file_are_refused() {
     let good = serde_json::to_string(&profile()).unwrap();
     parse(&good).unwrap();
     for (from, to, message) in [
-        ("\"weir_profile\":3", "\"weir_profile\":2", "weir_profile is 2, this weir reads 3"),
+        (
+            "\"weir_profile\":4",
+            "\"weir_profile\":3",
+            "weir_profile is 3, this weir reads 4; run `weir profile",
+        ),
         ("\"batch\":2", "\"batch\":3", "m on tract: batch 3 stands where 2 is needed"),
         ("\"bound_ns\":11", "\"bound_ns\":23", "batch 2: bound_ns is 22, at least 23 is needed"),
-        ("\"bound_ns\":11", "\"bound_ns\":9", "batch 1: 5, 10, 10, 9 ns do not rise"),
+        ("\"bound_ns\":11", "\"bound_ns\":9", "bound_ns are [5, 10, 10, 10, 10, 10, 9], they must not fall"),
         ("\"bound_ns\":11", "\"bound_ns\":-9", "invalid value"),
+        ("\"p90_ns\":10", "\"p90_ns\":4", "batch 1: p50_ns to bound_ns are [5, 4, 10,"),
+        ("\"mean_ns\":6", "\"mean_ns\":11", "batch 1: mean_ns is 11, at most p99_ns = 10"),
         ("\"samples\":4", "\"samples\":0", "batch 1: samples is 0"),
         ("\"workers\":1", "\"workers\":0", "workers is 0"),
         ("\"basis\":\"few\"", "\"basis\":\"tail\"", "batch 1: basis is tail, but there is none"),

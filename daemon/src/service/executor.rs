@@ -7,8 +7,8 @@ use rt_core::{Ran, Span, WorkerId};
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::{
-    Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, Task, isolate, load_from,
-    longest_silence,
+    Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, SimulatedTime, Task, isolate,
+    load_from, longest_silence,
 };
 use crate::notice::notice;
 use crate::plan::{ServicePlan, VariantPlan};
@@ -32,17 +32,17 @@ impl Executor {
         files: &mut Files,
     ) -> Result<Self, EngineError> {
         let variants = plan.running_variants();
-        let times: Vec<_> = (0..variants.len()).map(|v| plan.config.model.simulated_times(v)).collect();
         let backend = plan.config.backend(worker);
-        let tasks = variants.iter().zip(&times).map(|(v, times)| task(v, backend, times.as_deref()));
-        let tasks: Vec<_> = tasks.collect();
+        let times = |v| plan.config.model.simulated_times(v);
+        let tasks: Vec<_> =
+            variants.iter().enumerate().map(|(v, variant)| task(variant, backend, times(v))).collect();
         let runners = match plan.config.isolation {
             Isolation::Thread => {
                 tasks.iter().map(|t| load_from(files, t.engine, t.spec, t.max_batch)).collect()
             }
             Isolation::Process => isolate(&tasks, place),
         };
-        Ok(Self { runners: runners?, tokens: Vec::with_capacity(plan.workers().batch) })
+        Ok(Self { runners: runners?, tokens: Vec::with_capacity(plan.max_batch()) })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
@@ -53,7 +53,7 @@ impl Executor {
     /// told and counted.
     pub(super) fn warm_up(&mut self, plan: &ServicePlan) -> Result<(), EngineError> {
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
-            let largest = plan.workers().batch.min(variant.times.max_batch());
+            let largest = variant.times.max_batch();
             for size in (1..=largest).chain(1..=largest) {
                 let result = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
                 if let Ok(Err(error @ EngineError::Lost { .. })) = result {
@@ -102,11 +102,15 @@ impl Executor {
     }
 }
 
-fn task<'a>(variant: &'a VariantPlan, backend: &'a Backend, times_ns: Option<&'a [u64]>) -> Task<'a> {
+fn task<'a>(
+    variant: &'a VariantPlan,
+    backend: &'a Backend,
+    simulated: Option<&'a [SimulatedTime]>,
+) -> Task<'a> {
     let sizes = 1..=variant.times.max_batch();
     Task {
-        engine: match times_ns {
-            Some(times_ns) => Engine::Simulated { times_ns },
+        engine: match simulated {
+            Some(times) => Engine::Simulated { times },
             None => Engine::Real { backend, modes: Some(&variant.modes) },
         },
         spec: &variant.spec,

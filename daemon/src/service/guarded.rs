@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use rt_core::{
-    Action, Event, HandOverError, Instant, Ran, Resolution, Scheduler, StreamError, StreamId, StreamSpec,
-    WorkerId,
+    Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
+    StreamError, StreamId, StreamSpec, WorkerId,
 };
 
 use super::names::Names;
@@ -98,10 +98,10 @@ impl DerefMut for Core {
 
 impl Core {
     /// As [`Scheduler::handle_arrival`].
-    pub(super) fn handle_arrival(&mut self, now: Instant, id: StreamId, token: u64) -> Option<Resolution> {
-        let refused = self.scheduler.handle_arrival(now, id, token);
+    pub(super) fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
+        let refused = self.scheduler.handle_arrival(now, arrival);
         self.open += usize::from(refused.is_none());
-        self.arrived(now, id);
+        self.arrived(now, arrival.stream);
         refused
     }
 
@@ -154,13 +154,29 @@ impl Core {
         (event, stream.and_then(|id| self.names.get(id)).cloned())
     }
 
-    /// As [`Scheduler::add_stream`]; it is seen as `view`.
+    /// As [`Scheduler::try_add_stream`]; it is seen as `view`.
+    pub(super) fn try_add_stream(
+        &mut self,
+        now: Instant,
+        newcomer: Newcomer,
+        view: &Arc<StreamView>,
+    ) -> Result<Joined, StreamError> {
+        let joined = self.scheduler.try_add_stream(now, newcomer)?;
+        if let Joined::Added(id, _) = joined {
+            self.names.insert(id, Arc::clone(view));
+            self.publish_stream(id);
+        }
+        Ok(joined)
+    }
+
+    /// As [`Scheduler::add_stream`], where nobody waits for what that allocates.
     pub(super) fn add_stream(
         &mut self,
+        now: Instant,
         spec: StreamSpec,
         view: &Arc<StreamView>,
     ) -> Result<StreamId, StreamError> {
-        let id = self.scheduler.add_stream(spec)?;
+        let id = self.scheduler.add_stream(now, spec)?;
         self.names.insert(id, Arc::clone(view));
         self.publish_stream(id);
         Ok(id)
@@ -178,9 +194,10 @@ impl Core {
     }
 
     /// As [`Scheduler::remove_stream`].
-    pub(super) fn remove_stream(&mut self, id: StreamId) {
-        self.scheduler.remove_stream(id);
+    pub(super) fn remove_stream(&mut self, id: StreamId) -> Retired {
+        let retired = self.scheduler.remove_stream(id);
         self.forget(id);
+        retired
     }
 
     /// As [`Scheduler::hand_over`].

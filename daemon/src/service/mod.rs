@@ -25,8 +25,9 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{Action, Instant, Resolution, Span, WorkerId};
+use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
 
+use crate::clock;
 use crate::doors::Doors;
 use crate::engine::Place;
 use crate::pi_mutex::PiMutex;
@@ -115,14 +116,14 @@ impl Service {
     pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
-        let mut taken = Ok(());
+        let (came, mut taken) = (clock::now(), Ok(()));
         self.drive(effects, |scheduler, now| {
             taken = self.takes_in();
             if taken.is_err() {
                 return None;
             }
             self.record(now, lease);
-            scheduler.handle_arrival(now, lease.id, token)
+            scheduler.handle_arrival(now, Arrival { stream: lease.id, token, at: came.min(now) })
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         self.ring_and_tell(effects);

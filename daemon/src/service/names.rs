@@ -73,7 +73,7 @@ mod tests {
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
         };
         let mut scheduler = Scheduler::new(config).expect("valid");
-        let ids = [(); 3].map(|()| scheduler.add_stream(StreamSpec::best_effort()).expect("room"));
+        let ids = [(); 3].map(|()| scheduler.add_stream(rt_core::Instant::ZERO, StreamSpec::best_effort()).expect("room"));
         let mut names = Names::default();
         ids.iter()
             .zip(["a", "b", "c"])

@@ -13,7 +13,6 @@ use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::{Effects, Service, StreamView, lock, read, try_read};
-use crate::realtime::calmly;
 
 pub(super) use moves::Moves;
 
@@ -21,9 +20,6 @@ pub(super) use moves::Moves;
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     streams: HashMap<String, Entry>,
-    /// Streams given up while mandatory requests waited: their load counts until the busy period they may
-    /// have been part of is over.
-    leaving: Vec<(StreamSpec, u64)>,
 }
 
 #[derive(Clone)]
@@ -70,7 +66,10 @@ impl Registry {
         let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
             let view = Arc::new(StreamView::new(&stream.name));
-            let id = service.scheduler.lock().add_stream(stream.spec.clone(), &view)?;
+            let mut scheduler = service.scheduler.lock();
+            let now = scheduler.now;
+            let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
+            drop(scheduler);
             let entry = Entry { id, view, spec: stream.spec.clone(), reserved: true, held: false };
             registry.streams.insert(stream.name.clone(), entry);
         }
@@ -140,12 +139,9 @@ impl Registry {
                     );
                     return Err(refuse(RefusalCode::InvalidArrivals, text));
                 }
-                // Whoever leaves meanwhile is still counted, which does no harm.
-                let (there, others) = (registry.streams.len(), registry.counted(service));
                 drop(registry);
-                admit(service, &spec, there, &others)?;
                 let view = Arc::new(StreamView::new(name));
-                let id = service.add_stream(&spec, &view, &others)?;
+                let id = service.add_stream(&spec, &view)?;
                 let entry = Entry { id, view, spec: spec.clone(), reserved: false, held: true };
                 service.registry.lock().streams.insert(name.to_owned(), entry);
                 service.record_declared(name, &spec);
@@ -168,15 +164,9 @@ impl Registry {
             let id = service.scheduler.lock().restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
         } else {
-            let (idle, epoch) = {
-                let mut scheduler = service.scheduler.lock();
-                scheduler.remove_stream(lease.id);
-                scheduler.idle_epoch()
-            };
+            let retired = service.scheduler.lock().remove_stream(lease.id);
             registry.streams.remove(&*lease.name);
-            if !idle && lease.spec.demand().is_some() {
-                registry.leaving.push((lease.spec.clone(), epoch));
-            }
+            drop(retired);
         }
         drop(guard);
         service.with_scheduler(effects, |_, _| {});
@@ -191,28 +181,6 @@ impl Registry {
     pub(crate) fn held(&self) -> Vec<String> {
         self.streams.iter().filter(|(_, entry)| entry.held).map(|(name, _)| name.clone()).collect()
     }
-
-    /// What still counts: streams that are there, and those that are leaving.
-    fn counted(&mut self, service: &Service) -> Vec<StreamSpec> {
-        let (idle, epoch) = service.scheduler.lock().idle_epoch();
-        self.leaving.retain(|&(_, left_at)| !idle && epoch == left_at);
-        let there = self.streams.values().map(|entry| &entry.spec);
-        there.chain(self.leaving.iter().map(|(spec, _)| spec)).cloned().collect()
-    }
-}
-
-/// Whether `spec` can be promised beside what `others` are, `there` of which are not leaving.
-fn admit(service: &Service, spec: &StreamSpec, there: usize, others: &[StreamSpec]) -> Result<(), Refusal> {
-    let queue = service.plan.config.queue;
-    match calmly(|| service.plan.system.admit(others.iter().chain([spec]))) {
-        Err(error) => Err(format!("beside {there} other streams: {error}")),
-        Ok(admission) if admission.waiting > queue as u64 => Err(format!(
-            "beside {there} other streams up to {} requests that must be served can wait, queue = {queue}",
-            admission.waiting
-        )),
-        Ok(_) => Ok(()),
-    }
-    .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
 }
 
 pub(super) fn refuse(code: RefusalCode, text: String) -> Refusal {

@@ -150,7 +150,7 @@ mod tests {
         for cause in CAUSES {
             let mut scheduler = Scheduler::new(config.clone()).expect("valid");
             assert_eq!(words(&scheduler, ""), NORMAL);
-            let stream = scheduler.add_stream(StreamSpec::best_effort()).expect("room");
+            let stream = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
             let evidence = Evidence { limit: 1, seen: u64::MAX, window: 3, stream: Some(stream) };
             let now = Instant::ZERO + span;
             scheduler.raise_safe_mode(now, cause, evidence, now);

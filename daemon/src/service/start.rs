@@ -78,12 +78,12 @@ impl Service {
         drop(files);
         Ok(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
-            slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
+            slots: Slots::new(2 * (config.queue + workers.count * plan.max_batch())),
             registry: PiMutex::default(),
             moving: RwLock::default(),
             admission: Mutex::default(),
             scheduler: Guarded::new(scheduler),
-            mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
+            mailboxes: (0..workers.count).map(|_| Mailbox::new(plan.max_batch())).collect(),
             executors: executors?,
             // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
             inline: config.isolation == Isolation::Thread

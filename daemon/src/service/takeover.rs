@@ -79,10 +79,7 @@ impl Service {
     pub(crate) fn hand_over(&self, next: &Arc<Self>) -> Result<(), String> {
         let _alone = write(&self.moving);
         let moves = self.moves_to(&next.plan)?;
-        let shield = match next.plan.selector {
-            Some(_) => next.work_out_shield(&moves.load()),
-            None => None,
-        };
+        let shield = next.work_out_shield(&moves.load());
         let heir = Heir { service: Arc::clone(next), moves, shield, refused: None };
         *self.takeover.heir.lock() = Some(heir);
         self.takeover.pending.store(true, Ordering::Relaxed);
@@ -135,7 +132,7 @@ impl Service {
             *refused = Some(error);
             return false;
         }
-        from.give(&mut to, moves, &mut heir);
+        from.give(&mut to, moves, &mut heir, now);
         next.set_shield(&mut heir, shield.take());
         self.pass_recorder_on(next);
         let _ = self.takeover.done.set(Arc::clone(next));

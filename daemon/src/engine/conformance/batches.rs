@@ -7,7 +7,8 @@ use RunMode::{Batched, Loop, Simulated};
 use onnx::code;
 
 fn simulated() -> Subject {
-    let load: Load = |spec, max, _| load(Engine::Simulated { times_ns: &[0; 256] }, spec, max);
+    let load: Load =
+        |spec, max, _| load(Engine::Simulated { times: &[SimulatedTime::always(0); 256] }, spec, max);
     Subject { engine: "simulated", load, mode: None }
 }
 

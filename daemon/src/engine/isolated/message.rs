@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Task};
-use crate::engine::{Backend, Engine, MAX_BATCH, ModelSpec, RunMode, TensorSpec};
+use crate::engine::{Backend, Engine, MAX_BATCH, ModelSpec, RunMode, SimulatedTime, TensorSpec};
 
 /// Bytes of a command.
 pub(super) const COMMAND: usize = 12;
@@ -45,7 +45,7 @@ pub(super) struct Model {
 #[serde(rename_all = "lowercase")]
 enum Owned {
     Real { backend: Backend, modes: Option<Vec<RunMode>> },
-    Simulated { times_ns: Vec<u64> },
+    Simulated { times: Vec<SimulatedTime> },
 }
 
 impl Setup {
@@ -60,7 +60,7 @@ impl Setup {
                 Engine::Real { backend, modes } => {
                     Owned::Real { backend: backend.clone(), modes: modes.map(<[_]>::to_vec) }
                 }
-                Engine::Simulated { times_ns } => Owned::Simulated { times_ns: times_ns.to_vec() },
+                Engine::Simulated { times } => Owned::Simulated { times: times.to_vec() },
             },
             max_batch: task.max_batch,
         };
@@ -86,7 +86,7 @@ impl Model {
     pub(super) fn engine(&self) -> Engine<'_> {
         match &self.engine {
             Owned::Real { backend, modes } => Engine::Real { backend, modes: modes.as_deref() },
-            Owned::Simulated { times_ns } => Engine::Simulated { times_ns },
+            Owned::Simulated { times } => Engine::Simulated { times },
         }
     }
 }
@@ -248,11 +248,13 @@ mod tests {
 
     #[test]
     fn a_setup_survives_json_though_accuracies_may_be_unknown() {
+        const TIMES: [SimulatedTime; 2] =
+            [SimulatedTime::always(1), SimulatedTime { usual: 2, likely: 3, bound: 4 }];
         let spec = ModelSpec { accuracy: f64::NAN, ..toy_spec(3, 2) };
         let modes = [RunMode::Batched, RunMode::Loop];
         let task = |engine| Task { engine, spec: &spec, max_batch: 2, silence: Vec::new() };
         let real = Engine::Real { backend: &Backend::TRACT, modes: Some(&modes) };
-        let tasks = [task(real), task(Engine::Simulated { times_ns: &[1, 2] })];
+        let tasks = [task(real), task(Engine::Simulated { times: &TIMES })];
         let place =
             Place { name: "digits/0".to_owned(), core: Some(1), realtime: true, stop: Arc::default() };
         let setup = Setup::new(&tasks, &place);
@@ -260,6 +262,6 @@ mod tests {
         let read: Setup = serde_json::from_str(&text).expect("the same");
         assert_eq!(read, setup);
         assert_eq!(read.models[0].spec().inputs, spec.inputs);
-        assert!(matches!(read.models[1].engine(), Engine::Simulated { times_ns: [1, 2] }));
+        assert!(matches!(read.models[1].engine(), Engine::Simulated { times } if *times == TIMES));
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::message::{MAX_REPLY, Reply};
 use super::*;
 use crate::engine::conformance::{bytes_of, run_f32};
-use crate::engine::{Backend, Files, Side, load_into, toy_spec};
+use crate::engine::{Backend, Files, Side, SimulatedTime, load_into, toy_spec};
 
 /// The fault that a worker process of a test is to show; in the place of the worker's name.
 const FAULT: &str = "WEIR_TEST_FAULT";
@@ -119,7 +119,7 @@ fn place(fault: &str) -> Place {
 }
 
 fn start(place: &Place, loading: Span, silence: Span) -> Result<Box<dyn Runner>, EngineError> {
-    let engine = Engine::Simulated { times_ns: &[0, 0] };
+    let engine = Engine::Simulated { times: &[SimulatedTime::always(0); 2] };
     let task = Task { engine, spec: &toy_spec(2, 2), max_batch: 2, silence: vec![silence] };
     isolate_within(&[task], place, loading).map(|mut runners| runners.remove(0))
 }
@@ -232,7 +232,7 @@ fn whoever_waits_for_a_stuck_process_stops_with_the_service() {
 #[test]
 fn the_models_of_one_process_keep_to_their_own_tensors_and_are_lost_together() {
     let (small, large) = (toy_spec(1, 1), toy_spec(3, 3));
-    let engine = Engine::Simulated { times_ns: &[0; 4] };
+    let engine = Engine::Simulated { times: &[SimulatedTime::always(0); 4] };
     let task = |spec, max_batch| Task { engine, spec, max_batch, silence: vec![PATIENCE] };
     let tasks = [task(&small, 1), task(&large, 4)];
     let mut runners = isolate(&tasks, &place("run: is killed")).expect("started");

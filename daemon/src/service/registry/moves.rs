@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rt_core::{StreamId, StreamSpec};
+use rt_core::{Instant, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
@@ -107,7 +107,7 @@ impl Registry {
 
     /// Enters in `to` what has moved, and gives `next` the streams that are new. Streams may have been
     /// given up since `moves` were worked out; none has been given out.
-    pub(in crate::service) fn give(&mut self, to: &mut Self, moves: &mut Moves, next: &mut Core) {
+    pub(in crate::service) fn give(&mut self, to: &mut Self, moves: &mut Moves, next: &mut Core, now: Instant) {
         let mut streams = std::mem::take(&mut self.streams);
         for (name, _, reserved) in moves.kept.drain(..) {
             match streams.remove(&name) {
@@ -115,13 +115,13 @@ impl Registry {
                     to.streams.insert(name, Entry { reserved, ..entry });
                 }
                 // Nobody has it any more, and nobody can take it.
-                Some(entry) => next.remove_stream(entry.id),
+                Some(entry) => drop(next.remove_stream(entry.id)),
                 None => {}
             }
         }
         for ReservedStream { name, spec } in moves.added.drain(..) {
             let view = Arc::new(StreamView::new(&name));
-            match next.add_stream(spec.clone(), &view) {
+            match next.add_stream(now, spec.clone(), &view) {
                 Ok(id) => {
                     to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });
                 }
