@@ -5,7 +5,7 @@ mod common;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::{DAEMON, Deployment, answers, best_effort, eventually, stderr, weir};
+use common::{Deployment, answers, best_effort, daemon_in_real_time, eventually, stderr, weir};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use weir_client::blocking::Client;
@@ -113,8 +113,9 @@ fn nonsense_is_refused_with_field_value_and_limit() {
 }
 
 fn service(deadline: &str) -> String {
+    let daemon = daemon_in_real_time();
     format!(
-        "{DAEMON}certificate = \"promise.json\"\n[[service]]\nname = \"lanes\"\nengine = \"simulated\"\n\
+        "{daemon}certificate = \"promise.json\"\n[[service]]\nname = \"lanes\"\nengine = \"simulated\"\n\
          simulated = {{ times = [\"5ms\"], input = 4, output = 2 }}\ndeadline = \"{deadline}\"\n\
          guard = \"100ms\"\nhandover = \"0ms\"\nconstraints = [{{ row-miss = 1 }}]\n\
          [[service.stream]]\nname = \"left\"\narrivals = [{{ periodic = {{ period = \"50ms\", jitter = \"10ms\" }} }}]\n"

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{DAEMON, Deployment, Listener, answers, best_effort, eventually, pause, values};
+use common::{Deployment, Listener, answers, best_effort, daemon_in_real_time, eventually, pause, values};
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{
@@ -16,7 +16,8 @@ use weir_client::{
 /// One worker; a request takes 60 ms, and promises are computed with 100 ms.
 fn deployment(streams: &str) -> Deployment {
     Deployment::new(format!(
-        "{DAEMON}{}{streams}",
+        "{}{}{streams}",
+        daemon_in_real_time(),
         r#"
         [safe-mode]
         hold = "200ms"

@@ -179,6 +179,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::print_stderr, reason = "it says what it could not check")]
     fn who_holds_it_runs_at_the_priority_of_who_waits_for_it() {
         let mutex = Arc::new(PiMutex::new(()));
         let (told, holds) = channel();

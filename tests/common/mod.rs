@@ -32,6 +32,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const DAEMON: &str =
     "[daemon]\nsocket = \"s\"\nprofile = \"profile.json\"\nrealtime = false\nbus = \"off\"\n";
 
+/// The same with real-time priorities, where the machine permits them: what is said at the end of a test's daemon tells
+/// whether it did.
+pub(crate) fn daemon_in_real_time() -> String {
+    DAEMON.replace("realtime = false", "realtime = true")
+}
+
 /// A folder with a configuration, in which the binary is run; it goes with the last clone.
 #[derive(Clone)]
 pub(crate) struct Deployment {
@@ -243,6 +249,12 @@ impl Drop for Daemon {
         // Ended already is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let config = std::fs::read_to_string(self.deployment.config()).unwrap_or_default();
+        if config.contains("realtime = true") && self.stderr().contains("no real-time priority") {
+            not_checked(
+                "what real-time priorities change: they are not permitted (LimitRTPRIO, CAP_SYS_NICE)",
+            );
+        }
         if std::thread::panicking() {
             eprintln!("the daemon said:\n{}", self.stderr());
         }
