@@ -177,6 +177,7 @@ impl ServicePlan {
         let systems = all.into_iter().map(|workers| System {
             guard: config.guard,
             dispatch: config.dispatch,
+            background: config.background,
             ..System::identical(workers, latency)
         });
         Self::best(config, spec, &entry.digest(), systems)?.with_variants(specs, profile)

@@ -1,7 +1,7 @@
 //! A whole run, kept: every request and every batch, for those who look at each of them.
 
 use planner::Problem;
-use rt_core::{Constraint, Instant, Outcome, Span, Transition, WorkerId};
+use rt_core::{Alarm, Constraint, Instant, Outcome, Span, Transition, WorkerId};
 
 use crate::drive::{Batch, Observer, Order, Request};
 use crate::measure::Misses;
@@ -21,6 +21,8 @@ pub struct Run {
     pub batches: Vec<Batch>,
     /// Safe mode as it was entered, left, or given a further cause.
     pub safe_mode: Vec<(Instant, Transition)>,
+    /// When the promise to a stream was suspended, for what it broke itself, or held again.
+    pub suspensions: Vec<(Instant, usize, Option<Alarm>)>,
     /// How many streams there are: those of the problem, and those of no promise that sent something.
     pub streams: usize,
 }
@@ -98,5 +100,9 @@ impl Observer for Run {
 
     fn safe_mode(&mut self, now: Instant, transition: Transition) {
         self.safe_mode.push((now, transition));
+    }
+
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+        self.suspensions.push((now, stream, alarm));
     }
 }

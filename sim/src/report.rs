@@ -195,9 +195,14 @@ fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamRep
     }
 }
 
-/// The causes announced, and when.
+/// The causes announced of safe mode and of suspended streams, and when.
 pub(crate) fn causes(run: &Run) -> impl Iterator<Item = (Instant, rt_core::Cause)> {
-    run.safe_mode.iter().filter_map(|(instant, transition)| Some((*instant, transition.breach()?)))
+    let shared = run.safe_mode.iter().filter_map(|(instant, told)| Some((*instant, told.breach()?)));
+    let own =
+        run.suspensions.iter().filter_map(|(instant, _, alarm)| Some((*instant, alarm.as_ref()?.cause)));
+    let mut all: Vec<_> = shared.chain(own).collect();
+    all.sort_by_key(|&(instant, _)| instant);
+    all.into_iter()
 }
 
 fn text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {

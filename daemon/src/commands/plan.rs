@@ -155,6 +155,9 @@ fn print_service(plan: &ServicePlan) {
         workers.batch_time(),
         plan.capacity()
     );
+    if !config.background {
+        say!("  closed (background = false): nothing is served that no stream declared");
+    }
     if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
         say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
@@ -277,6 +280,7 @@ pub(crate) fn service_json(plan: &ServicePlan) -> Value {
         "probability": plan.config.probability,
         "likely_times_ns": times(|time| time.likely),
         "mean_times_ns": times(|time| time.mean),
+        "background": plan.config.background,
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.headroom().as_nanos(),
         "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use planner::Problem;
-use rt_core::{Instant, Outcome, Span, Transition, WorkerId, Workers};
+use rt_core::{Alarm, Instant, Outcome, Span, Transition, WorkerId, Workers};
 
 use crate::drive::{Backwards, Observer, Order, drive};
 
@@ -49,6 +49,13 @@ pub enum Step {
     End(End),
     /// Safe mode was entered, left, or given a further cause.
     SafeMode(Transition),
+    /// The promise to one stream is suspended for this reason, or holds again.
+    Suspension {
+        /// The stream.
+        stream: usize,
+        /// What it broke.
+        alarm: Option<Alarm>,
+    },
     /// Nothing now; ask again at this instant, which is still to come, or only when something happens.
     Wait {
         /// The instant.

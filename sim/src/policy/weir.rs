@@ -2,8 +2,9 @@
 
 use planner::Problem;
 use rt_core::{
-    Action, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler, SchedulerConfig,
-    SelectError, Selector, Shield, ShieldError, Span, StreamError, StreamId, StreamSpec, WorkerId,
+    Action, Arrival, ConfigError, Event, Instant, Ran, Resolution, SafeModeConfig, Scheduler,
+    SchedulerConfig, SelectError, Selector, Shield, ShieldError, Span, StreamError, StreamId, StreamSpec,
+    Suspension, WorkerId,
 };
 
 use super::{End, Policy, Step};
@@ -57,7 +58,7 @@ impl Weir {
         let mut scheduler = Scheduler::new(config)?;
         let mut add = |index: usize| {
             let declared = problem.streams.get(index).map(|(_, spec)| spec.clone());
-            scheduler.add_stream(declared.unwrap_or_else(StreamSpec::best_effort))
+            scheduler.add_stream(Instant::ZERO, declared.unwrap_or_else(StreamSpec::best_effort))
         };
         let streams = (0..streams).map(&mut add).collect::<Result<_, _>>()?;
         Ok(Self { scheduler, streams, workers })
@@ -84,7 +85,7 @@ impl Policy for Weir {
     }
 
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        self.scheduler.handle_arrival(now, self.streams[stream], token).map(end)
+        self.scheduler.handle_arrival(now, Arrival { stream: self.streams[stream], token, at: now }).map(end)
     }
 
     fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
@@ -97,7 +98,11 @@ impl Policy for Weir {
                 Action::Start { worker } => Step::Start { worker },
                 Action::Resolve(resolution) => Step::End(end(resolution)),
                 Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
-                Action::Event(Event::Suspension(_) | Event::MissesLeft { .. }) => continue,
+                Action::Event(Event::Suspension(Suspension { stream, alarm, .. })) => {
+                    let place = self.streams.iter().position(|&id| id == stream);
+                    place.map_or_else(|| self.poll(now), |stream| Step::Suspension { stream, alarm })
+                }
+                Action::Event(Event::MissesLeft { .. }) => continue,
                 Action::WakeAt(until) => Step::Wait { until },
             };
         }
