@@ -13,14 +13,13 @@ use rustix::process::Signal;
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{
-    Alarm, ArrivalBound, Constraint, Error, Event, EventMask, RefusalCode, Registration, SafeModeState,
-    StreamInfo,
+    Alarm, ArrivalBound, Constraint, Error, Event, EventMask, RefusalCode, Registration, StreamInfo,
 };
 
 /// After which no further change is expected.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// A service whose safe mode ends as soon as it may, with answers of 64 KiB.
+/// A service whose suspensions end as soon as they may, with answers of 64 KiB.
 fn serve() -> Daemon {
     let config = format!(
         r#"{DAEMON}
@@ -58,7 +57,7 @@ fn flood(client: &mut Client, stream: &StreamInfo) {
     });
 }
 
-/// A client that hears of safe mode both ways, and how often it did.
+/// A client that hears of suspensions both ways, and how often it did.
 struct Ears {
     client: Client,
     alarm: Alarm,
@@ -70,7 +69,7 @@ impl Ears {
     /// Hears from now on.
     fn open(daemon: &Daemon) -> Self {
         let mut client = daemon.client();
-        client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+        client.subscribe(EventMask::SUSPENSION).expect("subscribed");
         let alarm = client.alarm().expect("an eventfd");
         Self::of(client, alarm)
     }
@@ -93,7 +92,7 @@ impl Ears {
             while let Some(event) =
                 self.client.next_event_timeout(Duration::ZERO).expect("the connection stays")
             {
-                let Event::SafeMode(event) = event else { panic!("{event:?}") };
+                let Event::Suspension(event) = event else { panic!("{event:?}") };
                 self.told += 1;
                 assert_eq!(event.sequence, self.told);
             }
@@ -104,18 +103,18 @@ impl Ears {
     }
 }
 
-fn safe_mode(client: &mut Client) -> Value {
+fn suspensions(client: &mut Client) -> Value {
     let status: Value = serde_json::from_str(&client.status().expect("a status")).expect("JSON");
-    status["services"][0]["safe_mode"].clone()
+    status["services"][0]["suspensions"].clone()
 }
 
-/// How often safe mode has changed.
+/// How often a stream was suspended, or no longer.
 fn changes(client: &mut Client) -> u64 {
-    safe_mode(client)["sequence"].as_u64().expect("a number")
+    suspensions(client)["sequence"].as_u64().expect("a number")
 }
 
 fn calm(client: &mut Client) -> bool {
-    safe_mode(client)["state"] == "normal"
+    suspensions(client)["streams"] == 0
 }
 
 /// Does to an eventfd the worst that one can: whoever writes it next waits.
@@ -155,7 +154,7 @@ fn every_change_that_is_told_is_counted() {
         flood(&mut loud, &stream);
         ears.hears_all();
         others.hears_all();
-        assert!(ears.told > before + 1, "safe mode came and went");
+        assert!(ears.told > before + 1, "the suspension came and went");
     }
     // What is no longer told is no longer counted.
     others.client.subscribe(EventMask::MISSES_LEFT).expect("subscribed");
@@ -184,7 +183,7 @@ fn there_is_one_for_those_to_whom_it_means_something() {
 fn it_comes_behind_answers_that_the_socket_has_not_taken_yet() {
     let daemon = serve();
     let mut client = daemon.client();
-    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    client.subscribe(EventMask::SUSPENSION).expect("subscribed");
     let stream = client.register(&common::best_effort("null", "large")).expect("a stream");
     let ids: Vec<_> = (0..60).map(|_| client.submit(&stream, &[0.0]).expect("submitted")).collect();
     eventually("all answers, unread", || {
@@ -206,7 +205,7 @@ fn tokio_waits_for_it_too() {
         let path = daemon.deployment.socket();
         let client = weir_client::asynchronous::Client::connect(path).await.expect("connected");
         refused(client.alarm().await, "SUBSCRIBE");
-        let mut events = client.subscribe(EventMask::SAFE_MODE).await.expect("subscribed");
+        let mut events = client.subscribe(EventMask::SUSPENSION).await.expect("subscribed");
         let mut alarm = client.alarm().await.expect("an eventfd");
         refused(client.alarm().await, "already");
         // Who stops waiting takes nothing.
@@ -216,8 +215,10 @@ fn tokio_waits_for_it_too() {
         flood(&mut loud, &stream);
         let count = tokio::time::timeout(PATIENCE, alarm.take()).await.expect("in time");
         assert!(count.expect("the eventfd stays") > 0);
-        let Event::SafeMode(event) = events.next().await.expect("an event") else { panic!("another event") };
-        assert_ne!(event.state, SafeModeState::Normal);
+        let Event::Suspension(event) = events.next().await.expect("an event") else {
+            panic!("another event")
+        };
+        assert!(event.state.is_suspended());
     });
 }
 
@@ -242,7 +243,7 @@ fn who_fills_it_and_makes_it_block_delays_nobody_and_leaves_nothing_behind() {
         // It is served itself, and hears on the socket.
         flood(&mut bad, &flooding);
         witness.hears_all();
-        assert!(matches!(bad.next_event_timeout(PATIENCE), Ok(Some(Event::SafeMode(_)))));
+        assert!(matches!(bad.next_event_timeout(PATIENCE), Ok(Some(Event::Suspension(_)))));
         // The eventfd outlives the connection, full as it is.
         kept.push(file);
     }

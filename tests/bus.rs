@@ -9,17 +9,18 @@ mod polkit;
 use std::collections::BTreeMap;
 
 use bus::{Bus, Listener, address, daemon_on_bus, is_possible};
-use common::{Daemon, Deployment, eventually, repository};
+use common::{Daemon, Deployment, best_effort, eventually, repository};
 use polkit::Polkit;
 use rustix::process::Signal;
 use serde_json::Value;
-use weir_client::Registration;
-use weir_client::{ArrivalBound, Constraint};
+use weir_client::blocking::Client;
+use weir_client::{ArrivalBound, Constraint, Registration};
 
 const SERVICE: &str = "/org/weir/Weir1/service/lane_2ds";
+const SLOW: &str = "/org/weir/Weir1/service/slow";
 const MANAGER: &str = "org.weir.Weir1.Manager";
 
-/// Two services; the first is promised something.
+/// Services of which the first is promised something, and the last takes longer than it may.
 fn place(more: &str) -> Deployment {
     let place = Deployment::new("");
     place.configure(format!(
@@ -41,6 +42,11 @@ fn place(more: &str) -> Deployment {
         engine = "simulated"
         simulated = {{ times = ["1ms"], input = 1, output = 1 }}
         deadline = "10s"
+        [[service]]
+        name = "slow"
+        engine = "simulated"
+        simulated = {{ times = ["60ms"], input = 1, output = 1 }}
+        deadline = "10s"
         "#,
         daemon_on_bus(&place)
     ));
@@ -54,8 +60,8 @@ fn start(place: &Deployment) -> (Bus, Daemon) {
     (bus, daemon)
 }
 
-/// Has a stream send more than it declares.
-fn flood(daemon: &Daemon, name: &str) {
+/// Has a stream send more than it declares; it stays as long as its client.
+fn flood(daemon: &Daemon, name: &str) -> Client {
     let mut client = daemon.client();
     let stream = Registration::builder("lane-s", name)
         .constraint(Constraint::any_miss(1, 3))
@@ -64,6 +70,14 @@ fn flood(daemon: &Daemon, name: &str) {
     for _ in 0..4 {
         client.infer(&stream, &[0.0]).expect("an answer");
     }
+    client
+}
+
+/// Has a batch take longer than its bound.
+fn overrun(daemon: &Daemon) {
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("slow", "one")).expect("a stream");
+    client.infer(&stream, &[0.0]).expect("an answer");
 }
 
 #[test]
@@ -82,19 +96,20 @@ fn foreign_clients_read_properties_hear_signals_and_call_methods() {
         ("u 1".into(), "s \"lane-s\"".into(), "u 2".into())
     );
     assert_eq!(service("Evidence"), "(tttss) 0 0 0 \"\" \"\"");
+    assert_eq!((service("SuspendedStreams"), service("SuspensionSequence")), ("as 0".into(), "t 0".into()));
     assert!(service("CertifiedRate").starts_with("d ") && service("CertifiedRate") != "d 0");
     let worker = bus.property(&format!("{SERVICE}/worker/1"), "org.weir.Weir1.Worker", "State");
     assert_eq!(worker, "u 1");
 
     let ears = Listener::start(&place);
-    flood(&daemon, "cam0");
-    let signal = ears.hear(&[SERVICE, "SafeModeChanged", "arrival-excess"]);
-    assert!(signal.contains("uint32 3, uint32 1, uint64 1"), "{signal}");
-    ears.hear(&[SERVICE, "PropertiesChanged", "'State': <uint32 3>", "'Cause': <uint32 1>"]);
+    overrun(&daemon);
+    let signal = ears.hear(&[SLOW, "SafeModeChanged", "service-overrun"]);
+    assert!(signal.contains("uint32 3, uint32 2, uint64 1"), "{signal}");
+    ears.hear(&[SLOW, "PropertiesChanged", "'State': <uint32 3>", "'Cause': <uint32 2>"]);
     ears.hear(&["/org/weir/Weir1:", "PropertiesChanged", MANAGER, "'State': <uint32 3>"]);
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 1, uint32 0"]);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 1, uint32 0"]);
     ears.hear(&["/org/weir/Weir1:", "PropertiesChanged", MANAGER, "'State': <uint32 1>"]);
-    assert_eq!(service("Breaches"), "t 2");
+    assert_eq!(bus.property(SLOW, "org.weir.Weir1.Service", "Breaches"), "t 1");
 
     let said = bus.gdbus(None, "org.weir.Weir1.Manager.Status", &[]);
     assert!(said.ok && said.out.contains("\"lane-s\""), "{said:?}");
@@ -109,6 +124,25 @@ fn foreign_clients_read_properties_hear_signals_and_call_methods() {
     assert!(managed.out.contains(SERVICE) && managed.out.contains("org.weir.Weir1.Worker"), "{managed:?}");
 }
 
+#[test]
+fn a_suspension_is_told_and_shown_and_leaves_the_service_as_it_is() {
+    if !is_possible() {
+        return;
+    }
+    let place = place("");
+    let (bus, daemon) = start(&place);
+    let service = |name: &str| bus.property(SERVICE, "org.weir.Weir1.Service", name);
+    let ears = Listener::start(&place);
+    let client = flood(&daemon, "cam0");
+    let signal = ears.hear(&[SERVICE, "SuspensionChanged", "arrival-excess", "'cam0'"]);
+    assert!(signal.contains("uint32 2, uint32 1, uint64 1"), "{signal}");
+    ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <['cam0']>"]);
+    ears.hear(&[SERVICE, "SuspensionChanged", "uint32 1, uint32 0, uint64 2", "'cam0'"]);
+    ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <@as []>"]);
+    assert_eq!((service("SuspensionSequence"), service("Sequence")), ("t 2".into(), "t 0".into()));
+    drop(client);
+}
+
 fn said_by_plan(place: &Deployment) -> Value {
     let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
     plan["services"][0]["rate"]["n_star"].clone()
@@ -121,29 +155,29 @@ fn operators_enter_clear_and_inhibit() {
     }
     let place = place("");
     let (bus, daemon) = start(&place);
-    let state = || bus.property(SERVICE, "org.weir.Weir1.Service", "State");
+    let state = || bus.property(SLOW, "org.weir.Weir1.Service", "State");
     let ears = Listener::start(&place);
-    assert!(bus.call(None, &["EnterSafeMode", "s", "lane-s"]).ok);
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 3, uint32 7"]);
+    assert!(bus.call(None, &["EnterSafeMode", "s", "slow"]).ok);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 3, uint32 7"]);
     let other = bus.property("/org/weir/Weir1/service/other", "org.weir.Weir1.Service", "State");
     assert_eq!((state(), other), ("u 3".into(), "u 1".into()));
     assert!(bus.call(None, &["Clear", "s", ""]).ok);
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 1, uint32 0, uint64 2"]);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 1, uint32 0, uint64 2"]);
     // What an operator cleared is over: the next state ends by itself, after hold and clean.
-    flood(&daemon, "cam0");
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 3, uint32 1, uint64 3"]);
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 1, uint32 0, uint64 4"]);
+    overrun(&daemon);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 3, uint32 2, uint64 3"]);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 1, uint32 0, uint64 4"]);
 
-    assert!(bus.gdbus(None, "org.weir.Weir1.Manager.Inhibit", &["lane-s", "3600000000"]).ok);
-    assert!(bus.call(None, &["EnterSafeMode", "s", "lane-s"]).ok);
+    assert!(bus.gdbus(None, "org.weir.Weir1.Manager.Inhibit", &["slow", "3600000000"]).ok);
+    assert!(bus.call(None, &["EnterSafeMode", "s", "slow"]).ok);
     assert_eq!(state(), "u 3", "it is entered");
-    assert_eq!(bus.property(SERVICE, "org.weir.Weir1.Service", "Sequence"), "t 4", "and not told");
-    assert!(bus.call(None, &["Inhibit", "st", "lane-s", "0"]).ok);
-    ears.hear(&[SERVICE, "SafeModeChanged", "uint32 3, uint32 7, uint64 5"]);
+    assert_eq!(bus.property(SLOW, "org.weir.Weir1.Service", "Sequence"), "t 4", "and not told");
+    assert!(bus.call(None, &["Inhibit", "st", "slow", "0"]).ok);
+    ears.hear(&[SLOW, "SafeModeChanged", "uint32 3, uint32 7, uint64 5"]);
 
     let said = bus.call(None, &["EnterSafeMode", "s", "lanes"]);
-    assert!(!said.ok && said.err.contains("lane-s, other"), "{said:?}");
-    let said = bus.call(None, &["Inhibit", "st", "lane-s", "86400000001"]);
+    assert!(!said.ok && said.err.contains("lane-s, other, slow"), "{said:?}");
+    let said = bus.call(None, &["Inhibit", "st", "slow", "86400000001"]);
     assert!(!said.ok && said.err.contains("86400000000"), "{said:?}");
 }
 
@@ -223,7 +257,7 @@ fn the_daemon_outlives_the_bus_and_comes_back_to_it() {
     let (bus, daemon) = start(&place);
     bus.kill();
     eventually("the loss", || daemon.stderr().contains("the bus has gone").then_some(()));
-    flood(&daemon, "cam0");
+    drop(flood(&daemon, "cam0"));
     let bus = Bus::start(&place);
     bus.wait_for_weir();
     assert!(bus.call(None, &["EnterSafeMode", "s", "other"]).ok);
@@ -235,7 +269,7 @@ fn without_a_bus_the_daemon_serves_and_says_so_once() {
     let place = place("");
     let mut daemon = place.serve();
     eventually("a word", || daemon.stderr().contains("served without it").then_some(()));
-    flood(&daemon, "cam0");
+    drop(flood(&daemon, "cam0"));
     // The second attempt comes after 250 ms, the third after 500 more.
     common::pause(std::time::Duration::from_millis(1_000));
     assert_eq!(daemon.stderr().matches("served without it").count(), 1, "{}", daemon.stderr());

@@ -10,7 +10,7 @@ use common::{DAEMON, Daemon, Deployment, answers, best_effort, eventually, stder
 use serde_json::Value;
 use weir_client::{ArrivalBound, Constraint, Registration};
 
-/// A stream that may send one request in 10 s, and a safe mode that stays until the test is over.
+/// A stream that may send one request in 10 s, and suspensions that stay until the test is over.
 fn deployment() -> Deployment {
     Deployment::new(format!(
         "{DAEMON}{}",
@@ -33,7 +33,7 @@ fn deployment() -> Deployment {
     .profiled(&[100])
 }
 
-/// Sends more than was declared, which raises safe mode.
+/// Sends more than was declared.
 fn flood(daemon: &Daemon) {
     let mut client = daemon.client();
     let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
@@ -74,10 +74,10 @@ impl Listener {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The next line that tells a change of safe mode.
-    fn change(&mut self) -> Value {
+    /// The next line that tells a suspension or its end.
+    fn suspension(&mut self) -> Value {
         std::iter::repeat_with(|| self.line())
-            .find(|line| line["kind"] == "safe-mode")
+            .find(|line| line["kind"] == "suspension")
             .expect("lines without end")
     }
 }
@@ -108,15 +108,23 @@ fn the_present_state_is_a_line_for_each_service() {
     let after = once(&place, &[]);
     assert!(after.status.success(), "{}", stderr(&after));
     let text = String::from_utf8(after.stdout).expect("UTF-8");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let told = ["cameras", "safe-mode", "arrival-excess", "change", "breaches: stream burst sent 2 requests"];
-    assert!(told.iter().all(|word| text.contains(word)), "{text}");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].contains("cameras") && !lines[0].contains("suspended"), "{text}");
+    let told = ["cameras", "suspended", "arrival-excess", "stream burst sent 2 requests"];
+    assert!(told.iter().all(|word| lines[1].contains(word)), "{text}");
+    let status =
+        Command::new(weir()).args(["status", "--socket"]).arg(place.socket()).output().expect("it runs");
+    let text = String::from_utf8(status.stdout).expect("UTF-8");
+    assert!(text.contains("suspended: arrival-excess: stream burst sent 2 requests"), "{text}");
 }
 
 #[test]
-fn the_evidence_names_a_stream_that_has_gone_whoever_comes_and_goes_after_it() {
+fn a_stream_that_goes_is_suspended_no_longer_and_told_so_by_its_name() {
     let place = deployment();
     let daemon = place.serve();
+    let mut listener = Listener::new(&place, &["--follow", "--json"]);
+    assert_eq!(listener.line()["kind"], "state");
     let mut client = daemon.client();
     let visitor = Registration::builder("cameras", "visitor")
         .constraint(Constraint::any_miss(1, 2))
@@ -124,15 +132,28 @@ fn the_evidence_names_a_stream_that_has_gone_whoever_comes_and_goes_after_it() {
     let stream = client.register(&visitor.build().expect("valid")).expect("admitted");
     let ids: Vec<_> = (0..3).map(|_| client.submit(&stream, &[0.0; 4]).expect("submitted")).collect();
     answers(&mut client, &ids);
+    assert_eq!(daemon.status()["services"][0]["suspensions"]["streams"], 1);
     client.unregister(&stream).expect("given up");
-    for name in ["a", "b", "c", "burst"] {
-        let stream = client.register(&best_effort("cameras", name)).expect("a stream");
-        client.unregister(&stream).expect("given up");
+    for (state, sequence) in [("suspended", 1), ("normal", 2)] {
+        let told = listener.suspension();
+        assert_eq!(
+            (&told["stream"], &told["state"], &told["sequence"]),
+            (&Value::from("visitor"), &Value::from(state), &Value::from(sequence)),
+            "{told}"
+        );
     }
     let service = daemon.status()["services"][0].clone();
-    assert_eq!(service["streams"].as_array().map(Vec::len), Some(1), "{service}");
-    let text = service["safe_mode"]["text"].as_str().expect("a text");
-    assert!(text.contains("stream visitor sent 2 requests"), "{text}");
+    assert_eq!(service["suspensions"]["streams"], 0, "{service}");
+    // A reserved stream stays, and with it what it has broken, whoever takes it up next.
+    flood(&daemon);
+    let told = listener.suspension();
+    assert_eq!(
+        (&told["stream"], &told["state"]),
+        (&Value::from("burst"), &Value::from("suspended")),
+        "{told}"
+    );
+    client.register(&best_effort("cameras", "burst")).expect("it is free again");
+    assert_eq!(daemon.stream_status("burst")["suspended"]["cause"], "arrival-excess");
 }
 
 #[test]
@@ -143,7 +164,7 @@ fn a_flood_is_told_as_it_happens_and_the_count_ends_it() {
     assert_eq!(listener.line()["kind"], "state");
     flood(&daemon);
     let event = listener.line();
-    assert!(event["kind"] == "safe-mode" || event["kind"] == "misses-left", "{event}");
+    assert!(event["kind"] == "suspension" || event["kind"] == "misses-left", "{event}");
     let status = eventually("the end", || listener.0.try_wait().expect("a child"));
     assert!(status.success());
 }
@@ -155,10 +176,10 @@ fn following_outlasts_the_daemon_and_numbers_start_again_with_the_next() {
     let mut listener = Listener::new(&place, &["--follow", "--json"]);
     assert_eq!(listener.line()["kind"], "state");
     flood(&daemon);
-    let first = listener.change();
+    let first = listener.suspension();
     assert_eq!(
         (&first["state"], &first["sequence"]),
-        (&Value::from("safe-mode"), &Value::from(1)),
+        (&Value::from("suspended"), &Value::from(1)),
         "{first}"
     );
     daemon.signal(rustix::process::Signal::KILL);
@@ -168,7 +189,7 @@ fn following_outlasts_the_daemon_and_numbers_start_again_with_the_next() {
         std::iter::repeat_with(|| listener.line()).find(|line| line["kind"] == "state").expect("lines");
     assert_eq!((&state["state"], &state["sequence"]), (&Value::from("normal"), &Value::from(0)), "{state}");
     flood(&next);
-    assert_eq!(listener.change()["sequence"], 1);
+    assert_eq!(listener.suspension()["sequence"], 1);
 }
 
 #[test]

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use common::{DAEMON, Deployment, PATIENCE, best_effort, eventually};
 use rustix::process::Signal;
+use weir_client::{ArrivalBound, Constraint, Registration};
 
 fn place(metrics: &str) -> Deployment {
     Deployment::new(format!(
@@ -81,6 +83,8 @@ fn what_was_answered_and_missed_is_counted() {
     assert_eq!(of("weir_missed_total{service=\"null\",stream=\"cam0\",reason=\"late\"}"), 0.0);
     assert_eq!(of("weir_safe_mode_state{service=\"null\"}"), 1.0);
     assert_eq!(of("weir_breaches_total{service=\"null\"}"), 0.0);
+    assert_eq!(of("weir_stream_suspended{service=\"null\",stream=\"cam0\"}"), 0.0);
+    assert_eq!(of("weir_streams_suspended{service=\"null\"}"), 0.0);
     assert_eq!(of("weir_workers_alive{service=\"null\"}"), 1.0);
     let answers: Vec<_> =
         samples.iter().filter(|(name, _)| name.starts_with("weir_answers_total{")).collect();
@@ -92,6 +96,24 @@ fn what_was_answered_and_missed_is_counted() {
     assert_eq!(of("weir_latency_seconds_bucket{service=\"null\",le=\"0.0005\"}"), 0.0);
     assert_eq!(of("weir_latency_seconds_bucket{service=\"null\",le=\"+Inf\"}"), 5.0);
     assert!(of("weir_latency_seconds_sum{service=\"null\"}") >= 0.005);
+
+    // More than was declared: nothing is promised to this stream, and to the other what was.
+    let limited = Registration::builder("null", "limited")
+        .constraint(Constraint::any_miss(1, 3))
+        .arrivals(ArrivalBound::window(1, Duration::from_secs(30)));
+    let limited = client.register(&limited.build().expect("valid")).expect("admitted");
+    for _ in 0..2 {
+        client.infer(&limited, &[0.0]).expect("an answer");
+    }
+    let samples = parse(&over_socket(&place, "GET /metrics").1);
+    for (sample, value) in [
+        ("weir_stream_suspended{service=\"null\",stream=\"limited\"}", 1.0),
+        ("weir_stream_suspended{service=\"null\",stream=\"cam0\"}", 0.0),
+        ("weir_streams_suspended{service=\"null\"}", 1.0),
+        ("weir_suspensions_total{service=\"null\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(sample), Some(&value), "{sample}");
+    }
     assert!(over_socket(&place, "GET /").0.starts_with("HTTP/1.1 404 "));
     assert!(over_socket(&place, "DELETE /metrics").0.starts_with("HTTP/1.1 405 "));
 

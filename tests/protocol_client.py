@@ -19,7 +19,7 @@ import time
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
 STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
-EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
+EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
 NO_CONSTRAINT = 0xFFFFFFFF
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2  # of linux/fcntl.h
 
@@ -35,6 +35,8 @@ LAYOUTS = {
     REFUSED: "code:H text:s",
     ERROR: "code:H text:s",
     EVENT_SAFE_MODE: "state:H cause:H reserved:I sequence:Q entered_ns:Q limit:Q seen:Q window_ns:Q breaches:Q"
+    " service:s stream:s text:s",
+    EVENT_SUSPENSION: "state:H cause:H reserved:I sequence:Q entered_ns:Q limit:Q seen:Q window_ns:Q breaches:Q"
     " service:s stream:s text:s",
     EVENT_MISSES_LEFT: "misses_left:I form:B a:I k:I service:s stream:s",
     EVENTS_LOST: "count:Q",
@@ -117,7 +119,7 @@ def string(text):
     return struct.pack("<H", len(data)) + data
 
 
-def hello(low=1, high=1):
+def hello(low=1, high=2):
     return b"WEIR" + struct.pack("<HH", low, high) + string("protocol_client")
 
 
@@ -130,12 +132,12 @@ def register(service, stream, constraints=(), arrivals=()):
 class Client:
     """A connection. Frames that came while another was waited for stay in `inbox`."""
 
-    def __init__(self, path, welcome=True):
+    def __init__(self, path, welcome=True, version=2):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(path)
         self.last, self.inbox, self.descriptors = 0, [], []
         if welcome:
-            self.welcome = self.ask(HELLO, hello())
+            self.welcome = self.ask(HELLO, hello(high=version))
             assert self.welcome.kind == WELCOME, self.welcome
 
     def __enter__(self):
@@ -243,11 +245,11 @@ class Checks:
     def opening(self):
         self.main = Client(self.path)
         welcome = self.main.welcome
-        self.check("HELLO: welcome", welcome.version == 1 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
+        self.check("HELLO: welcome", welcome.version == 2 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
         self.check("PING: pong", self.main.ask(PING).kind == PONG)
         answer = self.main.ask(ALARM)
         self.check("ALARM: refused: nothing to count", answer.kind == REFUSED and answer.code == 14, answer)
-        body = struct.pack("<I", 3)
+        body = struct.pack("<I", 7)
         self.check("SUBSCRIBE: subscribed", self.main.ask(SUBSCRIBE, body).kind == SUBSCRIBED)
         answer = self.main.ask(ALARM)
         right = answer.kind == ALARMED and len(self.main.descriptors) == 1
@@ -337,7 +339,10 @@ class Checks:
 
     def calm(self, seconds=5.0):
         until = time.monotonic() + seconds
-        while self.state()["services"][0]["safe_mode"]["state"] != "normal" and time.monotonic() < until:
+        while time.monotonic() < until:
+            service = self.state()["services"][0]
+            if service["safe_mode"]["state"] == "normal" and service["suspensions"]["streams"] == 0:
+                break
             time.sleep(0.05)
 
     def flooding(self):
@@ -346,6 +351,11 @@ class Checks:
             pass
         self.main.inbox.clear()
         self.counted()
+        older = Client(self.path, version=1)  # neither told of suspensions nor given an eventfd for them
+        self.check("version 1: welcome", older.welcome.version == 1, older.welcome)
+        older.ask(SUBSCRIBE, struct.pack("<I", 4))
+        self.check("version 1: no eventfd for suspensions", older.ask(ALARM).kind == REFUSED)
+        older.ask(SUBSCRIBE, struct.pack("<I", 0xFFFFFFFF))
         idents = [self.main.send(SUBMIT, submit(self.cam0.stream, i, 0, 0, 0)) for i in range(60)]
         answers, right = once(self.main.answers(idents))
         self.taken += answers
@@ -353,14 +363,24 @@ class Checks:
         self.calm()
         while (event := self.main.receive(0.2)) is not None:
             self.main.inbox.append(event)
-        events = [e for e in self.main.inbox if e.kind == EVENT_SAFE_MODE]
-        entered = [e for e in events if (e.state, e.cause, e.service, e.stream) == (3, 1, "null", "cam0")]
-        right = entered and entered[0].limit == 5 < entered[0].seen and entered[0].window_ns == 10**8
-        self.check("flood: EVENT_SAFE_MODE, arrival-excess", right and entered[0].text, self.main.inbox)
-        self.check("flood: safe mode left", events and (events[-1].state, events[-1].cause) == (1, 0), events)
-        self.check("flood: the eventfd counts every change", self.counted() == len(events) >= 2, events)
+        changes = [e for e in self.main.inbox if e.kind in (EVENT_SAFE_MODE, EVENT_SUSPENSION)]
+        events = [e for e in changes if e.kind == EVENT_SUSPENSION]
+        right = events and (events[0].state, events[0].cause) == (2, 1)
+        right = right and events[0].limit == 5 < events[0].seen and events[0].window_ns == 10**8
+        self.check("flood: EVENT_SUSPENSION, arrival-excess", right and events[0].text, self.main.inbox)
+        right = all((e.service, e.stream) == ("null", "cam0") for e in events)
+        self.check("flood: of this stream alone", right, events)
+        right = all(e.cause != 1 for e in changes if e.kind == EVENT_SAFE_MODE)
+        self.check("flood: no safe mode for it", right, changes)
+        self.check("flood: the promise holds again", events and (events[-1].state, events[-1].cause) == (1, 0), events)
+        self.check("flood: the eventfd counts every change", self.counted() == len(changes) >= 2, changes)
         steps = [e.sequence for e in events]
         self.check("flood: changes are numbered", all(b == a + 1 for a, b in zip(steps, steps[1:])), steps)
+        told = []
+        while (event := older.receive(0.2)) is not None:
+            told.append(event.kind)
+        self.check("version 1: is sent no frame that it does not know", EVENT_SUSPENSION not in told, told)
+        older.socket.close()
 
     def counting(self):
         state = self.state()
@@ -372,7 +392,7 @@ class Checks:
 
     def breaking(self):
         for name, code, first, data in (
-            ("no common version", 1, True, frame(HELLO, 1, hello(2, 9))),
+            ("no common version", 1, True, frame(HELLO, 1, hello(3, 9))),
             ("first frame not HELLO", 7, True, frame(PING, 1)),
             ("other magic", 2, True, frame(HELLO, 1, b"RIEW" + hello()[4:])),
             ("garbage instead of HELLO", 3, True, b"GET / HTTP/1.1\r\n\r\n" * 9),

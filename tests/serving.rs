@@ -9,8 +9,8 @@ use common::{DAEMON, Deployment, Listener, answers, best_effort, eventually, pau
 use serde_json::Value;
 use weir_client::blocking::Client;
 use weir_client::{
-    ArrivalBound, Constraint, Outcome, RefusalCode, Registration, SafeModeCause, SafeModeEvent,
-    SafeModeState, StreamInfo,
+    ArrivalBound, Constraint, Outcome, RefusalCode, Registration, SafeModeCause, SafeModeEvent, StreamInfo,
+    StreamState,
 };
 
 /// One worker; a request takes 60 ms, and promises are computed with 100 ms.
@@ -95,10 +95,6 @@ fn bursts(
     history
 }
 
-fn raised(change: &SafeModeEvent) -> bool {
-    change.cause == SafeModeCause::ArrivalExcess
-}
-
 #[test]
 fn below_the_declared_rate_constraints_hold_and_every_request_is_answered_once() {
     let daemon = deployment("").serve();
@@ -118,7 +114,7 @@ fn below_the_declared_rate_constraints_hold_and_every_request_is_answered_once()
     history.agrees_with(&daemon.stream_status("front"));
     assert!(history.served() < history.0.len(), "nothing was missed, so nothing is shown");
     listener.kept_or_told("cameras", history.most_missed(4) <= 3, &history.0);
-    assert!(!listener.changes().iter().any(raised), "{:?}", listener.changes());
+    assert_eq!(listener.suspensions(), []);
     let violated = |change: &SafeModeEvent| change.cause == SafeModeCause::ConstraintViolated;
     let violated = listener.changes().iter().any(violated);
     listener.kept_or_told("cameras", !violated, &"no constraint violated");
@@ -157,7 +153,7 @@ fn two_streams_keep_their_different_constraints_side_by_side() {
 }
 
 #[test]
-fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promise() {
+fn a_flood_suspends_its_own_stream_and_leaves_other_streams_their_promise() {
     let daemon = deployment(
         r#"
         [[service.stream]]
@@ -186,13 +182,24 @@ fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promis
     });
     calm_history.agrees_with(&daemon.stream_status("calm"));
     flood_history.agrees_with(&daemon.stream_status("flood"));
-    let heard: Vec<_> = listeners.iter_mut().map(|l| l.until_normal_after(raised).to_vec()).collect();
-    assert!(heard.iter().all(|changes| *changes == heard[0]), "listeners heard different things: {heard:?}");
-    let first = heard[0].iter().find(|change| raised(change)).expect("it was waited for");
-    assert_eq!(first.state, SafeModeState::SafeMode);
-    assert_eq!((first.service.as_str(), first.stream.as_str()), ("cameras", "flood"));
-    assert_eq!((first.limit, first.window), (2, window));
-    assert!(first.seen > first.limit && first.text.contains("flood"), "{first:?}");
+    let heard: Vec<_> =
+        listeners.iter_mut().map(|l| l.until_promised_anew("flood", 1)[..2].to_vec()).collect();
+    assert!(heard.iter().all(|told| *told == heard[0]), "listeners heard different things: {heard:?}");
+    let first = &heard[0][0];
+    assert_eq!((first.state, first.cause), (StreamState::Suspended, SafeModeCause::ArrivalExcess));
+    // At the first request too many.
+    assert_eq!((first.limit, first.seen, first.window, first.sequence), (2, 3, window, 1));
+    assert!(first.service == "cameras" && first.text.contains("flood"), "{first:?}");
+    assert_eq!(heard[0][1].state, StreamState::Normal);
+    let told = listeners[0].suspensions();
+    assert!(
+        told.iter().all(|told| told.stream == "flood"),
+        "others have kept to what they declared: {told:?}"
+    );
+    assert!(told.iter().map(|told| told.sequence).eq(1..=told.len() as u64), "{told:?}");
+    // The service is in safe mode for nothing that a stream does.
+    let entered = listeners[0].changes().iter().any(|change| change.state.is_suspended());
+    listeners[0].kept_or_told("cameras", !entered, &"no safe mode");
     assert_eq!(deaf.next_event_timeout(Duration::from_millis(10)).expect("it stays"), None, "it never asked");
 
     // Served as before.
@@ -204,7 +211,7 @@ fn a_flood_puts_the_service_into_safe_mode_and_leaves_other_streams_their_promis
 }
 
 #[test]
-fn changes_of_safe_mode_are_numbered_without_gaps_and_told_in_the_status() {
+fn suspensions_are_numbered_without_gaps_and_told_in_the_status() {
     let daemon = deployment(
         r#"
         [[service.stream]]
@@ -217,23 +224,29 @@ fn changes_of_safe_mode_are_numbered_without_gaps_and_told_in_the_status() {
     let mut listener = Listener::new(&daemon);
     let mut client = daemon.client();
     let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
-    let mode = || daemon.status()["services"][0]["safe_mode"].clone();
-    for _ in 0..3 {
-        let before = listener.changes().len() as u64;
+    for times in 1..=3 {
         let ids: Vec<_> = (0..5).map(|_| client.submit(&stream, &[0.0; 3]).expect("submitted")).collect();
+        client.ping().expect("an answer");
+        let why = daemon.stream_status("burst")["suspended"].clone();
+        let told = listener.suspensions().last().expect("it was told").clone();
+        assert_eq!(
+            (why["cause"].as_str(), why["entered_ns"].as_u64(), why["text"].as_str()),
+            (Some("arrival-excess"), u64::try_from(told.entered.as_nanos()).ok(), Some(told.text.as_str())),
+            "{why}"
+        );
         answers(&mut client, &ids);
-        listener.until_normal_after(|change| raised(change) && change.sequence > before);
-        eventually("safe mode over", || (mode()["state"] == "normal").then_some(()));
+        listener.until_promised_anew("burst", times);
+        assert_eq!(daemon.stream_status("burst")["suspended"], Value::Null);
     }
-    let changes = listener.changes().to_vec();
-    assert!(changes.iter().map(|change| change.sequence).eq(1..=changes.len() as u64), "{changes:?}");
-    assert_eq!(changes.iter().filter(|change| raised(change)).count(), 3, "{changes:?}");
-    let ended = changes.iter().filter(|change| change.state == SafeModeState::Normal).count();
-    listener.kept_or_told("cameras", ended == 3, &changes);
-    let mode = eventually("as many changes in the status", || {
-        Some(mode()).filter(|mode| mode["sequence"] == listener.changes().len())
-    });
-    assert!(mode["breaches"].as_u64().is_some_and(|breaches| breaches >= 3), "{mode}");
+    let told = listener.suspensions().to_vec();
+    assert!(told.iter().map(|told| told.sequence).eq(1..=6), "{told:?}");
+    assert!(told.iter().map(|told| told.state.is_suspended()).eq([true, false].repeat(3)), "{told:?}");
+    assert!(told.iter().all(|told| told.breaches >= told.sequence / 2), "{told:?}");
+    let service = daemon.status()["services"][0].clone();
+    assert_eq!(
+        (&service["suspensions"]["sequence"], &service["suspensions"]["streams"]),
+        (&6.into(), &0.into())
+    );
 }
 
 #[test]

@@ -189,7 +189,7 @@ static int changes(int alarm, int milliseconds) {
     return (int)count;
 }
 
-static void misses_and_safe_mode_are_told(void) {
+static void misses_and_the_suspension_are_told(void) {
     const weir_constraint constraints[] = {weir_any_miss(1, 2), weir_row_miss(1)};
     const weir_arrivals arrivals[] = {weir_periodic(1000000000, 1000000)};
     const float zeros[2] = {0};
@@ -198,7 +198,7 @@ static void misses_and_safe_mode_are_told(void) {
     CHECK(slow.guaranteed == 1 && slow.of == 2 && slow.deadline_ns == 2000000000);
     CHECK(weir_alarm(client, &alarm) == WEIR_REFUSED && weir_refusal_code(client) == 14 && alarm == -1);
     CHECK(strcmp(weir_refusal(14), "alarm") == 0);
-    CHECK(weir_subscribe(client, 3) == WEIR_OK);
+    CHECK(weir_subscribe(client, WEIR_EVENTS_MISSES_LEFT | WEIR_EVENTS_SUSPENSION) == WEIR_OK);
     CHECK(weir_alarm(client, &alarm) == WEIR_OK && changes(alarm, 0) == 0);
     CHECK(weir_alarm(client, &alarm) == WEIR_REFUSED && strstr(weir_error(client), "already") != NULL);
     for (int i = 0; i < 8; i++) CHECK(weir_submit(client, &slow, zeros, NULL) == WEIR_OK);
@@ -207,11 +207,11 @@ static void misses_and_safe_mode_are_told(void) {
     while (events == 0 || misses + results < 8) {
         weir_answer answer;
         CHECK(weir_receive(client, &answer, 10000) == WEIR_OK);
-        told += answer.kind == WEIR_SAFE_MODE;
+        told += answer.kind == WEIR_SUSPENSION;
         misses += answer.kind == WEIR_MISS;
         results += answer.kind == WEIR_RESULT;
         if (answer.kind == WEIR_MISS) CHECK(strcmp(weir_miss(answer.code), "cancelled") == 0);
-        if (answer.kind != WEIR_SAFE_MODE || answer.code < WEIR_SUSPENDED) continue;
+        if (answer.kind != WEIR_SUSPENSION || answer.code == WEIR_STREAM_NORMAL) continue;
         CHECK(strcmp(answer.service, "slow") == 0 && strcmp(answer.stream_name, "c-slow") == 0);
         CHECK(strcmp(weir_cause(answer.cause), "arrival-excess") == 0 && answer.seen > answer.limit);
         CHECK(strstr(answer.text, "c-slow") != NULL && answer.sequence > 0);
@@ -227,7 +227,7 @@ static void misses_and_safe_mode_are_told(void) {
     weir_answer answer;
     while (told < rung) {
         CHECK(weir_receive(client, &answer, 10000) == WEIR_OK);
-        told += answer.kind == WEIR_SAFE_MODE;
+        told += answer.kind == WEIR_SUSPENSION;
     }
     CHECK(weir_infer(client, &slow, zeros, &answer) == WEIR_REFUSED && weir_refusal_code(client) == 7);
 }
@@ -240,7 +240,7 @@ int main(int argc, char **argv) {
     requests_are_answered_in_the_arena();
     nothing_is_lost_while_something_else_is_waited_for();
     late_answers_are_dropped();
-    misses_and_safe_mode_are_told();
+    misses_and_the_suspension_are_told();
     weir_close(client);
     puts("all checks passed");
     return EXIT_SUCCESS;

@@ -123,8 +123,9 @@ bool read_stream(reader *in, weir_stream *stream) {
            read_tensors(in, &stream->outputs, stream->output, stream->output_bytes) && all_read(in);
 }
 
-static void read_safe_mode(reader *in, weir_answer *answer) {
-    answer->kind = WEIR_SAFE_MODE;
+/* Both kinds of change have the same fields. */
+static void read_change(reader *in, weir_kind kind, weir_answer *answer) {
+    answer->kind = kind;
     answer->code = (uint16_t)take(in, 2);
     answer->cause = (uint16_t)take(in, 2);
     take_reserved(in, 4);
@@ -171,7 +172,8 @@ bool read_answer(header head, reader in, weir_answer *answer) {
             answer->code = (uint16_t)take(&in, 2);
             take_string(&in, answer->text, sizeof answer->text);
             break;
-        case EVENT_SAFE_MODE: read_safe_mode(&in, answer); break;
+        case EVENT_SAFE_MODE: read_change(&in, WEIR_SAFE_MODE, answer); break;
+        case EVENT_SUSPENSION: read_change(&in, WEIR_SUSPENSION, answer); break;
         case EVENT_MISSES_LEFT:
             answer->kind = WEIR_MISSES_LEFT;
             answer->misses_left = (uint32_t)take(&in, 4);

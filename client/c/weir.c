@@ -13,7 +13,7 @@
 
 #include "connection.h"
 
-enum { LINE = 64, FIRST_FRAME = 4 << 20 };
+enum { LINE = 64, FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 2 };
 
 static weir_status done(weir_client *client, uint16_t kind, int descriptor) {
     reader body;
@@ -28,8 +28,8 @@ static weir_status hello(weir_client *client, const char *name) {
     char daemon[256];
     begin(client, HELLO);
     put_bytes(&client->out, "WEIR", 4);
-    put(&client->out, 1, 2);
-    put(&client->out, 1, 2);
+    put(&client->out, OLDEST_VERSION, 2);
+    put(&client->out, VERSION, 2);
     put_string(&client->out, name);
     weir_status status = ask(client, WELCOME, -1, &body);
     if (status != WEIR_OK) return status;
@@ -38,7 +38,8 @@ static weir_status hello(weir_client *client, const char *name) {
     client->max_frame = (uint32_t)take(&body, 4);
     client->max_arena = take(&body, 8);
     take_string(&body, daemon, sizeof daemon);
-    if (!all_read(&body) || version != 1) return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1");
+    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
+        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 or 2");
     return WEIR_OK;
 }
 

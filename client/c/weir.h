@@ -79,11 +79,19 @@ typedef enum {
     WEIR_NOT_TAKEN,      /* the daemon refused the request: see code and text */
     WEIR_SAFE_MODE,      /* how a service's promises stand has changed: see code, a weir_state, and cause */
     WEIR_MISSES_LEFT,    /* a stream has few misses left */
-    WEIR_EVENTS_LOST     /* so many events did not arrive: see count */
+    WEIR_EVENTS_LOST,    /* so many events did not arrive: see count */
+    WEIR_SUSPENSION      /* the promise to one stream is suspended, or holds again: see code, a weir_stream_state, and cause */
 } weir_kind;
 
 /* How the promises of a service stand: in WEIR_SUSPENDED and above they do not hold. */
 typedef enum { WEIR_NORMAL = 1, WEIR_WARNING, WEIR_SUSPENDED, WEIR_LOST } weir_state;
+
+/* How the promise to one stream stands, as far as the stream itself is concerned: above WEIR_STREAM_NORMAL it does not
+ * hold. */
+typedef enum { WEIR_STREAM_NORMAL = 1, WEIR_STREAM_SUSPENDED } weir_stream_state;
+
+/* Bits of weir_subscribe(). */
+enum { WEIR_EVENTS_SAFE_MODE = 1, WEIR_EVENTS_MISSES_LEFT = 2, WEIR_EVENTS_SUSPENSION = 4 };
 
 /* What arrived; fields without a meaning for its kind are 0. */
 typedef struct {
@@ -91,12 +99,12 @@ typedef struct {
     uint64_t id; /* of the request; 0 for events */
     uint32_t stream;
     uint32_t misses_left; /* WEIR_NO_CONSTRAINT without one */
-    uint64_t sequence;    /* of the request in its stream, of the change of safe mode in its service */
+    uint64_t sequence;    /* of the request in its stream, of the change among those of its kind in its service */
     uint64_t queued_ns, run_ns;
     uint16_t batch, variant;
     uint16_t code, cause;
-    uint64_t entered_ns, limit, seen, window_ns; /* the evidence for safe mode */
-    uint64_t breaches; /* of the service since its start, those that were not announced included */
+    uint64_t entered_ns, limit, seen, window_ns; /* the evidence for a change */
+    uint64_t breaches; /* of the service since its start, of a stream since it was registered */
     uint64_t count;
     weir_constraint constraint;
     /* Until the next call with this client, at any address: memcpy it. Empty if it lies in the arena. */
@@ -136,10 +144,10 @@ weir_status weir_register(weir_client *client, const char *service, const char *
                           const weir_constraint *constraints, size_t constraint_count,
                           const weir_arrivals *arrivals, size_t arrivals_count, weir_stream *stream);
 weir_status weir_unregister(weir_client *client, const weir_stream *stream);
-/* Chooses events: bit 0 safe mode, bit 1 misses left. They arrive by weir_receive(). */
+/* Chooses events, by their bits. They arrive by weir_receive(). */
 weir_status weir_subscribe(weir_client *client, uint32_t mask);
-/* An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection. Poll it for
- * POLLIN and read 8 bytes, a uint64_t: so many changes since it was last read. The events tell what they were, an instant
+/* An eventfd that counts the changes of safe mode and the suspensions that are subscribed to, one of them at least;
+ * once on a connection. Poll it for POLLIN and read 8 bytes, a uint64_t: so many changes since it was last read. The events tell what they were, an instant
  * before or after. It does not tell that the connection has ended: poll weir_fd() as well. It stays
  * open until weir_close(). */
 weir_status weir_alarm(weir_client *client, int *fd);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, retry_on_intr};
 
-/// An eventfd that counts the changes of safe mode; see `Client::alarm`.
+/// An eventfd that counts changes of safe mode and suspensions; see `Client::alarm`.
 ///
 /// It is readable from a change on until the count is taken. What has changed is told by the event on the socket, an
 /// instant before or after, or by the status. It does not tell that the connection has ended: poll the socket as well.

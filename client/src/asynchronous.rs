@@ -124,7 +124,8 @@ impl Client {
         Ok(Events { receiver, connection: self.connection.clone() })
     }
 
-    /// An eventfd that counts the changes of safe mode; once on a connection. The events must be subscribed to before.
+    /// An eventfd that counts the changes of safe mode and the suspensions that are subscribed to by then; once on a
+    /// connection.
     ///
     /// # Errors
     /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.

@@ -123,8 +123,8 @@ impl Client {
         self.ask(&ClientFrame::Subscribe { mask }, |reply, id| reply.done(Kind::Subscribed, id))
     }
 
-    /// An eventfd that counts the changes of safe mode, for the caller's own poll; once on a connection. The events must be
-    /// subscribed to before.
+    /// An eventfd that counts the changes of safe mode and the suspensions that are subscribed to, for the caller's own
+    /// poll; once on a connection, after the subscription.
     ///
     /// # Errors
     /// [`Error::Refused`] without that subscription, or a second time; the connection stays usable.

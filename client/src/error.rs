@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::shared::MemoryError;
 use crate::types::{ErrorCode, Refusal, TensorError};
-use crate::wire::{HEADER_LEN, Kind, VERSION, WireError};
+use crate::wire::{HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
@@ -88,7 +88,7 @@ pub enum Error {
         limit: usize,
     },
     /// The daemon chose a version this client did not offer.
-    #[error("WELCOME: version is {0}, offered {VERSION}")]
+    #[error("WELCOME: version is {0}, offered {OLDEST_VERSION}..={VERSION}")]
     Version(u16),
     /// The daemon sent bytes that are not a frame.
     #[error("from the daemon: {0}")]

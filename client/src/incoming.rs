@@ -7,8 +7,9 @@ use crate::alarm::Alarm;
 use crate::error::Error;
 use crate::types::{
     Answer, Event, Inference, Miss, MissesLeftEvent, Outcome, Refusal, RequestId, SafeModeEvent, StreamInfo,
+    SuspensionEvent,
 };
-use crate::wire::{DaemonFrame, Header, Kind, ResultHead, VERSION, WireError};
+use crate::wire::{DaemonFrame, Header, Kind, OLDEST_VERSION, ResultHead, VERSION, WireError};
 
 /// What one frame brought.
 #[derive(Debug)]
@@ -87,7 +88,9 @@ impl Reply {
     /// Takes this as the answer to HELLO: the daemon's name, and the largest arena in bytes.
     pub(crate) fn welcome(self, id: u64) -> Result<(String, u64), Error> {
         match self {
-            Self::Welcome { version: VERSION, daemon, max_arena, .. } => Ok((daemon, max_arena)),
+            Self::Welcome { version: OLDEST_VERSION..=VERSION, daemon, max_arena, .. } => {
+                Ok((daemon, max_arena))
+            }
             Self::Welcome { version, .. } => Err(Error::Version(version)),
             other => Err(other.out_of_place(id)),
         }
@@ -171,6 +174,31 @@ fn event(frame: DaemonFrame<'_>, header: &Header) -> Result<Event, Error> {
             sequence,
             entered: Duration::from_nanos(entered_ns),
             stream: stream.into(),
+            limit,
+            seen,
+            window: Duration::from_nanos(window_ns),
+            breaches,
+            text: text.into(),
+        }),
+        DaemonFrame::Suspension {
+            state,
+            cause,
+            sequence,
+            entered_ns,
+            limit,
+            seen,
+            window_ns,
+            breaches,
+            service,
+            stream,
+            text,
+        } => Event::Suspension(SuspensionEvent {
+            service: service.into(),
+            stream: stream.into(),
+            state,
+            cause,
+            sequence,
+            entered: Duration::from_nanos(entered_ns),
             limit,
             seen,
             window: Duration::from_nanos(window_ns),

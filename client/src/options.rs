@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::{ClientFrame, VERSION};
+use crate::wire::{ClientFrame, OLDEST_VERSION, VERSION};
 
 /// Where the daemon listens unless its configuration says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/weir/weir.sock";
@@ -40,6 +40,6 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn hello(&self) -> ClientFrame<'_> {
-        ClientFrame::Hello { min_version: VERSION, max_version: VERSION, name: &self.name }
+        ClientFrame::Hello { min_version: OLDEST_VERSION, max_version: VERSION, name: &self.name }
     }
 }

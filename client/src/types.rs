@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use crate::wire::{
-    DataType, ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState,
+    DataType, ErrorCode, EventMask, MissReason, RefusalCode, SafeModeCause, SafeModeState, StreamState,
 };
 pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
 pub use stream::{Packer, StreamInfo};
@@ -114,6 +114,8 @@ pub enum Answer {
 pub enum Event {
     /// A service entered or left safe mode.
     SafeMode(SafeModeEvent),
+    /// The promise to one stream is suspended, or holds again.
+    Suspension(SuspensionEvent),
     /// A stream has few misses left.
     MissesLeft(MissesLeftEvent),
     /// Events that did not arrive: the daemon or this client had no room left for them.
@@ -145,6 +147,33 @@ pub struct SafeModeEvent {
     /// The stretch of time looked at; zero where there is none.
     pub window: Duration,
     /// Breaches of the service since the daemon started, those that were not announced included.
+    pub breaches: u64,
+    /// The evidence, for people.
+    pub text: String,
+}
+
+/// The promise to one stream is suspended, for it broke what it declared, or holds again; those to others stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspensionEvent {
+    /// The stream's service.
+    pub service: String,
+    /// The stream.
+    pub stream: String,
+    /// The state entered.
+    pub state: StreamState,
+    /// What it broke; `Unknown(0)` where its promise holds again.
+    pub cause: SafeModeCause,
+    /// Number of the change among the streams of the service, from 1; not that of the service's safe mode.
+    pub sequence: u64,
+    /// When, as time of the host's `CLOCK_MONOTONIC`.
+    pub entered: Duration,
+    /// What it declared, in the unit its cause gives.
+    pub limit: u64,
+    /// What was seen, in the same unit.
+    pub seen: u64,
+    /// The stretch of time looked at; zero where there is none.
+    pub window: Duration,
+    /// Breaches of the stream since it was registered, those that were not announced included.
     pub breaches: u64,
     /// The evidence, for people.
     pub text: String,

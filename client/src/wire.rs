@@ -16,13 +16,18 @@ mod tensors;
 pub use buffer::FrameBuffer;
 pub use client_frame::{ClientFrame, EventMask};
 pub use codec::Header;
-pub use codes::{DataType, ErrorCode, Kind, MissReason, RefusalCode, SafeModeCause, SafeModeState};
+pub use codes::{
+    DataType, ErrorCode, Kind, MissReason, RefusalCode, SafeModeCause, SafeModeState, StreamState,
+};
 pub use daemon_frame::DaemonFrame;
 pub use error::WireError;
 pub use result_head::ResultHead;
 
-/// The version of the protocol this crate speaks.
-pub const VERSION: u16 = 1;
+/// The newest version of the protocol this crate speaks.
+pub const VERSION: u16 = 2;
+
+/// The oldest version it speaks as well.
+pub const OLDEST_VERSION: u16 = 1;
 
 /// The first bytes of a HELLO body.
 pub const MAGIC: [u8; 4] = *b"WEIR";

@@ -9,7 +9,9 @@ use std::time::Duration;
 use mock::{Mock, impatient, registration};
 use weir_client::asynchronous::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
-use weir_client::{Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode};
+use weir_client::{
+    Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode, StreamState,
+};
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
@@ -93,6 +95,7 @@ async fn events_beyond_the_backlog_are_counted() {
     let mock = Mock::serve(|peer| {
         peer.welcome();
         let id = peer.expect(Kind::Subscribe);
+        peer.suspension(1, StreamState::Suspended);
         peer.safe_mode(1);
         peer.send(id, &DaemonFrame::Subscribed);
         let id = peer.expect(Kind::Ping);
@@ -103,7 +106,9 @@ async fn events_beyond_the_backlog_are_counted() {
     });
     let options = Options { event_backlog: 4, ..Options::default() };
     let client = Client::connect_with(mock.path(), options).await.unwrap();
-    let mut events = client.subscribe(EventMask::SAFE_MODE).await.unwrap();
+    let mut events = client.subscribe(EventMask::ALL).await.unwrap();
+    let Event::Suspension(event) = events.next().await.unwrap() else { panic!("a suspension") };
+    assert!(event.state.is_suspended() && event.stream == "front", "{event:?}");
     let Event::SafeMode(event) = events.next().await.unwrap() else { panic!("an event") };
     assert_eq!(event.sequence, 1);
     client.ping().await.unwrap();

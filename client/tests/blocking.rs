@@ -13,6 +13,7 @@ use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
 use weir_client::{
     Answer, Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode, RequestId,
+    SafeModeCause, StreamState,
 };
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
@@ -113,6 +114,30 @@ fn events_beyond_the_backlog_are_counted() {
         assert_eq!(event.sequence, expected);
     }
     assert_eq!(client.next_event_timeout(Duration::from_millis(1)).unwrap(), None);
+    drop(client);
+    mock.finish();
+}
+
+#[test]
+fn a_suspension_is_told_apart_from_safe_mode() {
+    let mock = Mock::serve(|peer| {
+        peer.welcome();
+        peer.suspension(1, StreamState::Suspended);
+        peer.suspension(2, StreamState::Normal);
+        peer.safe_mode(1);
+        peer.expect_end();
+    });
+    let mut client = Client::connect(mock.path()).unwrap();
+    for (sequence, state, cause) in [
+        (1, StreamState::Suspended, SafeModeCause::ArrivalExcess),
+        (2, StreamState::Normal, SafeModeCause::Unknown(0)),
+    ] {
+        let Event::Suspension(event) = client.next_event().unwrap() else { panic!("a suspension") };
+        assert_eq!((event.service.as_str(), event.stream.as_str()), ("obstacles", "front"));
+        assert_eq!((event.sequence, event.state, event.cause), (sequence, state, cause));
+        assert_eq!((event.limit, event.seen, event.window), (10, 11, Duration::from_micros(1)));
+    }
+    assert!(matches!(client.next_event().unwrap(), Event::SafeMode(_)));
     drop(client);
     mock.finish();
 }
@@ -333,8 +358,26 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
-        peer.send(id, &DaemonFrame::Welcome { version: 2, max_frame: 100, max_arena: 0, daemon: "later" });
+        peer.send(id, &DaemonFrame::Welcome { version: 3, max_frame: 100, max_arena: 0, daemon: "later" });
     });
-    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(2))));
+    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(3))));
+    mock.finish();
+}
+
+#[test]
+fn a_daemon_of_an_older_version_is_spoken_to_in_its_own() {
+    let mock = Mock::serve(|peer| {
+        let id = peer.expect_with(Kind::Hello, |frame| {
+            assert!(matches!(frame, ClientFrame::Hello { min_version: 1, max_version: 2, .. }), "{frame:?}");
+        });
+        peer.send(id, &DaemonFrame::Welcome { version: 1, max_frame: 100, max_arena: 0, daemon: "earlier" });
+        let id = peer.expect(Kind::Ping);
+        peer.send(id, &DaemonFrame::Pong);
+        peer.expect_end();
+    });
+    let mut client = Client::connect(mock.path()).unwrap();
+    client.ping().unwrap();
+    assert_eq!(client.daemon(), "earlier");
+    drop(client);
     mock.finish();
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, HEADER_LEN, Header, Kind,
     MAX_DIMENSIONS, MAX_HELLO_FRAME, MAX_NAME, MAX_TENSORS, MAX_TEXT, MissReason, PACKING, RefusalCode,
-    ResultHead, SafeModeCause, SafeModeState,
+    ResultHead, SafeModeCause, SafeModeState, StreamState,
 };
 use weir_client::{ArrivalBound, Constraint, DEFAULT_SOCKET, DataType, Registration, StreamInfo, TensorInfo};
 
@@ -50,7 +50,7 @@ fn encoded() -> Vec<Vec<u8>> {
     let payload = [1.0f32.to_le_bytes(), (-2.5f32).to_le_bytes()].concat();
     let (service, stream) = ("obstacles", "front");
     vec![
-        client(1, ClientFrame::Hello { min_version: 1, max_version: 1, name: "cam" }),
+        client(1, ClientFrame::Hello { min_version: 1, max_version: 2, name: "cam" }),
         client(2, ClientFrame::Register(Cow::Owned(registration))),
         client(5, ClientFrame::Unregister { stream: 1 }),
         client(3, ClientFrame::Submit { stream: 1, payload: &payload }),
@@ -63,7 +63,7 @@ fn encoded() -> Vec<Vec<u8>> {
         daemon(
             1,
             DaemonFrame::Welcome {
-                version: 1,
+                version: 2,
                 max_frame: 4 << 20,
                 max_arena: 16 << 20,
                 daemon: "weir 0.1.0",
@@ -115,6 +115,22 @@ fn encoded() -> Vec<Vec<u8>> {
             0,
             DaemonFrame::SafeMode {
                 state: SafeModeState::SafeMode,
+                cause: SafeModeCause::ServiceOverrun,
+                sequence: 1,
+                entered_ns: 80_000_000_000,
+                limit: 10_600_000,
+                seen: 11_300_000,
+                window_ns: 0,
+                breaches: 1,
+                service,
+                stream: "",
+                text: "a batch took 11.3 ms, bound 10.6 ms",
+            },
+        ),
+        daemon(
+            0,
+            DaemonFrame::Suspension {
+                state: StreamState::Suspended,
                 cause: SafeModeCause::ArrivalExcess,
                 sequence: 1,
                 entered_ns: 90_000_000_000,
@@ -184,7 +200,7 @@ fn every_code_is_in_a_table_with_its_meaning() {
             })+
         };
     }
-    rows_of!(Kind, DataType, MissReason, RefusalCode, ErrorCode, SafeModeState, SafeModeCause);
+    rows_of!(Kind, DataType, MissReason, RefusalCode, ErrorCode, SafeModeState, SafeModeCause, StreamState);
     for row in rows {
         assert!(DOCUMENT.contains(&row), "missing: {row}");
     }

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_client::wire::{
     ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header, Kind,
-    MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState,
+    MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState, StreamState,
 };
 use weir_client::{ArrivalBound, Constraint, DataType, Registration, StreamInfo, TensorInfo};
 
@@ -129,6 +129,19 @@ fn build(p: &Parts) -> Frame<'_> {
             seen: p.long[3],
             window_ns: p.long[4],
             breaches: p.long[0],
+            service,
+            stream,
+            text: &p.text,
+        }),
+        Kind::EventSuspension => Daemon(D::Suspension {
+            state: StreamState::from_code(p.short[0]),
+            cause: SafeModeCause::from_code(p.short[1]),
+            sequence: p.long[0],
+            entered_ns: p.long[1],
+            limit: p.long[2],
+            seen: p.long[3],
+            window_ns: p.long[4],
+            breaches: p.long[5],
             service,
             stream,
             text: &p.text,

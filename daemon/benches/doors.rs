@@ -1,4 +1,4 @@
-//! How soon a breach is heard of: from the sending of the offending request to the eventfd, the event on the socket, the
+//! How soon the suspension of a stream is heard of: from the sending of the offending request to the eventfd, the event on the socket, the
 //! signal on D-Bus and the start of the hook, over many floods of a daemon and a bus of the bench's own.
 
 mod common;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Server, retry, serve};
 use rustix::time::{ClockId, clock_gettime};
 use weir_client::blocking::Client;
-use weir_client::{ArrivalBound, Constraint, Event, EventMask, Registration, SafeModeState};
+use weir_client::{ArrivalBound, Constraint, Event, EventMask, Registration, StreamState};
 use zbus::{MatchRule, MessageStream};
 
 const FLOODS: usize = 300;
@@ -29,7 +29,7 @@ fn main() {
 
 fn hook(path: &Path) {
     let began = now_ns();
-    let state = std::env::var("WEIR_STATE_NUMBER").expect("a state");
+    let state = std::env::var("WEIR_STREAM_STATE_NUMBER").unwrap_or_default();
     let socket = UnixDatagram::unbound().expect("a socket");
     socket.send_to(format!("{state} {began}").as_bytes(), path).expect("told");
 }
@@ -48,7 +48,7 @@ fn bench() {
     let _daemon = daemon(folder.path(), &address);
     let mut client = retry(|| Client::connect(path("weir.sock")).ok());
     let mut ears = retry(|| Client::connect(path("weir.sock")).ok());
-    ears.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    ears.subscribe(EventMask::SUSPENSION).expect("subscribed");
     let alarms = watch(path("weir.sock"));
     let signals = listen(&address);
 
@@ -61,14 +61,14 @@ fn bench() {
         client.submit(&stream, &[0.0]).expect("submitted");
         let sent = now_ns();
         client.submit(&stream, &[0.0]).expect("submitted");
-        let event = next_event(&mut ears, SafeModeState::SafeMode);
-        let alarm = next_signal(&alarms, 3);
-        let signal = next_signal(&signals, 3);
-        let began = next_run(&hooked, 3);
+        let event = next_event(&mut ears, StreamState::Suspended);
+        let alarm = next_signal(&alarms, 2);
+        let signal = next_signal(&signals, 2);
+        let began = next_run(&hooked, 2);
         for (delays, at) in delays.iter_mut().zip([alarm, event, signal, began]) {
             delays.push(at.saturating_sub(sent));
         }
-        next_event(&mut ears, SafeModeState::Normal);
+        next_event(&mut ears, StreamState::Normal);
         next_signal(&alarms, 1);
         next_signal(&signals, 1);
         next_run(&hooked, 1);
@@ -89,10 +89,10 @@ fn bench() {
 }
 
 /// When the socket told of a state.
-fn next_event(ears: &mut Client, state: SafeModeState) -> u64 {
+fn next_event(ears: &mut Client, state: StreamState) -> u64 {
     loop {
         match ears.next_event_timeout(PATIENCE).expect("the connection stays") {
-            Some(Event::SafeMode(event)) if event.state == state => return now_ns(),
+            Some(Event::Suspension(event)) if event.state == state => return now_ns(),
             Some(_) => {}
             None => panic!("no event of {state:?}"),
         }
@@ -103,14 +103,14 @@ fn next_event(ears: &mut Client, state: SafeModeState) -> u64 {
 fn watch(socket: PathBuf) -> Receiver<(u32, u64)> {
     let (told, alarms) = channel();
     let mut client = Client::connect(socket).expect("connected");
-    client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
+    client.subscribe(EventMask::SUSPENSION).expect("subscribed");
     let alarm = client.alarm().expect("an eventfd");
     std::thread::spawn(move || {
         loop {
             let count = alarm.take(PATIENCE).expect("the eventfd stays");
             let at = now_ns();
             for _ in 0..count {
-                let Ok(Some(Event::SafeMode(event))) = client.next_event_timeout(PATIENCE) else { return };
+                let Ok(Some(Event::Suspension(event))) = client.next_event_timeout(PATIENCE) else { return };
                 if told.send((event.state.code().into(), at)).is_err() {
                     return;
                 }
@@ -155,7 +155,7 @@ fn listen(address: &str) -> Receiver<(u32, u64)> {
             let rule = MatchRule::builder()
                 .msg_type(zbus::message::Type::Signal)
                 .interface("org.weir.Weir1.Service")
-                .member("SafeModeChanged")
+                .member("SuspensionChanged")
                 .build()
                 .expect("a rule");
             let mut stream = MessageStream::for_match_rule(rule, &connection, None).await.expect("listening");

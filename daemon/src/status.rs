@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rt_core::StreamSpec;
+use rt_core::{Alarm, StreamSpec};
 use serde_json::{Map, Value, json};
 
 use crate::engine::ModelSpec;
 use crate::plan::VariantPlan;
 use crate::service::{AlarmView, Service, Standing, StreamView};
+use crate::socket::describe;
 
 /// The state of a service, or of who has taken over from it, as a JSON object; `docs/protocol.md` lists the fields.
 pub(crate) fn of(service: &Service) -> Value {
@@ -20,6 +21,7 @@ pub(crate) fn of(service: &Service) -> Value {
     let measured = service.rate_seen_per_s();
     let (latency, batch_sizes) = service.meters_status();
     let (late, handover) = standing.worst_delays;
+    let (suspensions, suspended) = standing.suspensions;
     if service.successor().is_some() {
         // Meanwhile, so that streams may be missing.
         return of(service);
@@ -57,6 +59,7 @@ pub(crate) fn of(service: &Service) -> Value {
         "handover_seen_ns": handover.as_nanos(),
         "lock_held_ns": view.longest_hold().as_nanos(),
         "safe_mode": safe_mode(&standing),
+        "suspensions": { "sequence": suspensions, "streams": suspended },
         "streams": streams,
     })
 }
@@ -75,6 +78,19 @@ fn safe_mode(standing: &Standing) -> Value {
         told["text"] = alarm.text().into();
     }
     told
+}
+
+/// Why a stream is suspended, as it was announced.
+fn suspended(Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Value {
+    json!({
+        "cause": cause.to_string(),
+        "cause_number": cause as u32,
+        "entered_ns": entered.as_nanos(),
+        "limit": e.limit,
+        "seen": e.seen,
+        "window": e.window,
+        "text": describe(cause, e.limit, e.seen, e.window, stream),
+    })
 }
 
 /// Those that are there, by name.
@@ -99,6 +115,7 @@ fn streams(service: &Service) -> Vec<Value> {
             "served": fared.served,
             "missed": missed,
             "misses_left": fared.misses_left,
+            "suspended": fared.suspended.map(|alarm| suspended(alarm, &view.name)),
         })
     };
     there.into_iter().map(told).collect()

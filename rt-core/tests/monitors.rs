@@ -212,6 +212,28 @@ fn an_excess_suspends_the_promise_of_its_own_stream_until_it_has_been_clean() {
     assert_eq!((severity(&harness), harness.scheduler.safe_mode().sequence()), (Severity::Normal, 0));
 }
 
+/// Who was told that a stream is suspended is told when it goes; it counts no longer.
+#[test]
+fn a_stream_that_is_removed_is_suspended_no_longer() {
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let (id, other) = (harness.add(strict(1, 100)), harness.add(strict(1, 100)));
+    for stream in [id, id, other] {
+        harness.arrive(stream);
+    }
+    assert_eq!(harness.scheduler.suspensions(), (1, 1));
+    harness.advance_to(20);
+    drop(harness.scheduler.remove_stream(other));
+    assert_eq!(harness.scheduler.suspensions(), (1, 1), "nothing was told of it");
+    drop(harness.scheduler.remove_stream(id));
+    harness.settle();
+    assert_eq!((harness.suspensions(id), harness.scheduler.suspensions()), (vec![(0, 20)], (2, 0)));
+    // Who comes in its place begins anew.
+    let next = harness.add(strict(1, 100));
+    harness.arrive(next);
+    harness.drain();
+    assert_eq!((harness.scheduler.suspension(next), harness.suspensions(next)), (None, vec![]));
+}
+
 /// One request an hour is declared, without constraints, and two are sent: the effects of the second are over long before
 /// the hour is.
 #[test]

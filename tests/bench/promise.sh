@@ -25,7 +25,7 @@ model, folder = sys.argv[1:]
 load, status = json.load(open(folder + "/load")), json.load(open(folder + "/status"))
 service = status["services"][0]
 windows = ", ".join(f"{c['worst']} of {c['k']}, {c['m']} allowed" + ("" if c["held"] else " VIOLATED") for c in load["constraints"])
-safe = ", ".join(sorted({e["cause"] for e in load["safe_mode"] if e["entered"]})) or "never"
+safe = ", ".join(sorted({e["cause"] for e in load["safe_mode"] + load["suspension"] if e["entered"]})) or "never"
 ms = lambda ns: f"{ns / 1e6:.2f} ms"
 print(f"| {model} | {0.95 * load['promised_per_s']:.0f} | {load['sent']} | {load['missed']} | {windows} | "
       f"{ms(service['guard_seen_ns'])} of {ms(service['guard_ns'])} | "

@@ -73,6 +73,8 @@ for e in load["safe_mode"]:
         inside, since = inside + e["at_s"] - since, None
 inside += max(load["seconds"] - since, 0) if since is not None else 0
 safe = f"{inside:.1f} s: " + ", ".join(f"{entered.count(cause)} × {cause}" for cause in sorted(set(entered))) if entered else "never"
+suspended = sum(e["entered"] for e in load["suspension"])
+safe += f"; {suspended} × suspended" if suspended else ""
 right = load["accuracy"] or 0
 latency = ", ".join(f"{load['latency_ns'][q] / 1e6:.1f}" for q in ("p50", "p99")) + " ms" if load["latency_ns"] else ""
 print(f"| {part} ({load['rate']:.0f}/s) | {who} | {float(own):.0f} | {100 * load['miss_ratio']:.2f} % | {windows} | "

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use weir_client::blocking::Client;
-use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, SafeModeState};
+use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, SuspensionEvent};
 
 use super::{Daemon, PATIENCE};
 
@@ -12,36 +12,45 @@ use super::{Daemon, PATIENCE};
 const EXCUSES: [SafeModeCause; 3] =
     [SafeModeCause::ServiceOverrun, SafeModeCause::LateDispatch, SafeModeCause::WorkerLost];
 
-/// Hears every change of safe mode from its creation on.
+/// Hears every change of safe mode and every suspension from its creation on.
 pub(crate) struct Listener {
     client: Client,
     changes: Vec<SafeModeEvent>,
+    suspensions: Vec<SuspensionEvent>,
 }
 
 impl Listener {
     pub(crate) fn new(daemon: &Daemon) -> Self {
         let mut client = daemon.client();
-        client.subscribe(EventMask::SAFE_MODE).expect("subscribed");
-        Self { client, changes: Vec::new() }
+        client.subscribe(EventMask::CHANGES).expect("subscribed");
+        Self { client, changes: Vec::new(), suspensions: Vec::new() }
     }
 
-    /// All that was told so far.
+    /// The changes of safe mode that were told so far.
     pub(crate) fn changes(&mut self) -> &[SafeModeEvent] {
-        // What comes before the answer is read with it.
-        self.client.ping().expect("an answer");
-        while self.hear(Duration::ZERO) {}
+        self.listen();
         &self.changes
     }
 
-    /// All that was told, once there is something that `is_it`, and the service is back to normal after it.
-    pub(crate) fn until_normal_after(&mut self, is_it: impl Fn(&SafeModeEvent) -> bool) -> &[SafeModeEvent] {
-        loop {
-            let after = self.changes.iter().position(&is_it).map(|at| &self.changes[at..]);
-            if after.is_some_and(|after| after.iter().any(|change| change.state == SafeModeState::Normal)) {
-                return &self.changes;
-            }
-            assert!(self.hear(PATIENCE), "nothing more is told: {:?}", self.changes);
+    /// The suspensions and their ends that were told so far.
+    pub(crate) fn suspensions(&mut self) -> &[SuspensionEvent] {
+        self.listen();
+        &self.suspensions
+    }
+
+    /// All suspensions and their ends, once the suspension of `stream` has ended so many times.
+    pub(crate) fn until_promised_anew(&mut self, stream: &str, times: usize) -> &[SuspensionEvent] {
+        let ended = |told: &&SuspensionEvent| told.stream == stream && !told.state.is_suspended();
+        while self.suspensions.iter().filter(ended).count() < times {
+            assert!(self.hear(PATIENCE), "nothing more is told: {:?}", self.suspensions);
         }
+        &self.suspensions
+    }
+
+    fn listen(&mut self) {
+        // What comes before the answer is read with it.
+        self.client.ping().expect("an answer");
+        while self.hear(Duration::ZERO) {}
     }
 
     /// Whether it was told that the machine was not there when it was needed.
@@ -57,10 +66,11 @@ impl Listener {
         }
     }
 
-    /// Waits for one more change; whether it came.
+    /// Waits for one more event; whether it came.
     fn hear(&mut self, patience: Duration) -> bool {
         match self.client.next_event_timeout(patience).expect("the connection stays") {
             Some(Event::SafeMode(change)) => self.changes.push(change),
+            Some(Event::Suspension(suspension)) => self.suspensions.push(suspension),
             Some(other) => panic!("{other:?}"),
             None => return false,
         }

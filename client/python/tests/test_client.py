@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import pathlib
 import select
+import struct
 import sys
 import unittest
 
@@ -139,9 +140,9 @@ class Sync(Case):
         self.assertEqual(sorted(found), numbers)
         self.assertIsNone(self.client.recv(0.01))
 
-    def test_misses_and_safe_mode_are_told(self) -> None:
+    def test_misses_and_the_suspension_are_told(self) -> None:
         slow = self.client.register("slow", self.name, *OVERLOADED)
-        self.client.subscribe(weir.SAFE_MODE | weir.MISSES_LEFT)
+        self.client.subscribe(weir.SUSPENSION | weir.MISSES_LEFT)
         for _ in range(8):
             self.client.submit(slow, [1.0, 2.0])
         self.client.unregister(slow)
@@ -153,19 +154,18 @@ class Sync(Case):
             assert answer is not None
             answers.append(answer)
             misses = [a for a in answers if isinstance(a, weir.Miss)]
-            # A busy machine may raise others.
-            entered = [a for a in answers if isinstance(a, weir.SafeMode) and a.cause == "arrival-excess"]
+            entered = [a for a in answers if isinstance(a, weir.Suspension) and a.active]
         self.assertTrue(misses and all(isinstance(m, weir.Miss) and m.reason == "cancelled" for m in misses))
         event = entered[0]
-        assert isinstance(event, weir.SafeMode)
-        self.assertEqual((event.service, event.active, event.stream), ("slow", True, self.name))
+        assert isinstance(event, weir.Suspension)
+        self.assertEqual((event.service, event.cause, event.stream), ("slow", "arrival-excess", self.name))
         self.assertGreater(event.seen, event.limit)
 
     def test_an_alarm_counts_what_the_events_tell(self) -> None:
         with self.assertRaises(weir.RefusedError) as caught:
             self.client.alarm()
         self.assertEqual(caught.exception.word, "alarm")
-        self.client.subscribe(weir.SAFE_MODE)
+        self.client.subscribe(weir.SUSPENSION)
         alarm = self.client.alarm()
         self.addCleanup(alarm.close)
         with self.assertRaises(weir.RefusedError):
@@ -175,12 +175,12 @@ class Sync(Case):
         for _ in range(3):
             self.client.submit(slow, [1.0, 2.0])
         self.assertTrue(select.select([alarm], [], [], 10)[0])
-        events: list[weir.SafeMode] = []
+        events: list[weir.Suspension] = []
         changes = 0
         while not events or events[-1].active or changes < len(events):
             changes += alarm.take(0.1)
             answer = self.client.recv(0.1)
-            if isinstance(answer, weir.SafeMode):
+            if isinstance(answer, weir.Suspension):
                 events.append(answer)
         self.assertEqual((changes, alarm.take()), (len(events), 0))
         self.assertGreater(changes, 1)
@@ -234,7 +234,7 @@ class Asyncio(Case):
             async with await weir.aio.connect(self.daemon.socket) as client:
                 with self.assertRaises(weir.RefusedError):
                     await client.alarm()
-                await client.subscribe(weir.SAFE_MODE)
+                await client.subscribe(weir.SUSPENSION)
                 alarm = await client.alarm()
                 self.addCleanup(alarm.close)
                 rung = asyncio.Event()
@@ -248,7 +248,7 @@ class Asyncio(Case):
                 await asyncio.gather(*asking)
                 active = []
                 async for event in client.events():
-                    assert isinstance(event, weir.SafeMode)
+                    assert isinstance(event, weir.Suspension)
                     active.append(event.active)
                     if not event.active:
                         break
@@ -259,25 +259,45 @@ class Asyncio(Case):
     def test_events_come_beside_answers_and_end_with_the_connection(self) -> None:
         async def run() -> list[weir.Event]:
             client = await weir.aio.connect(self.daemon.socket)
-            await client.subscribe(weir.SAFE_MODE)
+            await client.subscribe(weir.SUSPENSION)
             slow = await client.register("slow", self.name, *OVERLOADED)
             await asyncio.gather(*(client.infer(slow, [0.0, 0.0]) for _ in range(8)))
             seen = []
             async for event in client.events():
                 seen.append(event)
-                if isinstance(event, weir.SafeMode) and not event.active:
+                if isinstance(event, weir.Suspension) and not event.active:
                     await client.close()
             with self.assertRaises(weir.ClosedError):
                 await client.ping()
             return seen
 
         seen = asyncio.run(run())
-        entered = [(e.active, e.cause) for e in seen if isinstance(e, weir.SafeMode)]
+        entered = [(e.active, e.cause) for e in seen if isinstance(e, weir.Suspension)]
         self.assertIn((True, "arrival-excess"), entered)
 
 
 class Bytes(unittest.TestCase):
     """What a daemon must not send."""
+
+    def test_a_suspension_is_told_apart_from_safe_mode(self) -> None:
+        numbers = struct.pack("<IQQQQQQ", 0, 7, 9, 5, 6, 100, 3)
+        texts = wire.string("lanes") + wire.string("front") + wire.string("6 of 5")
+        for state, cause, active, why in [(1, 0, False, "unknown"), (2, 1, True, "arrival-excess"), (9, 77, True, "unknown")]:
+            head = struct.pack("<HH", state, cause)
+            event = wire.event(wire.Frame(wire.EVENT_SUSPENSION, 0, head + numbers + texts))
+            self.assertEqual(event, weir.Suspension("lanes", "front", active, why, 7, 9, 5, 6, 100, 3, "6 of 5"))
+        told = wire.event(wire.Frame(wire.EVENT_SAFE_MODE, 0, struct.pack("<HH", 3, 2) + numbers + texts))
+        evidence = ("service-overrun", 7, 9, "front", 5, 6, 100, 3, "6 of 5")
+        self.assertEqual(told, weir.SafeMode("lanes", "safe-mode", True, *evidence))
+
+    def test_daemons_of_both_versions_are_spoken_to(self) -> None:
+        for version, known in [(0, False), (1, True), (2, True), (3, False)]:
+            body = struct.pack("<HHIQ", version, 0, 1 << 20, 0) + wire.string("weir")
+            if known:
+                self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (1 << 20, 0, "weir"))
+            else:
+                with self.assertRaises(weir.ProtocolError):
+                    wire.welcome(wire.Frame(wire.WELCOME, 1, body))
 
     def test_what_is_no_frame_is_an_error_of_the_protocol(self) -> None:
         for data in [wire.HEADER.pack(1 << 30, wire.PONG, 0, 1), wire.HEADER.pack(0, wire.PONG, 1, 1)]:

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use tokio::net::unix::pipe::Receiver;
 
-/// An eventfd that counts the changes of safe mode; see [`Client::alarm`](super::Client::alarm).
+/// An eventfd that counts changes of safe mode and suspensions; see [`Client::alarm`](super::Client::alarm).
 ///
 /// What has changed is told by the event, an instant before or after, or by the status. It does not tell that the connection has ended;
 /// [`Events`](super::Events) do.

@@ -46,7 +46,7 @@ pub enum ClientFrame<'a> {
         /// Where in the arena its output tensors are to begin, a multiple of 8.
         output: u64,
     },
-    /// Asks for an eventfd that counts the changes of safe mode.
+    /// Asks for an eventfd that counts changes of safe mode and suspensions.
     Alarm,
     /// Chooses the events to be told; replaces the choice made before.
     Subscribe {
@@ -153,12 +153,22 @@ impl EventMask {
     pub const SAFE_MODE: Self = Self(1);
     /// A stream with few misses left.
     pub const MISSES_LEFT: Self = Self(2);
+    /// The promise to one stream suspended, or holding again; from version 2 of the protocol on.
+    pub const SUSPENSION: Self = Self(4);
+    /// What an alarm counts: both kinds of change of what is promised.
+    pub const CHANGES: Self = Self(Self::SAFE_MODE.0 | Self::SUSPENSION.0);
     /// Everything this version names.
-    pub const ALL: Self = Self(3);
+    pub const ALL: Self = Self(7);
 
     /// Whether all events of `other` are in this mask.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The events of this mask that `version` of the protocol has.
+    pub const fn within(self, version: u16) -> Self {
+        let known = if version < 2 { Self::SAFE_MODE.0 | Self::MISSES_LEFT.0 } else { Self::ALL.0 };
+        Self(self.0 & known)
     }
 }
 
@@ -259,7 +269,9 @@ mod tests {
 
     #[test]
     fn masks_combine() {
-        assert_eq!(EventMask::SAFE_MODE | EventMask::MISSES_LEFT, EventMask::ALL);
+        let old = EventMask::SAFE_MODE | EventMask::MISSES_LEFT;
+        assert_eq!(old | EventMask::SUSPENSION, EventMask::ALL);
+        assert_eq!((EventMask(u32::MAX).within(1), EventMask(u32::MAX).within(2)), (old, EventMask::ALL));
         assert!(EventMask::ALL.contains(EventMask::SAFE_MODE));
         assert!(!EventMask::SAFE_MODE.contains(EventMask::ALL));
     }

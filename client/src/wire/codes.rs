@@ -73,7 +73,7 @@ codes! {
         Ping = 7 "PING" "asks for a PONG",
         Arena = 8 "ARENA" "hands over shared memory for requests and answers",
         SubmitShared = 9 "SUBMIT_SHARED" "one request whose tensors lie in the arena",
-        Alarm = 10 "ALARM" "asks for an eventfd that counts the changes of safe mode",
+        Alarm = 10 "ALARM" "asks for an eventfd that counts changes of safe mode and suspensions",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
@@ -89,6 +89,7 @@ codes! {
         EventSafeMode = 160 "EVENT_SAFE_MODE" "a service entered or left safe mode",
         EventMissesLeft = 161 "EVENT_MISSES_LEFT" "a stream has few misses left",
         EventsLost = 162 "EVENTS_LOST" "events dropped because the client read too slowly",
+        EventSuspension = 163 "EVENT_SUSPENSION" "the promise to one stream is suspended, or holds again",
     }
 }
 
@@ -161,6 +162,14 @@ codes! {
 }
 
 codes! {
+    /// Whether the promise to one stream holds, as far as the stream itself is concerned.
+    StreamState {
+        Normal = 1 "normal" "the promise to the stream holds while those of its service do",
+        Suspended = 2 "suspended" "the stream broke what it declared: its promise is suspended",
+    }
+}
+
+codes! {
     /// Which assumption broke; `Unknown(0)` where the daemon cannot tell.
     SafeModeCause {
         ArrivalExcess = 1 "arrival-excess" "more requests arrived than a stream declared",
@@ -179,6 +188,13 @@ impl SafeModeState {
     /// Whether the promises are suspended; so they are in any worse state that a later version may name.
     pub const fn is_suspended(self) -> bool {
         self.code() >= Self::SafeMode.code()
+    }
+}
+
+impl StreamState {
+    /// Whether the promise is suspended; so it is in any state that a later version may name.
+    pub const fn is_suspended(self) -> bool {
+        self.code() != Self::Normal.code()
     }
 }
 
@@ -215,6 +231,7 @@ mod tests {
             assert_eq!(RefusalCode::from_code(code).code(), code);
             assert_eq!(ErrorCode::from_code(code).code(), code);
             assert_eq!(SafeModeState::from_code(code).code(), code);
+            assert_eq!(StreamState::from_code(code).code(), code);
             assert_eq!(SafeModeCause::from_code(code).code(), code);
         }
     }

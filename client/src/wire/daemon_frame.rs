@@ -7,7 +7,7 @@ use super::codec::{Reader, Writer};
 use super::result_head::{NO_CONSTRAINT, ResultHead, read_misses_left};
 use super::tensors::{read_stream, write_stream};
 use super::{ErrorCode, Header, Kind, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, WireError};
-use super::{SafeModeCause, SafeModeState};
+use super::{SafeModeCause, SafeModeState, StreamState};
 use crate::types::{Constraint, StreamInfo};
 
 /// A frame from daemon to client.
@@ -100,6 +100,31 @@ pub enum DaemonFrame<'a> {
         /// The evidence, for people; at most 1024 bytes.
         text: &'a str,
     },
+    /// The promise to one stream is suspended, or holds again.
+    Suspension {
+        /// The state entered.
+        state: StreamState,
+        /// What the stream itself broke; `Unknown(0)` where its promise holds again.
+        cause: SafeModeCause,
+        /// Number of the change among the streams of the service, from 1.
+        sequence: u64,
+        /// When, in nanoseconds of the host's `CLOCK_MONOTONIC`.
+        entered_ns: u64,
+        /// What the stream declared, in the unit its cause gives.
+        limit: u64,
+        /// What was seen, in the same unit.
+        seen: u64,
+        /// The stretch of time looked at, in nanoseconds; 0 where there is none.
+        window_ns: u64,
+        /// Breaches of the stream since it was registered, those that were not announced included.
+        breaches: u64,
+        /// The stream's service.
+        service: &'a str,
+        /// The stream.
+        stream: &'a str,
+        /// The evidence, for people; at most 1024 bytes.
+        text: &'a str,
+    },
     /// A stream has few misses left.
     MissesLeft {
         /// Misses the constraint still allows.
@@ -135,6 +160,7 @@ impl<'a> DaemonFrame<'a> {
             Self::Refused { .. } => Kind::Refused,
             Self::Error { .. } => Kind::Error,
             Self::SafeMode { .. } => Kind::EventSafeMode,
+            Self::Suspension { .. } => Kind::EventSuspension,
             Self::MissesLeft { .. } => Kind::EventMissesLeft,
             Self::EventsLost { .. } => Kind::EventsLost,
         }
@@ -173,6 +199,24 @@ impl<'a> DaemonFrame<'a> {
                 let change = writer.u16(state.code()).u16(cause.code()).u32(0).u64(sequence).u64(entered_ns);
                 let evidence = change.u64(limit).u64(seen).u64(window_ns).u64(breaches);
                 evidence.string(service, MAX_NAME).string(stream, MAX_NAME).string(text, MAX_TEXT)
+            }
+            Self::Suspension {
+                state,
+                cause,
+                sequence,
+                entered_ns,
+                limit,
+                seen,
+                window_ns,
+                breaches,
+                service,
+                stream,
+                text,
+            } => {
+                let change = writer.u16(state.code()).u16(cause.code()).u32(0);
+                let evidence = change.u64(sequence).u64(entered_ns).u64(limit).u64(seen).u64(window_ns);
+                let names = evidence.u64(breaches).string(service, MAX_NAME).string(stream, MAX_NAME);
+                names.string(text, MAX_TEXT)
             }
             Self::MissesLeft { misses_left, constraint, service, stream } => {
                 let numbers = write_constraint(writer.u32(misses_left), constraint);
@@ -229,6 +273,24 @@ impl<'a> DaemonFrame<'a> {
                 let cause = SafeModeCause::from_code(fields.u16("cause")?);
                 fields.reserved("reserved")?;
                 Self::SafeMode {
+                    state,
+                    cause,
+                    sequence: fields.u64("sequence")?,
+                    entered_ns: fields.u64("entered_ns")?,
+                    limit: fields.u64("limit")?,
+                    seen: fields.u64("seen")?,
+                    window_ns: fields.u64("window_ns")?,
+                    breaches: fields.u64("breaches")?,
+                    service: fields.string("service", MAX_NAME)?,
+                    stream: fields.string("stream", MAX_NAME)?,
+                    text: fields.string("text", MAX_TEXT)?,
+                }
+            }
+            Kind::EventSuspension => {
+                let state = StreamState::from_code(fields.u16("state")?);
+                let cause = SafeModeCause::from_code(fields.u16("cause")?);
+                fields.reserved("reserved")?;
+                Self::Suspension {
                     state,
                     cause,
                     sequence: fields.u64("sequence")?,

@@ -38,7 +38,7 @@ const SAMPLES: usize = 40;
 const MARGIN: f64 = 0.5;
 /// How often it is profiled if what was measured leaves no promise.
 const ATTEMPTS: usize = 3;
-/// Safe mode is left a second after the last breach unless breaches go on; then the demonstration goes on too.
+/// The promise holds again a second after the last breach unless breaches go on; then the demonstration goes on too.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How long the daemon may take to listen, or to end.
 const PATIENCE: Span = Span::from_millis(10_000);
@@ -77,12 +77,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let played = Daemon::start(&room, &path, &config.daemon.socket).and_then(|(client, daemon)| {
         let load = stage.load(service, Inputs::heldout(&heldout))?;
         let mut live = Live::new(&load, true)?;
-        let (mut told, mut phase) = (0, None);
+        let (mut told, mut phase) = ([0; 2], None);
         let report = load::run(client, &load, &stop, &mut |progress| {
-            for change in &progress.changes[told..] {
-                live.line(&format!("  {:.2} s: {}", change.at_s, change.text));
+            for (changes, told) in [progress.safe_mode, progress.suspension].into_iter().zip(&mut told) {
+                for change in &changes[*told..] {
+                    live.line(&format!("  {:.2} s: {}", change.at_s, change.text));
+                }
+                *told = changes.len();
             }
-            told = progress.changes.len();
             if progress.measures.scheduled > 0 && phase.replace(progress.number) != Some(progress.number) {
                 live.line(&format!(
                     "{}: {:.1} requests/s",
@@ -187,7 +189,7 @@ impl Stage {
 
     fn load(&self, service: &ServicePlan, inputs: Inputs) -> Result<load::Plan> {
         let phase = |name, rate, end| Ok(Phase { name, schedule: Schedule::constant(rate)?, end });
-        let (time, settled) = (End::After(self.time), End::SafeModeLeft { at_most: SETTLE });
+        let (time, settled) = (End::After(self.time), End::PromiseHolds { at_most: SETTLE });
         let phases: Result<Vec<_>> = [
             phase(BELOW, self.below, time),
             // Nothing, unless the machine was disturbed.

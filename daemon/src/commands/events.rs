@@ -2,7 +2,7 @@
 
 mod line;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut out = Out { json: args.json, left: args.count, told: HashMap::new(), state_at: 0 };
+    let mut out = Out { json: args.json, left: args.count, ..Out::default() };
     match follow(args, &mut out) {
         // Not by the signal: that would also end it where the daemon has closed the socket.
         Err(error) if error.downcast_ref().is_some_and(is_closed_pipe) => Ok(ExitCode::SUCCESS),
@@ -71,6 +71,7 @@ fn follow(args: &Args, out: &mut Out) -> Result<()> {
         };
         // Another daemon counts anew.
         out.told.clear();
+        out.suspended.clear();
     }
 }
 
@@ -94,18 +95,21 @@ fn listen(client: &mut Client, goes_on: bool, out: &mut Out) -> Result<()> {
 }
 
 /// Standard output, and what has been told on it.
+#[derive(Default)]
 struct Out {
     json: bool,
     /// Announcements still wanted; `None`: all.
     left: Option<u64>,
     /// The last change that was told of each service.
     told: HashMap<String, u64>,
+    /// The streams that were told as suspended, by service and name, and since when.
+    suspended: BTreeMap<(String, String), u64>,
     /// When the last state was taken, in nanoseconds of `CLOCK_MONOTONIC`.
     state_at: u64,
 }
 
 impl Out {
-    /// Prints the state of the services that have changed since they were last told.
+    /// Prints the state of the services and streams that have changed since they were last told.
     fn state(&mut self, status: &Value) -> io::Result<()> {
         self.state_at = status["now_ns"].as_u64().unwrap_or(0);
         for service in status["services"].as_array().into_iter().flatten() {
@@ -113,8 +117,23 @@ impl Out {
             if self.told.insert(line.service().to_owned(), sequence) != Some(sequence) {
                 self.print(&line)?;
             }
+            self.streams(line.service(), &service["streams"])?;
         }
         Ok(())
+    }
+
+    /// Prints which streams of a service are suspended, and which are no longer.
+    fn streams(&mut self, service: &str, streams: &Value) -> io::Result<()> {
+        let mut before: BTreeMap<_, _> = self.suspended.extract_if(.., |(of, _), _| of == service).collect();
+        for stream in streams.as_array().into_iter().flatten() {
+            let Some((line, since)) = Line::suspended(service, stream) else { continue };
+            let key = (service.to_owned(), stream["name"].as_str().unwrap_or_default().to_owned());
+            if before.remove(&key) != Some(since) {
+                self.print(&line)?;
+            }
+            self.suspended.insert(key, since);
+        }
+        before.keys().try_for_each(|(_, stream)| self.print(&Line::resumed(service, stream, self.state_at)))
     }
 
     /// Prints an event, unless the state has told it already.
@@ -126,6 +145,17 @@ impl Out {
                 return Ok(());
             }
             self.told.insert(event.service.clone(), event.sequence);
+        }
+        if let Event::Suspension(event) = event {
+            let since = u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX);
+            let key = (event.service.clone(), event.stream.clone());
+            let known = match event.state.is_suspended() {
+                true => self.suspended.insert(key, since) == Some(since),
+                false => self.suspended.remove(&key).is_none() && since <= self.state_at,
+            };
+            if known {
+                return Ok(());
+            }
         }
         self.left = self.left.map(|left| left - 1);
         self.print(&Line::event(event, clock::now().as_nanos()))

@@ -232,6 +232,7 @@ fn to_json(report: &Report, target: &Target, declared: Option<f64>) -> Value {
             ("promised_per_s".to_owned(), json!(target.promised_rate())),
             ("declared_per_s".to_owned(), json!(declared)),
             ("safe_mode".to_owned(), json!(report.safe_mode)),
+            ("suspension".to_owned(), json!(report.suspension)),
             ("misnumbered".to_owned(), json!(report.misnumbered)),
             ("broken".to_owned(), json!(report.broken)),
         ]);
@@ -270,11 +271,13 @@ fn print(report: &Report, target: &Target, declared: Option<f64>) {
         }
         say!("  {:<12} {}", "sent late by", quantiles(phase.lateness_ns));
     }
-    for change in &report.safe_mode {
-        say!("  {:<12} {:>7.3} s: {}", "safe mode", change.at_s, change.text);
-    }
-    if report.safe_mode.is_empty() {
-        say!("  {:<12} never", "safe mode");
+    for (what, changes) in [("safe mode", &report.safe_mode), ("suspended", &report.suspension)] {
+        for change in changes {
+            say!("  {what:<12} {:>7.3} s: {}", change.at_s, change.text);
+        }
+        if changes.is_empty() {
+            say!("  {what:<12} never");
+        }
     }
     if report.misnumbered > 0 {
         say!(

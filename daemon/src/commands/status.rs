@@ -67,6 +67,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 list(&stream["arrivals"]),
                 if stream["connected"] == true { "" } else { " (not connected)" }
             );
+            if let Some(why) = stream["suspended"]["text"].as_str() {
+                say!("  {:<16} suspended: {why}", "");
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -25,7 +25,7 @@ pub(crate) enum BusConfig {
     Address(String),
 }
 
-/// The program that is run at each change of safe mode.
+/// The program that is run at each announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HookConfig {
     pub(crate) program: PathBuf,

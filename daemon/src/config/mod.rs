@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) path: PathBuf,
     pub(crate) daemon: DaemonConfig,
     pub(crate) safe_mode: SafeModeConfig,
-    /// Run at each change of safe mode.
+    /// Run at each announcement.
     pub(crate) hook: Option<HookConfig>,
     pub(crate) services: Vec<ServiceConfig>,
 }

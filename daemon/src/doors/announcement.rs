@@ -1,26 +1,39 @@
-//! What goes out on every door: one change of one service's safe mode, in numbers and in words.
+//! What goes out on every door: how one service or one stream has come to stand, in numbers and in words.
 
-use rt_core::{Alarm, Cause, Evidence, Instant, Severity, Transition};
+use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity, Transition};
+use weir_client::StreamState;
 
 use crate::clock;
 use crate::socket::describe;
 
-/// A change of safe mode, or a further cause of it.
+/// How what an announcement is about stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A service: its safe mode.
+    Service(Severity),
+    /// One stream of a service: whether it is suspended.
+    Stream(StreamState),
+}
+
+/// What an announcement is about: a service, or a stream of it.
+pub(crate) type Subject = (String, Option<String>);
+
+/// A change of safe mode, a further cause of it, or the suspension of a stream and its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Announcement {
     pub(crate) service: String,
-    pub(crate) severity: Severity,
+    pub(crate) state: State,
     /// `None` in the normal state alone.
     pub(crate) cause: Option<Cause>,
-    /// One more than that of the service's last announcement; a gap is what was missed.
+    /// One more than that of the service's last announcement of this kind; a gap is what was missed.
     pub(crate) sequence: u64,
-    /// Breaches since the start, those that were not announced included.
+    /// Breaches of the service since the start, of a stream since it was added; those that were not announced included.
     pub(crate) breaches: u64,
     /// When the state was entered, on the monotonic clock.
     pub(crate) entered: Instant,
     /// In the units of the cause, see [`Cause`]; zeroes in the normal state.
     pub(crate) evidence: Evidence,
-    /// The stream of the evidence; empty if it is about none.
+    /// The stream it is about, or that of the evidence; empty if there is none.
     pub(crate) stream: String,
     /// The cause and its evidence in words, in one line.
     pub(crate) text: String,
@@ -28,16 +41,47 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     /// The announcement of `transition` of `service`; `stream` is the name of the stream in its evidence, or empty.
-    pub(crate) fn new(service: &str, transition: Transition, stream: &str) -> Self {
-        let Transition { sequence, state, breaches } = transition;
-        let (cause, evidence, entered, text) = match state.alarm {
-            None => (None, Evidence::default(), clock::now(), format!("{service}: the promise holds again")),
+    pub(crate) fn of_service(service: &str, transition: Transition, stream: &str) -> Self {
+        let Transition { sequence, state: SafeModeState { severity, alarm }, breaches } = transition;
+        Self::new((service, stream), State::Service(severity), alarm, (sequence, breaches))
+    }
+
+    /// The announcement that a stream is suspended for `alarm`, or no longer if there is none; with its number and the
+    /// stream's breaches so far.
+    pub(crate) fn of_stream(
+        (service, stream): (&str, &str),
+        alarm: Option<Alarm>,
+        numbers: (u64, u64),
+    ) -> Self {
+        let state = if alarm.is_some() { StreamState::Suspended } else { StreamState::Normal };
+        Self::new((service, stream), State::Stream(state), alarm, numbers)
+    }
+
+    fn new(
+        (service, stream): (&str, &str),
+        state: State,
+        alarm: Option<Alarm>,
+        (sequence, breaches): (u64, u64),
+    ) -> Self {
+        let of =
+            if matches!(state, State::Stream(_)) { format!(" to stream {stream}") } else { String::new() };
+        let (cause, evidence, entered, text) = match alarm {
+            None => {
+                let text = format!("{service}: the promise{of} holds again");
+                (None, Evidence::default(), clock::now(), text)
+            }
             Some(Alarm { cause, evidence: e, entered }) => {
                 (Some(cause), e, entered, describe(cause, e.limit, e.seen, e.window, stream))
             }
         };
         let (service, stream) = (service.to_owned(), stream.to_owned());
-        Self { service, severity: state.severity, cause, sequence, breaches, entered, evidence, stream, text }
+        Self { service, state, cause, sequence, breaches, entered, evidence, stream, text }
+    }
+
+    /// What it is about.
+    pub(crate) fn subject(&self) -> Subject {
+        let stream = matches!(self.state, State::Stream(_)).then(|| self.stream.clone());
+        (self.service.clone(), stream)
     }
 
     /// The number of the cause; 0 in the normal state.
@@ -47,19 +91,35 @@ impl Announcement {
 
     /// The line for people: what a log says.
     pub(crate) fn line(&self) -> String {
-        match self.severity {
-            Severity::Normal => self.text.clone(),
-            severity => format!("{}: {severity}: {}", self.service, self.text),
+        match self.state {
+            State::Service(Severity::Normal) | State::Stream(StreamState::Normal) => self.text.clone(),
+            State::Service(severity) => format!("{}: {severity}: {}", self.service, self.text),
+            State::Stream(state) => format!("{}: {state}: {}", self.service, self.text),
         }
     }
 
-    /// Every field by the name that a hook finds in its environment and a reader in the journal.
-    pub(crate) fn fields(&self) -> [(&'static str, String); 13] {
+    /// Every field by the name that a hook finds in its environment and a reader in the journal. Whoever looks for the
+    /// state of a service does not find that of a stream.
+    pub(crate) fn fields(&self) -> [(&'static str, String); 14] {
         let Evidence { limit, seen, window, .. } = self.evidence;
+        let (event, [state, number]) = match self.state {
+            State::Service(severity) => (
+                "safe-mode",
+                [("WEIR_STATE", severity.to_string()), ("WEIR_STATE_NUMBER", (severity as u32).to_string())],
+            ),
+            State::Stream(state) => (
+                "suspension",
+                [
+                    ("WEIR_STREAM_STATE", state.to_string()),
+                    ("WEIR_STREAM_STATE_NUMBER", state.code().to_string()),
+                ],
+            ),
+        };
         [
+            ("WEIR_EVENT", event.to_owned()),
             ("WEIR_SERVICE", self.service.clone()),
-            ("WEIR_STATE", self.severity.to_string()),
-            ("WEIR_STATE_NUMBER", (self.severity as u32).to_string()),
+            state,
+            number,
             ("WEIR_CAUSE", self.cause.map(|cause| cause.to_string()).unwrap_or_default()),
             ("WEIR_CAUSE_NUMBER", self.cause_number().to_string()),
             ("WEIR_SEQUENCE", self.sequence.to_string()),
@@ -77,43 +137,95 @@ impl Announcement {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use rt_core::SafeModeState;
 
-    /// An announcement as a flood would give rise to it.
-    pub(in crate::doors) fn flood(service: &str, sequence: u64) -> Announcement {
+    /// What a batch that took too long gives rise to.
+    pub(in crate::doors) fn overrun(service: &str, sequence: u64) -> Announcement {
+        let evidence = Evidence { limit: 5_000, seen: 6_000, window: 0, stream: None };
+        let alarm = Alarm { cause: Cause::ServiceOverrun, evidence, entered: Instant::from_nanos(1_234_567) };
+        let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
+        Announcement::of_service(service, Transition { sequence, state, breaches: 3 }, "")
+    }
+
+    /// What the flood of a stream gives rise to, or the end of its suspension.
+    pub(in crate::doors) fn suspension(names: (&str, &str), sequence: u64, suspended: bool) -> Announcement {
         let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
         let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
-        let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
-        Announcement::new(service, Transition { sequence, state, breaches: 3 }, "cam0")
+        Announcement::of_stream(names, suspended.then_some(alarm), (sequence, 4))
+    }
+
+    fn check(told: &Announcement, fields: &[(&str, Option<&str>)]) {
+        for (name, value) in fields {
+            let field = told.fields().into_iter().find(|(n, _)| n == name).map(|(_, value)| value);
+            assert_eq!(field.as_deref(), *value, "{name}");
+        }
     }
 
     #[test]
-    fn it_tells_words_and_numbers() {
-        let told = flood("lanes", 7);
-        let field = |name| told.fields().into_iter().find(|(n, _)| *n == name).map(|(_, value)| value);
-        for (name, value) in [
-            ("WEIR_SERVICE", "lanes"),
-            ("WEIR_STATE", "safe-mode"),
-            ("WEIR_STATE_NUMBER", "3"),
-            ("WEIR_CAUSE", "arrival-excess"),
-            ("WEIR_CAUSE_NUMBER", "1"),
-            ("WEIR_SEQUENCE", "7"),
-            ("WEIR_BREACHES", "3"),
-            ("WEIR_ENTERED_USEC", "1234"),
-            ("WEIR_LIMIT", "5"),
-            ("WEIR_SEEN", "6"),
-            ("WEIR_WINDOW", "100000000"),
-            ("WEIR_STREAM", "cam0"),
-        ] {
-            assert_eq!(field(name).as_deref(), Some(value), "{name}");
-        }
-        assert!(told.line().starts_with("lanes: safe-mode: arrival-excess: stream cam0"), "{}", told.line());
+    fn safe_mode_is_told_in_words_and_numbers() {
+        let told = overrun("lanes", 7);
+        check(
+            &told,
+            &[
+                ("WEIR_EVENT", Some("safe-mode")),
+                ("WEIR_SERVICE", Some("lanes")),
+                ("WEIR_STATE", Some("safe-mode")),
+                ("WEIR_STATE_NUMBER", Some("3")),
+                ("WEIR_STREAM_STATE", None),
+                ("WEIR_CAUSE", Some("service-overrun")),
+                ("WEIR_CAUSE_NUMBER", Some("2")),
+                ("WEIR_SEQUENCE", Some("7")),
+                ("WEIR_BREACHES", Some("3")),
+                ("WEIR_ENTERED_USEC", Some("1234")),
+                ("WEIR_LIMIT", Some("5000")),
+                ("WEIR_SEEN", Some("6000")),
+                ("WEIR_WINDOW", Some("0")),
+                ("WEIR_STREAM", Some("")),
+            ],
+        );
+        assert!(
+            told.line().starts_with("lanes: safe-mode: service-overrun: a batch took"),
+            "{}",
+            told.line()
+        );
+    }
+
+    /// Who looks for the state of a service must not take that of a stream for it.
+    #[test]
+    fn a_suspension_is_told_as_that_of_its_stream_alone() {
+        let told = suspension(("lanes", "cam0"), 9, true);
+        check(
+            &told,
+            &[
+                ("WEIR_EVENT", Some("suspension")),
+                ("WEIR_SERVICE", Some("lanes")),
+                ("WEIR_STREAM", Some("cam0")),
+                ("WEIR_STREAM_STATE", Some("suspended")),
+                ("WEIR_STREAM_STATE_NUMBER", Some("2")),
+                ("WEIR_STATE", None),
+                ("WEIR_STATE_NUMBER", None),
+                ("WEIR_CAUSE_NUMBER", Some("1")),
+                ("WEIR_SEQUENCE", Some("9")),
+                ("WEIR_BREACHES", Some("4")),
+                ("WEIR_LIMIT", Some("5")),
+                ("WEIR_SEEN", Some("6")),
+                ("WEIR_WINDOW", Some("100000000")),
+            ],
+        );
+        assert!(
+            told.line().starts_with("lanes: suspended: arrival-excess: stream cam0 sent"),
+            "{}",
+            told.line()
+        );
+        let over = suspension(("lanes", "cam0"), 10, false);
+        check(&over, &[("WEIR_STREAM_STATE", Some("normal")), ("WEIR_CAUSE_NUMBER", Some("0"))]);
+        assert_eq!(over.line(), "lanes: the promise to stream cam0 holds again");
+        assert_ne!(told.subject(), overrun("lanes", 1).subject());
     }
 
     #[test]
     fn the_normal_state_has_no_cause() {
         let state = SafeModeState { severity: Severity::Normal, alarm: None };
-        let told = Announcement::new("lanes", Transition { sequence: 8, state, breaches: 3 }, "");
+        let told = Announcement::of_service("lanes", Transition { sequence: 8, state, breaches: 3 }, "");
         assert_eq!((told.cause_number(), told.evidence), (0, Evidence::default()));
         assert_eq!(told.line(), "lanes: the promise holds again");
     }

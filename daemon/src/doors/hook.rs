@@ -1,6 +1,6 @@
-//! The door to whatever else is to happen: a program of the operator's, run at each change of safe mode.
+//! The door to whatever else is to happen: a program of the operator's, run at each announcement.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -11,13 +11,14 @@ use rt_core::{Instant, Span};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::Announcement;
+use super::newest::Newest;
+use super::{Announcement, Subject};
 use crate::clock;
 use crate::config::HookConfig;
 use crate::notice::notice;
 use crate::pi_mutex::PiMutex;
 
-/// The way to the thread that runs the hook, one run a service at a time.
+/// The way to the thread that runs the hook: of a service one run at a time for itself, and one for all of its streams.
 pub(crate) struct Hook {
     shared: Arc<Shared>,
 }
@@ -32,16 +33,17 @@ struct Shared {
 struct Waiting {
     /// What is run; nothing if absent.
     config: Option<HookConfig>,
-    /// The newest announcement of each service: an older one is never told after it.
-    newest: BTreeMap<String, Arc<Announcement>>,
-    /// The services of which the hook has not been told the newest.
-    due: BTreeSet<String>,
+    newest: Newest,
+    /// The services and streams of which the hook has not been told the newest, in the order in which it is to be.
+    due: VecDeque<Subject>,
     closed: bool,
 }
 
 /// A hook at work. It ends with its whole process group: when it is done, or when its time is over.
 struct Run {
     service: String,
+    /// Whether it is told of a stream.
+    of_stream: bool,
     child: Child,
     group: Pid,
     /// Readable once the hook itself has ended; its number is not given away before it is waited for.
@@ -73,17 +75,16 @@ impl Hook {
     /// The next announcement of this service counts as its first.
     pub(super) fn forget(&self, service: &str) {
         let mut waiting = self.shared.waiting.lock();
-        waiting.newest.remove(service);
-        waiting.due.remove(service);
+        waiting.newest.forget(service);
+        waiting.due.retain(|(of, _)| of != service);
     }
 
-    /// Has the hook run for this announcement, or a newer one of its service if it runs for an older one now.
+    /// Has the hook run for this announcement, or a newer one of its service or stream if it has to wait.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) {
         let mut waiting = self.shared.waiting.lock();
-        let known = waiting.newest.get(&announcement.service);
-        if known.is_none_or(|known| known.sequence < announcement.sequence) {
-            waiting.newest.insert(announcement.service.clone(), Arc::clone(announcement));
-            waiting.due.insert(announcement.service.clone());
+        let subject = announcement.subject();
+        if waiting.newest.note(announcement) && !waiting.due.contains(&subject) {
+            waiting.due.push_back(subject);
         }
         drop(waiting);
         self.shared.wake();
@@ -93,6 +94,24 @@ impl Hook {
     pub(super) fn close(&self) {
         self.shared.waiting.lock().closed = true;
         self.shared.wake();
+    }
+}
+
+impl Waiting {
+    /// Takes out what the hook can be told beside `runs`; all that waits if there is none to run.
+    fn next(&mut self, runs: &[Run]) -> Vec<Arc<Announcement>> {
+        let mut busy: Vec<_> = runs.iter().map(|run| (run.service.clone(), run.of_stream)).collect();
+        let (mut next, newest, any) = (Vec::new(), &self.newest, self.config.is_some());
+        self.due.retain(|subject| {
+            let turn = (subject.0.clone(), subject.1.is_some());
+            if any && busy.contains(&turn) {
+                return true;
+            }
+            next.extend(newest.get(subject).cloned());
+            busy.push(turn);
+            false
+        });
+        next
     }
 }
 
@@ -109,14 +128,10 @@ fn serve(shared: &Shared) {
     while !closed || !runs.is_empty() {
         wait(shared, &runs);
         runs.retain_mut(|run| !run.is_over(closed));
-        let mut guard = shared.waiting.lock();
-        let waiting = &mut *guard;
+        let mut waiting = shared.waiting.lock();
         closed = waiting.closed;
-        let free = |service: &String| runs.iter().all(|run| run.service != *service);
-        let due =
-            waiting.due.extract_if(.., free).filter_map(|service| waiting.newest.get(&service).cloned());
-        let (due, config): (Vec<_>, _) = (due.collect(), waiting.config.clone().filter(|_| !closed));
-        drop(guard);
+        let (due, config) = (waiting.next(&runs), waiting.config.clone().filter(|_| !closed));
+        drop(waiting);
         if let Some(config) = config {
             runs.extend(due.iter().filter_map(|announcement| Run::start(&config, announcement)));
         }
@@ -143,7 +158,8 @@ fn wait(shared: &Shared, runs: &[Run]) {
 impl Run {
     /// Starts the hook; that it cannot be started is told.
     fn start(config: &HookConfig, announcement: &Announcement) -> Option<Self> {
-        let service = announcement.service.clone();
+        let (service, stream) = announcement.subject();
+        let of_stream = stream.is_some();
         let program = config.program.display();
         let mut command = Command::new(&config.program);
         command.args(&config.arguments).envs(announcement.fields()).stdin(Stdio::null()).process_group(0);
@@ -158,7 +174,8 @@ impl Run {
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(ended) => {
                 let limit = config.limit;
-                Some(Self { service, child, group, ended, until: clock::now() + limit, limit, killed: false })
+                let until = clock::now() + limit;
+                Some(Self { service, of_stream, child, group, ended, until, limit, killed: false })
             }
             Err(error) => {
                 notice!("safe-mode.hook {program}: cannot be watched, and is ended: {error}");

@@ -10,13 +10,15 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use rt_core::Severity;
+use weir_client::StreamState;
 
-use super::Announcement;
+use super::{Announcement, State};
 
 /// Where the journal takes entries.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Names the kind of entry, for `journalctl MESSAGE_ID=`; it never changes.
-const MESSAGE_ID: &str = "3196088eac6740908e38a5d725355185";
+/// Names of the kinds of entry, for `journalctl MESSAGE_ID=`; they never change.
+const SAFE_MODE: &str = "3196088eac6740908e38a5d725355185";
+const SUSPENSION: &str = "c909c15bf2a2432fb38c7df9b265839d";
 
 /// A connection to the journal.
 pub(super) struct Journal {
@@ -46,8 +48,9 @@ impl Journal {
     pub(super) fn send(&self, announcement: &Announcement) -> bool {
         let mut entry = Vec::new();
         put(&mut entry, "MESSAGE", &announcement.line());
-        put(&mut entry, "MESSAGE_ID", MESSAGE_ID);
-        put(&mut entry, "PRIORITY", priority(announcement.severity));
+        let (id, priority) = kind(announcement.state);
+        put(&mut entry, "MESSAGE_ID", id);
+        put(&mut entry, "PRIORITY", priority);
         put(&mut entry, "SYSLOG_IDENTIFIER", "weir");
         for (name, value) in announcement.fields() {
             put(&mut entry, name, &value);
@@ -69,19 +72,21 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.push(b'\n');
 }
 
-/// As `syslog` numbers them: information, warning, error, critical.
-fn priority(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Normal => "6",
-        Severity::Warning => "4",
-        Severity::Safe => "3",
-        Severity::Lost => "2",
+/// The kind of entry, and its priority as `syslog` numbers them: information, warning, error, critical.
+fn kind(state: State) -> (&'static str, &'static str) {
+    match state {
+        State::Service(Severity::Normal) => (SAFE_MODE, "6"),
+        State::Service(Severity::Warning) => (SAFE_MODE, "4"),
+        State::Service(Severity::Safe) => (SAFE_MODE, "3"),
+        State::Service(Severity::Lost) => (SAFE_MODE, "2"),
+        State::Stream(StreamState::Normal) => (SUSPENSION, "6"),
+        State::Stream(_) => (SUSPENSION, "4"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::announcement::tests::flood;
+    use super::super::announcement::tests::{overrun, suspension};
     use super::*;
 
     #[test]
@@ -90,20 +95,32 @@ mod tests {
         let path = folder.path().join("journal");
         let journal = UnixDatagram::bind(&path).expect("a socket");
         let door = Journal::connect(&path).expect("connected");
-        let told = Announcement { stream: "two\nlines".into(), ..flood("lanes", 9) };
+        let told = Announcement { stream: "two\nlines".into(), ..overrun("lanes", 9) };
         assert!(door.send(&told));
         let mut entry = [0; 4096];
         let length = journal.recv(&mut entry).expect("an entry");
         let entry = &entry[..length];
         let text = String::from_utf8_lossy(entry);
         for line in
-            [&format!("MESSAGE_ID={MESSAGE_ID}"), "PRIORITY=3", "WEIR_SEQUENCE=9", "WEIR_CAUSE_NUMBER=1"]
+            [&format!("MESSAGE_ID={SAFE_MODE}"), "PRIORITY=3", "WEIR_SEQUENCE=9", "WEIR_CAUSE_NUMBER=2"]
         {
             assert!(text.lines().any(|l| l == line), "{line} is not in {text}");
         }
         assert!(text.contains("\nMESSAGE=") || text.starts_with("MESSAGE=lanes: safe-mode: "), "{text}");
         let field = b"WEIR_STREAM\n\x09\0\0\0\0\0\0\0two\nlines\n";
         assert!(entry.windows(field.len()).any(|window| window == field), "{text}");
+        assert!(door.send(&suspension(("lanes", "cam0"), 2, true)));
+        let mut entry = [0; 4096];
+        let length = journal.recv(&mut entry).expect("an entry");
+        let text = String::from_utf8_lossy(&entry[..length]);
+        for line in [
+            &format!("MESSAGE_ID={SUSPENSION}"),
+            "PRIORITY=4",
+            "WEIR_STREAM=cam0",
+            "WEIR_STREAM_STATE=suspended",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in {text}");
+        }
         drop(journal);
         assert!(!door.send(&told), "nobody listens any more");
     }
@@ -114,7 +131,7 @@ mod tests {
         let path = folder.path().join("journal");
         let journal = UnixDatagram::bind(&path).expect("a socket");
         let door = Journal::connect(&path).expect("connected");
-        let taken = (0..100_000).take_while(|&sequence| door.send(&flood("lanes", sequence))).count();
+        let taken = (0..100_000).take_while(|&sequence| door.send(&overrun("lanes", sequence))).count();
         assert!((1..100_000).contains(&taken), "the rest goes to standard error: {taken}");
         journal.set_nonblocking(true).expect("set");
         let kept = (0..taken).filter(|_| journal.recv(&mut [0; 4096]).is_ok()).count();

@@ -1,6 +1,5 @@
-//! The door for people: each change of safe mode as a line of the log, and the present state to the service manager.
+//! The door for people: each announcement as a line of the log, and the present state to the service manager.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -9,7 +8,8 @@ use std::thread::JoinHandle;
 use rt_core::{Instant, Severity, Span};
 
 use super::journal::Journal;
-use super::{Announcement, ROOM};
+use super::newest::Newest;
+use super::{Announcement, ROOM, State};
 use crate::service::lock;
 use crate::{clock, manager, notice};
 
@@ -78,7 +78,7 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMu
     while let Ok(item) = items.recv() {
         match item {
             Item::End => break,
-            Item::Forget(service) => standing.forget(&service),
+            Item::Forget(service) => standing.0.forget(&service),
             Item::Tell(announcement) => {
                 tell_lost(lost, &mut say);
                 if let Some(untold) = pace.admit(clock::now()) {
@@ -87,7 +87,7 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMu
                         say(&announcement.line());
                     }
                 }
-                standing.note(announcement);
+                standing.0.note(&announcement);
             }
         }
         manager::status(&standing.line());
@@ -99,17 +99,17 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMu
 fn tell_lost(lost: &AtomicU64, say: &mut impl FnMut(&str)) {
     match lost.swap(0, Ordering::Relaxed) {
         0 => {}
-        count => say(&format!("{count} announcements of safe mode found no room before a door")),
+        count => say(&format!("{count} announcements found no room before a door")),
     }
 }
 
 fn tell_untold(untold: u64, say: &mut impl FnMut(&str)) {
     if untold > 0 {
-        say(&format!("{untold} changes of safe mode are not in this log, at most {LINES} a second"));
+        say(&format!("{untold} announcements are not in this log, at most {LINES} a second"));
     }
 }
 
-/// Keeps a flood of changes out of the log.
+/// Keeps a flood of announcements out of the log.
 #[derive(Default)]
 struct Pace {
     began: Instant,
@@ -132,41 +132,42 @@ impl Pace {
     }
 }
 
-/// The newest announcement of each service.
+/// How all services and streams stand.
 #[derive(Default)]
-struct Standing(BTreeMap<String, Arc<Announcement>>);
+struct Standing(Newest);
 
 impl Standing {
-    /// Threads that announce may overtake each other: what is older than what is known stays out.
-    fn note(&mut self, announcement: Arc<Announcement>) {
-        let known = self.0.get(&announcement.service);
-        if known.is_none_or(|known| known.sequence < announcement.sequence) {
-            self.0.insert(announcement.service.clone(), announcement);
-        }
-    }
-
-    fn forget(&mut self, service: &str) {
-        self.0.remove(service);
-    }
-
-    /// The worst state, and why.
+    /// The worst state, and why: that of services before that of streams.
     fn line(&self) -> String {
-        let worst = self.0.values().max_by_key(|announcement| announcement.severity);
-        match worst {
-            Some(worst) if worst.severity > Severity::Normal => {
-                let beside = self.0.values().filter(|a| a.severity > Severity::Normal).count() - 1;
-                let beside =
-                    if beside == 0 { String::new() } else { format!(" (and {beside} more services)") };
-                format!("{}: {}: {}{beside}", worst.severity, worst.service, worst.text)
+        let beside = |all: usize, what| match all {
+            0 | 1 => String::new(),
+            _ => format!(" (and {} more {what})", all - 1),
+        };
+        let severity = |told: &Announcement| match told.state {
+            State::Service(severity) if severity > Severity::Normal => Some(severity),
+            _ => None,
+        };
+        let services = || self.0.iter().filter_map(|told| Some((severity(told)?, told)));
+        if let Some((severity, worst)) = services().max_by_key(|(severity, _)| *severity) {
+            let beside = beside(services().count(), "services");
+            return format!("{severity}: {}: {}{beside}", worst.service, worst.text);
+        }
+        let suspended =
+            |told: &Announcement| matches!(told.state, State::Stream(state) if state.is_suspended());
+        let streams = || self.0.iter().filter(|told| suspended(told));
+        match streams().next() {
+            Some(one) => {
+                let beside = beside(streams().count(), "streams");
+                format!("suspended: {}: {}{beside}", one.service, one.text)
             }
-            _ => "normal: every promise holds".to_owned(),
+            None => "normal: every promise holds".to_owned(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::announcement::tests::flood;
+    use super::super::announcement::tests::{overrun, suspension};
     use super::*;
 
     #[test]
@@ -183,18 +184,29 @@ mod tests {
     fn the_present_state_is_the_worst_and_never_an_old_one() {
         let mut standing = Standing::default();
         assert_eq!(standing.line(), "normal: every promise holds");
-        standing.note(Arc::new(flood("lanes", 4)));
-        let left = Announcement { severity: Severity::Normal, cause: None, ..flood("lanes", 3) };
-        standing.note(Arc::new(left.clone()));
-        assert!(standing.line().starts_with("safe-mode: lanes: arrival-excess"), "{}", standing.line());
-        let lost = Announcement { severity: Severity::Lost, ..flood("digits", 1) };
-        standing.note(Arc::new(lost));
+        let note = |standing: &mut Standing, told| standing.0.note(&Arc::new(told));
+        note(&mut standing, suspension(("lanes", "a"), 1, true));
+        assert!(
+            standing.line().starts_with("suspended: lanes: arrival-excess: stream a"),
+            "{}",
+            standing.line()
+        );
+        note(&mut standing, suspension(("lanes", "b"), 2, true));
+        assert!(standing.line().ends_with("(and 1 more streams)"), "{}", standing.line());
+        note(&mut standing, overrun("lanes", 4));
+        let left = Announcement { state: State::Service(Severity::Normal), ..overrun("lanes", 3) };
+        note(&mut standing, left.clone());
+        assert!(standing.line().starts_with("safe-mode: lanes: service-overrun"), "{}", standing.line());
+        note(&mut standing, Announcement { state: State::Service(Severity::Lost), ..overrun("digits", 1) });
         assert!(standing.line().starts_with("lost: digits: "), "{}", standing.line());
         assert!(standing.line().ends_with("(and 1 more services)"), "{}", standing.line());
-        standing.forget("digits");
+        standing.0.forget("digits");
         assert!(standing.line().starts_with("safe-mode: lanes: "), "{}", standing.line());
-        standing.note(Arc::new(Announcement { sequence: 5, ..left.clone() }));
-        standing.note(Arc::new(Announcement { service: "digits".into(), sequence: 2, ..left }));
+        note(&mut standing, Announcement { sequence: 5, ..left.clone() });
+        note(&mut standing, Announcement { service: "digits".into(), sequence: 2, ..left });
+        assert!(standing.line().starts_with("suspended: lanes: "), "{}", standing.line());
+        note(&mut standing, suspension(("lanes", "a"), 3, false));
+        note(&mut standing, suspension(("lanes", "b"), 4, false));
         assert_eq!(standing.line(), "normal: every promise holds");
     }
 }

@@ -1,4 +1,4 @@
-//! Beside a request's way: a change of safe mode goes out on every door, and nobody who serves waits for it.
+//! Beside a request's way: how promises stand goes out on every door as it changes, and nobody who serves waits for it.
 
 mod announcement;
 mod bus;
@@ -6,13 +6,13 @@ mod hook;
 mod journal;
 mod log;
 mod metrics;
+mod newest;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::Result;
-use rt_core::Transition;
 
 use crate::config::{Config, HookConfig};
 use crate::daemon::Daemon;
@@ -22,7 +22,7 @@ use hook::Hook;
 use log::Log;
 use metrics::Metrics;
 
-pub(crate) use announcement::Announcement;
+pub(crate) use announcement::{Announcement, State, Subject};
 
 /// Announcements that wait before a door at most.
 const ROOM: usize = 256;
@@ -64,11 +64,10 @@ impl Doors {
         bus.chain(self.metrics.iter().map(|metrics| metrics.start(daemon))).collect()
     }
 
-    /// Tells a change of safe mode everywhere; `stream` is the name of the stream in its evidence, or empty. Never
-    /// waits: what finds no room before a door is counted, and told in the log.
-    pub(crate) fn announce(&self, service: &str, transition: Transition, stream: &str) {
-        let announcement = Arc::new(Announcement::new(service, transition, stream));
-        self.hub.announce_safe_mode(&announcement);
+    /// Tells it everywhere. Never waits: what finds no room before a door is counted, and told in the log.
+    pub(crate) fn announce(&self, announcement: Announcement) {
+        let announcement = Arc::new(announcement);
+        self.hub.announce(&announcement);
         self.hook.put(&announcement);
         // The log comes last: it tells what was counted before it.
         if self.bus.as_ref().is_some_and(|bus| !bus.put(&announcement)) {

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 
-use rt_core::{Alarm, Cause, Evidence, Instant, SafeModeState, Severity};
+use super::announcement::tests::overrun;
 
 use super::hook::tests::Place;
 use super::*;
@@ -11,13 +11,6 @@ use crate::config::BusConfig;
 
 /// More than there is room for before all doors together.
 const MANY: u64 = 4 * ROOM as u64;
-
-fn transition(sequence: u64) -> Transition {
-    let alarm =
-        Alarm { cause: Cause::LateDispatch, evidence: Evidence::default(), entered: Instant::from_nanos(1) };
-    let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
-    Transition { sequence, state, breaches: sequence }
-}
 
 /// The number before `words` in the lines that have them, all together.
 fn counted(lines: &[String], words: &str) -> u64 {
@@ -35,9 +28,9 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     let log = Log { queue, thread: Mutex::default() };
     let doors = Doors { hub: Arc::default(), log, hook, bus, metrics: None, lost: Arc::default() };
 
-    doors.announce("lanes", transition(1), "");
+    doors.announce(overrun("lanes", 1));
     assert_eq!(place.words("told", 1), ["1"]);
-    (2..=MANY).for_each(|sequence| doors.announce("lanes", transition(sequence), ""));
+    (2..=MANY).for_each(|sequence| doors.announce(overrun("lanes", sequence)));
 
     // The hook is told the newest, whose sequence number says how many there were.
     std::fs::write(place.path("go"), "").expect("written");

@@ -18,7 +18,7 @@ use rt_core::Constraint;
 use weir_client::Registration;
 
 pub(crate) use input::{Inputs, describe};
-pub(crate) use report::{Judgement, Measures, PhaseReport, Quantiles, Report, SafeModeChange};
+pub(crate) use report::{Change, Judgement, Measures, PhaseReport, Quantiles, Report};
 pub(crate) use run::run;
 pub(crate) use schedule::Schedule;
 pub(crate) use target::Target;
@@ -49,16 +49,15 @@ pub(crate) struct Phase {
 pub(crate) enum End {
     /// After this time.
     After(Duration),
-    /// When the service is not in safe mode, at once if it is not to begin with; at the latest after this
-    /// time.
-    SafeModeLeft { at_most: Duration },
+    /// When the promise holds, at once if it does to begin with; at the latest after this time.
+    PromiseHolds { at_most: Duration },
 }
 
 impl End {
     /// The longest the phase can last.
     pub(crate) fn at_most(self) -> Duration {
         match self {
-            Self::After(time) | Self::SafeModeLeft { at_most: time } => time,
+            Self::After(time) | Self::PromiseHolds { at_most: time } => time,
         }
     }
 }
@@ -75,13 +74,24 @@ pub(crate) struct Progress<'a> {
     pub(crate) measures: &'a Measures,
     /// What the daemon last said; `None` without constraints.
     pub(crate) misses_left: Option<u32>,
-    /// Every change of safe mode so far.
-    pub(crate) changes: &'a [SafeModeChange],
+    /// Every change of the service's safe mode so far.
+    pub(crate) safe_mode: &'a [Change],
+    /// Every suspension of the stream so far, and its end.
+    pub(crate) suspension: &'a [Change],
 }
 
 impl Progress<'_> {
     /// The cause of safe mode while the service is in it.
-    pub(crate) fn safe_mode(&self) -> Option<&str> {
-        self.changes.last().filter(|change| change.entered).map(|change| change.cause.as_str())
+    pub(crate) fn in_safe_mode(&self) -> Option<&str> {
+        standing(self.safe_mode)
     }
+
+    /// The cause of the stream's suspension while it is suspended.
+    pub(crate) fn suspended(&self) -> Option<&str> {
+        standing(self.suspension)
+    }
+}
+
+fn standing(changes: &[Change]) -> Option<&str> {
+    changes.last().filter(|change| change.entered).map(|change| change.cause.as_str())
 }

@@ -36,9 +36,16 @@ pub(super) struct Signals<'a> {
     pub(super) over: AtomicBool,
     /// The service is in safe mode.
     pub(super) safe_mode: AtomicBool,
+    /// The stream is suspended.
+    pub(super) suspended: AtomicBool,
 }
 
 impl Signals<'_> {
+    /// Whether the promise holds, as far as was told.
+    pub(super) fn promised(&self) -> bool {
+        !self.safe_mode.load(Ordering::Relaxed) && !self.suspended.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
     }
@@ -75,8 +82,7 @@ pub(super) fn send(
                 tell(Issued::End(clock::now()));
                 return Ok(());
             }
-            let left = !signals.safe_mode.load(Ordering::Relaxed);
-            if left && matches!(phase.end, End::SafeModeLeft { .. }) {
+            if signals.promised() && matches!(phase.end, End::PromiseHolds { .. }) {
                 end = Some(due);
                 break;
             }

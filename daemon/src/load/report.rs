@@ -18,7 +18,9 @@ pub(crate) struct Report {
     /// Each phase, in order.
     pub(crate) phases: Vec<PhaseReport>,
     /// Every change of the service's safe mode that was seen, in order.
-    pub(crate) safe_mode: Vec<SafeModeChange>,
+    pub(crate) safe_mode: Vec<Change>,
+    /// Every suspension of the stream and its end, in order.
+    pub(crate) suspension: Vec<Change>,
     /// Answers whose sequence number is not their place in the order of sending; must be 0.
     pub(crate) misnumbered: u64,
     /// Why the connection ended before the run did.
@@ -80,9 +82,9 @@ pub(crate) struct Quantiles {
     pub(crate) max: u64,
 }
 
-/// The service entered or left safe mode.
+/// The service entered or left safe mode, or the stream a suspension.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct SafeModeChange {
+pub(crate) struct Change {
     /// Seconds from the start of the run; 0 if it was so before.
     pub(crate) at_s: f64,
     pub(crate) entered: bool,
@@ -96,13 +98,11 @@ impl PhaseReport {
     pub(crate) fn held(&self) -> bool {
         self.constraints.iter().all(|c| c.held)
     }
-}
 
-impl Report {
-    /// The changes of safe mode during a phase.
-    pub(crate) fn changes_in<'a>(&'a self, phase: &PhaseReport) -> impl Iterator<Item = &'a SafeModeChange> {
-        let span = phase.started_s..phase.started_s + phase.seconds;
-        self.safe_mode.iter().filter(move |change| span.contains(&change.at_s))
+    /// Those of `changes` that came during the phase.
+    pub(crate) fn of<'a>(&self, changes: &'a [Change]) -> impl Iterator<Item = &'a Change> {
+        let span = self.started_s..self.started_s + self.seconds;
+        changes.iter().filter(move |change| span.contains(&change.at_s))
     }
 }
 
@@ -323,18 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_safe_mode_belong_to_the_phase_they_fall_into() {
-        let change = |at_s| SafeModeChange { at_s, entered: true, cause: String::new(), text: String::new() };
+    fn changes_belong_to_the_phase_they_fall_into() {
+        let change = |at_s| Change { at_s, entered: true, cause: String::new(), text: String::new() };
         let phase = |started_s| measures(&[]).report("x", 1.0, started_s, 1.0);
-        let report = Report {
-            service: String::new(),
-            stream: String::new(),
-            phases: vec![phase(0.0), phase(1.0)],
-            safe_mode: vec![change(0.0), change(1.0), change(1.5)],
-            misnumbered: 0,
-            broken: None,
-        };
-        assert_eq!(report.changes_in(&report.phases[0]).count(), 1);
-        assert_eq!(report.changes_in(&report.phases[1]).count(), 2);
+        let changes = [change(0.0), change(1.0), change(1.5)];
+        assert_eq!((phase(0.0).of(&changes).count(), phase(1.0).of(&changes).count()), (1, 2));
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use rt_core::{Instant, Span};
 use weir_client::blocking::{Client, Receiver};
-use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState, StreamInfo};
+use weir_client::{Answer, Event, EventMask, RequestId, SafeModeState, StreamInfo, SuspensionEvent};
 
 use super::pace::{self, Issued, Signals};
-use super::report::{Ended, Measures, Report, SafeModeChange};
+use super::report::{Change, Ended, Measures, Report};
 use super::{Plan, Progress, Target};
 use crate::clock;
 use crate::realtime::{self, Role};
@@ -38,7 +38,7 @@ pub(crate) fn run(
 ) -> Result<Report> {
     let service = plan.registration.service();
     // In this order no change is missed between the two.
-    client.subscribe(EventMask::SAFE_MODE)?;
+    client.subscribe(EventMask::CHANGES)?;
     let target = Target::find(&client.status()?, service)?;
     let stream = client.register(&plan.registration)?;
     plan.inputs.check(&stream)?;
@@ -46,7 +46,8 @@ pub(crate) fn run(
     let start = clock::now() + RUN_UP;
     let (log, issued) = mpsc::channel();
     let safe_mode = AtomicBool::new(target.safe_mode.is_some());
-    let signals = Signals { stop, over: AtomicBool::new(false), safe_mode };
+    let (over, suspended) = Default::default();
+    let signals = Signals { stop, over, safe_mode, suspended };
     let mut collector = Collector::new(plan, (&target, &stream), start, &signals, receiver, issued)?;
     let (sent, collected) = std::thread::scope(|scope| {
         let (stream, signals) = (&stream, &signals);
@@ -94,7 +95,8 @@ struct Collector<'a> {
     refused: u64,
     misnumbered: u64,
     misses_left: Option<u32>,
-    changes: Vec<SafeModeChange>,
+    safe_mode: Vec<Change>,
+    suspension: Vec<Change>,
 }
 
 impl<'a> Collector<'a> {
@@ -108,7 +110,7 @@ impl<'a> Collector<'a> {
     ) -> Result<Self> {
         let measures = || Measures::new(&plan.constraints, target.deadline_ns);
         let before = target.safe_mode.iter();
-        let before = before.map(|b| SafeModeChange {
+        let before = before.map(|b| Change {
             at_s: 0.0,
             entered: true,
             cause: b.cause.clone(),
@@ -133,7 +135,8 @@ impl<'a> Collector<'a> {
             refused: 0,
             misnumbered: 0,
             misses_left: None,
-            changes: before.collect(),
+            safe_mode: before.collect(),
+            suspension: Vec::new(),
         })
     }
 
@@ -237,10 +240,23 @@ impl<'a> Collector<'a> {
                     SafeModeState::Warning => ("", format!("the promise holds again, but {}", event.text)),
                     _ => ("", event.text),
                 };
-                self.changes.push(SafeModeChange { at_s, entered, cause: cause.to_owned(), text });
+                self.safe_mode.push(Change { at_s, entered, cause: cause.to_owned(), text });
+            }
+            Answer::Event(Event::Suspension(event)) if self.is_own(&event) => {
+                let entered = event.state.is_suspended();
+                self.signals.suspended.store(entered, Ordering::Relaxed);
+                let at = Instant::from_nanos(u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX));
+                let cause = if entered { event.cause.word() } else { "" };
+                let (at_s, cause) = (at.since(self.start).as_secs_f64(), cause.to_owned());
+                self.suspension.push(Change { at_s, entered, cause, text: event.text });
             }
             Answer::Event(_) => {}
         }
+    }
+
+    fn is_own(&self, event: &SuspensionEvent) -> bool {
+        let own = &self.plan.registration;
+        event.service == own.service() && event.stream == own.stream()
     }
 
     /// The number of the request with this id; an answer may come before the sending half has told of it.
@@ -284,7 +300,8 @@ impl<'a> Collector<'a> {
             elapsed: clock::duration(now.since(self.began[number])),
             measures: &self.measures[number],
             misses_left: self.misses_left,
-            changes: &self.changes,
+            safe_mode: &self.safe_mode,
+            suspension: &self.suspension,
         });
     }
 
@@ -301,7 +318,8 @@ impl<'a> Collector<'a> {
                     measures.report(phase.name, phase.schedule.rate(), began, end - began)
                 })
                 .collect(),
-            safe_mode: self.changes.clone(),
+            safe_mode: self.safe_mode.clone(),
+            suspension: self.suspension.clone(),
             misnumbered: self.misnumbered,
             broken: None,
         }

@@ -139,6 +139,7 @@ impl Core {
                 self.publish_stream(resolution.request.stream);
             }
             Action::Start { worker } => self.view.publish_worker(*worker, WorkerView::AtWork),
+            Action::Event(Event::Suspension(suspension)) => self.publish_stream(suspension.stream),
             Action::Event(_) | Action::WakeAt(_) => {}
         }
         action
@@ -195,8 +196,12 @@ impl Core {
 
     /// As [`Scheduler::remove_stream`].
     pub(super) fn remove_stream(&mut self, id: StreamId) -> Retired {
+        // That its suspension has ended is still to be told, by its name.
+        let named = self.scheduler.suspension(id).is_some();
         let retired = self.scheduler.remove_stream(id);
-        self.forget(id);
+        let mut evidence: Vec<_> = self.scheduler.safe_mode().streams().collect();
+        evidence.extend(named.then_some(id));
+        self.names.remove(id, &evidence);
         retired
     }
 
@@ -231,7 +236,7 @@ impl Core {
         if let Some((counts, left)) = self.scheduler.stream_counts(id)
             && let Some(view) = self.names.present(id)
         {
-            view.publish(&counts, left);
+            view.publish(&counts, left, self.scheduler.suspension(id));
         }
     }
 

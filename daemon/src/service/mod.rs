@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
 
+use crate::clock;
 use crate::doors::Doors;
 use crate::engine::Place;
 use crate::pi_mutex::PiMutex;

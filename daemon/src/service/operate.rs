@@ -51,6 +51,19 @@ impl Service {
         self.rate_window.map(|window| self.view().rate_per_s(clock::now(), window))
     }
 
+    /// The names of the streams whose promises are suspended, in order.
+    pub(crate) fn suspended_streams(&self) -> Vec<String> {
+        if self.view().standing().suspensions.1 == 0 {
+            return Vec::new();
+        }
+        let registry = self.registry.lock();
+        let suspended = registry.iter().filter(|(view, ..)| view.fared().suspended.is_some());
+        let mut names: Vec<_> = suspended.map(|(view, ..)| view.name.clone()).collect();
+        drop(registry);
+        names.sort();
+        names
+    }
+
     /// Answers so far, by variant.
     pub(crate) fn answered(&self) -> impl Iterator<Item = u64> + '_ {
         self.answered.iter().map(|count| count.load(Ordering::Relaxed))

@@ -13,7 +13,6 @@ use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::{Effects, Service, StreamView, lock, read, try_read};
-use crate::realtime::calmly;
 
 pub(super) use moves::Moves;
 

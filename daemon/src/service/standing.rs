@@ -7,7 +7,7 @@ use crate::socket::describe;
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 12;
+const HEAD: usize = 14;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -45,6 +45,8 @@ pub(crate) struct Standing {
     pub(crate) worst_delays: (Span, Span),
     /// Whether better variants than the base may answer.
     pub(crate) shielded: bool,
+    /// How often suspensions of streams began or ended, and how many are suspended now.
+    pub(crate) suspensions: (u64, u64),
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -86,6 +88,8 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     words[8] = mode.inhibited_until().as_nanos();
     (words[9], words[10]) = (late.as_nanos(), handover.as_nanos());
     words[11] = u64::from(scheduler.shield().is_some());
+    let (sequence, suspended) = scheduler.suspensions();
+    (words[12], words[13]) = (sequence, suspended as u64);
     words
 }
 
@@ -94,8 +98,7 @@ impl Standing {
     pub(super) fn of(words: [u64; WORDS]) -> Self {
         let span = Span::from_nanos;
         let severity = SEVERITIES.into_iter().find(|&severity| severity as u64 == words[0]);
-        let cause = CAUSES.into_iter().find(|&cause| cause as u64 == words[1]);
-        let alarm = cause.map(|cause| AlarmView {
+        let alarm = cause(words[1]).map(|cause| AlarmView {
             cause,
             limit: words[2],
             seen: words[3],
@@ -111,6 +114,7 @@ impl Standing {
             inhibited_until: Instant::from_nanos(words[8]),
             worst_delays: (span(words[9]), span(words[10])),
             shielded: words[11] != 0,
+            suspensions: (words[12], words[13]),
         }
     }
 
@@ -118,6 +122,11 @@ impl Standing {
     pub(crate) fn cause_number(&self) -> u32 {
         self.alarm.as_ref().map_or(0, |alarm| alarm.cause as u32)
     }
+}
+
+/// The cause of this number; `None` of 0.
+pub(super) fn cause(number: u64) -> Option<Cause> {
+    CAUSES.into_iter().find(|&cause| cause as u64 == number)
 }
 
 /// The name in these words, which ends where zeroes begin.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Event, MissReason, Outcome, Resolution, Span};
+use rt_core::{Event, MissReason, Outcome, Resolution, Span, Suspension};
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::slots::Origin;
 use super::{Effects, Named, Service};
+use crate::doors::Announcement;
 use crate::socket::Connection;
 
 impl Service {
@@ -66,8 +67,13 @@ impl Service {
     fn announce(&self, (event, stream): &Named) {
         let stream = stream.as_ref().map_or("", |view| view.name.as_str());
         match *event {
-            Event::SafeMode(transition) => self.doors.announce(self.name(), transition, stream),
-            Event::Suspension(_) => {}
+            Event::SafeMode(transition) => {
+                self.doors.announce(Announcement::of_service(self.name(), transition, stream));
+            }
+            Event::Suspension(Suspension { sequence, alarm, breaches, .. }) => {
+                let names = (self.name(), stream);
+                self.doors.announce(Announcement::of_stream(names, alarm, (sequence, breaches)));
+            }
             Event::MissesLeft { left, constraint, .. } => {
                 self.doors.hub.announce_misses_left(self.name(), stream, left, constraint);
             }

@@ -3,18 +3,23 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use rt_core::{Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
+use rt_core::{Alarm, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
 
 use super::latch::Latch;
 use super::standing::{self, Standing};
 
 const REASONS: usize = MissReason::ALL.len();
+/// Of a stream: where its suspension begins, and all.
+const SUSPENDED: usize = 3 + REASONS;
+const WORDS: usize = SUSPENDED + 5;
+
 /// A stream as others see it, under one name for as long as it is there, whoever holds it.
 #[derive(Debug)]
 pub(crate) struct StreamView {
     pub(crate) name: String,
-    /// Arrived, served, missed by reason, and one more than the misses left, or 0.
-    words: Latch<{ 3 + REASONS }>,
+    /// Arrived, served, missed by reason, one more than the misses left, or 0, and why its promise is suspended: the number of
+    /// the cause, or 0, its evidence and when.
+    words: Latch<WORDS>,
 }
 
 /// How a stream's requests ended so far, and the misses that it can still take.
@@ -24,22 +29,33 @@ pub(crate) struct Fared {
     pub(crate) served: u64,
     missed: [u64; REASONS],
     pub(crate) misses_left: Option<u32>,
+    /// What it broke itself, while that suspends its promise; the stream is not named in it.
+    pub(crate) suspended: Option<Alarm>,
 }
 
 impl StreamView {
     /// Of a stream without requests.
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), words: Latch::new([0; 3 + REASONS]) }
+        Self { name: name.to_owned(), words: Latch::new([0; WORDS]) }
     }
 
     /// To be called by whoever holds the scheduler.
-    pub(super) fn publish(&self, counts: &StreamCounts, misses_left: Option<u32>) {
-        let mut words = [0; 3 + REASONS];
+    pub(super) fn publish(&self, counts: &StreamCounts, misses_left: Option<u32>, suspended: Option<Alarm>) {
+        let mut words = [0; WORDS];
         (words[0], words[1]) = (counts.arrived, counts.served);
         for (word, reason) in words[2..].iter_mut().zip(MissReason::ALL) {
             *word = counts.missed(reason);
         }
         words[2 + REASONS] = misses_left.map_or(0, |left| u64::from(left) + 1);
+        if let Some(Alarm { cause, evidence: e, entered }) = suspended {
+            words[SUSPENDED..].copy_from_slice(&[
+                cause as u64,
+                e.limit,
+                e.seen,
+                e.window,
+                entered.as_nanos(),
+            ]);
+        }
         self.words.write(words);
     }
 
@@ -48,7 +64,13 @@ impl StreamView {
         let mut missed = [0; REASONS];
         missed.copy_from_slice(&words[2..2 + REASONS]);
         let misses_left = words[2 + REASONS].checked_sub(1).map(|left| left as u32);
-        Fared { arrived: words[0], served: words[1], missed, misses_left }
+        let [cause, limit, seen, window, entered] = [0, 1, 2, 3, 4].map(|word| words[SUSPENDED + word]);
+        let evidence = Evidence { limit, seen, window, stream: None };
+        let suspended = standing::cause(cause).map(|cause| {
+            let entered = Instant::from_nanos(entered);
+            Alarm { cause, evidence, entered }
+        });
+        Fared { arrived: words[0], served: words[1], missed, misses_left, suspended }
     }
 }
 
@@ -182,6 +204,7 @@ impl ServiceView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rt_core::Cause;
 
     #[test]
     fn the_rate_falls_with_the_time_since_the_last_arrival() {
@@ -195,13 +218,19 @@ mod tests {
 
     #[test]
     fn a_stream_without_constraints_has_no_misses_left_and_one_that_has_used_them_up_has_none() {
-        let view = StreamView::new("cam");
+        let (view, at) = (StreamView::new("cam"), Instant::from_nanos(9));
         let published = [None, Some(0), Some(7)].map(|left| {
             let mut counts = StreamCounts::default();
             (counts.arrived, counts.served) = (5, 3);
-            view.publish(&counts, left);
+            let evidence = Evidence { limit: 1, seen: 2, window: 3, stream: None };
+            let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: at };
+            view.publish(&counts, left, left.map(|_| alarm));
             view.fared()
         });
+        assert_eq!(
+            published.map(|fared| fared.suspended.map(|alarm| alarm.entered)),
+            [None, Some(at), Some(at)]
+        );
         assert_eq!(published.map(|fared| fared.misses_left), [None, Some(0), Some(7)]);
         assert_eq!((published[0].arrived, published[0].served), (5, 3));
     }

@@ -67,9 +67,9 @@ impl Connection {
         self.alarm.get().is_some()
     }
 
-    /// Rings the alarm of a client that has one and asked for the changes of safe mode; never waits.
-    pub(super) fn ring(&self) {
-        if self.wants(EventMask::SAFE_MODE) {
+    /// Rings the alarm of a client that has one and asked for changes of this kind; never waits.
+    pub(super) fn ring(&self, kind: EventMask) {
+        if self.wants(kind) {
             self.alarm.get().into_iter().for_each(Alarm::ring);
         }
     }
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client asked for events of this kind.
+    /// Whether the client asked for events of this kind, or of one of these.
     pub(super) fn wants(&self, kind: EventMask) -> bool {
         self.wanted.load(Ordering::Relaxed) & kind.0 != 0
     }

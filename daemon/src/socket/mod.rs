@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use rt_core::{Cause, Constraint, Span};
 use weir_client::wire::{DaemonFrame, EventMask};
-use weir_client::{SafeModeCause, SafeModeState as WireState};
+use weir_client::{SafeModeCause, SafeModeState};
 
 use crate::clock;
-use crate::doors::Announcement;
+use crate::doors::{Announcement, State};
 use crate::hardware::Stale;
 use crate::pi_mutex::PiMutex;
 
@@ -48,24 +48,51 @@ impl Hub {
         connections.push(Arc::downgrade(connection));
     }
 
-    /// Tells a change of safe mode.
-    pub(crate) fn announce_safe_mode(&self, told: &Announcement) {
+    /// Tells how a service or a stream has come to stand.
+    pub(crate) fn announce(&self, told: &Announcement) {
+        let Announcement { sequence, breaches, evidence, .. } = *told;
+        let (limit, seen, entered_ns) = (evidence.limit, evidence.seen, told.entered.as_nanos());
+        let window_ns = if told.cause.is_some_and(has_window) { evidence.window } else { 0 };
+        let cause = told.cause.map_or(SafeModeCause::Unknown(0), |c| SafeModeCause::from_code(c as u16));
+        let (service, stream, text) = (&*told.service, &*told.stream, &*told.text);
+        let (kind, event) = match told.state {
+            State::Service(severity) => {
+                let state = SafeModeState::from_code(u16::from(severity as u8));
+                let event = DaemonFrame::SafeMode {
+                    state,
+                    cause,
+                    sequence,
+                    entered_ns,
+                    limit,
+                    seen,
+                    window_ns,
+                    breaches,
+                    service,
+                    stream,
+                    text,
+                };
+                (EventMask::SAFE_MODE, event)
+            }
+            State::Stream(state) => {
+                let event = DaemonFrame::Suspension {
+                    state,
+                    cause,
+                    sequence,
+                    entered_ns,
+                    limit,
+                    seen,
+                    window_ns,
+                    breaches,
+                    service,
+                    stream,
+                    text,
+                };
+                (EventMask::SUSPENSION, event)
+            }
+        };
         let mut frame = Vec::new();
-        DaemonFrame::SafeMode {
-            state: WireState::from_code(u16::from(told.severity as u8)),
-            cause: told.cause.map_or(SafeModeCause::Unknown(0), |c| SafeModeCause::from_code(c as u16)),
-            sequence: told.sequence,
-            entered_ns: told.entered.as_nanos(),
-            limit: told.evidence.limit,
-            seen: told.evidence.seen,
-            window_ns: if told.cause.is_some_and(has_window) { told.evidence.window } else { 0 },
-            breaches: told.breaches,
-            service: &told.service,
-            stream: &told.stream,
-            text: &told.text,
-        }
-        .encode(0, &mut frame);
-        self.tell(EventMask::SAFE_MODE, &frame);
+        event.encode(0, &mut frame);
+        self.tell(kind, &frame);
     }
 
     /// Tells that a stream has few misses left.
@@ -99,16 +126,16 @@ impl Hub {
     fn tell(&self, kind: EventMask, frame: &[u8]) {
         let connections: Vec<_> = self.connections.lock().iter().filter_map(Weak::upgrade).collect();
         // All alarms first: nobody's waits for the sockets of others.
-        if kind == EventMask::SAFE_MODE {
-            connections.iter().for_each(|connection| connection.ring());
+        if EventMask::CHANGES.contains(kind) {
+            connections.iter().for_each(|connection| connection.ring(kind));
         }
         connections.iter().for_each(|connection| connection.send_event(kind, frame));
     }
 }
 
-/// Whether the window of its evidence is a stretch of time.
+/// Whether the window of its evidence is a stretch of time, or says what is stale.
 fn has_window(cause: Cause) -> bool {
-    matches!(cause, Cause::ArrivalExcess | Cause::RateHigh)
+    matches!(cause, Cause::ArrivalExcess | Cause::RateHigh | Cause::ProfileStale)
 }
 
 /// The evidence of a cause in words and units.
@@ -151,5 +178,97 @@ pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream:
             "{cause}: {seen} requests came within {}, more than {limit}, nine tenths of the certified rate",
             span(window)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use rt_core::{Alarm, Evidence, Instant, SafeModeState as State, Severity, Transition};
+    use weir_client::StreamState;
+    use weir_client::wire::{DEFAULT_MAX_FRAME, FrameBuffer};
+
+    use super::*;
+
+    /// A client of `hub` with this subscription, and its end of the socket.
+    fn client(hub: &Hub, mask: EventMask) -> (Arc<Connection>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        theirs.set_nonblocking(true).expect("set");
+        let connection = Arc::new(Connection::new(ours, 1 << 16).expect("an eventfd"));
+        connection.subscribe(mask);
+        hub.add(&connection);
+        (connection, theirs)
+    }
+
+    /// What `look` makes of every event that has come.
+    fn events<T>(mut socket: &UnixStream, look: impl Fn(&DaemonFrame<'_>) -> T) -> Vec<T> {
+        let mut buffer = FrameBuffer::new(DEFAULT_MAX_FRAME);
+        let mut found = Vec::new();
+        while let Ok(count @ 1..) = socket.read(buffer.space()) {
+            buffer.filled(count);
+            while let Some((header, body)) = buffer.next_frame().expect("frames") {
+                found.push(look(&DaemonFrame::decode(&header, body).expect("a frame")));
+            }
+        }
+        found
+    }
+
+    fn alarm(cause: Cause, limit: u64, seen: u64, window: u64) -> Alarm {
+        let evidence = Evidence { limit, seen, window, stream: None };
+        Alarm { cause, evidence, entered: Instant::from_nanos(70) }
+    }
+
+    #[test]
+    fn suspensions_go_to_those_who_asked_for_them_and_to_nobody_else() {
+        let hub = Hub::default();
+        let (_one, all) = client(&hub, EventMask::ALL);
+        let (_other, old) = client(&hub, EventMask::ALL.within(1));
+        let suspended = alarm(Cause::ArrivalExcess, 5, 6, 100);
+        hub.announce(&Announcement::of_stream(("lanes", "front"), Some(suspended), (1, 4)));
+        hub.announce(&Announcement::of_stream(("lanes", "front"), None, (2, 4)));
+        assert_eq!(events(&old, |event| event.kind()), []);
+        let told = events(&all, |event| match *event {
+            DaemonFrame::Suspension {
+                state,
+                cause,
+                sequence,
+                limit,
+                seen,
+                window_ns,
+                breaches,
+                service,
+                stream,
+                ..
+            } => {
+                assert_eq!((service, stream), ("lanes", "front"));
+                (state, cause, sequence, [limit, seen, window_ns, breaches])
+            }
+            ref other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            told,
+            [
+                (StreamState::Suspended, SafeModeCause::ArrivalExcess, 1, [5, 6, 100, 4]),
+                (StreamState::Normal, SafeModeCause::Unknown(0), 2, [0, 0, 0, 4]),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_window_says_what_is_stale() {
+        let hub = Hub::default();
+        let (_connection, socket) = client(&hub, EventMask::SAFE_MODE);
+        for (sequence, cause) in [(1, Cause::ProfileStale), (2, Cause::ConstraintViolated)] {
+            let state = State { severity: Severity::Safe, alarm: Some(alarm(cause, 8, 6, 3)) };
+            hub.announce(&Announcement::of_service("lanes", Transition { sequence, state, breaches: 1 }, ""));
+        }
+        let windows = events(&socket, |event| match *event {
+            DaemonFrame::SafeMode { cause, window_ns, .. } => (cause, window_ns),
+            ref other => panic!("{other:?}"),
+        });
+        // A window of requests is no stretch of time.
+        assert_eq!(windows, [(SafeModeCause::ProfileStale, 3), (SafeModeCause::ConstraintViolated, 0)]);
     }
 }

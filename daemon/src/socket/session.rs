@@ -12,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_client::RefusalCode;
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, VERSION, WireError,
+    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, OLDEST_VERSION,
+    VERSION, WireError,
 };
 
 use super::Connection;
@@ -41,7 +42,8 @@ struct Session<'a> {
     daemon: &'a Arc<Daemon>,
     connection: &'a Arc<Connection>,
     begun: Instant,
-    greeted: bool,
+    /// Of the protocol; none before HELLO.
+    version: Option<u16>,
     leases: HashMap<u32, Lease>,
     waiting: Waiting,
     next_stream: u32,
@@ -62,7 +64,7 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
         daemon,
         connection,
         begun: clock::now(),
-        greeted: false,
+        version: None,
         leases: HashMap::new(),
         waiting: Waiting::default(),
         next_stream: 1,
@@ -91,7 +93,7 @@ impl<'a> Session<'a> {
         while let Some(_taken) = self.read(&mut buffer)? {
             while let Some((header, body)) = buffer.next_frame().map_err(goodbye)? {
                 let frame = ClientFrame::decode(&header, body).map_err(goodbye)?;
-                let first = !self.greeted;
+                let first = self.version.is_none();
                 self.handle(&header, frame)?;
                 if first {
                     buffer.set_max_frame(self.daemon.config.daemon.max_frame);
@@ -117,7 +119,9 @@ impl<'a> Session<'a> {
                 [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
             // Counted from the first instant: a byte now and then does not put it off.
             let left = HELLO_LIMIT.saturating_sub(clock::duration(clock::now().since(self.begun)));
-            let limit = (!self.greeted)
+            let limit = self
+                .version
+                .is_none()
                 .then(|| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
             match poll(&mut waits, limit.as_ref()) {
                 Ok(0) => {
@@ -163,21 +167,23 @@ impl<'a> Session<'a> {
         let id = header.id;
         self.calm.take_if(|(until, _)| clock::now() >= *until);
         match frame {
-            ClientFrame::Hello { min_version, max_version, .. } if !self.greeted => {
-                if !(min_version..=max_version).contains(&VERSION) {
-                    let text =
-                        format!("this daemon speaks version {VERSION}, you {min_version}..={max_version}");
+            ClientFrame::Hello { min_version, max_version, .. } if self.version.is_none() => {
+                let version = max_version.min(VERSION);
+                if version < min_version.max(OLDEST_VERSION) {
+                    let text = format!(
+                        "this daemon speaks versions {OLDEST_VERSION}..={VERSION}, you {min_version}..={max_version}"
+                    );
                     return Err(Goodbye(ErrorCode::Version, text));
                 }
-                self.greeted = true;
+                self.version = Some(version);
                 let DaemonConfig { max_frame, max_arena, .. } = self.daemon.config.daemon;
                 let daemon = concat!("weir ", env!("CARGO_PKG_VERSION"));
-                self.reply(id, &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena, daemon });
+                self.reply(id, &DaemonFrame::Welcome { version, max_frame, max_arena, daemon });
             }
             ClientFrame::Hello { .. } => {
                 return Err(Goodbye(ErrorCode::ProtocolOrder, "HELLO a second time".into()));
             }
-            _ if !self.greeted => {
+            _ if self.version.is_none() => {
                 return Err(Goodbye(ErrorCode::ProtocolOrder, "the first frame must be HELLO".into()));
             }
             ClientFrame::Submit { stream, payload } => self.submit(id, stream, payload),
@@ -217,7 +223,7 @@ impl<'a> Session<'a> {
                 self.refuse(id, RefusalCode::TooManyQuestions, &text);
             }
             ClientFrame::Subscribe { mask } => {
-                self.connection.subscribe(mask);
+                self.connection.subscribe(mask.within(self.version.unwrap_or(OLDEST_VERSION)));
                 self.reply(id, &DaemonFrame::Subscribed);
             }
             ClientFrame::Status => {
@@ -270,8 +276,8 @@ impl<'a> Session<'a> {
     fn alarm(&mut self, id: u64) {
         let refused = if self.connection.has_alarm() {
             "this connection has its eventfd already".to_owned()
-        } else if !self.connection.wants(EventMask::SAFE_MODE) {
-            "it would never count: SUBSCRIBE to EVENT_SAFE_MODE first".to_owned()
+        } else if !self.connection.wants(EventMask::CHANGES) {
+            "it would never count: SUBSCRIBE to EVENT_SAFE_MODE or EVENT_SUSPENSION first".to_owned()
         } else {
             match Alarm::new(self.daemon.config.daemon.realtime) {
                 Ok((alarm, file)) => {

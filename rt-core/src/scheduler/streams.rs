@@ -235,7 +235,7 @@ impl Scheduler {
             self.carry_in = CarryIn::Open;
         }
         self.cancel(id);
-        self.suspensions.forget(id.slot);
+        self.end_suspension(id);
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear());

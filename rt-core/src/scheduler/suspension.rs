@@ -41,12 +41,6 @@ impl Suspensions {
         self.next.filter(|&next| next > now)
     }
 
-    /// The stream in this place is gone.
-    pub(super) fn forget(&mut self, slot: u16) {
-        self.listed.retain(|&listed| listed != slot);
-        self.next = self.next.map(|_| Instant::ZERO);
-    }
-
     fn list(&mut self, slot: u16) {
         if !self.listed.contains(&slot) {
             self.listed.push(slot);
@@ -139,12 +133,29 @@ impl Scheduler {
             self.look_again(inhibited);
             return;
         }
-        stream.told = !stream.told;
+        self.announce_suspension(slot);
+    }
+
+    /// Tells how the promise to a stream stands now.
+    fn announce_suspension(&mut self, slot: u16) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        stream.told = stream.suspended.is_some();
         self.suspensions.sequence += 1;
         let (sequence, alarm) =
             (self.suspensions.sequence, stream.suspended.map(|suspended| suspended.alarm));
         let told = Suspension { sequence, stream: stream.id, alarm, breaches: stream.breaches };
         self.told.announce(Event::Suspension(told));
+    }
+
+    /// The stream is about to be removed, and is suspended no longer. Whoever was told so is told that as well, also while
+    /// announcements are inhibited: later there is no stream to tell of.
+    pub(super) fn end_suspension(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        self.suspensions.count -= usize::from(stream.suspended.take().is_some());
+        if stream.told {
+            self.announce_suspension(id.slot);
+        }
+        self.suspensions.listed.retain(|&listed| listed != id.slot);
     }
 
     /// Ends all suspensions by order of an operator, as soon as nothing of what was wanted waits.

@@ -1,4 +1,4 @@
-"""Safe mode heard of without reading a frame: an eventfd, and how it comes through the socket."""
+"""Safe mode and suspensions heard of without reading a frame: an eventfd, and how it comes through the socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._types import ProtocolError
 
 
 class Alarm:
-    """An eventfd that counts the changes of safe mode, for a ``select``, ``poll`` or event loop; ``Client.alarm`` asks
-    for it. What has changed is told by the event, or by the status. It does not tell that the connection
+    """An eventfd that counts changes of safe mode and suspensions, for a ``select``, ``poll`` or event loop;
+    ``Client.alarm`` asks for it. What has changed is told by the event, or by the status. It does not tell that the connection
     has ended.
     """
 

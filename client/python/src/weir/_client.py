@@ -97,11 +97,11 @@ class Client:
         self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:
-        """Chooses the events to be told: ``SAFE_MODE``, ``MISSES_LEFT``, both, or 0; ``recv`` returns them."""
+        """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``recv`` returns them."""
         self._ask_for(wire.SUBSCRIBE, mask.to_bytes(4, "little"), wire.SUBSCRIBED)
 
     def alarm(self) -> Alarm:
-        """An eventfd that counts the changes of safe mode, which must be subscribed to before; once on a connection."""
+        """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
         self._ask_for(wire.ALARM, b"", wire.ALARMED)
         return self._taken(self._inlet.alarm)
 

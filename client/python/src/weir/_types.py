@@ -12,7 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 #: Bits of ``subscribe``.
-SAFE_MODE, MISSES_LEFT = 1, 2
+SAFE_MODE, MISSES_LEFT, SUSPENSION = 1, 2, 4
 
 #: The stable words of the protocol, by code; 0 is a code of a later version.
 MISS_WORDS = (
@@ -30,6 +30,8 @@ CAUSE_WORDS = (
 STATE_WORDS = ("unknown", "normal", "warning", "safe-mode", "lost")
 #: From this state on the promises do not hold.
 SUSPENDED = 3
+#: The state of a stream whose promise holds while those of its service do; in any other it is suspended.
+STREAM_NORMAL = 1
 
 
 class WeirError(Exception):
@@ -234,7 +236,7 @@ class SafeMode:
     #: ``"normal"``, ``"warning"``, ``"safe-mode"`` or ``"lost"``.
     state: str
     active: bool
-    #: Which assumption broke, such as ``"arrival-excess"``; ``"unknown"`` back to normal.
+    #: Which assumption broke, such as ``"service-overrun"``; ``"unknown"`` back to normal.
     cause: str
     sequence: int
     entered_ns: int
@@ -243,6 +245,27 @@ class SafeMode:
     seen: int
     window_ns: int
     #: Of the service since its start, those that were not announced included.
+    breaches: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Suspension:
+    """The promise to one stream is suspended, for it broke what it declared, or holds again; those to others stand."""
+
+    service: str
+    stream: str
+    #: Whether its promise is suspended now.
+    active: bool
+    #: What it broke, such as ``"arrival-excess"``; ``"unknown"`` where its promise holds again.
+    cause: str
+    #: Among the streams of the service; safe mode counts for itself.
+    sequence: int
+    entered_ns: int
+    limit: int
+    seen: int
+    window_ns: int
+    #: Of the stream since it was registered, those that were not announced included.
     breaches: int
     text: str
 
@@ -265,5 +288,5 @@ class EventsLost:
 
 
 Outcome = Union[Result, Miss]
-Event = Union[SafeMode, MissesLeft, EventsLost]
-Answer = Union[Result, Miss, NotTaken, SafeMode, MissesLeft, EventsLost]
+Event = Union[SafeMode, Suspension, MissesLeft, EventsLost]
+Answer = Union[Result, Miss, NotTaken, SafeMode, Suspension, MissesLeft, EventsLost]

@@ -13,6 +13,7 @@ from ._types import (
     CAUSE_WORDS,
     MISS_WORDS,
     STATE_WORDS,
+    STREAM_NORMAL,
     SUSPENDED,
     Array,
     Arrivals,
@@ -27,6 +28,7 @@ from ._types import (
     Result,
     SafeMode,
     Stream,
+    Suspension,
     Tensor,
     word,
 )
@@ -34,7 +36,9 @@ from ._types import (
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
 STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
-EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST = range(160, 163)
+EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
+#: Of the protocol: the oldest and the newest that is spoken here.
+VERSIONS = (1, 2)
 
 HEADER = struct.Struct("<IHHQ")
 NO_CONSTRAINT = 0xFFFFFFFF
@@ -138,7 +142,7 @@ def string(text: str) -> bytes:
 
 
 def hello(name: str) -> bytes:
-    return b"WEIR" + struct.pack("<HH", 1, 1) + string(name)
+    return b"WEIR" + struct.pack("<HH", *VERSIONS) + string(name)
 
 
 def register(service: str, stream: str, constraints: Sequence[Constraint], arrivals: Sequence[Arrivals]) -> bytes:
@@ -205,8 +209,9 @@ def welcome(answer: Frame) -> tuple[int, int, str]:
     version, reserved, max_frame, max_arena = body.take("HHIQ")
     daemon = body.string()
     body.end(reserved)
-    if version != 1:
-        raise ProtocolError(f"the daemon chose version {version}, offered 1")
+    oldest, newest = VERSIONS
+    if not oldest <= version <= newest:
+        raise ProtocolError(f"the daemon chose version {version}, offered {oldest} to {newest}")
     return max_frame, max_arena, daemon
 
 
@@ -242,13 +247,16 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
 def event(told: Frame) -> Event:
     """The event that a frame tells."""
     body = Body(told)
-    if told.kind == EVENT_SAFE_MODE:
+    if told.kind in (EVENT_SAFE_MODE, EVENT_SUSPENSION):
         state, cause, reserved, sequence, entered_ns, limit, seen, window_ns, breaches = body.take("HHIQQQQQQ")
         service, stream, text = body.string(), body.string(), body.string()
         body.end(reserved)
         why = word(CAUSE_WORDS, cause)
-        evidence = (sequence, entered_ns, stream, limit, seen, window_ns, breaches, text)
-        return SafeMode(service, word(STATE_WORDS, state), state >= SUSPENDED, why, *evidence)
+        evidence = (limit, seen, window_ns, breaches, text)
+        if told.kind == EVENT_SUSPENSION:
+            return Suspension(service, stream, state != STREAM_NORMAL, why, sequence, entered_ns, *evidence)
+        name = word(STATE_WORDS, state)
+        return SafeMode(service, name, state >= SUSPENDED, why, sequence, entered_ns, stream, *evidence)
     if told.kind == EVENT_MISSES_LEFT:
         misses_left, form, a, k = body.take("IBII")
         service, stream = body.string(), body.string()

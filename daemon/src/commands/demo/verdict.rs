@@ -3,7 +3,7 @@
 use rt_core::Span;
 
 use super::{ABOVE, AGAIN, BELOW};
-use crate::load::{Judgement, PhaseReport, Report};
+use crate::load::{Change, Judgement, PhaseReport, Report};
 use crate::pipe::say;
 
 /// Prints a line for each phase in which anything was sent.
@@ -15,18 +15,23 @@ pub(super) fn print_table(report: &Report) {
     );
     for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
         say!("{}", row(phase));
-        let mut changes = report.changes_in(phase).peekable();
-        while let Some(change) = changes.next() {
-            let what = if change.entered { "entered" } else { "left" };
-            let more = std::iter::from_fn(|| changes.next_if(|next| next.text == change.text)).count();
-            let more = if more > 0 { format!(" (and {more} times again)") } else { String::new() };
-            say!("{:<12} safe mode {what} at {:.2} s: {}{more}", "", change.at_s, change.text);
-        }
+        print_changes(phase, &report.safe_mode, ["safe mode entered", "safe mode left"]);
+        print_changes(phase, &report.suspension, ["stream suspended", "suspension over"]);
     }
     say!(
         "(in a row: the longest row of misses; under a constraint: the most misses in any of its windows, and how \
          many it allows)"
     );
+}
+
+fn print_changes(phase: &PhaseReport, changes: &[Change], [entered, left]: [&str; 2]) {
+    let mut changes = phase.of(changes).peekable();
+    while let Some(change) = changes.next() {
+        let what = if change.entered { entered } else { left };
+        let more = std::iter::from_fn(|| changes.next_if(|next| next.text == change.text)).count();
+        let more = if more > 0 { format!(" (and {more} times again)") } else { String::new() };
+        say!("{:<12} {what} at {:.2} s: {}{more}", "", change.at_s, change.text);
+    }
 }
 
 fn row(phase: &PhaseReport) -> String {
@@ -70,11 +75,11 @@ impl Verdict {
                 let Judgement { constraint, worst, k, .. } = c;
                 verdict.failures.push(format!("{}: {constraint} saw {worst} misses of {k}", phase.name));
             }
-            let entered = report.changes_in(phase).filter(|change| change.entered);
-            verdict.disturbances.extend(
-                entered.map(|change| format!("{} at {:.2} s, {}", phase.name, change.at_s, change.text)),
-            );
+            // Where this program is held up it sends more at once than it declared.
+            verdict.disturb(phase, &report.suspension);
         }
+        // The overload is no reason for it in any phase.
+        report.phases.iter().for_each(|phase| verdict.disturb(phase, &report.safe_mode));
         if report.misnumbered > 0 {
             verdict
                 .failures
@@ -85,24 +90,30 @@ impl Verdict {
             return verdict;
         };
         let end = above.started_s + above.seconds;
-        let entered = report.changes_in(above).find(|change| change.entered);
-        let left = report.safe_mode.iter().find(|change| !change.entered && change.at_s >= end);
+        let entered = above.of(&report.suspension).find(|change| change.entered);
+        let left = report.suspension.iter().find(|change| !change.entered && change.at_s >= end);
         if entered.is_none() {
             verdict.failures.push("the overload was not announced".to_owned());
         }
         if left.is_none() {
-            verdict.failures.push("safe mode was not left after the overload".to_owned());
+            verdict.failures.push("the stream is still suspended after the overload".to_owned());
         }
         if let (Some(entered), Some(left)) = (entered, left) {
             verdict.told = format!(
                 "{promised} requests within the promised rate broke no constraint; the overload was announced after \
-                 {:.0} ms ({}), and safe mode was left {:.2} s after its end",
+                 {:.0} ms ({}), and the stream was promised anew {:.2} s after its end",
                 1e3 * (entered.at_s - above.started_s),
                 entered.cause,
                 left.at_s - end
             );
         }
         verdict
+    }
+
+    fn disturb(&mut self, phase: &PhaseReport, changes: &[Change]) {
+        let entered = phase.of(changes).filter(|change| change.entered);
+        let told = entered.map(|change| format!("{} at {:.2} s, {}", phase.name, change.at_s, change.text));
+        self.disturbances.extend(told);
     }
 
     pub(super) fn is_kept(&self) -> bool {
@@ -117,7 +128,7 @@ impl std::fmt::Display for Verdict {
             false => write!(f, "The promise did NOT hold: {}.", self.failures.join("; "))?,
         }
         if let [first, others @ ..] = self.disturbances.as_slice() {
-            write!(f, "\nThe machine was disturbed, and safe mode said so without an overload: {first}")?;
+            write!(f, "\nThe machine was disturbed, which was told beside the overload: {first}")?;
             match others.len() {
                 0 => write!(f, ".")?,
                 n => write!(f, " (and {n} more).")?,
@@ -130,7 +141,6 @@ impl std::fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::SafeModeChange;
 
     fn phase(name: &str, started_s: f64, worst: u32) -> PhaseReport {
         let constraint = Judgement { constraint: "row_miss(2)".into(), m: 2, k: 3, worst, held: worst <= 2 };
@@ -144,17 +154,24 @@ mod tests {
         }
     }
 
-    fn change(at_s: f64, cause: &str) -> SafeModeChange {
+    fn change(at_s: f64, cause: &str) -> Change {
         let text = format!("{cause}: evidence");
-        SafeModeChange { at_s, entered: !cause.is_empty(), cause: cause.into(), text }
+        Change { at_s, entered: !cause.is_empty(), cause: cause.into(), text }
     }
 
-    fn verdict(below: u32, above: u32, again: u32, changes: &[(f64, &str)]) -> Verdict {
+    /// Safe mode is entered and left for anything but an excess, which suspends the stream.
+    fn verdict(
+        [below, above, again]: [u32; 3],
+        safe_mode: &[(f64, &str)],
+        suspension: &[(f64, &str)],
+    ) -> Verdict {
+        let changes = |all: &[(f64, &str)]| all.iter().map(|&(at, cause)| change(at, cause)).collect();
         Verdict::of(&Report {
             service: String::new(),
             stream: String::new(),
             phases: vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)],
-            safe_mode: changes.iter().map(|&(at, cause)| change(at, cause)).collect(),
+            safe_mode: changes(safe_mode),
+            suspension: changes(suspension),
             misnumbered: 0,
             broken: None,
         })
@@ -162,7 +179,7 @@ mod tests {
 
     #[test]
     fn it_is_kept_if_the_overload_is_announced_and_ends_and_nothing_breaks_beside_it() {
-        let kept = verdict(2, 3, 0, &[(1.05, "arrival-excess"), (2.5, "")]);
+        let kept = verdict([2, 3, 0], &[], &[(1.05, "arrival-excess"), (2.5, "")]);
         assert!(kept.is_kept() && kept.disturbances.is_empty(), "{kept}");
         let told = kept.to_string();
         assert!(
@@ -175,24 +192,41 @@ mod tests {
 
     #[test]
     fn every_failure_is_told() {
-        let told = verdict(3, 3, 0, &[]).to_string();
+        let told = verdict([3, 3, 0], &[], &[]).to_string();
         assert!(
             told.contains("NOT hold: below: row_miss(2) saw 3 misses of 3; the overload was not announced"),
             "{told}"
         );
         assert!(
-            verdict(0, 0, 3, &[(1.1, "arrival-excess"), (2.1, "")])
+            verdict([0, 0, 3], &[], &[(1.1, "arrival-excess"), (2.1, "")])
                 .to_string()
                 .contains("below again: row_miss(2)")
         );
-        assert!(verdict(0, 0, 0, &[(1.1, "arrival-excess")]).to_string().contains("was not left"));
+        let suspended = verdict([0; 3], &[], &[(1.1, "arrival-excess")]).to_string();
+        assert!(suspended.contains("still suspended after the overload"), "{suspended}");
+        // Safe mode of the whole service is no announcement of what one stream does.
+        let other = verdict([0; 3], &[(1.1, "service-overrun"), (2.1, "")], &[]).to_string();
+        assert!(other.contains("the overload was not announced"), "{other}");
     }
 
     #[test]
     fn a_disturbance_is_told_and_is_no_failure() {
+        let overload = [(0.3, "arrival-excess"), (0.4, ""), (1.1, "arrival-excess"), (2.1, "")];
         let disturbed =
-            verdict(0, 0, 0, &[(0.5, "late-dispatch"), (0.9, ""), (1.1, "arrival-excess"), (2.1, "")]);
+            verdict([0; 3], &[(0.5, "late-dispatch"), (0.9, ""), (1.5, "service-overrun")], &overload);
         assert!(disturbed.is_kept());
-        assert!(disturbed.to_string().contains("below at 0.50 s, late-dispatch: evidence"), "{disturbed}");
+        assert_eq!(
+            disturbed.disturbances,
+            [
+                "below at 0.30 s, arrival-excess: evidence",
+                "below at 0.50 s, late-dispatch: evidence",
+                "above at 1.50 s, service-overrun: evidence"
+            ]
+        );
+        let told = disturbed.to_string();
+        assert!(
+            told.contains("beside the overload: below at 0.30 s") && told.contains("(and 2 more)"),
+            "{told}"
+        );
     }
 }

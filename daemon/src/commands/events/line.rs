@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use weir_client::{Event, SafeModeState};
+use weir_client::{Event, SafeModeState, StreamState};
 
 /// What is told on one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +14,8 @@ pub(in crate::commands) enum Line {
     State(Standing),
     /// How it has come to stand.
     SafeMode(Standing),
+    /// A stream is suspended, or no longer.
+    Suspension(Suspension),
     /// A stream is close to what its constraint allows.
     MissesLeft {
         /// When it was read, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -41,7 +43,55 @@ pub(in crate::commands) struct Standing {
     text: String,
 }
 
+/// How the promise to one stream stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::commands) struct Suspension {
+    /// When it was entered, in nanoseconds of `CLOCK_MONOTONIC`.
+    at_ns: u64,
+    service: String,
+    stream: String,
+    state: String,
+    /// `None` where the promise holds again.
+    cause: Option<String>,
+    /// `None` as it is first looked at: a stream does not tell its number; and so its breaches.
+    sequence: Option<u64>,
+    breaches: Option<u64>,
+    text: String,
+}
+
 impl Line {
+    /// A stream of a service in a reply to STATUS, if it is suspended, and since when.
+    pub(in crate::commands) fn suspended(service: &str, stream: &Value) -> Option<(Self, u64)> {
+        let why = stream["suspended"].as_object()?;
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let at_ns = why.get("entered_ns").and_then(Value::as_u64).unwrap_or(0);
+        let suspension = Suspension {
+            at_ns,
+            service: service.to_owned(),
+            stream: stream["name"].as_str().unwrap_or_default().to_owned(),
+            state: StreamState::Suspended.to_string(),
+            cause: text(why.get("cause")),
+            sequence: None,
+            breaches: None,
+            text: text(why.get("text")).unwrap_or_default(),
+        };
+        Some((Self::Suspension(suspension), at_ns))
+    }
+
+    /// A stream that a reply to STATUS of instant `at_ns` tells suspended no longer.
+    pub(in crate::commands) fn resumed(service: &str, stream: &str, at_ns: u64) -> Self {
+        Self::Suspension(Suspension {
+            at_ns,
+            service: service.to_owned(),
+            stream: stream.to_owned(),
+            state: StreamState::Normal.to_string(),
+            cause: None,
+            sequence: None,
+            breaches: None,
+            text: format!("the promise to stream {stream} holds again"),
+        })
+    }
+
     /// The state of a service in a reply to STATUS of instant `at_ns`, and the number of its last change.
     pub(in crate::commands) fn present(service: &Value, at_ns: u64) -> (Self, u64) {
         let mode = &service["safe_mode"];
@@ -71,6 +121,16 @@ impl Line {
                 breaches: event.breaches,
                 text: event.text.clone(),
             }),
+            Event::Suspension(event) => Self::Suspension(Suspension {
+                at_ns: u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX),
+                service: event.service.clone(),
+                stream: event.stream.clone(),
+                state: event.state.to_string(),
+                cause: event.state.is_suspended().then(|| event.cause.to_string()),
+                sequence: Some(event.sequence),
+                breaches: Some(event.breaches),
+                text: event.text.clone(),
+            }),
             Event::MissesLeft(event) => Self::MissesLeft {
                 at_ns,
                 service: event.service.clone(),
@@ -86,6 +146,7 @@ impl Line {
     pub(in crate::commands) fn service(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.service,
+            Self::Suspension(suspension) => &suspension.service,
             Self::MissesLeft { service, .. } => service,
             Self::EventsLost { .. } => "",
         }
@@ -95,6 +156,7 @@ impl Line {
     pub(in crate::commands) fn state(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.state,
+            Self::Suspension(suspension) => &suspension.state,
             Self::MissesLeft { .. } => "misses-left",
             Self::EventsLost { .. } => "events-lost",
         }
@@ -108,6 +170,7 @@ impl Line {
     fn at_ns(&self) -> u64 {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => standing.at_ns,
+            Self::Suspension(suspension) => suspension.at_ns,
             Self::MissesLeft { at_ns, .. } | Self::EventsLost { at_ns, .. } => *at_ns,
         }
     }
@@ -120,6 +183,7 @@ impl fmt::Display for Line {
         write!(f, "[{at:12.3}] {service:<12} {state:<11} ")?;
         match self {
             Self::State(standing) | Self::SafeMode(standing) => standing.fmt(f),
+            Self::Suspension(suspension) => suspension.fmt(f),
             Self::MissesLeft { stream, misses_left, constraint, .. } => {
                 write!(f, "stream {stream} has {misses_left} misses left of {constraint}")
             }
@@ -134,11 +198,25 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cause = self.cause.as_deref().unwrap_or("-");
         write!(f, "{cause:<19} change {}, {} breaches", self.sequence, self.breaches)?;
-        // The evidence begins with its cause.
-        let text =
-            self.text.strip_prefix(cause).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.text);
+        let text = without(cause, &self.text);
         if text.is_empty() { Ok(()) } else { write!(f, ": {text}") }
     }
+}
+
+impl fmt::Display for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause.as_deref().unwrap_or("-");
+        write!(f, "{cause:<19} ")?;
+        if let (Some(sequence), Some(breaches)) = (self.sequence, self.breaches) {
+            write!(f, "change {sequence}, {breaches} breaches: ")?;
+        }
+        f.write_str(without(cause, &self.text))
+    }
+}
+
+/// The evidence without the cause that it begins with.
+fn without<'a>(cause: &str, text: &'a str) -> &'a str {
+    text.strip_prefix(cause).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -146,7 +224,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use weir_client::{Constraint, MissesLeftEvent, SafeModeCause, SafeModeEvent};
+    use weir_client::{Constraint, MissesLeftEvent, SafeModeCause, SafeModeEvent, SuspensionEvent};
 
     use super::*;
 
@@ -154,16 +232,63 @@ mod tests {
         Event::SafeMode(SafeModeEvent {
             service: "obstacles".to_owned(),
             state: SafeModeState::SafeMode,
-            cause: SafeModeCause::ArrivalExcess,
+            cause: SafeModeCause::ServiceOverrun,
             sequence: 1,
             entered: Duration::from_secs(90),
+            stream: String::new(),
+            limit: 5,
+            seen: 6,
+            window: Duration::ZERO,
+            breaches: 2,
+            text: "service-overrun: a batch took 6 ns".to_owned(),
+        })
+    }
+
+    fn suspension(state: StreamState, cause: SafeModeCause, text: &str) -> Event {
+        Event::Suspension(SuspensionEvent {
+            service: "obstacles".to_owned(),
             stream: "front".to_owned(),
+            state,
+            cause,
+            sequence: 3,
+            entered: Duration::from_secs(95),
             limit: 5,
             seen: 6,
             window: Duration::from_millis(100),
-            breaches: 2,
-            text: "arrival-excess: stream front sent 6".to_owned(),
+            breaches: 4,
+            text: text.to_owned(),
         })
+    }
+
+    #[test]
+    fn a_suspension_and_its_end_are_told_and_read_alike_in_the_state() {
+        let excess = SafeModeCause::ArrivalExcess;
+        let event = suspension(StreamState::Suspended, excess, "arrival-excess: stream front sent 6");
+        assert_eq!(
+            Line::event(&event, 0).to_string(),
+            "[      95.000] obstacles    suspended   arrival-excess      change 3, 4 breaches: stream front sent 6"
+        );
+        let stream = json!({"name": "front", "suspended": {
+            "cause": "arrival-excess", "entered_ns": 95_000_000_000u64, "text": "arrival-excess: stream front sent 6",
+        }});
+        let (state, since) = Line::suspended("obstacles", &stream).expect("it is suspended");
+        assert_eq!(
+            (state.to_string().as_str(), since),
+            (
+                "[      95.000] obstacles    suspended   arrival-excess      stream front sent 6",
+                95_000_000_000
+            )
+        );
+        assert_eq!((&state.json()["kind"], &state.json()["stream"]), (&json!("suspension"), &json!("front")));
+        assert_eq!(Line::suspended("obstacles", &json!({"name": "front", "suspended": null})), None);
+        assert_eq!(Line::suspended("obstacles", &json!({"name": "of an older daemon"})), None);
+        let end = suspension(StreamState::Normal, SafeModeCause::Unknown(0), "it holds");
+        let (end, seen) = (Line::event(&end, 0), Line::resumed("obstacles", "front", 1));
+        assert_eq!((end.state(), end.json()["cause"].is_null()), ("normal", true));
+        assert_eq!(
+            seen.to_string().split_once("- ").expect("no cause").1.trim(),
+            "the promise to stream front holds again"
+        );
     }
 
     #[test]
@@ -171,15 +296,15 @@ mod tests {
         let told = Line::event(&raised(), 0).to_string();
         assert_eq!(
             told,
-            "[      90.000] obstacles    safe-mode   arrival-excess      change 1, 2 breaches: stream front sent 6"
+            "[      90.000] obstacles    safe-mode   service-overrun     change 1, 2 breaches: a batch took 6 ns"
         );
     }
 
     #[test]
     fn a_state_and_the_event_that_led_to_it_read_alike() {
         let service = json!({"name": "obstacles", "safe_mode": {
-            "state": "safe-mode", "sequence": 1, "breaches": 2, "cause": "arrival-excess",
-            "entered_ns": 90_000_000_000u64, "text": "arrival-excess: stream front sent 6",
+            "state": "safe-mode", "sequence": 1, "breaches": 2, "cause": "service-overrun",
+            "entered_ns": 90_000_000_000u64, "text": "service-overrun: a batch took 6 ns",
         }});
         let (state, sequence) = Line::present(&service, 95_000_000_000);
         assert_eq!((state.to_string(), sequence), (Line::event(&raised(), 0).to_string(), 1));

@@ -34,9 +34,10 @@ impl Live {
         self.bar.set_position(millis(progress.elapsed));
         let measures = progress.measures;
         let left = progress.misses_left.map_or_else(String::new, |left| format!(", {left} misses left"));
-        let mode = progress.safe_mode().map_or_else(String::new, |cause| format!(", SAFE MODE {cause}"));
+        let mode = progress.in_safe_mode().map_or_else(String::new, |cause| format!(", SAFE MODE {cause}"));
+        let own = progress.suspended().map_or_else(String::new, |cause| format!(", SUSPENDED {cause}"));
         self.bar.set_message(format!(
-            "{:.0}/s: {} served, {} missed, longest run {}{left}{mode}",
+            "{:.0}/s: {} served, {} missed, longest run {}{left}{mode}{own}",
             progress.phase.schedule.rate(),
             measures.answered,
             measures.missed,

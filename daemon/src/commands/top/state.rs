@@ -69,6 +69,8 @@ pub(super) struct Stream {
     pub(super) served: u64,
     pub(super) missed: BTreeMap<String, u64>,
     pub(super) misses_left: Option<u64>,
+    /// Why its promise is suspended, if it is.
+    pub(super) suspended: Option<serde_json::Value>,
     /// As the service's.
     #[serde(skip)]
     pub(super) rate: Option<f64>,

@@ -135,8 +135,12 @@ fn stream_row(stream: &Stream) -> Row<'_> {
     ])
 }
 
-/// A block for each miss left, up to as many as there have been; shared out where those are more than fit.
+/// A block for each miss left, up to as many as there have been; shared out where those are more than fit. While
+/// nothing is promised they do not matter.
 fn misses_left(stream: &Stream) -> Span<'static> {
+    if stream.suspended.is_some() {
+        return Span::styled("suspended", Style::new().fg(Color::Red));
+    }
     let Some(left) = stream.misses_left else { return Span::raw("-").dim() };
     let all = stream.most_left.max(left).max(1);
     let length = all.min(BLOCKS);

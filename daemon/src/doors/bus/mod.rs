@@ -16,7 +16,7 @@ use zbus::connection::{Builder, Connection};
 use zbus::fdo::ObjectManager;
 use zbus::object_server::SignalEmitter;
 
-use super::{Announcement, ROOM};
+use super::{Announcement, ROOM, State};
 use crate::backoff::Backoff;
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
@@ -176,9 +176,19 @@ async fn serve(
 /// Sends the signal of one announcement.
 async fn tell(connection: &Connection, announcement: &Announcement) -> zbus::Result<()> {
     let emitter = SignalEmitter::new(connection, service_path(&announcement.service))?;
-    let Announcement { severity, sequence, breaches, .. } = *announcement;
-    let (state, cause) = (severity as u32, announcement.cause_number());
-    let entered = announcement.entered.as_nanos() / 1_000;
+    let Announcement { sequence, breaches, .. } = *announcement;
+    let (cause, entered) = (announcement.cause_number(), announcement.entered.as_nanos() / 1_000);
     let evidence = Evidence::of(announcement);
-    ServiceObject::safe_mode_changed(&emitter, state, cause, sequence, entered, breaches, &evidence).await
+    match announcement.state {
+        State::Service(severity) => {
+            let state = severity as u32;
+            ServiceObject::safe_mode_changed(&emitter, state, cause, sequence, entered, breaches, &evidence)
+                .await
+        }
+        State::Stream(state) => {
+            let state = state.code().into();
+            ServiceObject::suspension_changed(&emitter, state, cause, sequence, entered, breaches, &evidence)
+                .await
+        }
+    }
 }

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 use zbus::object_server::SignalEmitter;
 use zbus::{Type, Variant};
 
-use super::Announcement;
+use super::{Announcement, State};
 use crate::clock;
 use crate::service::{AlarmView, Service, Standing, WorkerView};
 
 /// Properties and their values, always in the same order.
 pub(super) type Facts = Vec<(&'static str, Variant<'static>)>;
 
-/// Why the state is not normal, in the units of its cause; zeroes and empty in the normal state.
+/// Why the state is not normal, in the units of its cause; zeroes and empty in the normal state, but for the stream that
+/// it is the state of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Type, Variant)]
 pub(super) struct Evidence {
     limit: u64,
@@ -28,8 +29,10 @@ pub(super) struct Evidence {
 impl Evidence {
     pub(super) fn of(announcement: &Announcement) -> Self {
         let Announcement { evidence, stream, text, cause, .. } = announcement;
-        if cause.is_none() {
-            return Self::default();
+        match announcement.state {
+            State::Service(_) if cause.is_none() => return Self::default(),
+            State::Stream(_) if cause.is_none() => return Self { stream: stream.clone(), ..Self::default() },
+            _ => {}
         }
         let (stream, text) = (stream.clone(), text.clone());
         Self { limit: evidence.limit, seen: evidence.seen, window: evidence.window, stream, text }
@@ -60,6 +63,8 @@ impl ServiceObject {
             ("EnteredUsec", self.entered_usec().into()),
             ("Breaches", self.breaches().into()),
             ("Evidence", self.evidence().into()),
+            ("SuspendedStreams", self.suspended_streams().into()),
+            ("SuspensionSequence", self.suspension_sequence().into()),
         ]
     }
 
@@ -123,6 +128,18 @@ impl ServiceObject {
         let text = alarm.text();
         let AlarmView { limit, seen, window, stream, .. } = alarm;
         Evidence { limit, seen, window, stream, text }
+    }
+
+    /// The streams whose promises are suspended, by name.
+    #[zbus(property)]
+    fn suspended_streams(&self) -> Vec<String> {
+        self.service.latest().suspended_streams()
+    }
+
+    /// The number of the last suspension or its end.
+    #[zbus(property)]
+    fn suspension_sequence(&self) -> u64 {
+        self.seen().suspensions.0
     }
 
     /// Until when nothing is announced, on the monotonic clock; past if all is.
@@ -193,6 +210,18 @@ impl ServiceObject {
         breaches: u64,
         evidence: &Evidence,
     ) -> zbus::Result<()>;
+
+    /// The stream that the evidence names is suspended, or no longer; a gap in `sequence` is what was missed.
+    #[zbus(signal)]
+    pub(super) async fn suspension_changed(
+        emitter: &SignalEmitter<'_>,
+        state: u32,
+        cause: u32,
+        sequence: u64,
+        entered_usec: u64,
+        breaches: u64,
+        evidence: &Evidence,
+    ) -> zbus::Result<()>;
 }
 
 /// `org.weir.Weir1.Worker`.
@@ -229,5 +258,20 @@ impl WorkerObject {
     pub(super) fn state(&self) -> u32 {
         let worker = self.service.latest().view().workers().nth(self.id);
         worker.unwrap_or(WorkerView::Lost) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::announcement::tests::{overrun, suspension};
+    use super::*;
+
+    #[test]
+    fn the_evidence_names_its_stream_also_when_the_suspension_is_over() {
+        let told = Evidence::of(&suspension(("lanes", "front"), 1, true));
+        assert_eq!((told.limit, told.seen, told.window, told.stream.as_str()), (5, 6, 100_000_000, "front"));
+        let over = Evidence::of(&suspension(("lanes", "front"), 2, false));
+        assert_eq!((over.limit, over.stream.as_str(), over.text.as_str()), (0, "front", ""));
+        assert_eq!(Evidence::of(&overrun("lanes", 1)).seen, 6_000);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::announcement::tests::flood;
+use super::super::announcement::tests::{overrun, suspension};
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
@@ -58,7 +58,7 @@ fn is_gone(pid: &str) -> bool {
 }
 
 fn put(hook: &Hook, service: &str, sequence: u64) {
-    hook.put(&Arc::new(flood(service, sequence)));
+    hook.put(&Arc::new(overrun(service, sequence)));
 }
 
 #[test]
@@ -66,13 +66,13 @@ fn it_is_told_service_state_cause_and_evidence() {
     let place = Place::new("env | grep ^WEIR_ | sort > draft; mv draft told");
     let (hook, thread) = place.open(30_000);
     put(&hook, "lanes", 4);
-    let words = place.words("told", 13);
+    let words = place.words("told", 14);
     for word in [
         "WEIR_SERVICE=lanes",
         "WEIR_STATE=safe-mode",
-        "WEIR_CAUSE_NUMBER=1",
+        "WEIR_CAUSE_NUMBER=2",
         "WEIR_SEQUENCE=4",
-        "WEIR_LIMIT=5",
+        "WEIR_LIMIT=5000",
     ] {
         assert!(words.iter().any(|w| w == word), "{word} is not in {words:?}");
     }
@@ -95,6 +95,30 @@ fn of_a_service_one_runs_at_a_time_and_then_for_the_newest() {
     assert_eq!(place.words("runs", 2), ["a1", "b1"]);
     std::fs::write(place.path("go"), "").expect("written");
     assert_eq!(place.words("runs", 3), ["a1", "b1", "a49"]);
+    hook.close();
+    thread.join().expect("no panic");
+}
+
+/// However many streams flood: of a service one run tells of streams at a time, and safe mode waits for none of them.
+#[test]
+fn streams_are_told_one_after_the_other_and_beside_safe_mode() {
+    let place = Place::new(
+        "echo $WEIR_EVENT/$WEIR_STREAM/$WEIR_STREAM_STATE >> runs; while [ ! -e go ]; do sleep 0.01; done",
+    );
+    let (hook, thread) = place.open(30_000);
+    let suspend = |stream, sequence, suspended| {
+        hook.put(&Arc::new(suspension(("a", stream), sequence, suspended)));
+    };
+    suspend("x", 1, true);
+    assert_eq!(place.words("runs", 1), ["suspension/x/suspended"]);
+    suspend("z", 2, true);
+    suspend("y", 3, true);
+    suspend("z", 4, false);
+    put(&hook, "a", 1);
+    assert_eq!(place.words("runs", 2)[1], "safe-mode//");
+    std::fs::write(place.path("go"), "").expect("written");
+    // In the order in which they came, each with its newest state.
+    assert_eq!(place.words("runs", 4)[2..], ["suspension/z/normal", "suspension/y/suspended"]);
     hook.close();
     thread.join().expect("no panic");
 }

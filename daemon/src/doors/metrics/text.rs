@@ -23,6 +23,14 @@ pub(super) fn render(status: &Value) -> String {
         ("weir_safe_mode_cause", "gauge", "Number of the cause, 0 if none.", "/safe_mode/cause_number", 1.0),
         ("weir_safe_mode_changes_total", "counter", "Changes announced.", "/safe_mode/sequence", 1.0),
         ("weir_breaches_total", "counter", "Breaches of an assumption.", "/safe_mode/breaches", 1.0),
+        (
+            "weir_suspensions_total",
+            "counter",
+            "Suspensions of streams, and their ends.",
+            "/suspensions/sequence",
+            1.0,
+        ),
+        ("weir_streams_suspended", "gauge", "Streams suspended.", "/suspensions/streams", 1.0),
         ("weir_certified_rate", "gauge", "Requests a second that are certified.", "/certified_per_s", 1.0),
         (
             "weir_measured_rate",
@@ -93,6 +101,12 @@ fn streams(text: &mut Text, status: &Value) {
     ] {
         text.family(metric, kind, help);
         each().for_each(|of| text.sample(metric, &labels(of), number(&of.1[field])));
+    }
+    text.family("weir_stream_suspended", "gauge", "1 while the promise to the stream is suspended.");
+    for of in each() {
+        // Null, an object, or absent.
+        let suspended = of.1.get("suspended").map(|why| f64::from(u8::from(!why.is_null())));
+        text.sample("weir_stream_suspended", &labels(of), suspended);
     }
     text.family("weir_missed_total", "counter", "Requests missed, by reason.");
     for of in each() {
@@ -166,7 +180,9 @@ mod tests {
         let status = json!({ "clients": 2, "services": [{
             "name": "a", "certified_per_s": null, "deadline_ns": 50_000_000,
             "latency_ns": { "bounds": [100_000, 2_000_000_000], "counts": [1, 2, 3], "sum": 5_000_000 },
-            "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "missed": { "late": 1 } }],
+            "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "missed": { "late": 1 },
+                "suspended": null }, { "name": "y", "suspended": { "cause": "arrival-excess" } }],
+            "suspensions": { "sequence": 3, "streams": 1 },
         }]});
         let text = render(&status);
         for line in [
@@ -174,6 +190,10 @@ mod tests {
             "weir_deadline_seconds{service=\"a\"} 0.05",
             "weir_arrived_total{service=\"a\",stream=\"x\\\"\\\\\\n\"} 7",
             "weir_missed_total{service=\"a\",stream=\"x\\\"\\\\\\n\",reason=\"late\"} 1",
+            "weir_stream_suspended{service=\"a\",stream=\"x\\\"\\\\\\n\"} 0",
+            "weir_stream_suspended{service=\"a\",stream=\"y\"} 1",
+            "weir_suspensions_total{service=\"a\"} 3",
+            "weir_streams_suspended{service=\"a\"} 1",
             "weir_latency_seconds_bucket{service=\"a\",le=\"0.0001\"} 1",
             "weir_latency_seconds_bucket{service=\"a\",le=\"2\"} 3",
             "weir_latency_seconds_bucket{service=\"a\",le=\"+Inf\"} 6",

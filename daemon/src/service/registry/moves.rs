@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rt_core::{StreamId, StreamSpec};
+use rt_core::{Instant, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::config::ReservedStream;

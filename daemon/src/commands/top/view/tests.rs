@@ -22,7 +22,8 @@ fn state() -> State {
             "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "handover_ns": 100_000, "handover_seen_ns": 20_500,
             "lock_held_ns": 35_000,
             "variants": [{"model": "xs", "answered": 30}, {"model": "xxl", "answered": 10}],
-            "streams": [stream("front", json!(if now_s == 1 { 3 } else { 1 }), 5), stream("rear", Value::Null, 2)],
+            "streams": [stream("front", json!(if now_s == 1 { 3 } else { 1 }), 5), stream("rear", Value::Null, 2),
+                {"name": "loud", "connected": true, "arrived": arrived, "suspended": {"cause": "arrival-excess"}}],
         });
         let signs = json!({
             "name": "signs", "engine": "tract", "simulated": true, "certified_per_s": null,
@@ -67,7 +68,7 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
         format!(" services: measured rate of the certified one {}", "─".repeat(46)),
-        format!("▸ lanes normal     {}40.0 of 100.0/s, 40%", "█".repeat(26)),
+        format!("▸ lanes normal     {}60.0 of 100.0/s, 60%", "█".repeat(26)),
         "  signs safe-mode  0.0/s, nothing certified".to_owned(),
         format!(" lanes on tract {}", "─".repeat(76)),
         "normal, 0 breaches".to_owned(),
@@ -75,7 +76,7 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
         "stream    rate/s    served    missed    misses left   workers  2 of 2 alive".to_owned(),
         "front     20.0      70        5         ■□□ 1         queue    3 waiting, 1 running".to_owned(),
         "rear      20.0      70        2         -             guard    150us of 2ms seen".to_owned(),
-        "                                                      handover 20us of 100us seen".to_owned(),
+        "loud      20.0      0         0         suspended     handover 20us of 100us seen".to_owned(),
         "                                                      lock     held for 35us at most".to_owned(),
         "                                                      answers  xs 75.0%, xxl 25.0%".to_owned(),
         "                                                      missed   shed 7".to_owned(),
@@ -95,7 +96,7 @@ fn a_narrow_screen_has_the_counters_below_the_streams() {
     let expected = [
         "weir 1.2, 2 client(s)",
         " services: measured rate of the certified one",
-        "  lanes normal     ███40.0 of 100.0/s, 40%",
+        "  lanes normal     ███60.0 of 100.0/s, 60%",
         "▸ signs safe-mode  0.0/s, nothing certified",
         " signs on tract (simulated) ──────────────────",
         "safe-mode, 4 breaches operator: raised",
@@ -121,6 +122,7 @@ fn colours_say_how_bad_it_is() {
     assert_eq!(colour_of(&buffer, "normal"), Color::Green);
     assert_eq!(colour_of(&buffer, "safe-mode"), Color::Red);
     assert_eq!(colour_of(&buffer, "■□□ 1"), Color::Yellow);
+    assert_eq!(colour_of(&buffer, "suspended"), Color::Red);
     assert_eq!(colour_of(&buffer, "[       1.500]"), Color::Yellow);
     assert_eq!(colour("a-later-state"), Color::Red);
 }
