@@ -164,7 +164,7 @@ impl Experiment {
         });
         let mut heard = Heard::new(problem, largest.max().unwrap_or(1), system);
         let mut dice = Dice(stream_seed(seed, streams));
-        let service = |_, _, bound| self.service.draw(&mut dice, bound);
+        let service = |_, _, bound| system.service.draw(&mut dice, bound);
         let queue = (system.queue, streams);
         let order = Order::Together;
         let selector = system.selector.clone();
@@ -192,14 +192,19 @@ impl Experiment {
     /// The arrivals of each stream; an adversary bursts in all streams at once.
     fn sources(&self, point: &Point<'_>, seed: u64, streams: usize) -> Result<Vec<Source>, ExperimentError> {
         let rate = self.rate(point);
-        let arrivals = point.arrivals;
-        let source = |stream: usize| match &arrivals.process {
-            Some(process) => process.arrivals(rate / streams as f64, stream_seed(seed, stream)),
-            None => {
+        let (arrivals, periods) = (point.arrivals, &point.system.periods);
+        let fixed: f64 = periods.iter().flatten().map(|period| 1.0 / period.as_secs_f64()).sum();
+        let share = (rate - fixed) / periods.iter().filter(|period| period.is_none()).count() as f64;
+        let source = |stream: usize| match (periods[stream], &arrivals.process) {
+            (Some(period), _) => {
+                Process::Constant.arrivals(1.0 / period.as_secs_f64(), stream_seed(seed, stream))
+            }
+            (None, Some(process)) => process.arrivals(share, stream_seed(seed, stream)),
+            (None, None) => {
                 let curve = point.certified.faster(rate / point.certified.rate);
                 // Without a declaration anything is allowed; a constant rate is what is asked for.
                 let process = curve.map_or(Process::Constant, Process::Adversarial);
-                process.arrivals(rate / streams as f64, stream_seed(seed, 0))
+                process.arrivals(share, stream_seed(seed, 0))
             }
         };
         let sources = (0..streams).map(source).collect::<Result<_, _>>();

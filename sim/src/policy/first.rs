@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rt_core::{Instant, WorkerId};
+use rt_core::{Instant, Span, WorkerId};
 
 use super::rival::{Finish, Floor, Rule, Waiting};
 
@@ -26,11 +26,32 @@ impl Rule for Fifo {
     }
 }
 
+/// A plain server: at once, as many as wait; what has waited for a fixed time is dropped.
+///
+/// Who sets it up knows the deadline and how long batches mostly take, and sets it up well: batches of up to what
+/// half of the deadline allows, and a request is dropped once the largest of them would most likely be too late.
+pub(super) struct Plain {
+    /// From arrival to answer.
+    pub(super) deadline: Span,
+}
+
+impl Rule for Plain {
+    fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
+        let half = Span::from_nanos(self.deadline.as_nanos() / 2);
+        let largest = floor.worker.profile.largest_within(half, floor.worker.batch).max(1);
+        floor.drop_older(self.deadline.saturating_sub(floor.time(largest)));
+        floor.take_first(largest);
+        None
+    }
+}
+
 /// The early drop of Nexus (Shen et al., SOSP 2019, section 6.3): the dispatcher scans the queue with a sliding window
 /// as long as the batch, stops at the first request with enough budget for the batch of the whole window, and drops
 /// all before it.
 ///
-/// Open: what the window is where fewer wait than the batch has places. Here it is what waits from there on.
+/// Batches are reckoned with what they most likely take; the authors' released program (`GetForwardLatency`) takes the
+/// mean and one standard deviation. Open: what the window is where fewer wait than the batch has places. Here it is what
+/// waits from there on.
 /// Several workers, each of which has queues of its own in the paper, scan one queue as if it was their own.
 pub(super) struct Nexus;
 

@@ -21,7 +21,7 @@ use crate::drive::{Backwards, Observer, Order, drive};
 pub use weir::{Weir, WeirError};
 
 use firm::{Distance, StaticPattern};
-use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus};
+use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus, Plain};
 use proteus::{Proteus, ProteusAimd, ProteusNexus};
 use rival::{Rival, Rule};
 use spread::Spread;
@@ -103,6 +103,8 @@ pub enum PolicyKind {
     SpreadDropWh,
     /// Its Algorithm 4 as printed.
     SpreadDropWhPrinted,
+    /// A plain server: batches of what waits, and what has waited for a fixed time is dropped.
+    Plain,
     /// Nexus: a sliding window drops early.
     Nexus,
     /// Lazy drop: drops only what has missed its deadline; the batch is what the earliest allows.
@@ -148,7 +150,7 @@ pub enum PlayError {
 
 impl PolicyKind {
     /// Every policy, the daemon's first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Weir,
         Self::PerBatchSpread,
         Self::EarlyDrop,
@@ -156,6 +158,7 @@ impl PolicyKind {
         Self::SpreadDropMcdPrinted,
         Self::SpreadDropWh,
         Self::SpreadDropWhPrinted,
+        Self::Plain,
         Self::Nexus,
         Self::LazyDrop,
         Self::Clipper,
@@ -180,6 +183,7 @@ impl PolicyKind {
             Self::SpreadDropMcdPrinted => "spread-drop-mcd-printed",
             Self::SpreadDropWh => "spread-drop-wh",
             Self::SpreadDropWhPrinted => "spread-drop-wh-printed",
+            Self::Plain => "plain",
             Self::Nexus => "nexus",
             Self::LazyDrop => "lazy-drop",
             Self::Clipper => "clipper",
@@ -225,6 +229,7 @@ impl PolicyKind {
             Self::SpreadDropMcdPrinted => Box::new(Spread::rows(true)),
             Self::SpreadDropWh => Box::new(Spread::weakly(problem, false)),
             Self::SpreadDropWhPrinted => Box::new(Spread::weakly(problem, true)),
+            Self::Plain => Box::new(Plain { deadline: problem.deadline }),
             Self::Nexus => Box::new(Nexus),
             Self::LazyDrop => Box::new(Lazy),
             Self::Clipper => Box::new(Clipper::default()),

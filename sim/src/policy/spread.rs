@@ -3,7 +3,7 @@
 use planner::Problem;
 use rt_core::{Constraint, Instant};
 
-use super::rival::{Floor, Rule};
+use super::rival::{Floor, Reckoning, Rule};
 
 /// Algorithm 1 of the spread-drop paper (Agelii, Zhang and Chang, section 3.1) with a way to choose.
 ///
@@ -75,6 +75,10 @@ impl Spread {
 }
 
 impl Rule for Spread {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
         let (size, time) = (floor.worker.batch, floor.worker.batch_time());
         floor.drop_hopeless(size);

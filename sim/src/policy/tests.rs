@@ -176,7 +176,7 @@ proptest! {
             for (index, batch) in run.batches.iter().enumerate() {
                 let members = run.requests.iter().filter(|r| r.batch == Some(index)).count();
                 prop_assert_eq!(batch.size, members, "{}", kind);
-                prop_assert!((1..=kinds[batch.worker].batch).contains(&batch.size), "{}", kind);
+                prop_assert!((1..=kinds[batch.worker].profile.max_batch()).contains(&batch.size), "{}", kind);
                 let next = run.batches[index + 1..].iter().find(|other| other.worker == batch.worker);
                 prop_assert!(next.is_none_or(|next| next.start >= batch.finish), "{}", kind);
             }
