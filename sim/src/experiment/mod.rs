@@ -1,5 +1,6 @@
 //! Experiments as files: systems, arrivals, rates and policies, each with each; tables and figures of what comes out.
 
+mod beside;
 mod contender;
 mod fleet;
 mod plot;
@@ -25,6 +26,7 @@ use crate::process::{Process, ProcessError, Recording};
 use service::Service;
 use system::System;
 
+pub use beside::Beside;
 pub use contender::Contender;
 pub use fleet::ServingKind;
 pub use profile::Data;

@@ -66,7 +66,10 @@ impl Service {
     ///
     /// # Errors
     /// If a time is 0, a bound too long, or they decrease.
-    pub(super) fn profile(&self, bounds: impl IntoIterator<Item = Span>) -> Result<LatencyProfile, ProfileError> {
+    pub(super) fn profile(
+        &self,
+        bounds: impl IntoIterator<Item = Span>,
+    ) -> Result<LatencyProfile, ProfileError> {
         let time = |bound: Span| {
             let quiet = bound.saturating_sub(self.stall);
             let mean = part_of(quiet, self.mean()) + part_of(self.stall, self.stalls);
@@ -170,7 +173,10 @@ mod tests {
         assert!((likely - 1e6 * (0.4 + 0.6 * (0.9 / 0.98 - 0.5) / 0.5)).abs() < 2.0, "{likely}");
         assert!((mean - 520_000.0).abs() < 3.0, "{mean}");
         let exact = Service::new("service", &raw(&[], 0.0, 1.0)).expect("valid");
-        assert_eq!(exact.profile([Span::from_nanos(7)]).expect("a profile").time(1), BatchTime::at_most(Span::from_nanos(7)));
+        assert_eq!(
+            exact.profile([Span::from_nanos(7)]).expect("a profile").time(1),
+            BatchTime::at_most(Span::from_nanos(7))
+        );
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl System {
             let kind = RawWorkers { count: 1, batch, promised: None, time, times, profile, accuracy };
             let field = format!("{field}[{i}]");
             let written = workers_of(&field, &kind, &self.service, data)?;
-            let times: Result<Vec<_>, _> = written.times.iter().flatten().map(|time| time.to_span(written::Unit::Ns)).collect();
+            let times: Result<Vec<_>, _> =
+                written.times.iter().flatten().map(|time| time.to_span(written::Unit::Ns)).collect();
             let profile = times.ok().and_then(|times| self.service.profile(times).ok());
             let profile =
                 profile.ok_or_else(|| refuse(field, i, "must have times above 0 that do not fall"))?;

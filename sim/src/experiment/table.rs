@@ -80,6 +80,15 @@ impl Experiment {
                 shown.push(self.dimension(&format!("{field}.each"), each)?);
             }
             shown.extend(table.up_to.then_some(Dimension::X));
+            if let Some(policy) = &table.beside {
+                let all = Dimension::Policy.values(self);
+                if table.up_to || all.len() < 2 || !all.contains(policy) {
+                    let reason =
+                        format!("must be one of several policies, {}, and not `up-to`", all.join(", "));
+                    return Err(refuse(format!("{field}.beside"), policy, reason));
+                }
+                shown.push(Dimension::Policy);
+            }
             self.check_shown(&field, &shown, &table.at)?;
         }
         for (i, (figure, _)) in self.figures.iter().enumerate() {
@@ -169,7 +178,12 @@ impl Experiment {
             for column in &names {
                 let here: Vec<_> =
                     cells.iter().filter(|c| rows.of(c) == row && columns.of(c) == *column).collect();
-                let told = if table.up_to {
+                let told = if let Some(policy) = &table.beside {
+                    let own = here.iter().find(|cell| cell.policy.name() == policy);
+                    let beside = own.and_then(|cell| results.beside_best(cell, quantity));
+                    beside
+                        .map_or_else(|| "–".to_owned(), |b| format!("{:+.1} {}", b.better_by, b.rival.policy))
+                } else if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
                 } else {
                     here.first()

@@ -188,6 +188,10 @@ mod tests {
         assert_eq!(ran(PolicyKind::Edf), small);
         assert_eq!(missed(PolicyKind::Edf), [9]);
 
+        // Batches of three at most, which half of the deadline allows, and nothing older than 4.
+        assert_eq!(ran(PolicyKind::Plain), [(0, vec![0, 1, 2]), (4, vec![3, 4, 5]), (8, vec![6, 7, 8])]);
+        assert_eq!(missed(PolicyKind::Plain), [9]);
+
         // It has not missed its deadline at 12, and runs in vain.
         assert_eq!(ran(PolicyKind::LazyDrop)[..3], small);
         assert_eq!(ran(PolicyKind::LazyDrop)[3..], [(12, vec![9])]);

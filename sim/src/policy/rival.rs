@@ -204,7 +204,8 @@ impl Reckoning {
             Self::Likely => time.likely,
             Self::Mean => time.mean,
         };
-        let times: Vec<_> = (1..=kind.profile.max_batch()).map(|size| pick(kind.profile.time(size))).collect();
+        let times: Vec<_> =
+            (1..=kind.profile.max_batch()).map(|size| pick(kind.profile.time(size))).collect();
         let batch = if self == Self::Bound { kind.batch } else { kind.profile.max_batch() };
         let profile = LatencyProfile::new(&times).unwrap_or_else(|_| kind.profile.clone());
         Workers { count: kind.count, batch, profile }

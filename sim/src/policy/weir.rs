@@ -60,7 +60,22 @@ impl Weir {
             scheduler.add_stream(declared.unwrap_or_else(StreamSpec::best_effort))
         };
         let streams = (0..streams).map(&mut add).collect::<Result<_, _>>()?;
-        Ok(Self { scheduler, streams, workers })
+        let mut weir = Self { scheduler, streams, workers };
+        // Batches larger than the promised one need a shield; where it refuses, they stay within that.
+        if let [kind] = &problem.workers[..]
+            && kind.profile.max_batch() > kind.batch
+        {
+            let _ = weir.shield(problem);
+        }
+        Ok(weir)
+    }
+
+    /// Sets a shield for the promised streams of `problem`.
+    fn shield(&mut self, problem: &Problem) -> Result<(), ShieldError> {
+        let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign) };
+        let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
+        let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.guard), load)?;
+        self.scheduler.set_shield(Some(shield))
     }
 
     /// Has `selector` choose the variant of each batch, behind a shield for the promised streams of `problem`.
@@ -69,10 +84,7 @@ impl Weir {
     /// [`WeirError`]: workers of several kinds or without the base variant, a load that has no shield, or a queue
     /// that is too short for what can wait behind long batches.
     pub fn selecting(mut self, problem: &Problem, selector: Selector) -> Result<Self, WeirError> {
-        let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign.into()) };
-        let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
-        let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.guard), load)?;
-        self.scheduler.set_shield(Some(shield))?;
+        self.shield(problem)?;
         self.scheduler.set_selector(Some(selector))?;
         Ok(self)
     }
