@@ -6,11 +6,11 @@ use rt_core::{Cause, Constraint, Instant, Outcome};
 use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
-use crate::drive::Order;
 use crate::policy::PlayError;
 use crate::record::{Run, run};
 use crate::report::{Report, causes};
 use crate::time::{Time, of_arrival};
+use virtual_time::Order;
 
 /// What a refutation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]

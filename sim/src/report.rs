@@ -7,10 +7,10 @@ use planner::problem::raw::Unit;
 use rt_core::{Constraint, Instant, MissReason};
 use serde::{Serialize, Serializer};
 
-use crate::drive::Request;
 use crate::measure::{Misses, Violations};
 use crate::record::Run;
 use crate::time::Time;
+use virtual_time::Request;
 
 /// What became of given arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,11 +14,11 @@ use super::results::{Cell, Results};
 use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of, refuse};
 use crate::dice::Dice;
-use crate::drive::{Batch, Observer, Order, Request, drive};
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
-use crate::policy::{PlayError, PolicyKind, Weir};
+use crate::policy::{PlayError, PolicyKind, selecting};
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
+use virtual_time::{Batch, Observer, Order, Request, drive};
 
 /// One cell, with what it needs.
 struct Point<'a> {
@@ -173,8 +173,7 @@ impl Experiment {
                 fleet.play(planned, arrivals, service, &mut heard).map_err(PlayError::from)
             }
             (Contender::Policy(PolicyKind::Weir), _, Some(selector)) => {
-                Weir::new(problem, system.queue, streams)
-                    .and_then(|weir| weir.selecting(problem, selector))
+                selecting(problem, system.queue, streams, selector)
                     .map_err(PlayError::from)
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }

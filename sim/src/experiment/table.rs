@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::beside::Beside;
 use super::quantity::Quantity;
 use super::raw::{At, Table};
 use super::results::{Cell, Results};
@@ -158,6 +159,13 @@ impl Experiment {
         text
     }
 
+    /// By how much better, and than whom, if there are several.
+    fn told_beside(&self, beside: &Beside<'_>) -> String {
+        let rounded = (beside.better_by * 10.0).round() / 10.0;
+        let told = if rounded == 0.0 { "0".to_owned() } else { format!("{rounded:+}") };
+        if self.policies.len() > 2 { format!("{told} {}", beside.rival.policy) } else { told }
+    }
+
     fn table(
         &self,
         text: &mut String,
@@ -181,8 +189,7 @@ impl Experiment {
                 let told = if let Some(policy) = &table.beside {
                     let own = here.iter().find(|cell| cell.policy.name() == policy);
                     let beside = own.and_then(|cell| results.beside_best(cell, quantity));
-                    beside
-                        .map_or_else(|| "–".to_owned(), |b| format!("{:+.1} {}", b.better_by, b.rival.policy))
+                    beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside))
                 } else if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
                 } else {

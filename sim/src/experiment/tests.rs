@@ -239,12 +239,15 @@ fn a_table_tells_one_policy_beside_the_best_of_the_others() {
     assert_eq!((told[1].0, told[1].2), (400.0, (weir, best)));
     assert!((told[1].3 - 100.0 * (weir / best - 1.0)).abs() < 1e-9, "{told:?}");
     let tables = experiment.tables(&results);
-    let shown = format!("{:+.1} {}", told[1].3, told[1].1);
+    let shown = format!("{:+} {}", (told[1].3 * 10.0).round() / 10.0, told[1].1);
     assert!(tables.contains(&format!("| 400 | {shown} |")), "{tables}");
     // Of misses less is better, in percentage points.
     let worse =
         100.0 * (mean(&results, 3, "misses").min(mean(&results, 5, "misses")) - mean(&results, 4, "misses"));
-    assert!(worse < -1.0 && tables.contains(&format!("| 400 | {worse:+.1} ")), "{worse} {tables}");
+    assert!(
+        worse < -1.0 && tables.contains(&format!("| 400 | {:+} ", (worse * 10.0).round() / 10.0)),
+        "{worse} {tables}"
+    );
     let error = parse(&format!("{text}{}", view.replace("beside = \"fifo\"", "beside = \"edf\"")))
         .expect_err("refused");
     assert!(

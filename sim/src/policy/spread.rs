@@ -131,12 +131,12 @@ mod tests {
     use super::super::tests::{batches, batches_of, hits, keeps, play};
     use super::*;
     use crate::dice::Dice;
-    use crate::drive::Order;
     use crate::measure::Misses;
     use crate::record::record;
     use crate::samples::{problem, stream};
     use crate::time::{at, ns};
     use rt_core::{BalancedWord, Density, MissReason, Outcome, largest_count, seed_theorem_2};
+    use virtual_time::Order;
 
     /// One worker with batches of 8 in 10, `L = 25`, one stream of `(m,k)`: a request at 0 starts at 15, together
     /// with those before 10, which are lost after that.
