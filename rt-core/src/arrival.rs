@@ -11,7 +11,7 @@ pub const MAX_COUNT: u64 = 1 << 16;
 pub const MAX_BOUNDS: usize = 4;
 
 /// One bound on a stream's arrivals. Intervals are half-open, `[t, t+Δ)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ArrivalBound {
     /// At most `count` requests in any interval of length `length`: `α(Δ) = count · ceil(Δ/length)`.
     Window {

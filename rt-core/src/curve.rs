@@ -8,7 +8,7 @@ use crate::distances::{Distances, MAX_DISTANCES};
 use crate::time::{Instant, MAX_SPAN, Span};
 
 /// All that a stream declares: `α(Δ)` is the least of one to [`MAX_BOUNDS`] bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArrivalCurve(heapless::Vec<ArrivalBound, MAX_BOUNDS>);
 
 impl ArrivalCurve {

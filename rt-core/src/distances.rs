@@ -15,7 +15,7 @@ pub const MAX_DISTANCES: usize = 64;
 
 /// The least distances from a request to the next, to the one after that, and so on:
 /// `d(1) ≤ d(2) ≤ … ≤ d(N)`, `1 ≤ N ≤` [`MAX_DISTANCES`], `0 < d(N)`, and `d(i + j) ≥ d(i) + d(j)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Distances(Box<[Span]>);
 
 impl Distances {

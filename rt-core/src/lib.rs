@@ -24,6 +24,7 @@ mod curve;
 mod distances;
 mod greedy;
 mod growth;
+mod ledger;
 mod outcome;
 mod police;
 mod profile;
@@ -49,16 +50,17 @@ pub use constraint::{
 pub use curve::ArrivalCurve;
 pub use distances::{Distances, MAX_DISTANCES};
 pub use greedy::Greedy;
+pub use ledger::Load;
 pub use outcome::OutcomeMonitor;
-pub use police::{Excess, Policer};
+pub use police::{Excess, MAX_MEMORY, Policer};
 pub use profile::{BatchTime, LatencyProfile, MAX_BATCH, ProfileError};
 pub use rate::{largest_count, seed_count, seed_theorem_1, seed_theorem_2};
 pub use safe_mode::{
     Alarm, Cause, Evidence, SafeMode, SafeModeConfig, SafeModeState, Severity, Suspension, Transition,
 };
 pub use scheduler::{
-    Action, ConfigError, Event, HandOverError, MAX_WORKERS, Outcome, Ran, Request, Resolution, Scheduler,
-    SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
+    Action, Arrival, ConfigError, Event, HandOverError, Joined, MAX_WORKERS, Newcomer, Outcome, Ran, Request,
+    Resolution, Retired, Scheduler, SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
 };
 pub use select::{
     LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, SelectTables, Selector, Variant,

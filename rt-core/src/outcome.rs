@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::constraint::{Constraint, ConstraintSet, MAX_WINDOW};
+use crate::constraint::{Constraint, ConstraintSet};
 
 /// Follows a stream's outcomes in request order.
 #[derive(Clone, Debug)]
@@ -31,6 +31,16 @@ impl OutcomeMonitor {
         Self { constraints, hits, next: 0, hit_count: 0, count: 0 }
     }
 
+    /// Forgets all that was recorded.
+    pub(crate) fn clear(&mut self) {
+        (self.next, self.hit_count, self.count) = (0, 0, 0);
+    }
+
+    /// How many outcomes have been recorded.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Records the next request's outcome. Returns the constraint that this miss violates, if any.
     pub fn record(&mut self, hit: bool) -> Option<Constraint> {
         if hit && !self.hits.is_empty() {
@@ -43,16 +53,12 @@ impl OutcomeMonitor {
         self.constraints.as_slice().iter().copied().find(violated)
     }
 
-    /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`].
+    /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`], of which it returns what the last one
+    /// would: while misses follow each other ages only grow, so what one of them violates the last one does.
     pub(crate) fn record_misses(&mut self, count: u64) -> Option<Constraint> {
-        // More misses than the longest window only repeat what is known, and ages only grow.
-        let told = count.min(u64::from(MAX_WINDOW) + 1);
-        let violated = (0..told).fold(None, |violated, _| {
-            let fresh = self.record(false);
-            violated.or(fresh)
-        });
-        self.count += count - told;
-        violated
+        self.count += count;
+        let violated = |c: &Constraint| count > 0 && self.age(c) > u64::from(c.window());
+        self.constraints.as_slice().iter().copied().find(violated)
     }
 
     /// How many misses in a row may follow now before a constraint is violated, and the constraint that

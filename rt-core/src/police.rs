@@ -20,6 +20,10 @@ pub struct Excess {
     pub seen: u64,
 }
 
+/// The longest that an excess is remembered, however long the windows of a declaration are: with what `clean` adds, it
+/// bounds how long the promise to a stream stays suspended after its last excess request.
+pub const MAX_MEMORY: Span = Span::from_millis(1_000);
+
 /// Checks a stream's arrivals against its curve.
 ///
 /// Requests that conform are counted against the curve; those that do not are only reported. So the
@@ -82,7 +86,7 @@ impl Policer {
         };
         // Long enough for a rate a quarter above the declared one to stand out from the jitter.
         let longest = curve.bounds().iter().map(reach).max().unwrap_or(Span::ZERO);
-        let memory = Span::from_nanos(longest.as_nanos().saturating_mul(4));
+        let memory = Span::from_nanos(longest.as_nanos().saturating_mul(4)).min(MAX_MEMORY);
         Self {
             bounds: curve.bounds().iter().map(state).collect(),
             spacing: Span::from_nanos(curve.bounds().iter().map(spacing).max().unwrap_or(0)),
@@ -130,6 +134,11 @@ impl Policer {
         }
         self.in_period += 1;
         self.in_period > self.per_period
+    }
+
+    /// From now on requests conform as the bounds allow.
+    pub(crate) fn forget_excess(&mut self) {
+        self.spaced_until = None;
     }
 
     /// Until when the effects of the last excess last; `None` if there has been none.

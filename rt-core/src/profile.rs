@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn what_is_expected_is_never_above_the_bound_and_never_decreases() {
         let span = Span::from_nanos;
-        let time = |bound, likely, mean| BatchTime { bound: span(bound), likely: span(likely), mean: span(mean) };
+        let time =
+            |bound, likely, mean| BatchTime { bound: span(bound), likely: span(likely), mean: span(mean) };
         let profile = LatencyProfile::expected(&[time(18, 13, 12), time(33, 14, 13)]).expect("valid");
         assert_eq!((profile.bound(2), profile.likely(2), profile.mean(9)), (span(33), span(14), span(13)));
         assert_eq!((profile.largest_within(span(20), 2), profile.largest_likely_within(span(20), 2)), (1, 2));

@@ -1,13 +1,16 @@
 //! Streams: what each declares and is promised, and what the scheduler keeps about it.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use core::fmt;
 
 use crate::constraint::{Constraint, ConstraintSet};
 use crate::curve::ArrivalCurve;
+use crate::ledger::digest;
 use crate::outcome::OutcomeMonitor;
 use crate::police::{Excess, Policer};
+use crate::safe_mode::Alarm;
 use crate::time::Instant;
 use crate::word::{Class, Density, Marks};
 
@@ -137,47 +140,70 @@ impl StreamCounts {
     }
 }
 
-/// One request, as a share of it.
-pub(crate) const WHOLE: u64 = 1 << 32;
+/// Why the promise to a stream is suspended, and until when at least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Suspended {
+    pub(crate) alarm: Alarm,
+    pub(crate) until: Instant,
+}
 
 /// The scheduler's record of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
-    pub(crate) spec: StreamSpec,
+    pub(crate) spec: Arc<StreamSpec>,
+    /// Of what it demands; see [`crate::ledger`].
+    pub(crate) digest: u64,
     pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
-    pub(crate) ledger: Ledger,
+    pub(crate) outcomes: OutcomeLog,
     /// The misses in a row that it can still take, and the constraint that binds.
     pub(crate) left: Option<(u32, Constraint)>,
     pub(crate) counts: StreamCounts,
-    /// The part of a request that this stream has earned when load is shed, in 1/2³².
-    pub(crate) share: u64,
-    /// When it was last given one of the places for which streams take turns.
-    pub(crate) turn: u64,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
     pub(crate) violated: Option<Instant>,
+    /// What it broke itself, while that suspends its promise.
+    pub(crate) suspended: Option<Suspended>,
+    /// Whether its suspension was announced, and not yet its end.
+    pub(crate) told: bool,
+    /// How often it broke it.
+    pub(crate) breaches: u64,
+    /// Requests that came before its promise was last resumed: a window that holds one of them it has to answer for itself.
+    pub(crate) excused: u64,
 }
 
 impl Stream {
-    /// `places` requests may await their outcome, or the outcome of an earlier one.
-    pub(crate) fn new(id: StreamId, spec: StreamSpec, places: usize) -> Self {
+    /// `places` requests may await their outcome, or the outcome of an earlier one. It has no number yet.
+    pub(crate) fn new(spec: StreamSpec, places: usize) -> Self {
         let monitor = OutcomeMonitor::new(spec.constraints.clone());
         Self {
-            id,
+            id: StreamId { slot: 0, generation: 0 },
+            digest: digest(&spec),
             left: monitor.misses_left(),
             marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
-            ledger: Ledger::new(monitor, places),
+            outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
-            share: 0,
-            turn: 0,
             warned: None,
             violated: None,
-            spec,
+            suspended: None,
+            told: false,
+            breaches: 0,
+            excused: 0,
+            spec: Arc::new(spec),
         }
+    }
+
+    /// Starts anew for another client of the same declaration: a new number, requests from 0, a clean record. The arrival
+    /// monitor, the word and a suspension go on. Nothing is allocated.
+    pub(crate) fn restart(&mut self, id: StreamId) {
+        self.id = id;
+        self.outcomes.clear();
+        self.left = self.outcomes.monitor.misses_left();
+        self.counts = StreamCounts::default();
+        (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
 
     /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
@@ -194,14 +220,6 @@ impl Stream {
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
         (conforms, class, excess.map(|excess| (excess, until)))
     }
-
-    /// Whether the next of its requests is chosen if there is room, of which it earns the part `step` in 1/2³².
-    pub(crate) fn earns(&mut self, step: u64, room: bool) -> bool {
-        let earned = self.share + step;
-        let chosen = room && earned >= WHOLE;
-        self.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
-        chosen
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +234,7 @@ enum Mark {
 /// Only requests that were taken in need a place; those refused at once are counted in the place of the
 /// next one.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
     /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it.
     marks: Box<[(Mark, u64)]>,
@@ -226,7 +244,7 @@ pub(crate) struct Ledger {
     refused: u64,
 }
 
-impl Ledger {
+impl OutcomeLog {
     fn new(monitor: OutcomeMonitor, capacity: usize) -> Self {
         Self {
             monitor,
@@ -237,9 +255,17 @@ impl Ledger {
         }
     }
 
-    /// The same record with room for so many requests; none may be open.
-    pub(crate) fn resized(self, capacity: usize) -> Self {
-        Self::new(self.monitor, capacity)
+    /// Makes room for so many requests, if it is less; none may be open.
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        if self.marks.len() < capacity {
+            self.marks = vec![(Mark::Open, 0); capacity].into_boxed_slice();
+        }
+    }
+
+    /// Forgets everything; whatever is open is never heard of.
+    fn clear(&mut self) {
+        self.monitor.clear();
+        (self.oldest, self.next, self.refused) = (0, 0, 0);
     }
 
     /// Gives the next request a place; `None` if all are taken, and it must be refused.
@@ -293,33 +319,33 @@ mod tests {
     extern crate std;
     use super::*;
 
-    fn ledger(capacity: usize) -> Ledger {
+    fn log(capacity: usize) -> OutcomeLog {
         let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
-        Ledger::new(OutcomeMonitor::new(set), capacity)
+        OutcomeLog::new(OutcomeMonitor::new(set), capacity)
     }
 
     #[test]
     fn outcomes_are_recorded_in_request_order() {
-        let mut ledger = ledger(8);
+        let mut log = log(8);
         for place in 0..4 {
-            assert_eq!(ledger.open(), Some(place));
+            assert_eq!(log.open(), Some(place));
         }
         // Misses at 1 and 3 are not in a row, though they are heard of one after the other.
-        assert_eq!((ledger.close(1, false), ledger.close(3, false)), (None, None));
-        assert_eq!((ledger.close(0, true), ledger.close(2, true)), (None, None));
-        assert_eq!(ledger.monitor.misses_left().map(|(left, _)| left), Some(0));
+        assert_eq!((log.close(1, false), log.close(3, false)), (None, None));
+        assert_eq!((log.close(0, true), log.close(2, true)), (None, None));
+        assert_eq!(log.monitor.misses_left().map(|(left, _)| left), Some(0));
     }
 
     #[test]
     fn refused_requests_are_misses_in_their_place_and_block_nobody() {
-        let mut ledger = ledger(2);
-        assert_eq!((ledger.open(), ledger.refuse(), ledger.open()), (Some(0), None, Some(1)));
-        assert_eq!(ledger.open(), None, "both places are taken");
-        assert_eq!(ledger.refuse(), None);
-        assert_eq!(ledger.close(1, true), None);
-        assert_eq!(ledger.close(0, true), None, "hit, miss, hit, miss");
-        assert_eq!(ledger.open(), Some(2));
-        assert!(ledger.close(2, false).is_some(), "two misses in a row violate row_miss(1)");
-        assert!(ledger.refuse().is_some(), "known at once where nothing is open");
+        let mut log = log(2);
+        assert_eq!((log.open(), log.refuse(), log.open()), (Some(0), None, Some(1)));
+        assert_eq!(log.open(), None, "both places are taken");
+        assert_eq!(log.refuse(), None);
+        assert_eq!(log.close(1, true), None);
+        assert_eq!(log.close(0, true), None, "hit, miss, hit, miss");
+        assert_eq!(log.open(), Some(2));
+        assert!(log.close(2, false).is_some(), "two misses in a row violate row_miss(1)");
+        assert!(log.refuse().is_some(), "known at once where nothing is open");
     }
 }

@@ -93,27 +93,22 @@ fn what_piled_up_without_a_worker_is_worked_off_first() {
     assert_eq!(harness.mandatory_misses(), []);
 }
 
-/// A short flood before a deadline far away: safe mode does not end while some of it waits.
+/// A short flood before a deadline far away: the promise is not resumed while some of it waits.
 #[test]
-fn safe_mode_lasts_as_long_as_an_excess_waits() {
+fn a_suspension_lasts_as_long_as_an_excess_waits() {
     let mut harness = Harness::new(config(&[100], 1, 1, 50_000, Dispatch::Eager), |_, bound| bound);
     let id = harness.add(strict(2, 1_000));
     for _ in 0..300 {
         harness.arrive(id);
     }
-    let mut left = None;
+    let mut resumed = false;
     for now in (100..60_000).step_by(100) {
         harness.advance_to(now);
         let waiting = harness.scheduler.waiting();
-        match severity(&harness) {
-            Severity::Safe => assert_eq!(left, None),
-            _ => assert!(waiting == 0 || left.is_some(), "{waiting} wait at {now}"),
-        }
-        if severity(&harness) == Severity::Normal {
-            left.get_or_insert(now);
-        }
+        resumed = harness.scheduler.suspension(id).is_none();
+        assert!(waiting == 0 || !resumed, "{waiting} wait at {now}");
     }
-    assert!(left.is_some());
+    assert!(resumed);
 }
 
 /// Two workers, 10 a request, deadline 15, and never three within less than 5: of three the third is just in time, by

@@ -10,7 +10,7 @@ use harness::{Dice, Harness};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rt_core::{Cause, Event, Instant, MissReason, Outcome, SchedulerConfig, StreamId, StreamSpec};
+use rt_core::{Cause, Event, MissReason, Outcome, SchedulerConfig, StreamId, StreamSpec};
 
 /// How often something was done in a run, or came about.
 #[derive(Debug, Default)]
@@ -18,6 +18,7 @@ struct Tally {
     disturbances: usize,
     takeovers: usize,
     newcomers: usize,
+    waits: usize,
     left: usize,
     missed_in_safe_mode: usize,
     longer: usize,
@@ -33,8 +34,8 @@ struct Chaos<'a> {
     /// Batches take up to so many times their bound.
     times: Rc<Cell<u64>>,
     lost: Vec<usize>,
-    /// Streams that left, and the idle epoch then.
-    gone: Vec<(usize, (bool, u64))>,
+    /// Streams that left.
+    gone: Vec<usize>,
     nothing: Option<StreamId>,
     tally: Tally,
 }
@@ -124,7 +125,7 @@ impl<'a> Chaos<'a> {
 
     fn all_at_once(&mut self) {
         self.bench.all_at_once(self.setup);
-        self.gone.iter().for_each(|(stream, _)| self.bench.next[*stream] = u64::MAX);
+        self.gone.iter().for_each(|&stream| self.bench.next[stream] = u64::MAX);
     }
 
     fn disturb(&mut self) {
@@ -168,11 +169,10 @@ impl<'a> Chaos<'a> {
 
     fn leave(&mut self) {
         if let Some(stream) = self.any_stream() {
-            let epoch = self.bench.harness.scheduler.idle_epoch();
             self.bench.harness.scheduler.remove_stream(self.bench.ids[stream]);
             self.bench.harness.settle();
             self.bench.next[stream] = u64::MAX;
-            self.gone.push((stream, epoch));
+            self.gone.push(stream);
         }
     }
 
@@ -184,23 +184,21 @@ impl<'a> Chaos<'a> {
         }
     }
 
-    /// As the daemon does: the load of a stream that left is given out again once the idle epoch has moved on, and at
-    /// once to a stream that the shield counts, else when it may.
+    /// As the daemon does: a stream comes back as soon as it may, beside those that wait for it to be cleared.
     fn return_those_who_may(&mut self) {
         let bench = &mut self.bench;
-        let now = Instant::from_nanos(bench.harness.now);
-        for (stream, since) in std::mem::take(&mut self.gone) {
-            let spec = &self.setup.streams[stream];
-            let scheduler = &mut bench.harness.scheduler;
-            let (_, epoch) = scheduler.idle_epoch();
-            let out = since.0 || epoch > since.1;
-            if out && (scheduler.counts_another(spec) || scheduler.is_ready_for(now, None)) {
-                bench.ids[stream] = bench.harness.add(spec.clone());
-                bench.history[stream].clear();
-                bench.next[stream] = bench.harness.now;
-                self.tally.newcomers += 1;
-            } else {
-                self.gone.push((stream, since));
+        for stream in std::mem::take(&mut self.gone) {
+            match bench.harness.try_add(&self.setup.streams[stream], None) {
+                Some(id) => {
+                    bench.ids[stream] = id;
+                    bench.history[stream].clear();
+                    bench.next[stream] = bench.harness.now;
+                    self.tally.newcomers += 1;
+                }
+                None => {
+                    self.tally.waits += 1;
+                    self.gone.push(stream);
+                }
             }
         }
     }
@@ -216,7 +214,6 @@ impl<'a> Chaos<'a> {
             if self.bench.harness.hand_over(config.clone()).is_ok() {
                 self.tally.takeovers += 1;
                 self.lost.clear();
-                self.gone.iter_mut().for_each(|(_, since)| since.0 = true);
                 self.raise_shield();
                 break;
             }
@@ -294,12 +291,20 @@ fn much_goes_wrong_and_ends() {
         all.disturbances += one.disturbances;
         all.takeovers += one.takeovers;
         all.newcomers += one.newcomers;
+        all.waits += one.waits;
         all.left += one.left;
         all.missed_in_safe_mode += one.missed_in_safe_mode;
         all.longer += one.longer;
     }
     println!("{all:?}");
-    let least =
-        [all.disturbances, all.takeovers, all.newcomers, all.left, all.missed_in_safe_mode, all.longer];
+    let least = [
+        all.disturbances,
+        all.takeovers,
+        all.newcomers,
+        all.waits,
+        all.left,
+        all.missed_in_safe_mode,
+        all.longer,
+    ];
     assert!(least.iter().all(|&count| count > 100), "{all:?}");
 }

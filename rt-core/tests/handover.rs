@@ -106,16 +106,21 @@ fn work_that_was_promised_is_waited_for_and_other_work_is_cancelled() {
 }
 
 #[test]
-fn safe_mode_and_the_arrival_monitor_go_along() {
+fn suspensions_and_the_arrival_monitor_go_along() {
     let (mut harness, id) = busy();
     harness.arrive(id);
     assert_eq!(harness.causes().len(), 1);
     harness.advance_to(40);
-    let sequence = harness.scheduler.safe_mode().sequence();
     assert_eq!(harness.hand_over(config(&[5], 1, 1, 60, Dispatch::Eager)), Ok(()));
-    assert_eq!(harness.scheduler.safe_mode().sequence(), sequence);
+    assert!(harness.scheduler.suspension(id).is_some());
+    assert_eq!(harness.scheduler.suspensions(), (1, 1));
     harness.advance_to(2_000);
-    assert_eq!(harness.scheduler.safe_mode().sequence(), sequence + 1, "left in its time");
+    assert_eq!(
+        (harness.scheduler.suspension(id), harness.scheduler.suspensions()),
+        (None, (2, 0)),
+        "in its time"
+    );
+    assert_eq!(harness.scheduler.safe_mode().sequence(), 0);
     harness.arrive(id);
     assert!(harness.hand_over(config(&[10], 1, 1, 60, Dispatch::Eager)).is_err());
     harness.advance_to(2_010);
@@ -154,7 +159,7 @@ fn one_that_is_not_fit_is_refused_and_the_present_one_goes_on() {
     let closed = SchedulerConfig { background: false, ..next.clone() };
     assert_eq!(harness.hand_over(closed), Err(HandOverError::Undeclared));
     let mut used = rt_core::Scheduler::new(next).expect("a configuration");
-    used.add_stream(StreamSpec::best_effort()).expect("room");
+    used.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
     let now = Instant::from_nanos(harness.now);
     assert_eq!(harness.scheduler.hand_over(now, &mut used, &[]), Err(HandOverError::NotNew));
     harness.advance_to(40);
@@ -169,17 +174,23 @@ fn places_that_streams_have_left_are_free_in_the_next_scheduler() {
     let mut harness = Harness::new(config(&[10], 1, 1, 60, Dispatch::Eager), |_, bound| bound);
     let ids: Vec<_> = (0..8).map(|_| harness.add(StreamSpec::best_effort())).collect();
     let (last, others) = ids.split_last().expect("eight");
-    others[1..].iter().for_each(|id| harness.scheduler.remove_stream(*id));
+    others[1..].iter().for_each(|id| drop(harness.scheduler.remove_stream(*id)));
     let few = SchedulerConfig { streams: 2, ..config(&[10], 1, 1, 60, Dispatch::Eager) };
     assert_eq!(harness.hand_over(few), Ok(()));
     let more = || StreamSpec::best_effort();
-    assert!(harness.scheduler.add_stream(more()).is_err(), "two are there, and two is the limit");
+    assert!(
+        harness.scheduler.add_stream(Instant::ZERO, more()).is_err(),
+        "two are there, and two is the limit"
+    );
     harness.arrive(*last);
     harness.arrive(others[0]);
     harness.drain();
     assert_eq!((harness.outcomes(*last), harness.outcomes(others[0])), (vec![true], vec![true]));
     harness.scheduler.remove_stream(others[0]);
-    assert!(harness.scheduler.add_stream(more()).is_ok() && harness.scheduler.add_stream(more()).is_err());
+    assert!(
+        harness.scheduler.add_stream(Instant::ZERO, more()).is_ok()
+            && harness.scheduler.add_stream(Instant::ZERO, more()).is_err()
+    );
 }
 
 proptest! {
@@ -220,7 +231,7 @@ proptest! {
             prop_assert_eq!(done, Ok(()));
             prop_assert!(ended.iter().all(|id| harness.scheduler.stream_counts(*id).is_none()));
             prop_assert!(stay.iter().all(|id| harness.scheduler.stream_counts(*id).is_some()));
-            let added = std::iter::repeat_with(|| harness.scheduler.add_stream(StreamSpec::best_effort()));
+            let added = std::iter::repeat_with(|| harness.scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()));
             prop_assert_eq!(added.take_while(Result::is_ok).count(), limit - stay.len());
         }
     }

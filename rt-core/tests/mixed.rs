@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, ConfigError, ConstraintSet, Dispatch, LatencyProfile, Outcome, Scheduler,
-    SchedulerConfig, StreamSpec, Workers,
+    ArrivalBound, ArrivalCurve, ConfigError, ConstraintSet, Dispatch, LatencyProfile, MAX_WORKERS, Outcome,
+    Scheduler, SchedulerConfig, StreamSpec, Workers,
 };
 
 /// Offsets looked at; no run lasts longer.

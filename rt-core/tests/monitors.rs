@@ -6,7 +6,7 @@ use harness::load::{Bench, ns, open_or_closed};
 use harness::{Harness, config, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant, MissReason,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, MAX_MEMORY, MissReason,
     Outcome, SchedulerConfig, Severity, StreamSpec,
 };
 
@@ -171,50 +171,80 @@ fn a_restarted_stream_goes_on_under_the_same_curve_and_word() {
 
 #[test]
 fn safe_mode_is_left_by_hysteresis_once_things_are_clean() {
-    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), {
+        let mut first = Some(13);
+        move |_, bound| first.take().unwrap_or(bound)
+    });
     let id = harness.add(strict(1, 100));
+    harness.arrive(id);
+    // It took 13 of 8: then 1000 must be clean.
+    harness.advance_to(13 + 999);
+    assert_eq!(severity(&harness), Severity::Safe);
+    harness.advance_to(13 + 1_000);
+    assert_eq!(severity(&harness), Severity::Normal);
+    let transitions = harness.events.iter().filter_map(|(at, event)| match event {
+        Event::SafeMode(t) => Some((*at, t.sequence)),
+        Event::Suspension(_) | Event::MissesLeft { .. } => None,
+    });
+    assert!(transitions.eq([(13, 1), (1_013, 2)]));
+}
+
+/// What a stream does beyond its declaration suspends the promise to that stream alone.
+#[test]
+fn an_excess_suspends_the_promise_of_its_own_stream_until_it_has_been_clean() {
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let (id, other) = (harness.add(strict(1, 100)), harness.add(strict(1, 100)));
     harness.arrive(id);
     harness.advance_to(50);
     // Too early by 50: its effects last for four windows, then 1000 must be clean.
     harness.arrive(id);
-    let left = 50 + 4 * 100 + 1000;
-    harness.advance_to(left - 1);
-    assert_eq!(severity(&harness), Severity::Safe);
-    harness.advance_to(left);
-    assert_eq!(severity(&harness), Severity::Normal);
-    let transitions: Vec<_> = harness
-        .events
-        .iter()
-        .filter_map(|(at, event)| match event {
-            Event::SafeMode(t) => Some((*at, t.sequence)),
-            Event::Suspension(_) | Event::MissesLeft { .. } => None,
-        })
-        .collect();
-    assert_eq!(transitions.first(), Some(&(50, 1)));
-    assert_eq!(transitions.last().map(|(at, _)| *at), Some(left));
-    assert!(transitions.iter().map(|(_, sequence)| *sequence).eq(1..=transitions.len() as u64));
+    let resumed = 50 + 4 * 100 + 1000;
+    harness.advance_to(resumed - 1);
+    let alarm = harness.scheduler.suspension(id).expect("suspended");
+    assert_eq!(
+        (alarm.cause, alarm.evidence.stream, alarm.entered.as_nanos()),
+        (Cause::ArrivalExcess, Some(id), 50)
+    );
+    assert_eq!((harness.scheduler.suspension(other), harness.scheduler.suspensions()), (None, (1, 1)));
+    harness.advance_to(resumed);
+    assert_eq!((harness.scheduler.suspension(id), harness.scheduler.suspensions()), (None, (2, 0)));
+    assert_eq!(harness.suspensions(id), [(50, resumed)]);
+    assert_eq!((severity(&harness), harness.scheduler.safe_mode().sequence()), (Severity::Normal, 0));
+}
+
+/// One request an hour is declared, without constraints, and two are sent: the effects of the second are over long before
+/// the hour is.
+#[test]
+fn the_suspension_for_one_excess_request_has_a_bound() {
+    let hour = 3_600_000_000_000;
+    let window = ArrivalBound::window(1, ns(hour)).expect("valid");
+    let spec = StreamSpec::promised(ConstraintSet::default(), ArrivalCurve::new(&[window]).expect("one"));
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let id = harness.add(spec);
+    harness.arrive(id);
+    harness.advance_to(1);
+    harness.arrive(id);
+    harness.advance_to(hour);
+    assert_eq!(harness.suspensions(id), [(1, 1 + MAX_MEMORY.as_nanos() + 1_000)]);
 }
 
 /// Once a stream in excess is spaced, hardly any of its requests breaks a bound: the flood must be seen all the same.
 #[test]
-fn safe_mode_lasts_as_long_as_a_flood() {
+fn a_suspension_lasts_as_long_as_a_flood() {
     let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
     let bound = ArrivalBound::periodic(ns(100), ns(3_000)).expect("valid");
     let spec = StreamSpec::promised(set, ArrivalCurve::new(&[bound]).expect("one"));
     for gap in [33, 50, 75] {
         let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
         let id = harness.add(spec.clone());
-        let mut first = None;
         for now in (0..200_000).step_by(gap) {
             harness.advance_to(now);
             harness.arrive(id);
-            match severity(&harness) {
-                Severity::Safe => _ = first.get_or_insert(now),
-                _ => assert_eq!(first, None, "left at {now} amid one each {gap}"),
-            }
         }
-        assert!(first.is_some());
         harness.advance_to(200_000 + 4 * 3_100 + 1_000);
+        let suspensions = harness.suspensions(id);
+        assert!(matches!(suspensions[..], [(_, 200_000..)]), "one each {gap}: {suspensions:?}");
+        assert_eq!(harness.scheduler.suspension(id), None);
         assert_eq!(severity(&harness), Severity::Normal);
     }
 }
@@ -247,30 +277,27 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..ProptestConfig::default() })]
 
     /// Streams are restarted for new clients, and removed; what a removed one leaves is given to a new
-    /// one of the same declaration, once the idle epoch has moved, or without background once it may.
+    /// one of the same declaration as soon as that may come.
     #[test]
     fn streams_that_come_and_go_break_no_promise(setup in open_or_closed(), every in 5u64..60) {
         let mut bench = Bench::new(&setup);
         let mut clients: Vec<_> = bench.ids.iter().copied().enumerate().collect();
-        let mut gone: Vec<(usize, (bool, u64))> = Vec::new();
+        let mut gone: Vec<usize> = Vec::new();
         for _ in 0..500 {
             bench.step(&setup);
-            let epoch = bench.harness.scheduler.idle_epoch();
-            let ready = setup.config.background
-                || bench.harness.scheduler.is_ready_for(Instant::from_nanos(bench.harness.now), None);
-            for (s, since) in std::mem::take(&mut gone) {
-                if ready && (since.0 || epoch.1 > since.1) {
-                    bench.ids[s] = bench.harness.add(setup.streams[s].clone());
-                    clients.push((s, bench.ids[s]));
+            for s in std::mem::take(&mut gone) {
+                if let Some(id) = bench.harness.try_add(&setup.streams[s], None) {
+                    bench.ids[s] = id;
+                    clients.push((s, id));
                     // A new client owes nothing to the past of the old one: its curve starts afresh.
                     bench.history[s].clear();
                     bench.next[s] = bench.harness.now;
                 } else {
-                    gone.push((s, since));
+                    gone.push(s);
                 }
             }
             let s = bench.dice.within(0, every) as usize;
-            if s < bench.ids.len() && !gone.iter().any(|(g, _)| *g == s) {
+            if s < bench.ids.len() && !gone.contains(&s) {
                 let id = bench.ids[s];
                 bench.harness.account(id);
                 if bench.dice.within(0, 1) == 0 {
@@ -278,9 +305,8 @@ proptest! {
                     bench.ids[s] = fresh.expect("a known stream");
                     clients.push((s, bench.ids[s]));
                 } else {
-                    let before = bench.harness.scheduler.idle_epoch();
                     bench.harness.scheduler.remove_stream(id);
-                    gone.push((s, before));
+                    gone.push(s);
                     bench.next[s] = u64::MAX;
                 }
                 prop_assert!(bench.harness.scheduler.stream_counts(id).is_none());

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 
 use rt_core::{
-    Action, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
+    Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
     SelectTables, Selector, Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
@@ -110,7 +110,7 @@ impl Caller {
                 _ => StreamSpec::promised(ConstraintSet::new(&set).expect("two"), curve),
             };
             specs.push(spec.clone());
-            Some(scheduler.add_stream(spec).expect("room"))
+            Some(scheduler.add_stream(Instant::ZERO, spec).expect("room"))
         });
         let (done, seen) = ([None; WORKERS], Seen::default());
         Self {
@@ -206,7 +206,9 @@ impl Caller {
             let now = Instant::from_nanos(self.now);
             let refused = match self.refuse && self.token.is_multiple_of(8) {
                 true => self.scheduler.handle_refused(now, id),
-                false => self.scheduler.handle_arrival(now, id, self.token),
+                false => {
+                    self.scheduler.handle_arrival(now, Arrival { stream: id, token: self.token, at: now })
+                }
             };
             if let Some(refused) = refused {
                 self.count(refused.outcome);

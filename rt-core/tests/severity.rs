@@ -63,7 +63,7 @@ fn a_stream_with_one_miss_left_is_warned_of() {
     assert_eq!((severity(&harness), harness.causes()), (Severity::Warning, vec![]));
     let told = harness.events.iter().filter_map(|(at, event)| match event {
         Event::MissesLeft { left, .. } => Some((*at, *left)),
-        Event::SafeMode(_) => None,
+        Event::SafeMode(_) | Event::Suspension(_) => None,
     });
     assert!(told.eq([(30, 1)]));
     harness.advance_to(90);

@@ -149,25 +149,25 @@ fn a_shield_is_only_used_where_it_was_made_for() {
     let scheduler = &mut bench.harness.scheduler;
     let shield = shield_of(&setup, &setup.streams);
     assert_eq!(scheduler.prolong(Instant::ZERO, 0, ns(1)), Err(ShieldRefusal::NoShield));
-    assert_eq!(scheduler.set_shield(Some(shield.clone())), Ok(()));
+    assert_eq!(scheduler.set_shield(Some(shield.clone())).map(drop), Ok(()));
     assert_eq!(scheduler.prolong(Instant::ZERO, 0, ns(1)), Err(ShieldRefusal::NotStarted { worker: 0 }));
     assert_eq!(scheduler.longest(Instant::ZERO, 99), ns(0));
     // What is promised nothing changes nothing; another client of a stream is no other stream.
-    scheduler.add_stream(StreamSpec::best_effort()).expect("room");
+    scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
     scheduler.restart_stream(bench.ids[0]).expect("known");
     assert!(scheduler.shield().is_some());
     // A second one of a kind that is counted once is one too many.
-    scheduler.add_stream(setup.streams[1].clone()).expect("room");
+    scheduler.add_stream(Instant::ZERO, setup.streams[1].clone()).expect("room");
     assert!(scheduler.shield().is_none());
     assert_eq!(
-        scheduler.set_shield(Some(shield)).map_err(|e| matches!(e, ShieldError::Stream { .. })),
+        scheduler.set_shield(Some(shield)).map(drop).map_err(|e| matches!(e, ShieldError::Stream { .. })),
         Err(true)
     );
     let kind = setup.config.workers[0].clone();
     let other = Workers { count: kind.count + 1, ..kind.clone() };
     let load = || setup.streams.iter().filter_map(StreamSpec::demand);
     let foreign = Shield::new(&other, setup.config.deadline, load()).expect("more workers");
-    assert_eq!(scheduler.set_shield(Some(foreign)), Err(ShieldError::Foreign));
+    assert_eq!(scheduler.set_shield(Some(foreign)).map(drop), Err(ShieldError::Foreign));
     let later = Shield::new(&kind, setup.config.deadline + ns(1), load()).expect("more time");
     assert!(matches!(scheduler.set_shield(Some(later)), Err(ShieldError::Deadline { .. })));
     let config = SchedulerConfig { queue: 1, ..setup.config.clone() };
@@ -190,7 +190,7 @@ fn behind_a_long_batch_more_wait_than_admission_asks_for() {
         let config = SchedulerConfig { queue, ..config.clone() };
         let mut harness = Harness::new(config, |_, bound| bound);
         let id = harness.add(spec.clone());
-        let set = harness.scheduler.set_shield(Some(shield.clone()));
+        let set = harness.scheduler.set_shield(Some(shield.clone())).map(drop);
         // Whatever the shield says, the first batch takes 18.
         harness.longer = Some(Box::new(move |_, now, _, bound| if now == 0 { 18 } else { bound }));
         for i in 0..40 {

@@ -1,9 +1,9 @@
 //! A scheduler in a steady state: a queue of constant length, one request in and one out at each step.
 
 use rt_core::{
-    Action, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile,
-    LoadMonitor, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable, Selector, Shield, Span,
-    StreamId, StreamSpec, Variant, Workers,
+    Action, Arrival, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant,
+    LatencyProfile, LoadMonitor, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable, Selector,
+    Shield, Span, StreamId, StreamSpec, Variant, Workers,
 };
 
 /// Time of a batch, and between two requests.
@@ -67,7 +67,8 @@ impl Steady {
         })
         .expect("a configuration");
         prepare(&mut scheduler);
-        let ids = (0..STREAMS).map(|_| scheduler.add_stream(spec.clone()).expect("room")).collect();
+        let ids =
+            (0..STREAMS).map(|_| scheduler.add_stream(Instant::ZERO, spec.clone()).expect("room")).collect();
         let mut steady = Self { scheduler, ids, now: 0, token: 0, polls: 0 };
         for _ in 0..=length {
             steady.arrive();
@@ -90,7 +91,8 @@ impl Steady {
 
     pub(crate) fn arrive(&mut self) {
         let id = self.ids[(self.token % STREAMS) as usize];
-        let refused = self.scheduler.handle_arrival(Instant::from_nanos(self.now), id, self.token);
+        let now = Instant::from_nanos(self.now);
+        let refused = self.scheduler.handle_arrival(now, Arrival { stream: id, token: self.token, at: now });
         assert!(refused.is_none());
         self.token += 1;
     }

@@ -1,180 +1,281 @@
-//! Which requests a batch takes, class by class, and which are given up where too many are in a hurry.
+//! The batch planner: of what waits, which requests a free worker takes, and which are given up.
+//!
+//! It sees a [`View`] and writes a plan; nothing else changes but its own memory of whose turn it was. A request is *too
+//! late* for an answer at `t` if its deadline is before `t`, and that is asked of three answers: the soonest that any
+//! worker could give (what fails that has expired before it comes here), that of the batch being formed, and that of the
+//! full batch after it, which whatever is left over must wait for. What a promise counts on is asked by the bound on a
+//! batch's time, all else by the time that the batch most likely takes.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::dispatch::pop_before;
-use super::{MANDATORY, Outcome, Request, Scheduler, WorkerId, WorkerState};
-use crate::stream::{MissReason, WHOLE};
+use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED, Waiting};
+use super::types::Request;
+use crate::stream::MissReason;
 use crate::time::Instant;
-use crate::word::Class;
+use crate::workers::Workers;
 
 /// The classes that fill a batch, in order.
-const FILLING: [usize; 2] = [Class::Wanted as usize, Class::Optional as usize];
+const FILLING: [usize; 2] = [WANTED, OPTIONAL];
 /// Of so many requests the one is taken whose stream has waited longest for its turn.
 const NEAR: usize = 16;
+/// One request, as a share of it.
+const WHOLE: u64 = 1 << 32;
 
-impl Scheduler {
-    /// Takes a batch for `worker`: mandatory requests first, then wanted, then optional ones. False if none is left
-    /// that a batch of this size could serve; what is given up on the way is resolved.
-    pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
-        let full = self.kind(worker).batch;
-        let skip = self.out_of_reach(now, worker);
-        self.armed = None;
-        let lost = self.next_answer(now, worker);
-        self.shed(now, worker, lost, skip[MANDATORY]);
-        // Shrink the batch rather than lose the first mandatory request; never for others.
-        let mut most = full.min(self.workers[worker].batch.len() + self.in_reach(now, worker));
-        if let Some(head) = self.queues[MANDATORY].get(skip[MANDATORY]) {
-            let left = head.deadline.since(now);
-            most = most.min(self.kind(worker).profile.largest_within(left, full)).max(1);
+/// What a batch is formed of.
+pub(super) struct View<'a> {
+    pub(super) now: Instant,
+    /// The worker that takes it.
+    pub(super) workers: &'a Workers,
+    pub(super) waiting: &'a Waiting,
+    /// How many of each class are left to quicker workers.
+    pub(super) skip: Classes<usize>,
+    /// When a full batch after this one is answered at the earliest.
+    pub(super) next_answer: Instant,
+    /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
+    pub(super) closed: bool,
+    /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
+    pub(super) most: usize,
+    /// By the most requests, from 1: the fewest that make nearly as many a second.
+    pub(super) paying: &'a [u8],
+}
+
+/// What becomes of a request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Wait,
+    Run,
+    Miss(MissReason),
+}
+
+/// Of one stream: the part of a request that it has earned when load is shed, in 1/2³², and when it was last given one of the
+/// places for which streams take turns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Claim {
+    share: u64,
+    turn: u64,
+}
+
+/// Forms batches; see the module. The last plan is read off by [`BatchPlanner::carry_out`].
+#[derive(Debug)]
+pub(super) struct BatchPlanner {
+    /// Of each class, the fates of those that wait, from the first on; all others wait on.
+    fates: Classes<Vec<Fate>>,
+    taken: usize,
+    /// By the place of a stream.
+    claims: Vec<Claim>,
+    turns: u64,
+}
+
+impl BatchPlanner {
+    /// For so many requests waiting and streams. Allocates.
+    pub(super) fn new(queue: usize, streams: usize) -> Self {
+        let fates = [(); 3].map(|()| Vec::with_capacity(queue));
+        Self { fates, taken: 0, claims: alloc::vec![Claim::default(); streams], turns: 0 }
+    }
+
+    /// For so many streams. Allocates.
+    pub(super) fn resize(&mut self, streams: usize) {
+        self.claims.resize(streams, Claim::default());
+    }
+
+    /// A stream is new in its place.
+    pub(super) fn forget(&mut self, place: usize) {
+        self.claims[place] = Claim::default();
+    }
+
+    /// Plans the batch: mandatory requests first, then wanted, then optional ones.
+    pub(super) fn plan(&mut self, view: &View) {
+        self.fates.iter_mut().for_each(Vec::clear);
+        self.taken = 0;
+        let full = view.workers.batch;
+        let spread = self.spread(view);
+        let queue = view.waiting.class(MANDATORY);
+        let rest = queue.len().saturating_sub(self.fates[MANDATORY].len().max(view.skip[MANDATORY]));
+        if view.waiting.is_mandatory_only() && !spread && rest <= full {
+            // Nothing to choose: mostly so where requests are few and all of them promised.
+            self.take_mandatory(view, rest.min(full));
+            return;
         }
-        let reach = now + self.kind(worker).profile.bound(most);
-        while self.workers[worker].batch.len() < most
-            && let Some(request) = self.queues[MANDATORY].remove(skip[MANDATORY])
-        {
-            if request.deadline < reach {
-                self.end(now, request, Outcome::Missed(MissReason::Expired));
-            } else {
-                self.workers[worker].batch.push(request);
+        let most = if spread { full } else { view.most.max(full) };
+        let size = self.size(view, most, rest);
+        self.take_mandatory(view, size);
+        self.fill(view, size);
+    }
+
+    /// Takes out of `waiting` what the plan disposes of: `run` hears of each request of the batch, in order of class and
+    /// deadline, `miss` of each that is given up.
+    pub(super) fn carry_out(
+        &self,
+        waiting: &mut Waiting,
+        mut run: impl FnMut(Request),
+        mut miss: impl FnMut(Request, MissReason),
+    ) {
+        for (class, fates) in self.fates.iter().enumerate() {
+            let mut left = 0;
+            for fate in fates {
+                if *fate == Fate::Wait {
+                    left += 1;
+                    continue;
+                }
+                let Some(request) = waiting.remove(class, left) else { break };
+                match *fate {
+                    Fate::Miss(reason) => miss(request, reason),
+                    _ => run(request),
+                }
             }
         }
-        self.fill(now, worker, most, lost, skip);
-        if self.queues[MANDATORY].is_empty() {
-            self.idle_epoch += 1;
-        }
-        let taken = self.workers[worker].batch.len();
-        if taken == 0 {
-            return false;
-        }
-        let due = now + self.kind(worker).profile.bound(taken);
-        self.workers[worker].state = WorkerState::Busy { started: now, due, reported: false };
-        true
     }
 
     /// Mandatory requests that miss their deadline if they are not taken now: should there be more than a batch of
     /// them, the promise is already broken, and what counts is to spread the misses. Takes a full batch evenly
     /// (per-batch spread: spread-drop paper, section 3.3, as corrected in the theory) and gives up the rest, each
-    /// stream by a balanced word of its own. The first `skip` are left to quicker workers.
-    fn shed(&mut self, now: Instant, worker: WorkerId, mut next: Instant, skip: usize) {
-        let kind = self.kind(worker);
-        let (full, time) = (kind.batch, kind.batch_time());
-        if !self.config.background {
-            // A load that only the refinement admits counts on the next batch being no larger than what is left.
-            let left = self.before(MANDATORY, next).saturating_sub(full + skip);
-            next = next - time.saturating_sub(kind.profile.bound(left.clamp(1, full)));
+    /// stream by a balanced word of its own.
+    fn spread(&mut self, view: &View) -> bool {
+        let (full, profile) = (view.workers.batch, &view.workers.profile);
+        let (skip, queue) = (view.skip[MANDATORY], view.waiting.class(MANDATORY));
+        if queue.len() <= full + skip {
+            return false;
         }
-        if self.before(MANDATORY, next) <= full + skip {
-            return;
+        let mut next = view.next_answer;
+        if view.closed {
+            let left = view.waiting.before(MANDATORY, next).saturating_sub(full + skip);
+            next = next - view.workers.batch_time().saturating_sub(profile.bound(left.clamp(1, full)));
         }
-        while skip == 0
-            && let Some(request) = pop_before(&mut self.queues[MANDATORY], now + time)
-        {
-            self.end(now, request, Outcome::Missed(MissReason::Shed));
+        let hurried = view.waiting.before(MANDATORY, next);
+        if hurried <= full + skip {
+            return false;
         }
-        let candidates = self.before(MANDATORY, next).saturating_sub(skip);
-        if candidates <= full {
-            return;
+        self.leave(MANDATORY, skip);
+        if skip == 0 {
+            let late = view.waiting.before(MANDATORY, view.now + view.workers.batch_time()).min(hurried);
+            self.fates[MANDATORY].resize(late, Fate::Miss(MissReason::Shed));
         }
-        let step = part(full, candidates);
-        for _ in 0..candidates {
-            let Some(request) = self.queues[MANDATORY].remove(skip) else { break };
-            let room = self.workers[worker].batch.len() < full;
-            if self.stream_mut(request.stream).is_some_and(|stream| stream.earns(step, room)) {
-                self.workers[worker].batch.push(request);
-            } else {
-                self.end(now, request, Outcome::Missed(MissReason::Shed));
-            }
+        let candidates = self.fates[MANDATORY].len()..hurried;
+        if candidates.len() <= full {
+            return true;
         }
+        let step = (WHOLE * full as u64).div_ceil(candidates.len() as u64);
+        for index in candidates {
+            let claim = &mut self.claims[usize::from(queue[index].stream.slot)];
+            let earned = claim.share + step;
+            let chosen = self.taken < full && earned >= WHOLE;
+            claim.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
+            self.taken += usize::from(chosen);
+            self.fates[MANDATORY].push(if chosen { Fate::Run } else { Fate::Miss(MissReason::Shed) });
+        }
+        true
     }
 
-    /// Fills the batch with what is in time for it, class by class, each in order of deadlines. What it is too late
-    /// for is left to a smaller one.
-    fn fill(&mut self, now: Instant, worker: WorkerId, most: usize, lost: Instant, skip: [usize; 3]) {
-        if FILLING.iter().all(|&class| self.queues[class].is_empty()) {
-            return;
+    /// How large the batch is: as large as promises need, of the sizes up to `most` for which enough requests are in time the
+    /// largest, or the fewest that make nearly as many a second, for those are answered sooner. `rest` mandatory requests can still be
+    /// taken.
+    fn size(&self, view: &View, most: usize, rest: usize) -> usize {
+        let profile = &view.workers.profile;
+        let mut most = most.min(profile.max_batch());
+        let mandatory = self.taken + rest;
+        let mut least = mandatory.min(view.workers.batch);
+        // Shrink the batch rather than lose the first mandatory request; never for others.
+        if let Some(head) = self.head(view) {
+            let largest = profile.largest_within(head.deadline.since(view.now), most).max(1);
+            (most, least) = (largest, least.min(largest));
         }
-        let Some(size) = self.size(now, worker, most, skip) else { return };
-        let kind = self.kind(worker);
-        let from = FILLING.map(|class| self.in_time(now + kind.profile.bound(size), class, skip));
-        // The next batch may be a small one, and then less is lost.
-        let left = (self.waiting() + self.workers[worker].batch.len() - size).clamp(1, kind.batch);
-        let lost = lost - kind.batch_time().saturating_sub(kind.profile.bound(left));
-        if self.queues[FILLING[0]].len() - from[0] <= kind.batch / 2 {
-            self.swap(worker, from[0]);
-        }
-        for (class, from) in FILLING.into_iter().zip(from) {
-            let room = size - self.workers[worker].batch.len();
-            let candidates = from..self.before(class, lost).max(from);
-            if candidates.len() > room {
-                self.take_turns(class, candidates, room);
-            }
-            let queue = &mut self.queues[class];
-            let end = queue.len().min(from + room);
-            self.workers[worker].batch.extend(queue.drain(from..end));
-        }
-    }
-
-    /// How large the batch is: the most, up to `most`, for which enough requests are in time, or the fewest that make
-    /// nearly as many a second, for those are answered sooner. All that it holds already stay.
-    fn size(&self, now: Instant, worker: WorkerId, most: usize, skip: [usize; 3]) -> Option<usize> {
-        let profile = &self.kind(worker).profile;
-        let taken = self.workers[worker].batch.len();
         let enough = |&size: &usize| {
-            let in_time = |class: usize| {
-                self.queues[class].len() - self.in_time(now + profile.bound(size), class, skip)
-            };
-            taken + FILLING.map(in_time).iter().sum::<usize>() >= size
+            let end = view.now + profile.likely(size);
+            let in_time = |class| view.waiting.class(class).len() - self.first_in_time(view, class, end);
+            mandatory + FILLING.map(in_time).iter().sum::<usize>() >= size
         };
-        let largest = (taken.max(1)..=most).rev().find(enough)?;
-        let time = |size| u128::from(profile.bound(size).as_nanos());
-        let pays = |&size: &usize| 20 * size as u128 * time(largest) >= 19 * largest as u128 * time(size);
-        (taken.max(1)..=largest).find(pays)
+        let all = (mandatory + view.waiting.len() - view.waiting.class(MANDATORY).len()).min(most);
+        let largest = (least.max(1)..=all).rev().find(enough).unwrap_or(least);
+        least.max(usize::from(view.paying[largest.max(1) - 1]))
     }
 
-    /// The first request of a class that is in time for an answer at `reach`; the first few are left to others.
-    fn in_time(&self, reach: Instant, class: usize, skip: [usize; 3]) -> usize {
-        self.before(class, reach).max(skip[class])
+    /// Takes mandatory requests for a batch of `size`; what that is too late for is given up.
+    fn take_mandatory(&mut self, view: &View, size: usize) {
+        let (queue, profile) = (view.waiting.class(MANDATORY), &view.workers.profile);
+        if queue.is_empty() || self.taken >= size {
+            return;
+        }
+        self.leave(MANDATORY, view.skip[MANDATORY]);
+        let mut size = size;
+        if let Some(head) = self.head(view) {
+            size = size.min(profile.largest_within(head.deadline.since(view.now), size).max(1));
+        }
+        let end = view.now + profile.bound(size);
+        let fates = &mut self.fates[MANDATORY];
+        for request in queue.range(fates.len()..) {
+            if self.taken >= size {
+                break;
+            }
+            let late = request.deadline < end;
+            fates.push(if late { Fate::Miss(MissReason::Expired) } else { Fate::Run });
+            self.taken += usize::from(!late);
+        }
     }
 
-    /// Within a stream the oldest come first: a mandatory request in the batch gives its place to an older wanted one
-    /// of its own stream and is wanted itself, which is the same to all other streams. From `from` on all are in
-    /// time; only if they are few, so that all may yet be served. In a lasting overload the places of mandatory
-    /// requests are what keeps the misses apart.
-    fn swap(&mut self, worker: WorkerId, from: usize) {
-        let (batch, wanted) = (&mut self.workers[worker].batch, &mut self.queues[FILLING[0]]);
-        for place in batch {
-            let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
-            if let Some(index) = (from..wanted.len()).find(|&index| older(&wanted[index]))
-                && let Some(other) = wanted.remove(index)
-            {
-                let later = Request { mandatory: false, ..*place };
-                *place = Request { mandatory: true, ..other };
-                let index = wanted.partition_point(|r| r.deadline <= later.deadline);
-                wanted.insert(index, later);
+    /// Fills the batch up to `size` with what is in time for it, class by class, each in order of deadlines. What it is too
+    /// late for is left to a smaller one.
+    fn fill(&mut self, view: &View, size: usize) {
+        let profile = &view.workers.profile;
+        // The next batch may be a small one, and then less is lost.
+        let left = (view.waiting.len() + self.taken).saturating_sub(size).clamp(1, view.workers.batch);
+        let lost = view.next_answer - view.workers.batch_time().saturating_sub(profile.likely(left));
+        for class in FILLING {
+            if self.taken >= size || view.waiting.class(class).is_empty() {
+                continue;
+            }
+            let from = self.first_in_time(view, class, view.now + profile.likely(size));
+            self.leave(class, from);
+            let room = size - self.taken;
+            let candidates = from..view.waiting.before(class, lost).max(from);
+            if candidates.len() > room {
+                self.take_turns(view, class, candidates, room);
+            } else {
+                let taken = room.min(view.waiting.class(class).len() - from);
+                self.fates[class].resize(from + taken, Fate::Run);
+                self.taken += taken;
             }
         }
     }
 
     /// More `candidates` are lost if they are not taken now than there is room: the streams take turns, each with
-    /// its oldest. Brings those to the front.
-    fn take_turns(&mut self, class: usize, candidates: Range<usize>, room: usize) {
-        for first in candidates.start..candidates.start + room {
-            let turn = |&index: &usize| self.stream(self.queues[class][index].stream).map_or(0, |s| s.turn);
-            let near = first..candidates.end.min(first + NEAR);
-            let chosen = near.min_by_key(turn).unwrap_or(first);
-            let queue = &mut self.queues[class];
-            (first..chosen).rev().for_each(|index| queue.swap(index, index + 1));
-            let stream = queue[first].stream;
+    /// its oldest.
+    fn take_turns(&mut self, view: &View, class: usize, candidates: Range<usize>, room: usize) {
+        let (queue, fates) = (view.waiting.class(class), &mut self.fates[class]);
+        let mut first = candidates.start;
+        for _ in 0..room {
+            let waits = |&index: &usize| fates.get(index).is_none_or(|fate| *fate == Fate::Wait);
+            let near = (first..candidates.end).filter(waits).take(NEAR);
+            let turn = |&index: &usize| self.claims[usize::from(queue[index].stream.slot)].turn;
+            let Some(chosen) = near.min_by_key(turn) else { break };
+            if fates.len() <= chosen {
+                fates.resize(chosen + 1, Fate::Wait);
+            }
+            fates[chosen] = Fate::Run;
+            self.taken += 1;
             self.turns += 1;
-            let turns = self.turns;
-            if let Some(stream) = self.stream_mut(stream) {
-                stream.turn = turns;
+            self.claims[usize::from(queue[chosen].stream.slot)].turn = self.turns;
+            while fates.get(first).is_some_and(|fate| *fate != Fate::Wait) {
+                first += 1;
             }
         }
     }
-}
 
-/// `room` of `candidates`, in 1/2³².
-fn part(room: usize, candidates: usize) -> u64 {
-    (WHOLE * room as u64).div_ceil(candidates as u64)
+    /// The first mandatory request that can still be taken.
+    fn head<'a>(&self, view: &View<'a>) -> Option<&'a Request> {
+        view.waiting.class(MANDATORY).get(self.fates[MANDATORY].len().max(view.skip[MANDATORY]))
+    }
+
+    /// The first request of a class that is in time for an answer at `end`; the first few are left to others.
+    fn first_in_time(&self, view: &View, class: usize, end: Instant) -> usize {
+        view.waiting.before(class, end).max(view.skip[class])
+    }
+
+    /// The first `count` of a class wait on.
+    fn leave(&mut self, class: usize, count: usize) {
+        let fates = &mut self.fates[class];
+        if fates.len() < count {
+            fates.resize(count, Fate::Wait);
+        }
+    }
 }

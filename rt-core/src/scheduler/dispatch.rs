@@ -1,4 +1,4 @@
-//! The way of a request inside the scheduler: due, taken into a batch or given up, resolved, counted.
+//! The way of a request inside the scheduler: due, taken into a batch or given up.
 //!
 //! Workers of several kinds share the queues. Let worker `w` answer `B_w` requests in `P_w`, and let
 //! `σ(u) = Σ_w B_w·floor(u/P_w)`. Every mandatory request is answered in time if for every `Δ > 0`
@@ -25,49 +25,62 @@
 //! Beyond the guarantee a request may have time for the quick workers only. Slower ones leave it in its place
 //! (`out_of_reach`); it expires once not even the quickest could answer it.
 
-use alloc::collections::VecDeque;
-
-use super::{Action, Event, MANDATORY, Outcome, Request, Scheduler, WorkerId, WorkerState};
+use super::Scheduler;
+use super::batch::View;
+use super::carry_in::CarryIn;
+use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
+use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
-use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
+use crate::stream::MissReason;
 use crate::time::{Instant, Span};
-use crate::workers::Workers;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
     pub fn poll(&mut self, now: Instant) -> Action {
         loop {
-            if let Some(resolution) = self.resolved.pop_front() {
+            if let Some(resolution) = self.told.resolved.pop_front() {
                 return Action::Resolve(resolution);
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
             }
+            if !self.changed && self.next.is_none_or(|next| now < next) {
+                return Action::WakeAt(self.next);
+            }
+            self.changed = true;
             if self.watch(now) || self.expire(now) {
                 continue;
             }
             match self.due_worker(now) {
                 Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
                 Some(_) => {}
-                None => return Action::WakeAt(self.next_wake(now)),
+                None => {
+                    self.next = self.next_wake(now);
+                    self.changed = false;
+                }
             }
         }
     }
 
-    /// Gives up requests that not even a batch of one on the quickest worker could still serve. All queues
-    /// are in deadline order, so only their heads need a look.
+    /// Gives up requests that not even a batch of one on the quickest worker could still serve, at most or, without a promise,
+    /// most likely. All queues are in deadline order, so only their heads need a look.
     fn expire(&mut self, now: Instant) -> bool {
-        let reach = now + self.quickest();
+        let Some((bound, likely)) = self.pool.quickest() else { return false };
         let mut any = false;
-        while let Some(request) = self.queues.iter_mut().find_map(|queue| pop_before(queue, reach)) {
-            self.end(now, request, Outcome::Missed(MissReason::Expired));
-            any = true;
+        for (class, time) in [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)] {
+            while let Some(request) = self.waiting.pop_before(class, now + time) {
+                self.end(now, request, Outcome::Missed(MissReason::Expired));
+                any = true;
+            }
+        }
+        if any {
+            self.note_clear();
         }
         any
     }
 
-    /// Reports dispatch that comes too late and batches that run past their bound, and ends safe mode when
-    /// its time has come.
+    /// Reports dispatch that comes too late and batches that run past their bound, and ends safe mode and suspensions when
+    /// their time has come.
     fn watch(&mut self, now: Instant) -> bool {
         if let Some(armed) = self.armed
             && now > armed
@@ -80,20 +93,17 @@ impl Scheduler {
                 return true;
             }
         }
-        for worker in 0..self.workers.len() {
-            if let WorkerState::Busy { started, due, ref mut reported, .. } = self.workers[worker].state
-                && !*reported
-                && now > due
-            {
-                *reported = true;
-                self.overrun(now, due.since(started), now.since(started));
-                return true;
-            }
+        if let Some((started, due)) = self.pool.report_overdue(now) {
+            self.overrun(now, due.since(started), now.since(started));
+            return true;
+        }
+        if self.resume_streams(now) {
+            return true;
         }
         self.settle_safe_mode(now);
         match self.safe_mode.tick(now) {
             Some(transition) => {
-                self.announce(Event::SafeMode(transition));
+                self.told.announce(Event::SafeMode(transition));
                 true
             }
             None => false,
@@ -102,130 +112,148 @@ impl Scheduler {
 
     /// The worker that takes the next batch, if dispatch is due.
     fn due_worker(&self, now: Instant) -> Option<WorkerId> {
-        let (worker, latest) = self.next_worker(now)?;
+        let (worker, skip) = self.next_worker(now)?;
         let due = match self.config.dispatch {
             Dispatch::Eager => true,
-            Dispatch::FullOrLatest => now >= latest || self.in_reach(now, worker) >= self.kind(worker).batch,
+            Dispatch::FullOrLatest => {
+                let within_reach = self.waiting.len() - skip.iter().sum::<usize>();
+                within_reach >= self.pool.kind(worker).batch || self.latest_start(worker, skip) <= now
+            }
         };
         due.then_some(worker)
     }
 
-    /// The worker that takes the next batch, and when it must at the latest: of the free ones that something
-    /// waits for, the one with the shortest full batch, the first of equals. It must start where the
-    /// earliest deadline less the guard leaves just the time of its full batch.
-    fn next_worker(&self, now: Instant) -> Option<(WorkerId, Instant)> {
-        if self.waiting() == 0 || (self.quiet && self.queues[MANDATORY].is_empty()) {
+    /// The worker that takes the next batch, of the free ones that something waits for that with the shortest full batch,
+    /// the first of equals; and how many requests of each class it leaves to others.
+    fn next_worker(&self, now: Instant) -> Option<(WorkerId, Classes<usize>)> {
+        let waiting = if self.quiet { self.waiting.class(MANDATORY).len() } else { self.waiting.len() };
+        if waiting == 0 || self.pool.is_busy() {
             return None;
         }
-        let free = |&id: &WorkerId| matches!(self.workers[id].state, WorkerState::Free);
-        let mut candidates = (0..self.workers.len()).filter(free);
-        let (worker, earliest) = if self.config.workers.len() == 1 {
-            // All are alike, and to each all is in reach.
-            (candidates.next()?, self.earliest_deadline()?)
-        } else {
-            let useful = candidates.filter(|&id| self.in_reach(now, id) > 0);
-            let worker = useful.min_by_key(|&id| self.kind(id).batch_time())?;
-            let skips = self.out_of_reach(now, worker);
-            let heads = self.queues.iter().zip(skips).filter_map(|(queue, skip)| queue.get(skip));
-            (worker, heads.map(|request| request.deadline).min()?)
-        };
-        Some((worker, earliest - self.config.guard - self.kind(worker).batch_time()))
+        self.pool.free().find_map(|worker| {
+            let skip = self.out_of_reach(now, worker);
+            let left = if self.quiet { skip[MANDATORY] } else { skip.iter().sum() };
+            (left < waiting).then_some((worker, skip))
+        })
     }
 
-    /// How many requests wait that `worker` may take.
-    pub(super) fn in_reach(&self, now: Instant, worker: WorkerId) -> usize {
-        self.waiting() - self.out_of_reach(now, worker).iter().sum::<usize>()
+    /// When `worker` must start at the latest: where the earliest deadline less the guard leaves just the time of its full batch.
+    fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
+        let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
+        let earliest = [MANDATORY, WANTED, OPTIONAL].into_iter().filter_map(first).min();
+        let time = self.config.guard + self.pool.kind(worker).batch_time();
+        earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 
     /// How many requests of each class `worker` leaves to others: those for which its full batch
     /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
     /// that a worker is to take is among them.
-    pub(super) fn out_of_reach(&self, now: Instant, worker: WorkerId) -> [usize; 3] {
-        let kind = self.kind(worker);
-        let alike = self.config.workers.len() == 1;
-        if alike || kind.profile.bound(1) <= self.quickest() {
+    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
+        if self.pool.only_kind().is_some() {
+            return [0; 3];
+        }
+        let kind = self.pool.kind(worker);
+        if self.pool.quickest().is_none_or(|(quickest, _)| kind.profile.bound(1) <= quickest) {
             return [0; 3];
         }
         let reach = now + kind.batch_time();
-        [0, 1, 2].map(|class| self.before(class, reach))
+        [MANDATORY, WANTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
     }
 
-    /// The least time in which a worker that is there answers one request.
-    fn quickest(&self) -> Span {
-        self.quickest.unwrap_or(Span::ZERO)
-    }
-
-    pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
-        &self.config.workers[self.workers[worker].kind]
-    }
-
-    /// How many requests of a class have a deadline before `reach`.
-    pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
-        self.queues[class].partition_point(|request| request.deadline < reach)
-    }
-
-    fn earliest_deadline(&self) -> Option<Instant> {
-        self.queues.iter().filter_map(VecDeque::front).map(|r| r.deadline).min()
-    }
-
-    /// Places in the ledger of a stream: for as many requests as it may send in the longest life of one,
-    /// and for as many as the scheduler holds.
-    pub(super) fn places(&self, spec: &StreamSpec) -> usize {
-        let slowest = self.config.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO);
-        let life = self.config.deadline + slowest + self.config.guard;
-        let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
-        sent + self.config.queue + self.config.kinds().map(|kind| kind.batch).sum::<usize>()
-    }
-
-    /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
-    pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
-        let done_at = |(id, worker): (WorkerId, &super::Worker)| {
-            let time = self.kind(id).batch_time();
-            match worker.state {
-                WorkerState::Free if id == acting => Some(now + time + time),
-                WorkerState::Free => Some(now + time),
-                WorkerState::Busy { due, .. } => Some(due.max(now) + time),
-                WorkerState::Lost => None,
-            }
+    /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
+    fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
+        self.armed = None;
+        let skip = self.out_of_reach(now, worker);
+        self.pass_marks_back(now, worker, skip);
+        let kind = self.pool.kind(worker);
+        let view = View {
+            now,
+            workers: kind,
+            waiting: &self.waiting,
+            skip,
+            next_answer: self.pool.next_answer(now, worker),
+            closed: !self.config.background,
+            most: self.most(now, worker),
+            paying: self.pool.paying(worker),
         };
-        self.workers.iter().enumerate().filter_map(done_at).min().unwrap_or(now)
+        self.planner.plan(&view);
+        let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
+        self.planner.carry_out(
+            &mut self.waiting,
+            |request| batch.push(request),
+            |request, reason| given_up.push((request, reason)),
+        );
+        let taken = batch.len();
+        for index in 0..self.given_up.len() {
+            let (request, reason) = self.given_up[index];
+            self.end(now, request, Outcome::Missed(reason));
+        }
+        self.given_up.clear();
+        self.note_clear();
+        if taken == 0 {
+            return false;
+        }
+        let kind = self.pool.kind(worker);
+        let (time, full) = (kind.profile.bound(taken), kind.batch_time());
+        self.pool.start(now, worker, time);
+        if time > full {
+            self.carry_in = CarryIn::Open;
+        }
+        true
+    }
+
+    /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older wanted
+    /// one of its own stream and is wanted itself, which is the same to all other streams. Only if they are few, so
+    /// that all may yet be served. In a lasting overload the places of mandatory requests are what keeps the misses apart.
+    fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
+        if self.waiting.class(WANTED).is_empty() {
+            return;
+        }
+        let kind = self.pool.kind(worker);
+        let (full, from) =
+            (kind.batch, self.waiting.before(WANTED, now + kind.batch_time()).max(skip[WANTED]));
+        if self.waiting.class(WANTED).len() - from > full / 2 {
+            return;
+        }
+        let last = self.waiting.class(MANDATORY).len().min(skip[MANDATORY] + full);
+        for index in skip[MANDATORY]..last {
+            let place = self.waiting.class(MANDATORY)[index];
+            let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
+            let wanted = self.waiting.class(WANTED).range(from..).position(older);
+            if let Some(found) = wanted
+                && let Some(other) = self.waiting.remove(WANTED, from + found)
+                && let Some(later) = self.waiting.remove(MANDATORY, index)
+            {
+                self.waiting.push(MANDATORY, Request { mandatory: true, ..other });
+                self.waiting.push(WANTED, Request { mandatory: false, ..later });
+            }
+        }
     }
 
     /// When `poll` has something to do again if nothing happens before.
     fn next_wake(&mut self, now: Instant) -> Option<Instant> {
-        self.armed = self.next_worker(now).map(|(_, latest)| latest.max(now));
         let just_past = |t: Instant| t + Span::from_nanos(1);
-        let expiry = self.earliest_deadline().map(|d| just_past(d - self.quickest()));
+        self.armed = match self.config.dispatch {
+            Dispatch::Eager => None,
+            Dispatch::FullOrLatest => {
+                self.next_worker(now).map(|(worker, skip)| self.latest_start(worker, skip).max(now))
+            }
+        };
+        let (bound, likely) = self.pool.quickest().unwrap_or_default();
+        let expiry = [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)];
+        let expiry =
+            expiry.into_iter().filter_map(|(class, time)| Some(self.waiting.first_deadline(class)? - time));
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        let overrun = self.workers.iter().filter_map(|w| match w.state {
-            WorkerState::Busy { due, reported: false, .. } => Some(just_past(due + self.config.guard)),
-            _ => None,
-        });
-        overrun.chain(self.armed).chain(expiry).chain(self.safe_mode.leaves_at()).min()
+        let overrun = self.pool.earliest_due().map(|due| just_past(due + self.config.guard));
+        let resumption = self.suspensions.next(now);
+        let ends = self.safe_mode.leaves_at();
+        expiry.map(just_past).chain(overrun).chain(self.armed).chain(resumption).chain(ends).min()
     }
 
-    /// Notes the instant at which a worker should take what waits, if that is now.
-    pub(super) fn arm(&mut self, now: Instant) {
-        if self.armed.is_none_or(|armed| armed > now) && self.due_worker(now).is_some() {
-            self.armed = Some(now);
+    /// Notes that an idle worker should have taken what came at `since`, if one is to now.
+    pub(super) fn arm(&mut self, now: Instant, since: Instant) {
+        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
+            self.armed = Some(since);
         }
     }
-
-    pub(super) fn stream(&self, id: StreamId) -> Option<&Stream> {
-        self.streams.get(usize::from(id.slot))?.as_ref().filter(|s| s.id == id)
-    }
-
-    pub(super) fn stream_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.streams.get_mut(usize::from(id.slot))?.as_mut().filter(|s| s.id == id)
-    }
-
-    pub(super) fn generation(&mut self) -> u32 {
-        let generation = self.next_generation;
-        self.next_generation = generation.wrapping_add(1);
-        generation
-    }
-}
-
-pub(super) fn pop_before(queue: &mut VecDeque<Request>, reach: Instant) -> Option<Request> {
-    if queue.front()?.deadline < reach { queue.pop_front() } else { None }
 }

@@ -6,10 +6,10 @@
 //! arrive in any stretch of time, so also after `s`, by the streams' declarations and words; both go on where they
 //! were. Whatever was promised before `s` is over at `s`: each mandatory request has been answered.
 
-use core::mem;
-
-use super::{MANDATORY, Outcome, Scheduler, WorkerState};
-use crate::stream::{MissReason, Stream, StreamId};
+use super::Scheduler;
+use super::queue::MANDATORY;
+use super::streams::places;
+use crate::stream::{Stream, StreamId};
 use crate::time::Instant;
 
 /// Why one scheduler cannot take over from another.
@@ -43,7 +43,7 @@ impl Scheduler {
     /// While on, batches are started for mandatory requests alone (others fill them up as ever), so that an instant
     /// for [`Scheduler::hand_over`] comes as soon as the promises allow.
     pub fn set_quiet(&mut self, quiet: bool) {
-        self.quiet = quiet;
+        (self.quiet, self.changed) = (quiet, true);
     }
 
     /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
@@ -60,47 +60,42 @@ impl Scheduler {
         next: &mut Self,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
-        if !next.streams.is_empty() || next.waiting() + next.running() > 0 {
+        if next.streams.len() > 0 || next.waiting() + next.running() > 0 {
             return Err(HandOverError::NotNew);
         }
-        let ending = ended.iter().filter(|id| self.stream(**id).is_some()).count();
-        let (streams, limit) = (self.stream_count().saturating_sub(ending), next.config.streams);
+        let ending = ended.iter().filter(|id| self.streams.get(**id).is_some()).count();
+        let (streams, limit) = (self.streams.len().saturating_sub(ending), next.config.streams);
         if streams > limit {
             return Err(HandOverError::Limit { streams, limit });
         }
         let undeclared = |s: &Stream| s.spec.arrivals().is_none() && !ended.contains(&s.id);
-        if !next.config.background && self.streams.iter().flatten().any(undeclared) {
+        if !next.config.background && self.streams.iter().any(undeclared) {
             return Err(HandOverError::Undeclared);
         }
-        let (running, waiting) = (self.running(), self.queues[MANDATORY].len());
-        let busy = self.workers.iter().any(|w| matches!(w.state, WorkerState::Busy { .. }));
-        if busy || waiting > 0 {
+        let (running, waiting) = (self.running(), self.waiting.class(MANDATORY).len());
+        if running > 0 || waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }
-        for class in 0..self.queues.len() {
-            while let Some(request) = self.queues[class].pop_front() {
-                self.end(now, request, Outcome::Missed(MissReason::Cancelled));
-            }
+        self.cancel_all(now);
+        self.note_clear();
+        ended.iter().for_each(|id| drop(self.remove_stream(*id)));
+        next.streams.continue_from(&mut self.streams);
+        for stream in next.streams.iter_mut() {
+            stream.outcomes.grow(places(&next.config, &stream.spec));
         }
-        ended.iter().for_each(|id| self.remove_stream(*id));
-        for place in mem::take(&mut self.streams) {
-            let moved = place.map(|old| {
-                let places = next.places(&old.spec);
-                let mut moved = Stream { ledger: old.ledger.resized(places), ..old };
-                // Turns and shares were counted against the streams and batches of this scheduler.
-                (moved.share, moved.turn) = (0, 0);
-                moved
-            });
-            next.streams.push(moved);
-        }
-        next.next_generation = self.next_generation;
+        core::mem::swap(&mut next.ledger, &mut self.ledger);
+        let count = next.streams.places();
+        next.planner.resize(count);
+        next.waiting.resize(count);
         next.safe_mode.continue_from(now, &self.safe_mode);
+        next.continue_suspensions(now, self.suspensions().0);
         // A worker that was lost since it was warmed up is none that the promise was computed with.
-        if next.workers_alive() < next.workers.len() {
+        if next.pool.alive() < next.pool.len() {
             next.count_workers(now);
             next.raise_worker_lost(now, 0);
         }
         self.shield = None;
+        next.changed = true;
         Ok(())
     }
 }

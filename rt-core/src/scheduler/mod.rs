@@ -1,103 +1,98 @@
 //! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
 
-mod account;
+mod accounting;
 mod batch;
+mod carry_in;
 mod dispatch;
+mod due;
 mod handover;
+mod pool;
 mod prolong;
+mod queue;
 mod select;
-mod settle;
 mod streams;
+mod suspension;
 mod types;
 
-use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::ledger::LoadLedger;
 use crate::safe_mode::{Cause, Evidence, SafeMode};
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
-use crate::stream::{MissReason, Stream, StreamCounts, StreamId};
+use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use crate::word::Class;
+use accounting::Told;
+use batch::BatchPlanner;
+use carry_in::CarryIn;
+use pool::{Pool, State};
+use queue::{OPTIONAL, Waiting};
+use streams::Streams;
+use suspension::Suspensions;
 
 pub use handover::HandOverError;
+pub use streams::{Joined, Newcomer, Retired};
 pub use types::{
-    Action, ConfigError, Event, Outcome, Ran, Request, Resolution, SchedulerConfig, ShieldRefusal,
-    StreamError, WorkerId,
+    Action, Arrival, ConfigError, Event, MAX_WORKERS, Outcome, Ran, Request, Resolution, SchedulerConfig,
+    ShieldRefusal, StreamError, WorkerId,
 };
-
-/// The most workers of one scheduler.
-pub const MAX_WORKERS: usize = 16;
-/// The queue of mandatory requests.
-const MANDATORY: usize = Class::Mandatory as usize;
-/// Events kept between two polls; the last few places are for safe mode alone.
-const MAX_EVENTS: usize = 64;
-const RESERVED_EVENTS: usize = 8;
-/// A stream is warned at most this often.
-const WARNING_INTERVAL: Span = Span::from_millis(1_000);
-
-#[derive(Debug)]
-enum WorkerState {
-    Free,
-    /// Began at, must have been heard of by, and whether it was reported that it was not.
-    Busy {
-        started: Instant,
-        due: Instant,
-        reported: bool,
-    },
-    Lost,
-}
-
-#[derive(Debug)]
-struct Worker {
-    /// Its kind, as an index into the configuration.
-    kind: usize,
-    state: WorkerState,
-    batch: Vec<Request>,
-}
 
 /// Decides which request runs, when, where, or not at all.
 ///
-/// It serves mandatory requests first, in order, and fills batches with others (theory of `docs/guarantee.md`):
-/// first with those that a stream beyond its declaration would need. It does not test admission: run [`crate::System::admit`] before
-/// [`Scheduler::add_stream`].
+/// It serves mandatory requests first, in order of deadlines, and fills batches with others (`docs/guarantee.md`):
+/// first with those that a stream beyond its declaration would need. It does not test admission: run
+/// [`crate::System::admit`] on [`Scheduler::load`] and the new stream before [`Scheduler::try_add_stream`].
 ///
 /// # Calling contract
-/// This is a state machine without clock or I/O. Feed it every arrival ([`Scheduler::handle_arrival`]) and
-/// completion ([`Scheduler::handle_completion`]) with the present instant, which must not go back. After each
-/// call, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] until it returns `WakeAt` and
-/// carry out what it returns. Each request ends in exactly one [`Resolution`], returned at once by
-/// `handle_arrival` or later by `poll`. Between [`Action::Start`] and the next call [`Scheduler::prolong`] may grant
-/// the batch more time. None of these calls allocates.
+/// This is a state machine without clock or I/O. Instants must not go back from one call to the next.
+///
+/// 1. Feed it every arrival ([`Scheduler::handle_arrival`]), every end of a batch ([`Scheduler::handle_completion`]) and
+///    whatever else its `handle_` functions take, with the present instant, as soon as it happens.
+/// 2. After each of these, and when the last [`Action::WakeAt`] comes due, call [`Scheduler::poll`] with the present
+///    instant until it returns `WakeAt`, and carry out what it returns in this order. With nothing to do it costs a compare.
+/// 3. Between [`Action::Start`] and the next call, [`Scheduler::prolong`] may grant that batch more time, and
+///    [`Scheduler::batch`] and [`Scheduler::variant`] tell what is to be run.
+/// 4. Each request ends in exactly one [`Resolution`], returned at once by `handle_arrival` or later by `poll`.
+/// 5. Streams come by [`Scheduler::try_add_stream`] alone: what takes long is done before it, what it no longer needs is
+///    given back, to be dropped where nobody waits.
+///
+/// None of the calls of 1 to 3 allocates, and none is linear in workers or streams unless a promise has been broken.
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
-    streams: Vec<Option<Stream>>,
-    next_generation: u32,
-    /// What waits, class by class, each in order of deadlines.
-    queues: [VecDeque<Request>; 3],
-    workers: Vec<Worker>,
-    resolved: VecDeque<Resolution>,
-    events: heapless::Deque<Event, MAX_EVENTS>,
+    pool: Pool,
+    waiting: Waiting,
+    planner: BatchPlanner,
+    streams: Streams,
+    ledger: LoadLedger,
+    told: Told,
+    /// Requests that the batch formed last left behind for good.
+    given_up: Vec<(Request, MissReason)>,
     safe_mode: SafeMode,
+    suspensions: Suspensions,
     /// What was begun or waited when an assumption was broken last.
-    aftermath: settle::Past,
+    aftermath: CarryIn,
     /// What a newcomer's admission does not count: batches granted more than `P`, and without background what was begun
     /// for streams that were removed.
-    uncounted: settle::Past,
-    /// The least time in which a worker that is there answers one request.
-    quickest: Option<Span>,
+    carry_in: CarryIn,
+    /// How often no mandatory request was left waiting.
+    clears: u64,
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
     armed: Option<Instant>,
-    /// How often no mandatory request was left waiting.
-    idle_epoch: u64,
+    /// Nothing is to be done before, unless something `changed`.
+    next: Option<Instant>,
+    changed: bool,
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
-    /// Places that streams took in turn so far.
-    turns: u64,
     /// Which batches may take longer; it counts every promised stream.
-    shield: Option<Shield>,
+    shield: Option<Arc<Shield>>,
+    /// The shield is right for what runs, whoever of those that it counts comes.
+    vouched: bool,
+    /// A stream waits for what long batches have left: no more are started.
+    awaited: bool,
     selection: select::Selection,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
@@ -112,31 +107,28 @@ impl Scheduler {
     /// If a number is outside its range, or no request could ever meet the deadline.
     pub fn new(config: SchedulerConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let worker = |kind: usize| {
-            let batch = Vec::with_capacity(config.workers[kind].batch);
-            Worker { kind, state: WorkerState::Free, batch }
-        };
-        let kinds = 0..config.workers.len();
-        let workers = kinds.flat_map(|kind| (0..config.workers[kind].count).map(move |_| kind)).map(worker);
-        let workers: Vec<_> = workers.collect();
-        let running: usize = config.kinds().map(|kind| kind.batch).sum();
+        let running: usize = config.kinds().map(|kind| kind.profile.max_batch()).sum();
         Ok(Self {
-            streams: Vec::with_capacity(config.streams),
-            next_generation: 1,
-            queues: [(); 3].map(|()| VecDeque::with_capacity(config.queue)),
-            workers,
-            resolved: VecDeque::with_capacity(config.queue + running + 1),
-            events: heapless::Deque::new(),
+            pool: Pool::new(&config.workers),
+            waiting: Waiting::new(config.queue, config.streams),
+            planner: BatchPlanner::new(config.queue, config.streams),
+            streams: Streams::new(config.streams),
+            ledger: LoadLedger::new(config.streams),
+            told: Told::new(config.queue + running + 1),
+            given_up: Vec::with_capacity(config.queue),
             safe_mode: SafeMode::new(config.safe_mode),
-            aftermath: settle::Past::default(),
-            uncounted: settle::Past::default(),
-            quickest: config.workers.iter().map(|kind| kind.profile.bound(1)).min(),
+            suspensions: Suspensions::new(config.streams),
+            aftermath: CarryIn::None,
+            carry_in: CarryIn::None,
+            clears: 0,
             armed: None,
-            idle_epoch: 0,
+            next: None,
+            changed: false,
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
-            turns: 0,
             shield: None,
+            vouched: true,
+            awaited: false,
             selection: select::Selection::default(),
             quiet: false,
             rate_warning: None,
@@ -144,72 +136,78 @@ impl Scheduler {
         })
     }
 
-    /// Takes in a request of `stream`. Returns its resolution if it is refused at once; `None` means that
-    /// it waits and `poll` will resolve it. A request of an unknown stream is cancelled.
-    pub fn handle_arrival(&mut self, now: Instant, stream: StreamId, token: u64) -> Option<Resolution> {
-        self.take_in(now, stream, Some(token))
+    /// Takes in a request. Returns its resolution if it is refused at once; `None` means that it waits and `poll` will
+    /// resolve it. A request of an unknown stream is cancelled.
+    ///
+    /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
+    pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
+        self.take_in(now, arrival, true)
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, stream, None)
+        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, false)
     }
 
-    /// `token` is absent if the caller has no room for the request.
-    fn take_in(&mut self, now: Instant, stream: StreamId, token: Option<u64>) -> Option<Resolution> {
+    /// `welcome` if the caller has room for the request.
+    fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
+        self.changed = true;
         self.selection.arrived(now);
-        let welcome = token.is_some();
-        let deadline = now + self.config.deadline;
-        let token = token.unwrap_or(u64::MAX);
+        let Arrival { stream, token, at } = arrival;
+        let deadline = at + self.config.deadline;
         let mut request =
-            Request { token, stream, seq: 0, arrival: now, deadline, mandatory: false, place: 0 };
-        let (alive, background) = (self.quickest.is_some(), self.config.background);
-        let Some(record) = self.stream_mut(stream) else {
+            Request { token, stream, seq: 0, arrival: at, deadline, mandatory: false, place: 0 };
+        let background = self.config.background;
+        let Some(record) = self.streams.get_mut(stream) else {
             let outcome = Outcome::Missed(MissReason::Cancelled);
             return Some(Resolution { request, outcome, misses_left: None });
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
         let declared = record.spec.arrivals().is_some();
-        let (conforms, class, excess) = record.observe(now, background);
+        let (conforms, class, excess) = record.observe(at, background);
         request.mandatory = class == Class::Mandatory;
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
-            self.raise(now, Cause::ArrivalExcess, evidence, until);
+            self.suspend(now, stream, Cause::ArrivalExcess, evidence, until);
         }
         if declared {
             self.watch_rate(now);
         }
-        if !alive {
+        if self.pool.alive() == 0 {
             return Some(self.refuse(now, request, MissReason::WorkerLost));
         }
         if !conforms && !background {
             return Some(self.refuse(now, request, MissReason::Shed));
         }
+        let class = class as usize;
+        if class == OPTIONAL && self.is_hopeless(now, deadline) {
+            return Some(self.refuse(now, request, MissReason::Expired));
+        }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
-        let room = self.waiting() < self.config.queue;
-        let below = (class.max(Class::Wanted) as usize)..self.queues.len();
-        let victim = below.rev().find(|&class| !self.queues[class].is_empty());
-        let taken = welcome && (room || victim.is_some());
-        let place = self.stream_mut(stream).filter(|_| taken).and_then(|s| s.ledger.open());
+        let room = !self.waiting.is_full();
+        let taken = welcome && (room || self.waiting.gives_way(class));
+        let place = self.streams.get_mut(stream).filter(|_| taken).and_then(|s| s.outcomes.open());
         let Some(place) = place else {
             return Some(self.refuse(now, request, MissReason::QueueFull));
         };
         request.place = place;
-        if !room && let Some(other) = victim.and_then(|class| self.queues[class].pop_front()) {
+        if !room && let Some(other) = self.waiting.give_way(class) {
             self.end(now, other, Outcome::Missed(MissReason::QueueFull));
         }
-        self.queues[class as usize].push_back(request);
-        self.arm(now);
+        self.waiting.push(class, request);
+        self.arm(now, at);
         None
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(w) = self.workers.get_mut(worker) else { return };
-        let WorkerState::Busy { started, due, reported } = w.state else { return };
-        w.state = WorkerState::Free;
+        let Some(State::Busy { started, due, reported }) = self.pool.get(worker).map(|w| w.state) else {
+            return;
+        };
+        self.changed = true;
+        self.pool.end(worker, false);
         let bound = due.since(started);
         let held = now.since(started);
         match ran {
@@ -230,29 +228,32 @@ impl Scheduler {
             Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
             Ran::Done(_) => Outcome::Served,
         });
-        self.arm(now);
+        self.arm(now, now);
     }
 
     /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
-        let Some(w) = self.workers.get_mut(worker) else { return };
-        w.state = WorkerState::Lost;
+        if self.pool.get(worker).is_none() {
+            return;
+        }
+        self.changed = true;
+        self.pool.end(worker, true);
         self.count_workers(now);
         self.raise_worker_lost(now, 0);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
-        if self.workers.iter().all(|w| matches!(w.state, WorkerState::Lost)) {
-            while let Some(request) = self.queues.iter_mut().find_map(VecDeque::pop_front) {
+        if self.pool.alive() == 0 {
+            while let Some(request) = (0..=OPTIONAL).find_map(|class| self.waiting.pop(class)) {
                 self.end(now, request, Outcome::Missed(MissReason::WorkerLost));
             }
+            self.note_clear();
         }
     }
 
     /// Takes in that a lost worker is back. Safe mode is not left while one is missing.
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
-        if let Some(w) = self.workers.get_mut(worker)
-            && matches!(w.state, WorkerState::Lost)
-        {
-            w.state = WorkerState::Free;
+        if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
+            self.changed = true;
+            self.pool.end(worker, false);
             self.count_workers(now);
         }
     }
@@ -260,40 +261,34 @@ impl Scheduler {
     /// The batch that `worker` runs, in order; empty if it runs none.
     #[must_use]
     pub fn batch(&self, worker: WorkerId) -> &[Request] {
-        self.workers.get(worker).map_or(&[], |w| &w.batch)
+        self.pool.get(worker).map_or(&[], |w| &w.batch)
     }
 
     /// Requests waiting.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.waiting.len()
     }
 
     /// Requests running.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.workers.iter().map(|w| w.batch.len()).sum()
+        self.pool.running()
     }
 
     /// Workers not lost.
     #[must_use]
     pub fn workers_alive(&self) -> usize {
-        self.workers.iter().filter(|w| !matches!(w.state, WorkerState::Lost)).count()
+        self.pool.alive()
     }
 
     /// Whether a worker is there and not lost.
     #[must_use]
     pub fn is_alive(&self, worker: WorkerId) -> bool {
-        self.workers.get(worker).is_some_and(|w| !matches!(w.state, WorkerState::Lost))
+        self.pool.get(worker).is_some_and(|w| w.state != State::Lost)
     }
 
-    /// Whether no mandatory request waits, and how often that has come about.
-    #[must_use]
-    pub fn idle_epoch(&self) -> (bool, u64) {
-        (self.queues[MANDATORY].is_empty(), self.idle_epoch)
-    }
-
-    /// The state of the promise.
+    /// The state of what all promises share.
     #[must_use]
     pub fn safe_mode(&self) -> &SafeMode {
         &self.safe_mode
@@ -309,7 +304,7 @@ impl Scheduler {
     /// How a stream fared: its counts, and the misses that it can still take.
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
-        let stream = self.stream(id)?;
+        let stream = self.streams.get(id)?;
         Some((stream.counts, stream.left.map(|(left, _)| left)))
     }
 

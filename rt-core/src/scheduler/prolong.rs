@@ -1,32 +1,42 @@
-//! Longer batches: what the shield allows a batch that has just been started, and what is then expected of it.
+//! Longer batches: what the shield allows, of more requests than promises are computed for or with a slower variant, and
+//! what is then expected of them.
 
-use super::settle::Past;
-use super::{MANDATORY, MAX_WORKERS, Request, Scheduler, ShieldRefusal, Worker, WorkerId, WorkerState};
+use alloc::sync::Arc;
+
+use super::carry_in::CarryIn;
+use super::pool::State;
+use super::queue::MANDATORY;
+use super::types::{MAX_WORKERS, Request, ShieldRefusal, WorkerId};
+use super::{Retired, Scheduler};
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
 
-impl Worker {
-    /// What its batch still takes at most; 0 if it runs none.
-    pub(super) fn left(&self, now: Instant) -> Span {
-        match self.state {
-            WorkerState::Busy { due, .. } => due.since(now),
-            WorkerState::Free | WorkerState::Lost => Span::ZERO,
-        }
-    }
-}
+/// How often a smaller size is tried for a batch that the shield does not allow.
+const TRIES: usize = 4;
 
 impl Scheduler {
-    /// Sets the shield that [`Scheduler::prolong`] asks, or takes it away. Its load must count every promised
-    /// stream that is there, and may count streams that are yet to come: [`Scheduler::add_stream`] drops the
-    /// shield with the first one that it does not count, so a stale one is never asked. Before such a stream is
-    /// added, [`Scheduler::is_ready_for`] must say so.
+    /// Sets the shield that longer batches are asked of, or takes it away; the old one is to be dropped where nobody waits. It
+    /// must count every promised stream that is there, and may count streams that are yet to come. One that does not count
+    /// a stream that is added is replaced by that which comes with it ([`Scheduler::try_add_stream`]), so a stale one
+    /// is never asked.
     ///
     /// # Errors
-    /// If the shield is for other workers, a longer latency or fewer streams, or the queue could overflow.
-    pub fn set_shield(&mut self, shield: Option<Shield>) -> Result<(), ShieldError> {
-        self.shield = None;
-        let Some(shield) = shield else { return Ok(()) };
-        if self.config.workers.len() != 1 || self.config.workers[0] != *shield.workers() {
+    /// If the shield is for other workers, a longer latency or fewer streams, or the queue could overflow; there is none then.
+    pub fn set_shield(&mut self, shield: Option<Shield>) -> Result<Retired, ShieldError> {
+        let old = self.shield.take();
+        self.changed = true;
+        if let Some(shield) = shield {
+            self.check_shield(&shield)?;
+            // What was begun under another one was safe for those that it counted.
+            self.vouched = self.carry_in == CarryIn::None;
+            self.shield = Some(Arc::new(shield));
+        }
+        Ok(Retired::of(old))
+    }
+
+    /// Whether `shield` is for this scheduler and all of its streams.
+    pub(super) fn check_shield(&self, shield: &Shield) -> Result<(), ShieldError> {
+        if self.pool.only_kind() != Some(shield.workers()) {
             return Err(ShieldError::Foreign);
         }
         let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.config.guard));
@@ -38,18 +48,16 @@ impl Scheduler {
         if waiting > self.config.queue as u64 {
             return Err(ShieldError::Queue { waiting, limit: self.config.queue });
         }
-        let count = (0..self.streams.len()).filter(|&slot| !self.is_counted(&shield, slot)).count();
-        if count > 0 {
-            return Err(ShieldError::Stream { count });
+        match self.ledger.left_out(shield) {
+            0 => Ok(()),
+            count => Err(ShieldError::Stream { count }),
         }
-        self.shield = Some(shield);
-        Ok(())
     }
 
     /// The shield, if one is set and still counts every promised stream.
     #[must_use]
     pub fn shield(&self) -> Option<&Shield> {
-        self.shield.as_ref()
+        self.shield.as_deref()
     }
 
     /// How long the batch that `worker` was told to start at `now` may take at most: what
@@ -81,31 +89,68 @@ impl Scheduler {
 
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
-        if length > self.kind(worker).batch_time() {
-            self.uncounted = Past::Open;
+        if length > self.pool.kind(worker).batch_time() {
+            self.carry_in = CarryIn::Open;
         }
-        if let WorkerState::Busy { ref mut due, .. } = self.workers[worker].state {
-            *due = (now + length).max(*due);
+        self.changed = true;
+        self.pool.prolong(worker, now + length);
+    }
+
+    /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where
+    /// nothing is promised or the shield allows the bound on its time.
+    pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
+        let kind = self.pool.kind(worker);
+        let (full, profile) = (kind.batch, &kind.profile);
+        let mut size = profile.max_batch().min(self.waiting.len());
+        if size <= full || !self.may_be_long() {
+            return full;
         }
+        let Some(shield) = self.shield.as_deref().filter(|_| !self.ledger.is_empty()) else { return size };
+        if !self.is_on_time(now) {
+            return full;
+        }
+        let others = self.left_beside(now, worker);
+        let head = self.mandatory_due(0).next().map_or(Span::from_nanos(u64::MAX), |due| due.since(now));
+        for _ in 0..TRIES {
+            let longest = shield.longest(now, &others, self.mandatory_due(size)).min(head);
+            let allowed = profile.largest_within(longest, size);
+            if allowed >= size {
+                return size;
+            }
+            if allowed <= full {
+                break;
+            }
+            size = allowed;
+        }
+        full
+    }
+
+    /// Whether batches of more requests than promises are computed for may be formed at all.
+    pub(super) fn may_be_long(&self) -> bool {
+        let shielded =
+            || self.shield.is_some() && self.config.background && !self.safe_mode.severity().is_suspended();
+        !self.awaited && !self.quiet && (self.ledger.is_empty() || shielded())
     }
 
     /// How long a batch started at `now` may take as things are, and how long at most.
     fn allowance(&self, now: Instant, worker: WorkerId) -> Result<(Span, Span), ShieldRefusal> {
         let shield = self.shield.as_ref().ok_or(ShieldRefusal::NoShield)?;
         let granted = self.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
-        let on_time = |w: &Worker| match w.state {
-            WorkerState::Free => true,
-            WorkerState::Busy { due, .. } => now <= due,
-            WorkerState::Lost => false,
-        };
-        if self.safe_mode.severity().is_suspended() || !self.workers.iter().all(on_time) {
+        if self.awaited || self.safe_mode.severity().is_suspended() || !self.is_on_time(now) {
             return Err(ShieldRefusal::Unsafe);
         }
         let others = self.left_beside(now, worker);
         let longest = self
             .slack(now, worker)
-            .map_or(granted, |slack| slack.min(shield.longest(now, &others, self.mandatory_due())));
+            .map_or(granted, |slack| slack.min(shield.longest(now, &others, self.mandatory_due(0))));
         Ok((granted, longest.max(granted)))
+    }
+
+    /// Whether every worker is there and none is overdue.
+    fn is_on_time(&self, now: Instant) -> bool {
+        self.pool.alive() == self.pool.len()
+            && !self.pool.has_overdue()
+            && self.pool.earliest_due().is_none_or(|due| now <= due)
     }
 
     /// When a request must be answered: its deadline less the guard.
@@ -113,35 +158,28 @@ impl Scheduler {
         request.deadline - self.config.guard
     }
 
-    /// When those that wait and that a promise counts on must be answered, in order.
-    pub(super) fn mandatory_due(&self) -> impl ExactSizeIterator<Item = Instant> + Clone + '_ {
-        self.queues[MANDATORY].iter().map(|request| self.due(request))
+    /// When those that wait and that a promise counts on must be answered, in order, but for the first few.
+    pub(super) fn mandatory_due(&self, skip: usize) -> impl ExactSizeIterator<Item = Instant> + Clone + '_ {
+        let queue = self.waiting.class(MANDATORY);
+        queue.range(skip.min(queue.len())..).map(|request| self.due(request))
     }
 
     /// How long the batch of `worker` may take at most to be in time; `None` if it has none.
     pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Option<Span> {
-        self.workers[worker].batch.iter().map(|request| self.due(request).since(now)).min()
+        self.pool.get(worker)?.batch.iter().map(|request| self.due(request).since(now)).min()
     }
 
     /// What the batches of all workers but `worker` still take at most.
     pub(super) fn left_beside(&self, now: Instant, worker: WorkerId) -> heapless::Vec<Span, MAX_WORKERS> {
-        let others = self.workers.iter().enumerate().filter(|&(id, _)| id != worker);
+        let others = self.pool.iter().enumerate().filter(|&(id, _)| id != worker);
         others.map(|(_, w)| w.left(now)).collect()
     }
 
     /// How long the batch that `worker` started at `now` may take as things are.
     fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
-        match self.workers.get(worker)?.state {
-            WorkerState::Busy { started, due, .. } if started == now => Some(due.since(now)),
+        match self.pool.get(worker)?.state {
+            State::Busy { started, due, .. } if started == now => Some(due.since(now)),
             _ => None,
         }
-    }
-
-    /// Whether `shield` counts the stream in `slot`, beside those like it before.
-    pub(super) fn is_counted(&self, shield: &Shield, slot: usize) -> bool {
-        let Some(spec) = self.streams[slot].as_ref().map(|stream| &stream.spec) else { return true };
-        let Some(demand) = spec.demand() else { return true };
-        let alike = self.streams.iter().flatten().filter(|s| s.spec.demand() == Some(demand)).count();
-        alike <= shield.counts(spec)
     }
 }

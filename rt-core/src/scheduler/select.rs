@@ -1,14 +1,15 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
-use super::{Action, MAX_WORKERS, Scheduler, WorkerId, WorkerState};
+use super::pool::State;
+use super::queue::{MANDATORY, OPTIONAL, WANTED};
+use super::{Action, Scheduler, WorkerId};
 use crate::select::{SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
 
-/// Who selects, what was selected last for each worker, and whether a long batch was.
+/// Who selects.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     selector: Option<Selector>,
-    chosen: [u8; MAX_WORKERS],
 }
 
 impl Selection {
@@ -31,7 +32,7 @@ impl Scheduler {
     pub fn set_selector(&mut self, selector: Option<Selector>) -> Result<(), SelectError> {
         self.selection.selector = None;
         let Some(selector) = selector else { return Ok(()) };
-        let [workers] = &self.config.workers[..] else {
+        let Some(workers) = self.pool.only_kind() else {
             return Err(SelectError::Kinds { kinds: self.config.workers.len() });
         };
         if selector.variants()[0].profile != workers.profile {
@@ -65,14 +66,14 @@ impl Scheduler {
     /// [`Selector::variants`], 0 without a selector.
     #[must_use]
     pub fn variant(&self, worker: WorkerId) -> usize {
-        self.selection.chosen.get(worker).map_or(0, |&chosen| usize::from(chosen))
+        self.pool.get(worker).map_or(0, |w| usize::from(w.variant))
     }
 
     /// How long the batch of `worker` may take by what was granted to it; 0 if it runs none.
     #[must_use]
     pub fn granted(&self, worker: WorkerId) -> Span {
-        match self.workers.get(worker).map(|w| &w.state) {
-            Some(&WorkerState::Busy { started, due, .. }) => due.since(started),
+        match self.pool.get(worker).map(|w| w.state) {
+            Some(State::Busy { started, due, .. }) => due.since(started),
             _ => Span::ZERO,
         }
     }
@@ -90,7 +91,8 @@ impl Scheduler {
     fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
         let Some(shield) = &self.shield else { return Span::ZERO };
         let others = self.left_beside(now, worker);
-        let [mandatory, wanted, optional] = &self.queues;
+        let [mandatory, wanted, optional] =
+            [MANDATORY, WANTED, OPTIONAL].map(|class| self.waiting.class(class));
         let first = mandatory.len();
         // The first of each batch is due first, and of each class.
         let each = shield.workers().batch;
@@ -104,10 +106,8 @@ impl Scheduler {
     }
 
     fn select(&mut self, now: Instant, worker: WorkerId) {
-        let (batch, waiting) = (&self.workers[worker].batch, self.waiting());
-        let size = batch.len();
+        let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let slack = self.slack(now, worker).unwrap_or(Span::ZERO);
-        self.selection.chosen[worker] = 0;
         let Some(selector) = &mut self.selection.selector else { return };
         let wish = selector.wish(now, size + waiting, slack);
         if wish == 0 {
@@ -122,7 +122,7 @@ impl Scheduler {
         let variant = selector.within(wish, size, longest);
         let time = selector.time(variant, size);
         if let Some(time) = time.filter(|_| variant > 0) {
-            self.selection.chosen[worker] = variant as u8;
+            self.pool.set_variant(worker, variant as u8);
             self.grant(now, worker, time);
         }
     }

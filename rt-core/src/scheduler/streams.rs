@@ -1,70 +1,299 @@
 //! Streams come, go, and change hands.
 
-use super::Scheduler;
-use super::settle::Past;
-use super::types::StreamError;
-use crate::stream::{Stream, StreamId, StreamSpec};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::carry_in::CarryIn;
+use super::queue::OPTIONAL;
+use super::types::{SchedulerConfig, StreamError};
+use super::{Outcome, Resolution, Scheduler};
+use crate::ledger::Load;
+use crate::shield::Shield;
+use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
+use crate::time::{Instant, Span};
+use crate::workers::Workers;
+
+/// A stream that is about to be added: all that is to be allocated for it.
+#[derive(Debug)]
+pub struct Newcomer {
+    stream: Box<Stream>,
+    shield: Option<Arc<Shield>>,
+    version: Option<u64>,
+}
+
+/// What came of a newcomer.
+#[derive(Debug)]
+pub enum Joined {
+    /// It has been added, under this number. What is no longer needed is to be dropped where nobody waits.
+    Added(StreamId, Retired),
+    /// Batches longer than `P`, or what streams that departed have left, are still in its way; no more long batches are
+    /// started until [`Scheduler::withdraw`] or until it is added. Try again after the next completion, at the latest in a
+    /// deadline and the busy period that follows.
+    Wait(Newcomer),
+    /// Others came since the load was told that it was admitted with: to be tested again.
+    Stale(Newcomer),
+}
+
+/// What a scheduler no longer needs.
+#[derive(Debug, Default)]
+pub struct Retired {
+    _shield: Option<Arc<Shield>>,
+    _stream: Option<Box<Stream>>,
+}
+
+impl Retired {
+    pub(super) fn of(shield: Option<Arc<Shield>>) -> Self {
+        Self { _shield: shield, _stream: None }
+    }
+}
+
+/// The streams of a scheduler, each in its place.
+#[derive(Debug)]
+pub(super) struct Streams {
+    places: Vec<Option<Box<Stream>>>,
+    /// Places that are free.
+    free: Vec<u16>,
+    next_generation: u32,
+}
+
+impl Streams {
+    /// None, with so many places. Allocates.
+    pub(super) fn new(count: usize) -> Self {
+        let free = (0..count as u16).rev().collect();
+        Self { places: (0..count).map(|_| None).collect(), free, next_generation: 1 }
+    }
+
+    pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
+        self.places.get(usize::from(id.slot))?.as_deref().filter(|stream| stream.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.places.get_mut(usize::from(id.slot))?.as_deref_mut().filter(|stream| stream.id == id)
+    }
+
+    /// Who is in a place.
+    pub(super) fn at_mut(&mut self, slot: u16) -> Option<&mut Stream> {
+        self.places.get_mut(usize::from(slot))?.as_deref_mut()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Places, free ones among them.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.places.iter().flatten().map(|stream| &**stream)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.places.iter_mut().flatten().map(|stream| &mut **stream)
+    }
+
+    /// A number that no stream has had.
+    fn generation(&mut self) -> u32 {
+        let generation = self.next_generation;
+        self.next_generation = generation.wrapping_add(1);
+        generation
+    }
+
+    /// Gives a stream a place and a number; there is a free one.
+    fn insert(&mut self, mut stream: Box<Stream>) -> Option<StreamId> {
+        let slot = self.free.pop()?;
+        let id = StreamId { slot, generation: self.generation() };
+        stream.id = id;
+        self.places[usize::from(slot)] = Some(stream);
+        Some(id)
+    }
+
+    fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
+        self.get(id)?;
+        self.free.push(id.slot);
+        self.places[usize::from(id.slot)].take()
+    }
+
+    /// Goes on with those of another, in the same places: as many of them, or more.
+    pub(super) fn continue_from(&mut self, other: &mut Self) {
+        let count = self.places.len().max(other.places.len());
+        core::mem::swap(self, other);
+        let added = self.places.len()..count;
+        self.places.resize_with(count, || None);
+        self.free.splice(0..0, added.rev().map(|slot| slot as u16));
+    }
+}
+
+impl Newcomer {
+    /// A stream of a scheduler of this configuration. Allocates all that it needs.
+    #[must_use]
+    pub fn new(config: &SchedulerConfig, spec: StreamSpec) -> Self {
+        let places = places(config, &spec);
+        Self { stream: Box::new(Stream::new(spec, places)), shield: None, version: None }
+    }
+
+    /// It was admitted beside `load`, and beside nobody else.
+    #[must_use]
+    pub fn beside(mut self, load: &Load) -> Self {
+        self.version = Some(load.version);
+        self
+    }
+
+    /// The shield that is to be set with it, which counts it and all others; without one, the present one stays if it
+    /// counts it.
+    #[must_use]
+    pub fn shielded(mut self, shield: Option<Shield>) -> Self {
+        self.shield = shield.map(Arc::new);
+        self
+    }
+}
 
 impl Scheduler {
-    /// Adds a stream whose admission the caller has tested. A shield that does not count it is dropped.
-    /// Allocates.
+    /// What a new stream is to be tested beside: streams that are there or reserved, and those that have departed and
+    /// still count. Allocates.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.ledger.load(self.shield.as_ref())
+    }
+
+    /// Adds a stream that was admitted beside [`Scheduler::load`], if nothing is in its way that its admission does not
+    /// count. What batches longer than `P` leave of each worker's time is not in its way where the shield that is set
+    /// counts it, or the one that comes with it says so of the state at `now`. Constant but for streams that differ.
     ///
     /// # Errors
     /// If the configured number of streams is reached, or it is background and none is served.
-    pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        // Places may be more than that: they were taken over from a scheduler with a higher limit.
-        if self.stream_count() >= self.config.streams {
+    pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
+        let Newcomer { stream, shield, version } = newcomer;
+        let mut new = None;
+        if self.streams.len() >= self.config.streams {
             return Err(StreamError::Limit { limit: self.config.streams });
         }
-        if !self.config.background && spec.arrivals().is_none() {
+        if !self.config.background && stream.spec.arrivals().is_none() {
             return Err(StreamError::Undeclared);
         }
-        let free = self.streams.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.streams.len());
-        let id = StreamId { slot: slot as u16, generation: self.generation() };
-        let places = self.places(&spec);
-        let stream = Some(Stream::new(id, spec, places));
-        match free {
-            Some(slot) => self.streams[slot] = stream,
-            None => self.streams.push(stream),
+        let demands = stream.spec.demand().is_some();
+        if demands && version.is_some_and(|version| !self.ledger.is_current(version)) {
+            return Ok(Joined::Stale(Newcomer { stream, shield, version }));
         }
-        if self.shield.as_ref().is_some_and(|shield| !self.is_counted(shield, slot)) {
-            self.shield = None;
-        }
-        Ok(id)
-    }
-
-    /// Removes a stream: what waits is cancelled, what runs ends unheard. Its load may be given to others
-    /// once [`Scheduler::idle_epoch`] has moved on, for only from then on is it out of every busy period; where no
-    /// background is served, once [`Scheduler::is_ready_for`] them.
-    pub fn remove_stream(&mut self, id: StreamId) {
-        if self.stream(id).is_some() {
-            if !self.config.background {
-                self.uncounted = Past::Open;
+        let counted = self.shield.as_ref().is_some_and(|shield| {
+            self.ledger.alike(&stream.spec, stream.digest) < shield.counts_alike(&stream.spec, stream.digest)
+        });
+        if demands {
+            let vouched = counted && self.config.background && self.is_vouched(now);
+            let fits = self.is_ready(now, shield.as_deref());
+            if !(vouched || fits) || self.ledger.departed() >= self.config.streams {
+                self.awaited = true;
+                return Ok(Joined::Wait(Newcomer { stream, shield, version }));
             }
-            self.cancel(id);
-            self.streams[usize::from(id.slot)] = None;
+            new = shield.filter(|_| fits);
+        }
+        self.ledger.join(&stream.spec, stream.digest);
+        let Some(id) = self.streams.insert(stream) else {
+            return Err(StreamError::Limit { limit: self.config.streams });
+        };
+        self.planner.forget(usize::from(id.slot));
+        (self.awaited, self.changed) = (false, true);
+        let mut old = None;
+        if let Some(new) = new.filter(|new| self.check_shield(new).is_ok()) {
+            old = self.shield.replace(new);
+            self.vouched = true;
+        } else if demands && !counted {
+            old = self.shield.take();
+        }
+        Ok(Joined::Added(id, Retired::of(old)))
+    }
+
+    /// Nobody waits to be added any more.
+    pub fn withdraw(&mut self) {
+        (self.awaited, self.changed) = (false, true);
+    }
+
+    /// Adds a stream at once, where nobody waits for what is allocated and the caller has tested its admission: before
+    /// requests come, in simulations, for streams that are promised nothing. A shield that does not count it is dropped.
+    ///
+    /// # Errors
+    /// As [`Scheduler::try_add_stream`], and if it would have to wait.
+    pub fn add_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        match self.try_add_stream(now, Newcomer::new(&self.config, spec))? {
+            Joined::Added(id, _) => Ok(id),
+            Joined::Wait(_) | Joined::Stale(_) => {
+                self.withdraw();
+                Err(StreamError::Wait)
+            }
         }
     }
 
-    /// Starts a stream anew for another client of the same declaration: new number, requests from 0,
-    /// a clean record. The arrival monitor and the word go on, so the promise to others is untouched.
-    /// Allocates.
-    pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
-        self.stream(id)?;
+    /// Removes a stream: what waits is cancelled, what runs ends unheard. It counts for newcomers until no mandatory
+    /// request waits, for only then is it out of every busy period. Linear in what waits.
+    pub fn remove_stream(&mut self, id: StreamId) -> Retired {
+        let Some(spec) = self.streams.get(id).map(|stream| Arc::clone(&stream.spec)) else {
+            return Retired::default();
+        };
+        if !self.config.background {
+            self.carry_in = CarryIn::Open;
+        }
         self.cancel(id);
-        let generation = self.generation();
-        let places = self.places(&self.streams[usize::from(id.slot)].as_ref()?.spec);
-        let slot = self.streams[usize::from(id.slot)].as_mut()?;
-        let mut fresh = Stream::new(StreamId { generation, ..id }, slot.spec.clone(), places);
-        fresh.marks = slot.marks.clone();
-        fresh.police = slot.police.clone();
-        *slot = fresh;
-        Some(slot.id)
+        self.suspensions.forget(id.slot);
+        let stream = self.streams.remove(id);
+        let digest = stream.as_ref().map_or(0, |stream| stream.digest);
+        self.ledger.depart(&spec, digest, self.waiting.is_clear());
+        Retired { _shield: None, _stream: stream }
     }
 
-    /// How many streams there are.
-    pub(super) fn stream_count(&self) -> usize {
-        self.streams.iter().flatten().count()
+    /// Starts a stream anew for another client of the same declaration: new number, requests from 0, a clean record. The
+    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits.
+    pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
+        self.streams.get(id)?;
+        self.cancel(id);
+        let fresh = StreamId { generation: self.streams.generation(), ..id };
+        self.streams.get_mut(id)?.restart(fresh);
+        Some(fresh)
     }
+
+    /// Takes every waiting request of a stream back.
+    fn cancel(&mut self, id: StreamId) {
+        self.changed = true;
+        let resolved = &mut self.told.resolved;
+        self.waiting.cancel(id, |request| {
+            let outcome = Outcome::Missed(MissReason::Cancelled);
+            resolved.push_back(Resolution { request, outcome, misses_left: None });
+        });
+        self.note_clear();
+    }
+
+    /// Busy periods end where no mandatory request waits.
+    pub(super) fn note_clear(&mut self) {
+        if self.waiting.is_clear() {
+            self.clears += 1;
+            self.ledger.clear();
+        }
+    }
+
+    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
+    /// before it.
+    pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
+        let ahead = self.waiting.len();
+        ahead > 0 && self.pool.likely_answer(now, ahead, self.may_be_long()) > deadline
+    }
+
+    /// Takes every waiting request back.
+    pub(super) fn cancel_all(&mut self, now: Instant) {
+        for class in 0..=OPTIONAL {
+            while let Some(request) = self.waiting.pop(class) {
+                self.end(now, request, Outcome::Missed(MissReason::Cancelled));
+            }
+        }
+    }
+}
+
+/// Places in the log of a stream's outcomes: for as many requests as it may send in the longest life of one, and for as many
+/// as the scheduler holds.
+pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
+    let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
+    let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
+    let life = config.deadline + slowest + config.guard;
+    let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
+    sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

@@ -2,13 +2,15 @@
 
 use alloc::vec::Vec;
 
-use super::MAX_WORKERS;
 use crate::admission::Dispatch;
 use crate::constraint::Constraint;
 use crate::safe_mode::{SafeModeConfig, Suspension, Transition};
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, MAX_SPAN, Span};
 use crate::workers::Workers;
+
+/// The most workers of one scheduler, of all kinds together.
+pub const MAX_WORKERS: usize = 256;
 
 /// Everything that is fixed for the life of a scheduler.
 #[derive(Clone, Debug)]
@@ -18,7 +20,8 @@ pub struct SchedulerConfig {
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
     /// Workers, kind by kind and numbered in this order; of all kinds together `1..=MAX_WORKERS`. Their
-    /// profiles bound the time from [`Action::Start`] to [`crate::Scheduler::handle_completion`].
+    /// profiles bound the time from [`Action::Start`] to [`crate::Scheduler::handle_completion`]. Promises are computed for
+    /// batches of up to [`Workers::batch`]; where they allow it, batches are as large as profiles go.
     pub workers: Vec<Workers>,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
@@ -63,6 +66,18 @@ pub enum ConfigError {
 /// A worker of the scheduler, numbered from 0.
 pub type WorkerId = usize;
 
+/// A request that comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whose it is.
+    pub stream: StreamId,
+    /// The caller's handle, returned untouched.
+    pub token: u64,
+    /// When it came: not after the instant at which the scheduler is told, and not before the stream's last one. It is due
+    /// a deadline later.
+    pub at: Instant,
+}
+
 /// One request as the scheduler sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -72,13 +87,13 @@ pub struct Request {
     pub stream: StreamId,
     /// Its number within the stream, from 0.
     pub seq: u64,
-    /// When it arrived.
+    /// When it came.
     pub arrival: Instant,
     /// When its answer must be out.
     pub deadline: Instant,
     /// Whether the promise counts on it.
     pub mandatory: bool,
-    /// Its place in its stream's ledger.
+    /// Its place in the log of its stream's outcomes.
     pub(crate) place: u64,
 }
 
@@ -157,6 +172,9 @@ pub enum StreamError {
     /// It declares no arrivals, and no background is served.
     #[error("a stream must declare its arrivals where no background is served")]
     Undeclared,
+    /// What others left behind, or batches longer than a full one, are still in its way; later they are not.
+    #[error("work that its admission does not count is still in its way")]
+    Wait,
 }
 
 /// Why a batch may not take longer.

@@ -32,6 +32,7 @@ use alloc::vec::Vec;
 
 use crate::admission::AdmissionError;
 use crate::curve::ArrivalCurve;
+use crate::ledger::{curve_digest, digest};
 use crate::scheduler::MAX_WORKERS;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
@@ -44,8 +45,34 @@ use table::Table;
 pub struct Shield {
     workers: Workers,
     latency: Span,
-    load: Box<[(Density, ArrivalCurve)]>,
+    /// By rising digest.
+    load: Box<[Alike]>,
     table: Table,
+}
+
+/// Streams that demand the same.
+#[derive(Clone, Debug)]
+struct Alike {
+    digest: u64,
+    density: Density,
+    arrivals: ArrivalCurve,
+    count: usize,
+}
+
+/// The streams of a load, those that demand the same together.
+fn classes(load: &[(Density, &ArrivalCurve)]) -> Box<[Alike]> {
+    let mut order: Vec<_> =
+        load.iter().map(|&(density, arrivals)| (curve_digest(arrivals), density, arrivals)).collect();
+    order.sort_by_key(|&(digest, ..)| digest);
+    let mut classes: Vec<Alike> = Vec::new();
+    for (digest, density, arrivals) in order {
+        let same = classes.iter_mut().rev().take_while(|alike| alike.digest == digest);
+        match same.into_iter().find(|alike| alike.density == density && alike.arrivals == *arrivals) {
+            Some(alike) => alike.count += 1,
+            None => classes.push(Alike { digest, density, arrivals: arrivals.clone(), count: 1 }),
+        }
+    }
+    classes.into()
 }
 
 /// Why there is no shield.
@@ -121,7 +148,7 @@ impl Shield {
         }
         let load: Vec<_> = load.into_iter().filter(|(density, _)| density.numerator() > 0).collect();
         let table = Table::new(workers, latency, &load)?;
-        let load = load.into_iter().map(|(density, arrivals)| (density, arrivals.clone())).collect();
+        let load = classes(&load);
         Ok(Self { workers: workers.clone(), latency, load, table })
     }
 
@@ -201,15 +228,25 @@ impl Shield {
     /// How many streams like `spec` the shield counts; as many as there may be if it is promised nothing.
     #[must_use]
     pub fn counts(&self, spec: &StreamSpec) -> usize {
+        self.counts_alike(spec, digest(spec))
+    }
+
+    /// The same, of a stream whose digest is known.
+    pub(crate) fn counts_alike(&self, spec: &StreamSpec, digest: u64) -> usize {
         let Some((density, arrivals)) = spec.demand() else { return usize::MAX };
-        self.load.iter().filter(|(d, a)| *d == density && a == arrivals).count()
+        let from = self.load.partition_point(|alike| alike.digest < digest);
+        let same = self.load[from..].iter().take_while(|alike| alike.digest == digest);
+        let alike = |alike: &&Alike| alike.density == density && alike.arrivals == *arrivals;
+        same.filter(alike).map(|alike| alike.count).sum()
     }
 
     /// The most mandatory requests that wait at once if each starts by `deadline - P` of its arrival.
     #[must_use]
     pub fn most_waiting(&self, deadline: Span) -> u64 {
         let life = deadline.saturating_sub(self.workers.batch_time()) + Span::from_nanos(1);
-        let most = |(density, arrivals): &(Density, ArrivalCurve)| density.ceil_of(arrivals.count(life));
+        let most = |alike: &Alike| {
+            alike.density.ceil_of(alike.arrivals.count(life)).saturating_mul(alike.count as u64)
+        };
         self.load.iter().map(most).fold(0, u64::saturating_add)
     }
 

@@ -11,9 +11,9 @@ pub(crate) use dice::Dice;
 pub(crate) use naive::{earliest, violates_any};
 
 use rt_core::{
-    Action, Cause, Dispatch, Event, HandOverError, Instant, LatencyProfile, MissReason, Outcome, Ran,
-    Request, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamId, StreamSpec, System,
-    Workers,
+    Action, Arrival, Cause, Dispatch, Event, HandOverError, Instant, Joined, LatencyProfile, MissReason,
+    Newcomer, Outcome, Ran, Request, Resolution, SafeModeConfig, Scheduler, SchedulerConfig, Shield, Span,
+    StreamId, StreamSpec, System, Workers,
 };
 
 /// A configuration with plenty of room, no guard, and safe mode left after 1000 ns.
@@ -121,7 +121,20 @@ impl Harness {
     }
 
     pub(crate) fn add(&mut self, spec: StreamSpec) -> StreamId {
-        self.scheduler.add_stream(spec).expect("room for a stream")
+        let now = Instant::from_nanos(self.now);
+        self.scheduler.add_stream(now, spec).expect("room for a stream, and nothing in its way")
+    }
+
+    /// Adds a stream if nothing is in its way, with a shield that counts it and all others.
+    pub(crate) fn try_add(&mut self, spec: &StreamSpec, shield: Option<Shield>) -> Option<StreamId> {
+        let newcomer = Newcomer::new(self.scheduler.config(), spec.clone());
+        let newcomer = newcomer.beside(&self.scheduler.load()).shielded(shield);
+        let now = Instant::from_nanos(self.now);
+        match self.scheduler.try_add_stream(now, newcomer).expect("room for a stream") {
+            Joined::Added(id, _) => Some(id),
+            Joined::Wait(_) => None,
+            Joined::Stale(_) => panic!("nobody came meanwhile"),
+        }
     }
 
     /// A request arrives now; the scheduler is polled. Returns its token.
@@ -136,7 +149,8 @@ impl Harness {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         self.unpolled = true;
-        let refused = self.scheduler.handle_arrival(Instant::from_nanos(self.now), stream, token);
+        let now = Instant::from_nanos(self.now);
+        let refused = self.scheduler.handle_arrival(now, Arrival { stream, token, at: now });
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }
@@ -265,7 +279,7 @@ impl Harness {
         assert!(self.running[worker].is_none(), "a busy worker was given a batch");
         let kind = self.scheduler.config().worker(worker).expect("a worker").clone();
         let batch: Vec<Request> = self.scheduler.batch(worker).to_vec();
-        assert!((1..=kind.batch).contains(&batch.len()), "a batch of {}", batch.len());
+        assert!((1..=kind.profile.max_batch()).contains(&batch.len()), "a batch of {}", batch.len());
         assert!(batch.is_sorted_by_key(|r| !r.mandatory), "mandatory requests come first");
         let bound = kind.profile.bound(batch.len());
         for request in &batch {
@@ -339,11 +353,27 @@ impl Harness {
         self.resolutions.iter().map(|(_, r)| *r).filter(missed).collect()
     }
 
-    /// The causes for which safe mode was entered, and when.
+    /// When the promise to `stream` was suspended for what it did itself, and when it was resumed; the last time may still
+    /// go on.
+    pub(crate) fn suspensions(&self, stream: StreamId) -> Vec<(u64, u64)> {
+        let mut stays: Vec<(u64, u64)> = Vec::new();
+        for (at, event) in &self.events {
+            match event {
+                Event::Suspension(told) if told.stream != stream => {}
+                Event::Suspension(told) if told.alarm.is_some() => stays.push((*at, u64::MAX)),
+                Event::Suspension(_) => stays.last_mut().expect("suspended before").1 = *at,
+                _ => {}
+            }
+        }
+        stays
+    }
+
+    /// The causes for which safe mode was entered, or the promise to a stream suspended, and when.
     pub(crate) fn causes(&self) -> Vec<(u64, Cause)> {
         let cause = |(at, event): &(u64, Event)| match event {
             Event::SafeMode(transition) => transition.breach().map(|cause| (*at, cause)),
-            Event::Suspension(_) | Event::MissesLeft { .. } => None,
+            Event::Suspension(told) => told.alarm.map(|alarm| (*at, alarm.cause)),
+            Event::MissesLeft { .. } => None,
         };
         self.events.iter().filter_map(cause).collect()
     }

@@ -1,0 +1,244 @@
+//! Accounting: the end of a request inside the scheduler, resolved, counted, judged, and what that gives rise to announced.
+
+use alloc::collections::VecDeque;
+use core::mem;
+
+use super::Scheduler;
+use super::carry_in::CarryIn;
+use super::types::{Event, Outcome, Request, Resolution, WorkerId};
+use crate::constraint::Constraint;
+use crate::safe_mode::{Cause, Evidence, Transition};
+use crate::select::LoadMonitor;
+use crate::stream::{MissReason, OutcomeLog, Stream, StreamId};
+use crate::time::{Instant, Span};
+
+/// Events kept between two polls; the last few places are for safe mode alone.
+const MAX_EVENTS: usize = 64;
+const RESERVED_EVENTS: usize = 8;
+/// A stream is warned at most this often.
+const WARNING_INTERVAL: Span = Span::from_millis(1_000);
+
+/// What `poll` has yet to tell.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) resolved: VecDeque<Resolution>,
+    pub(super) events: heapless::Deque<Event, MAX_EVENTS>,
+}
+
+impl Told {
+    /// Room for so many resolutions. Allocates.
+    pub(super) fn new(resolutions: usize) -> Self {
+        Self { resolved: VecDeque::with_capacity(resolutions), events: heapless::Deque::new() }
+    }
+
+    /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
+    /// safe mode the oldest event does: a gap in the sequence tells.
+    pub(super) fn announce(&mut self, event: Event) {
+        if !matches!(event, Event::SafeMode(_)) && !self.has_room() {
+            return;
+        }
+        if self.events.is_full() {
+            self.events.pop_front();
+        }
+        let _ = self.events.push_back(event);
+    }
+
+    /// Whether an event that is no change of safe mode has room.
+    pub(super) fn has_room(&self) -> bool {
+        self.events.len() + RESERVED_EVENTS < MAX_EVENTS
+    }
+}
+
+impl Scheduler {
+    /// Raises safe mode for a cause that is seen outside (a stale profile, an operator) and lasts until `until`.
+    pub fn raise_safe_mode(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        self.raise(now, cause, evidence, until);
+    }
+
+    /// Ends safe mode, and the suspensions of streams, by order of an operator; see [`crate::SafeMode::clear`].
+    pub fn clear_safe_mode(&mut self, now: Instant) {
+        self.settle_safe_mode(now);
+        let transition = self.safe_mode.clear(now);
+        self.tell(transition);
+        self.clear_suspensions(now);
+    }
+
+    /// Announces no change of safe mode, and no suspension, before `until`, for maintenance; see
+    /// [`crate::SafeMode::inhibit`].
+    pub fn inhibit_safe_mode(&mut self, until: Instant) {
+        self.changed = true;
+        self.safe_mode.inhibit(until);
+    }
+
+    /// Warns as long as more than `limit` requests of streams that declare their arrivals came within the monitor's
+    /// window, or no longer does.
+    pub fn set_rate_warning(&mut self, warning: Option<(LoadMonitor, u64)>) {
+        self.rate_warning = warning;
+    }
+
+    /// Requests a second at `now` as they count towards the rate that is warned of; `None` without a warning.
+    #[must_use]
+    pub fn rate_seen_per_s(&mut self, now: Instant) -> Option<f64> {
+        self.rate_warning.as_mut().map(|(monitor, _)| monitor.rate_per_s(now))
+    }
+
+    /// Counts an arrival towards the rate that is warned of.
+    pub(super) fn watch_rate(&mut self, now: Instant) {
+        let Some((monitor, limit)) = &mut self.rate_warning else { return };
+        let (seen, limit, window) = (monitor.observe(now), *limit, monitor.window().as_nanos());
+        if seen > limit {
+            self.raise(now, Cause::RateHigh, Evidence { limit, seen, window, stream: None }, now);
+        }
+    }
+
+    /// Ends the batch of a worker, which is no longer running it.
+    pub(super) fn end_batch(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        outcome: impl Fn(&Request) -> Outcome,
+    ) {
+        let mut batch = mem::take(self.pool.batch_mut(worker));
+        for request in batch.drain(..) {
+            self.end(now, request, outcome(&request));
+        }
+        *self.pool.batch_mut(worker) = batch;
+    }
+
+    /// Ends a request that was taken in: `poll` will tell.
+    pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
+        let hit = outcome == Outcome::Served;
+        let resolution = self.record(now, request, outcome, |log| log.close(request.place, hit));
+        self.told.resolved.push_back(resolution);
+    }
+
+    /// Refuses a request that was not taken in, counts and judges it.
+    pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
+        self.record(now, request, Outcome::Missed(reason), OutcomeLog::refuse)
+    }
+
+    /// Counts an outcome, has it recorded in the log of its stream, and raises what the outcome monitor finds.
+    fn record(
+        &mut self,
+        now: Instant,
+        request: Request,
+        outcome: Outcome,
+        record: impl FnOnce(&mut OutcomeLog) -> Option<Constraint>,
+    ) -> Resolution {
+        let Some(stream) = self.streams.get_mut(request.stream) else {
+            return Resolution { request, outcome, misses_left: None };
+        };
+        stream.counts.count(match outcome {
+            Outcome::Served => None,
+            Outcome::Missed(reason) => Some(reason),
+        });
+        let violated = record(&mut stream.outcomes);
+        let after = stream.outcomes.monitor.misses_left();
+        let before = mem::replace(&mut stream.left, after);
+        let left = |left: Option<(u32, Constraint)>| left.map_or(u32::MAX, |(left, _)| left);
+        if violated.is_some() || left(after) < left(before) && left(after) <= 1 {
+            self.judge(now, request.stream, violated, (before, after));
+        }
+        Resolution { request, outcome, misses_left: after.map(|(left, _)| left) }
+    }
+
+    /// Warns of and raises what the outcome monitor has found.
+    fn judge(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        violated: Option<Constraint>,
+        (before, after): (Option<(u32, Constraint)>, Option<(u32, Constraint)>),
+    ) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        if let Some((left, constraint)) = after
+            && (fell(0) || fell(1))
+        {
+            if rested(&mut stream.warned, now) {
+                self.told.announce(Event::MissesLeft { stream: id, left, constraint });
+            }
+            let (limit, window) = (constraint.misses().into(), constraint.window().into());
+            let evidence = Evidence { limit, seen: left.into(), window, stream: Some(id) };
+            self.raise(now, Cause::MissesLow, evidence, now);
+        }
+        if let Some(constraint) = violated {
+            self.violate(now, id, constraint);
+        }
+    }
+
+    /// A constraint is violated. If it is over a window that began while the stream was beyond its declaration, or before its
+    /// promise was resumed, that concerns the stream alone.
+    fn violate(&mut self, now: Instant, id: StreamId, constraint: Constraint) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let (limit, window) = (u64::from(constraint.misses()), u64::from(constraint.window()));
+        let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+        if stream.has_own_fault(window) {
+            self.suspend(now, id, Cause::ConstraintViolated, evidence, now);
+            return;
+        }
+        if rested(&mut stream.violated, now) {
+            // Another stream's violation is news, whatever was announced before.
+            self.safe_mode.forget(Cause::ConstraintViolated);
+        }
+        self.raise(now, Cause::ConstraintViolated, evidence, now);
+    }
+
+    pub(super) fn overrun(&mut self, now: Instant, bound: Span, seen: Span) {
+        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::ServiceOverrun, evidence, now);
+    }
+
+    pub(super) fn raise_late(&mut self, now: Instant, limit: Span, seen: Span) {
+        let evidence = Evidence { limit: limit.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+        self.raise(now, Cause::LateDispatch, evidence, now);
+    }
+
+    /// `failed` workers are there but did not do their work.
+    pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
+        let (limit, alive) = (self.pool.len() as u64, self.pool.alive());
+        let evidence = Evidence { limit, seen: (alive - failed.min(alive)) as u64, ..Evidence::default() };
+        self.raise(now, Cause::WorkerLost, evidence, now);
+    }
+
+    fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+        self.changed = true;
+        if cause.severity().is_suspended() {
+            self.aftermath = CarryIn::Open;
+        }
+        let transition = self.safe_mode.raise(now, cause, evidence, until);
+        self.tell(transition);
+    }
+
+    /// Tells safe mode how many workers there are.
+    pub(super) fn count_workers(&mut self, now: Instant) {
+        self.changed = true;
+        self.aftermath = CarryIn::Open;
+        let transition = self.safe_mode.set_workers(now, self.pool.alive(), self.pool.len());
+        self.tell(transition);
+    }
+
+    fn tell(&mut self, transition: Option<Transition>) {
+        self.changed = true;
+        if let Some(transition) = transition {
+            self.told.announce(Event::SafeMode(transition));
+        }
+    }
+}
+
+impl Stream {
+    /// Whether a window of so many requests, the last of which is recorded, holds one for which nothing was promised because
+    /// of what the stream did itself.
+    fn has_own_fault(&self, window: u64) -> bool {
+        self.suspended.is_some() || self.outcomes.monitor.count().saturating_sub(window) < self.excused
+    }
+}
+
+/// Whether it is long enough since `last` to tell again; then that is now.
+fn rested(last: &mut Option<Instant>, now: Instant) -> bool {
+    let rested = last.is_none_or(|last| now.since(last) >= WARNING_INTERVAL);
+    if rested {
+        *last = Some(now);
+    }
+    rested
+}

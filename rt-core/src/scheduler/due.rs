@@ -1,0 +1,108 @@
+//! Busy workers by the instant at which they are due: the earliest is known, each can be moved or taken out.
+
+use alloc::vec::Vec;
+
+use crate::time::Instant;
+
+/// No place in the heap.
+const NOWHERE: u16 = u16::MAX;
+
+/// A binary heap of workers, each of which knows its place in it. All calls are logarithmic; none allocates.
+#[derive(Debug)]
+pub(super) struct DueTimes {
+    /// Instants and workers; none is due before its parent, at half its place.
+    heap: Vec<(Instant, u16)>,
+    /// By worker: where it is in the heap.
+    place: Vec<u16>,
+}
+
+impl DueTimes {
+    /// Of up to `workers` workers, none of them busy.
+    pub(super) fn new(workers: usize) -> Self {
+        Self { heap: Vec::with_capacity(workers), place: alloc::vec![NOWHERE; workers] }
+    }
+
+    /// The earliest instant at which one is due, and who.
+    pub(super) fn earliest(&self) -> Option<(Instant, usize)> {
+        self.heap.first().map(|&(due, worker)| (due, usize::from(worker)))
+    }
+
+    /// `worker` is due at `due`, whatever was known of it.
+    pub(super) fn set(&mut self, worker: usize, due: Instant) {
+        let place = match self.place[worker] {
+            NOWHERE => {
+                self.heap.push((due, worker as u16));
+                self.heap.len() - 1
+            }
+            place => {
+                self.heap[usize::from(place)].0 = due;
+                usize::from(place)
+            }
+        };
+        self.settle(place);
+    }
+
+    /// Nothing more is expected of `worker`.
+    pub(super) fn remove(&mut self, worker: usize) {
+        let place = self.place[worker];
+        if place == NOWHERE {
+            return;
+        }
+        self.place[worker] = NOWHERE;
+        self.heap.swap_remove(usize::from(place));
+        if usize::from(place) < self.heap.len() {
+            self.settle(usize::from(place));
+        }
+    }
+
+    /// Moves the entry at `place` up or down to where it belongs.
+    fn settle(&mut self, mut place: usize) {
+        let entry = self.heap[place];
+        while place > 0 && entry < self.heap[(place - 1) / 2] {
+            self.put(place, self.heap[(place - 1) / 2]);
+            place = (place - 1) / 2;
+        }
+        loop {
+            let child = 2 * place + 1;
+            if child >= self.heap.len() {
+                break;
+            }
+            let other = child + 1;
+            let child =
+                if other < self.heap.len() && self.heap[other] < self.heap[child] { other } else { child };
+            if entry <= self.heap[child] {
+                break;
+            }
+            self.put(place, self.heap[child]);
+            place = child;
+        }
+        self.put(place, entry);
+    }
+
+    fn put(&mut self, place: usize, entry: (Instant, u16)) {
+        self.heap[place] = entry;
+        self.place[usize::from(entry.1)] = place as u16;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_earliest_is_that_of_a_list(steps in proptest::collection::vec((0usize..9, 0u64..30, any::<bool>()), 1..200)) {
+            let (mut due, mut list) = (DueTimes::new(9), [None; 9]);
+            for (worker, at, there) in steps {
+                list[worker] = there.then_some(Instant::from_nanos(at));
+                match list[worker] {
+                    Some(at) => due.set(worker, at),
+                    None => due.remove(worker),
+                }
+                let earliest = (0..9).filter_map(|w| Some((list[w]?, w))).min();
+                prop_assert_eq!(due.earliest(), earliest);
+            }
+        }
+    }
+}

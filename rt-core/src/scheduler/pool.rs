@@ -1,0 +1,346 @@
+//! The pool: workers of one or of several kinds, who of them is free, by when the others are due, and who is lost.
+//!
+//! Nothing here is linear in the workers while requests flow: free ones are bits, busy ones are heaped by due time.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::due::DueTimes;
+use super::types::{MAX_WORKERS, Request, WorkerId};
+use crate::time::{Instant, Span};
+use crate::workers::Workers;
+
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    /// Began at, must have been heard of by, and whether it was reported that it was not.
+    Busy {
+        started: Instant,
+        due: Instant,
+        reported: bool,
+    },
+    Lost,
+}
+
+/// One worker, and the batch that it runs.
+#[derive(Debug)]
+pub(super) struct Worker {
+    kind: usize,
+    pub(super) state: State,
+    pub(super) batch: Vec<Request>,
+    /// The variant that its last batch was to be run with.
+    pub(super) variant: u8,
+}
+
+impl Worker {
+    /// What its batch still takes at most; 0 if it runs none.
+    pub(super) fn left(&self, now: Instant) -> Span {
+        match self.state {
+            State::Busy { due, .. } => due.since(now),
+            State::Free | State::Lost => Span::ZERO,
+        }
+    }
+
+    /// Whether its batch should have ended.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        matches!(self.state, State::Busy { due, .. } if due < now)
+    }
+}
+
+/// Workers that are alike: what they are, who is free, and who is due when.
+#[derive(Debug)]
+struct Kind {
+    workers: Workers,
+    /// The number of the first of them.
+    first: usize,
+    /// Those that are free, a bit each.
+    free: [u64; MAX_WORKERS / 64],
+    free_count: usize,
+    /// Those that are busy and not yet reported as overdue.
+    due: DueTimes,
+    /// Those that were.
+    overdue: usize,
+    lost: usize,
+    /// By the most that a batch may hold: the fewest that make at least 95 % of the most requests a second.
+    paying: Box<[u8]>,
+}
+
+/// All workers of a scheduler.
+#[derive(Debug)]
+pub(super) struct Pool {
+    kinds: Box<[Kind]>,
+    /// Kinds by the time of a full batch, the first of equals first.
+    order: Box<[usize]>,
+    workers: Box<[Worker]>,
+    running: usize,
+    lost: usize,
+    /// The least time in which a worker that is there answers one request: at most, and most likely.
+    quickest: Option<(Span, Span)>,
+}
+
+impl Pool {
+    /// All of them free. Allocates.
+    pub(super) fn new(kinds: &[Workers]) -> Self {
+        let mut first = 0;
+        let mut workers = Vec::new();
+        let kinds: Box<[Kind]> = kinds
+            .iter()
+            .enumerate()
+            .map(|(kind, of)| {
+                let batch = || Vec::with_capacity(of.profile.max_batch());
+                workers.extend((0..of.count).map(|_| Worker {
+                    kind,
+                    state: State::Free,
+                    batch: batch(),
+                    variant: 0,
+                }));
+                first += of.count;
+                Kind::new(of, first - of.count)
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..kinds.len()).collect();
+        order.sort_by_key(|&kind| kinds[kind].workers.batch_time());
+        let mut pool =
+            Self { kinds, order: order.into(), workers: workers.into(), running: 0, lost: 0, quickest: None };
+        pool.find_quickest();
+        pool
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Those not lost.
+    pub(super) fn alive(&self) -> usize {
+        self.workers.len() - self.lost
+    }
+
+    /// Requests in batches.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(super) fn get(&self, worker: WorkerId) -> Option<&Worker> {
+        self.workers.get(worker)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Worker> {
+        self.workers.iter()
+    }
+
+    /// What a worker is.
+    pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
+        &self.kinds[self.workers[worker].kind].workers
+    }
+
+    /// The only kind; `None` if there are several.
+    pub(super) fn only_kind(&self) -> Option<&Workers> {
+        match &*self.kinds {
+            [only] => Some(&only.workers),
+            _ => None,
+        }
+    }
+
+    /// The least time in which a worker that is there answers one request, at most and most likely; `None` if none is.
+    pub(super) fn quickest(&self) -> Option<(Span, Span)> {
+        self.quickest
+    }
+
+    /// By the most requests that a batch of `worker` may hold, from 1: the fewest that make nearly as many a second.
+    pub(super) fn paying(&self, worker: WorkerId) -> &[u8] {
+        &self.kinds[self.workers[worker].kind].paying
+    }
+
+    /// Of each kind with a free worker the first that is, kinds with the shortest full batch first.
+    pub(super) fn free(&self) -> impl Iterator<Item = WorkerId> {
+        self.order.iter().map(|&kind| &self.kinds[kind]).filter_map(Kind::first_free)
+    }
+
+    /// Whether none is.
+    pub(super) fn is_busy(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.free_count == 0)
+    }
+
+    /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
+    pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
+        let own = self.workers[acting].kind;
+        let of = |(index, kind): (usize, &Kind)| {
+            let time = kind.workers.batch_time();
+            if kind.free_count > usize::from(index == own) {
+                return Some(now + time);
+            }
+            let due = kind.due.earliest().map(|(due, _)| due.max(now) + time);
+            let overdue = (kind.overdue > 0).then_some(now + time);
+            let acting = (index == own).then_some(now + time + time);
+            [due, overdue, acting].into_iter().flatten().min()
+        };
+        self.kinds.iter().enumerate().filter_map(of).min().unwrap_or(now)
+    }
+
+    /// When a request that comes now, with `ahead` requests to be begun before it, has most likely been answered:
+    /// in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
+    pub(super) fn likely_answer(&self, now: Instant, ahead: usize, long: bool) -> Instant {
+        let of = |kind: &Kind| {
+            let alive = kind.workers.count - kind.lost;
+            if alive == 0 {
+                return None;
+            }
+            let profile = &kind.workers.profile;
+            let most = if long { profile.max_batch() } else { kind.workers.batch };
+            let size = usize::from(kind.paying[most - 1]);
+            let free = if kind.free_count > 0 { now } else { kind.likely_free(now, &self.workers) };
+            let rounds = (ahead / (alive * size)) as u64;
+            let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds));
+            Some(free + begun + profile.likely(size.min(ahead + 1)))
+        };
+        self.kinds.iter().filter_map(of).min().unwrap_or(now)
+    }
+
+    /// The earliest instant at which a batch is due that has not been reported.
+    pub(super) fn earliest_due(&self) -> Option<Instant> {
+        self.kinds.iter().filter_map(|kind| kind.due.earliest()).map(|(due, _)| due).min()
+    }
+
+    /// Whether a batch that should have ended, and was reported, still runs.
+    pub(super) fn has_overdue(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.overdue > 0)
+    }
+
+    /// A batch that should have ended and has not been reported: when it began and was due. It counts as reported now.
+    pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
+        let late = |kind: &mut Kind| {
+            kind.due.earliest().filter(|&(due, _)| due < now).map(|(_, id)| (id, kind.first))
+        };
+        let (index, first) = self.kinds.iter_mut().find_map(late)?;
+        let worker = &mut self.workers[first + index];
+        let State::Busy { started, due, reported } = &mut worker.state else { return None };
+        *reported = true;
+        let (kind, told) = (&mut self.kinds[worker.kind], (*started, *due));
+        kind.due.remove(index);
+        kind.overdue += 1;
+        Some(told)
+    }
+
+    /// `worker`, which is free, starts its batch, and is due after `time`.
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId, time: Span) {
+        let w = &mut self.workers[worker];
+        let (kind, due) = (&mut self.kinds[w.kind], now + time);
+        kind.set_free(worker, false);
+        kind.due.set(worker - kind.first, due);
+        w.state = State::Busy { started: now, due, reported: false };
+        w.variant = 0;
+        self.running += w.batch.len();
+    }
+
+    /// `worker` has longer than it had: until `due`, if that is later.
+    pub(super) fn prolong(&mut self, worker: WorkerId, until: Instant) {
+        let w = &mut self.workers[worker];
+        if let State::Busy { due, reported: false, .. } = &mut w.state
+            && until > *due
+        {
+            *due = until;
+            let kind = &mut self.kinds[w.kind];
+            kind.due.set(worker - kind.first, until);
+        }
+    }
+
+    /// The batch that `worker` is given, to be filled before [`Pool::start`].
+    pub(super) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
+        &mut self.workers[worker].batch
+    }
+
+    /// What its batch is to be run with.
+    pub(super) fn set_variant(&mut self, worker: WorkerId, variant: u8) {
+        self.workers[worker].variant = variant;
+    }
+
+    /// `worker` no longer runs a batch, and is free, or `lost`. Its batch is still there: [`Pool::batch_mut`].
+    pub(super) fn end(&mut self, worker: WorkerId, lost: bool) {
+        let w = &mut self.workers[worker];
+        let (before, after) = (w.state, if lost { State::Lost } else { State::Free });
+        if before == after {
+            return;
+        }
+        let kind = &mut self.kinds[w.kind];
+        w.state = after;
+        match before {
+            State::Free => kind.set_free(worker, false),
+            State::Busy { reported, .. } => {
+                kind.due.remove(worker - kind.first);
+                kind.overdue -= usize::from(reported);
+                self.running -= w.batch.len();
+            }
+            State::Lost => {}
+        }
+        if after == State::Free {
+            kind.set_free(worker, true);
+        }
+        let (more, fewer) = (usize::from(after == State::Lost), usize::from(before == State::Lost));
+        kind.lost = kind.lost + more - fewer;
+        self.lost = self.lost + more - fewer;
+        if more + fewer > 0 {
+            self.find_quickest();
+        }
+    }
+
+    fn find_quickest(&mut self) {
+        let there =
+            self.kinds.iter().filter(|kind| kind.lost < kind.workers.count).map(|kind| &kind.workers.profile);
+        let bound = there.clone().map(|profile| profile.bound(1)).min();
+        self.quickest = bound.zip(there.map(|profile| profile.likely(1)).min());
+    }
+}
+
+impl Kind {
+    fn new(workers: &Workers, first: usize) -> Self {
+        let mut kind = Self {
+            first,
+            free: [0; MAX_WORKERS / 64],
+            free_count: 0,
+            due: DueTimes::new(workers.count),
+            overdue: 0,
+            lost: 0,
+            paying: paying(workers),
+            workers: workers.clone(),
+        };
+        (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));
+        kind
+    }
+
+    fn first_free(&self) -> Option<WorkerId> {
+        let (word, bits) = self.free.iter().enumerate().find(|(_, bits)| **bits != 0)?;
+        Some(self.first + word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// Of a worker for which the opposite is true.
+    fn set_free(&mut self, worker: WorkerId, free: bool) {
+        let index = worker - self.first;
+        self.free[index / 64] ^= 1 << (index % 64);
+        self.free_count = if free { self.free_count + 1 } else { self.free_count - 1 };
+    }
+
+    /// When the next of its busy workers is free, by the mean time of its batch.
+    fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
+        let Some((due, index)) = self.due.earliest() else { return now };
+        let profile = &self.workers.profile;
+        let size = workers[self.first + index].batch.len();
+        (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
+    }
+}
+
+/// By the most requests that a batch may hold, from 1: the fewest that make at least 95 % of the most requests a
+/// second, by mean times. Fewer are answered sooner.
+fn paying(workers: &Workers) -> Box<[u8]> {
+    let time = |size: usize| u128::from(workers.profile.mean(size).as_nanos());
+    let mut best = 1;
+    let least = |most: usize| {
+        if most as u128 * time(best) >= best as u128 * time(most) {
+            best = most;
+        }
+        let pays = |&size: &usize| 20 * size as u128 * time(best) >= 19 * best as u128 * time(size);
+        (1..=most).find(pays).unwrap_or(most) as u8
+    };
+    (1..=workers.profile.max_batch()).map(least).collect()
+}

@@ -1,0 +1,145 @@
+//! What waits for a service: mandatory, wanted and optional requests, each class in the order of deadlines.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::types::Request;
+use crate::stream::StreamId;
+use crate::time::Instant;
+use crate::word::Class;
+
+/// The queue of mandatory requests.
+pub(super) const MANDATORY: usize = Class::Mandatory as usize;
+/// Of those that would be mandatory if their stream kept to its declaration.
+pub(super) const WANTED: usize = Class::Wanted as usize;
+/// Of all others.
+pub(super) const OPTIONAL: usize = Class::Optional as usize;
+
+/// By class.
+pub(super) type Classes<T> = [T; 3];
+
+/// Requests that wait, at most as many as there is room for.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    classes: Classes<VecDeque<Request>>,
+    len: usize,
+    room: usize,
+    /// By the place of a stream: its wanted requests.
+    wanted: Vec<u32>,
+}
+
+impl Waiting {
+    /// Empty, with room for so many, of so many streams. Allocates.
+    pub(super) fn new(room: usize, streams: usize) -> Self {
+        let classes = [(); 3].map(|()| VecDeque::with_capacity(room));
+        Self { classes, len: 0, room, wanted: alloc::vec![0; streams] }
+    }
+
+    /// For so many streams. Allocates.
+    pub(super) fn resize(&mut self, streams: usize) {
+        self.wanted.resize(streams, 0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.room
+    }
+
+    pub(super) fn class(&self, class: usize) -> &VecDeque<Request> {
+        &self.classes[class]
+    }
+
+    /// Whether no mandatory request waits.
+    pub(super) fn is_clear(&self) -> bool {
+        self.classes[MANDATORY].is_empty()
+    }
+
+    /// Whether none waits that is not mandatory.
+    pub(super) fn is_mandatory_only(&self) -> bool {
+        self.len == self.classes[MANDATORY].len()
+    }
+
+    /// How many requests of a class have a deadline before `reach`: an answer then would be too late for them.
+    pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
+        let queue = &self.classes[class];
+        // Mostly not even the first.
+        if queue.front().is_none_or(|first| first.deadline >= reach) {
+            return 0;
+        }
+        queue.partition_point(|request| request.deadline < reach)
+    }
+
+    /// The earliest deadline of a class.
+    pub(super) fn first_deadline(&self, class: usize) -> Option<Instant> {
+        self.classes[class].front().map(|request| request.deadline)
+    }
+
+    /// Whether wanted requests of the stream in this place wait.
+    pub(super) fn has_wanted(&self, slot: u16) -> bool {
+        self.wanted[usize::from(slot)] > 0
+    }
+
+    /// Takes in a request; there is room.
+    pub(super) fn push(&mut self, class: usize, request: Request) {
+        let queue = &mut self.classes[class];
+        self.len += 1;
+        if class == WANTED {
+            self.wanted[usize::from(request.stream.slot)] += 1;
+        }
+        if queue.back().is_none_or(|last| last.deadline <= request.deadline) {
+            queue.push_back(request);
+        } else {
+            queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
+        }
+    }
+
+    /// Takes the first request of a class.
+    pub(super) fn pop(&mut self, class: usize) -> Option<Request> {
+        self.remove(class, 0)
+    }
+
+    /// Takes the first request of a class if an answer at `reach` would be too late for it.
+    pub(super) fn pop_before(&mut self, class: usize, reach: Instant) -> Option<Request> {
+        if self.classes[class].front()?.deadline < reach { self.pop(class) } else { None }
+    }
+
+    /// Takes the request at `index` of a class: near the first in little time.
+    pub(super) fn remove(&mut self, class: usize, index: usize) -> Option<Request> {
+        let queue = &mut self.classes[class];
+        let request = if index == 0 { queue.pop_front() } else { queue.remove(index) }?;
+        self.len -= 1;
+        if class == WANTED {
+            self.wanted[usize::from(request.stream.slot)] -= 1;
+        }
+        Some(request)
+    }
+
+    /// The oldest of the lowest class gives way to one of `class`, unless all that wait are above it.
+    pub(super) fn give_way(&mut self, class: usize) -> Option<Request> {
+        (class.max(WANTED)..self.classes.len()).rev().find_map(|lower| self.pop(lower))
+    }
+
+    /// Whether [`Waiting::give_way`] finds one.
+    pub(super) fn gives_way(&self, class: usize) -> bool {
+        (class.max(WANTED)..self.classes.len()).any(|lower| !self.classes[lower].is_empty())
+    }
+
+    /// Takes out all requests of `stream`, telling each; linear in what waits.
+    pub(super) fn cancel(&mut self, stream: StreamId, mut tell: impl FnMut(Request)) {
+        for queue in &mut self.classes {
+            let before = queue.len();
+            queue.retain(|request| {
+                let gone = request.stream == stream;
+                if gone {
+                    tell(*request);
+                }
+                !gone
+            });
+            self.len -= before - queue.len();
+        }
+        self.wanted[usize::from(stream.slot)] = 0;
+    }
+}

@@ -1,0 +1,180 @@
+//! Suspension: a stream that breaks its declaration suspends the promise to itself, and to nobody else.
+//!
+//! *Why the others' promises stand.* Their admission counts at most `⌈ρ·α(Δ)⌉` mandatory requests of each stream in any
+//! interval, and no other requests at all. Of the stream that sends too much, what exceeds the curve is never
+//! mandatory: the arrival monitor lets pass what satisfies it, and of `n` conforming requests in a row at most `⌈nρ⌉` are
+//! marked (`police`, `word`). All else has its place behind what is mandatory, as if it had declared nothing.
+//!
+//! *How long.* Each excess request suspends the promise until `clean` after its effects end: those of the arrival monitor, which
+//! lets requests conform one by one for four times the longest window of the declaration, and at most for
+//! [`crate::MAX_MEMORY`]; for `hold` at least from the first on; and as long as one of its *wanted* requests waits, which is at
+//! most a deadline. From then on what comes within the declaration is marked by the word alone and answered in time. A window
+//! that holds an earlier request may still be violated: that is announced, as the stream's own.
+
+use alloc::vec::Vec;
+
+use super::Scheduler;
+use super::types::Event;
+use crate::safe_mode::{Alarm, Cause, Evidence, Suspension};
+use crate::stream::{StreamId, Suspended};
+use crate::time::Instant;
+
+/// The streams whose promise is suspended, or whose present state has not been announced.
+#[derive(Debug)]
+pub(super) struct Suspensions {
+    listed: Vec<u16>,
+    /// How many are suspended.
+    count: usize,
+    /// When the first of them may be resumed, or told of.
+    next: Option<Instant>,
+    sequence: u64,
+}
+
+impl Suspensions {
+    /// None, of so many streams. Allocates.
+    pub(super) fn new(streams: usize) -> Self {
+        Self { listed: Vec::with_capacity(streams), count: 0, next: None, sequence: 0 }
+    }
+
+    /// When there is something to be done, unless that waits for something else.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        self.next.filter(|&next| next > now)
+    }
+
+    /// The stream in this place is gone.
+    pub(super) fn forget(&mut self, slot: u16) {
+        self.listed.retain(|&listed| listed != slot);
+        self.next = self.next.map(|_| Instant::ZERO);
+    }
+
+    fn list(&mut self, slot: u16) {
+        if !self.listed.contains(&slot) {
+            self.listed.push(slot);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Why the promise to a stream is suspended, if it is for something that the stream did itself.
+    #[must_use]
+    pub fn suspension(&self, id: StreamId) -> Option<Alarm> {
+        self.streams.get(id)?.suspended.map(|suspended| suspended.alarm)
+    }
+
+    /// How often suspensions began or ended, and how many streams are suspended now.
+    #[must_use]
+    pub fn suspensions(&self) -> (u64, usize) {
+        (self.suspensions.sequence, self.suspensions.count)
+    }
+
+    /// The stream broke what its promise rests on, with effects until `until`.
+    pub(super) fn suspend(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        cause: Cause,
+        evidence: Evidence,
+        until: Instant,
+    ) {
+        let config = self.config.safe_mode;
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.breaches += 1;
+        let until = (now + config.clean).max(until + config.clean);
+        if let Some(suspended) = &mut stream.suspended {
+            suspended.until = suspended.until.max(until);
+            return;
+        }
+        let until = until.max(now + config.hold);
+        stream.suspended = Some(Suspended { alarm: Alarm { cause, evidence, entered: now }, until });
+        self.suspensions.count += 1;
+        self.suspensions.list(id.slot);
+        self.look_again(until);
+        self.tell_suspension(now, id.slot);
+    }
+
+    /// Resumes the promises whose time has come; false if nothing is to be told.
+    pub(super) fn resume_streams(&mut self, now: Instant) -> bool {
+        if self.suspensions.next.is_none_or(|next| now < next) {
+            return false;
+        }
+        self.suspensions.next = None;
+        let (mut index, before) = (0, self.suspensions.sequence);
+        while let Some(&slot) = self.suspensions.listed.get(index) {
+            self.resume_stream(now, slot);
+            let done =
+                self.streams.at_mut(slot).is_none_or(|stream| stream.suspended.is_none() && !stream.told);
+            if done {
+                self.suspensions.listed.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        self.suspensions.sequence > before
+    }
+
+    /// Resumes the promise to one stream if nothing of what it broke is left, and tells what has not been told.
+    fn resume_stream(&mut self, now: Instant, slot: u16) {
+        let waits = self.waiting.has_wanted(slot);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        match stream.suspended {
+            Some(Suspended { until, .. }) if now < until || waits => self.look_again(until),
+            Some(_) => {
+                stream.suspended = None;
+                stream.excused = stream.counts.arrived;
+                self.suspensions.count -= 1;
+            }
+            None => {}
+        }
+        self.tell_suspension(now, slot);
+    }
+
+    /// Tells of a stream what has not been told, unless announcements are inhibited.
+    fn tell_suspension(&mut self, now: Instant, slot: u16) {
+        let inhibited = self.safe_mode.inhibited_until();
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if stream.told == stream.suspended.is_some() {
+            return;
+        }
+        if now < inhibited || !self.told.has_room() {
+            self.look_again(inhibited);
+            return;
+        }
+        stream.told = !stream.told;
+        self.suspensions.sequence += 1;
+        let (sequence, alarm) =
+            (self.suspensions.sequence, stream.suspended.map(|suspended| suspended.alarm));
+        let told = Suspension { sequence, stream: stream.id, alarm, breaches: stream.breaches };
+        self.told.announce(Event::Suspension(told));
+    }
+
+    /// Ends all suspensions by order of an operator, as soon as nothing of what was wanted waits.
+    pub(super) fn clear_suspensions(&mut self, now: Instant) {
+        for stream in self.streams.iter_mut() {
+            if let Some(suspended) = &mut stream.suspended {
+                suspended.until = now;
+                stream.police.iter_mut().for_each(crate::police::Policer::forget_excess);
+            }
+        }
+        if self.suspensions.count > 0 {
+            self.look_again(now);
+        }
+    }
+
+    fn look_again(&mut self, at: Instant) {
+        self.changed = true;
+        self.suspensions.next = Some(self.suspensions.next.map_or(at, |next| next.min(at)));
+    }
+
+    /// Goes on with the suspensions of another scheduler, whose streams have moved here.
+    pub(super) fn continue_suspensions(&mut self, now: Instant, sequence: u64) {
+        self.suspensions.sequence = sequence;
+        let suspended = |stream: &&mut crate::stream::Stream| stream.suspended.is_some() || stream.told;
+        for stream in self.streams.iter_mut().filter(suspended) {
+            self.suspensions.list(stream.id.slot);
+            self.suspensions.count += usize::from(stream.suspended.is_some());
+        }
+        if !self.suspensions.listed.is_empty() {
+            self.look_again(now);
+        }
+    }
+}
