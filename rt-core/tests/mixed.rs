@@ -165,9 +165,9 @@ fn workers_of_a_kind_are_checked_kind_by_kind() {
     let refused = |workers| Scheduler::new(with(workers)).map(drop).expect_err("refused");
     let [slow, fast] = [&base.workers[0], &base.workers[1]];
     let range = |field, value, max| ConfigError::Range { field, value, min: 1, max };
-    assert_eq!(refused(vec![]), range("workers", 0, 16));
-    assert_eq!(refused(vec![fast.clone(), Workers { count: 0, ..slow.clone() }]), range("workers", 0, 16));
-    assert_eq!(refused(vec![Workers { count: 16, ..fast.clone() }, slow.clone()]), range("workers", 17, 16));
+    assert_eq!(refused(vec![]), range("workers", 0, MAX_WORKERS as u64));
+    assert_eq!(refused(vec![fast.clone(), Workers { count: 0, ..slow.clone() }]), range("workers", 0, MAX_WORKERS as u64));
+    assert_eq!(refused(vec![Workers { count: MAX_WORKERS, ..fast.clone() }, slow.clone()]), range("workers", MAX_WORKERS as u64 + 1, MAX_WORKERS as u64));
     assert_eq!(refused(vec![fast.clone(), Workers { batch: 2, ..slow.clone() }]), range("batch", 2, 1));
     let short = SchedulerConfig { deadline: ns(9), ..base.clone() };
     assert!(matches!(Scheduler::new(short), Err(ConfigError::Deadline { .. })));

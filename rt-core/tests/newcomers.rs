@@ -123,13 +123,16 @@ fn a_stream_that_leaves_amid_a_busy_period_does_not_give_its_place_away() {
     harness.scheduler.set_shield(Some(shield.expect("an admitted load"))).expect("made for it");
     let mut first = true;
     harness.longer = Some(Box::new(move |scheduler, now, worker, bound| {
+        if !std::mem::take(&mut first) {
+            return bound;
+        }
         let now = Instant::from_nanos(now);
-        let length = if std::mem::take(&mut first) { scheduler.longest(now, worker) } else { ns(bound) };
+        let length = scheduler.longest(now, worker);
         scheduler.prolong(now, worker, length).expect("allowed");
         length.as_nanos()
     }));
     let (mut left, mut back) = (false, None);
-    for now in (0..ms(44.0)).step_by(100_000) {
+    for now in (0..ms(220.0)).step_by(100_000) {
         harness.advance_to(now);
         if now % ms(1.1) == 0 {
             harness.arrive(steady);
@@ -153,5 +156,5 @@ fn a_stream_that_leaves_amid_a_busy_period_does_not_give_its_place_away() {
     let cancelled = |r: &rt_core::Resolution| r.outcome == Outcome::Missed(MissReason::Cancelled);
     assert!(harness.mandatory_misses().iter().all(cancelled), "{:?}", harness.mandatory_misses());
     assert_eq!(harness.causes(), []);
-    assert!(harness.batches.len() > 40 && back.is_some(), "it came back when it could");
+    assert!(back.is_some(), "it came back when it could");
 }

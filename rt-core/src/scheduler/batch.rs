@@ -11,7 +11,7 @@ use core::ops::Range;
 
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED, Waiting};
 use super::types::Request;
-use crate::stream::MissReason;
+use crate::stream::{MissReason, StreamId};
 use crate::time::Instant;
 use crate::workers::Workers;
 
@@ -48,8 +48,8 @@ enum Fate {
     Miss(MissReason),
 }
 
-/// Of one stream: the part of a request that it has earned when load is shed, in 1/2³², and when it was last given one of the
-/// places for which streams take turns.
+/// Of one stream: the part of a request that it has earned when load is shed, in 1/2³², and when a request of it that
+/// nothing is promised for was last taken.
 #[derive(Clone, Copy, Debug, Default)]
 struct Claim {
     share: u64,
@@ -82,6 +82,14 @@ impl BatchPlanner {
     /// A stream is new in its place.
     pub(super) fn forget(&mut self, place: usize) {
         self.claims[place] = Claim::default();
+    }
+
+    /// Which of the last optional requests is of the stream that had its turn last, if that was after `stream` had.
+    pub(super) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
+        let (queue, own) = (waiting.class(OPTIONAL), self.claims[usize::from(stream.slot)].turn);
+        let turn = |&index: &usize| self.claims[usize::from(queue[index].stream.slot)].turn;
+        let last = (queue.len().saturating_sub(NEAR)..queue.len()).max_by_key(turn);
+        last.filter(|index| turn(index) > own)
     }
 
     /// Plans the batch: mandatory requests first, then wanted, then optional ones.
@@ -187,7 +195,9 @@ impl BatchPlanner {
         };
         let all = (mandatory + view.waiting.len() - view.waiting.class(MANDATORY).len()).min(most);
         let largest = (least.max(1)..=all).rev().find(enough).unwrap_or(least);
-        least.max(usize::from(view.paying[largest.max(1) - 1]))
+        let size = least.max(usize::from(view.paying[largest.max(1) - 1]));
+        // More than a full batch was allowed for as many mandatory requests left waiting as the most leaves, and no more.
+        if size > view.workers.batch { size.max(mandatory.min(most)) } else { size }
     }
 
     /// Takes mandatory requests for a batch of `size`; what that is too late for is given up.
@@ -231,9 +241,10 @@ impl BatchPlanner {
             if candidates.len() > room {
                 self.take_turns(view, class, candidates, room);
             } else {
-                let taken = room.min(view.waiting.class(class).len() - from);
-                self.fates[class].resize(from + taken, Fate::Run);
-                self.taken += taken;
+                let taken = from..view.waiting.class(class).len().min(from + room);
+                self.taken += taken.len();
+                self.fates[class].resize(taken.end, Fate::Run);
+                taken.for_each(|index| self.take_turn(view.waiting.class(class)[index].stream));
             }
         }
     }
@@ -259,6 +270,12 @@ impl BatchPlanner {
                 first += 1;
             }
         }
+    }
+
+    /// A request of `stream` that nothing is promised for has its turn.
+    fn take_turn(&mut self, stream: StreamId) {
+        self.turns += 1;
+        self.claims[usize::from(stream.slot)].turn = self.turns;
     }
 
     /// The first mandatory request that can still be taken.

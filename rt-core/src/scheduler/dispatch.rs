@@ -31,7 +31,7 @@ use super::carry_in::CarryIn;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
 use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
-use crate::stream::MissReason;
+use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 
 impl Scheduler {
@@ -59,6 +59,26 @@ impl Scheduler {
                     self.changed = false;
                 }
             }
+        }
+    }
+
+    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
+    /// before it.
+    pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
+        let ahead = self.waiting.len();
+        ahead > 0 && self.pool.likely_answer(now, ahead, self.may_be_long()) > deadline
+    }
+
+    /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
+    /// none.
+    pub(super) fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
+        let index = self.planner.displaced(&self.waiting, stream);
+        match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {
+            Some(other) => {
+                self.end(now, other, Outcome::Missed(MissReason::Shed));
+                true
+            }
+            None => false,
         }
     }
 

@@ -182,8 +182,8 @@ impl Scheduler {
             return Some(self.refuse(now, request, MissReason::Shed));
         }
         let class = class as usize;
-        if class == OPTIONAL && self.is_hopeless(now, deadline) {
-            return Some(self.refuse(now, request, MissReason::Expired));
+        if class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, stream) {
+            return Some(self.refuse(now, request, MissReason::Shed));
         }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = !self.waiting.is_full();

@@ -191,9 +191,10 @@ impl Pool {
             let most = if long { profile.max_batch() } else { kind.workers.batch };
             let size = usize::from(kind.paying[most - 1]);
             let free = if kind.free_count > 0 { now } else { kind.likely_free(now, &self.workers) };
-            let rounds = (ahead / (alive * size)) as u64;
-            let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds));
-            Some(free + begun + profile.likely(size.min(ahead + 1)))
+            let (rounds, before) = (ahead / (alive * size), ahead % (alive * size));
+            let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds as u64));
+            // Of its own batch at least those are that come before it.
+            Some(free + begun + profile.likely(before / alive + 1))
         };
         self.kinds.iter().filter_map(of).min().unwrap_or(now)
     }

@@ -271,13 +271,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
-    /// before it.
-    pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
-        let ahead = self.waiting.len();
-        ahead > 0 && self.pool.likely_answer(now, ahead, self.may_be_long()) > deadline
-    }
-
     /// Takes every waiting request back.
     pub(super) fn cancel_all(&mut self, now: Instant) {
         for class in 0..=OPTIONAL {
