@@ -1,7 +1,7 @@
 //! A whole run, kept: every request and every batch, for those who look at each of them.
 
 use planner::Problem;
-use rt_core::{Constraint, Instant, Outcome, Span, Transition, WorkerId};
+use rt_core::{Constraint, Instant, Outcome, Span, Suspension, Transition, WorkerId};
 
 use crate::measure::Misses;
 use crate::policy::{PlayError, PolicyKind};
@@ -21,6 +21,8 @@ pub struct Run {
     pub batches: Vec<Batch>,
     /// Safe mode as it was entered, left, or given a further cause.
     pub safe_mode: Vec<(Instant, Transition)>,
+    /// The promise to a stream as it was suspended, or held again.
+    pub suspensions: Vec<(Instant, usize, Suspension)>,
     /// How many streams there are: those of the problem, and those of no promise that sent something.
     pub streams: usize,
 }
@@ -98,5 +100,9 @@ impl Observer for Run {
 
     fn safe_mode(&mut self, now: Instant, transition: Transition) {
         self.safe_mode.push((now, transition));
+    }
+
+    fn suspension(&mut self, now: Instant, stream: usize, suspension: Suspension) {
+        self.suspensions.push((now, stream, suspension));
     }
 }

@@ -1,6 +1,6 @@
 //! The daemon's scheduler as a policy.
 
-use rt_core::{Action, Event, Instant, Ran, Resolution, Scheduler, Span, StreamId, WorkerId};
+use rt_core::{Action, Arrival, Event, Instant, Ran, Resolution, Scheduler, Span, StreamId, WorkerId};
 
 use crate::policy::{End, Policy, Step};
 
@@ -27,7 +27,8 @@ impl Policy for Scheduled {
     }
 
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
-        self.scheduler.handle_arrival(now, self.streams[stream], token).map(end)
+        let arrival = Arrival { stream: self.streams[stream], token, at: now };
+        self.scheduler.handle_arrival(now, arrival).map(end)
     }
 
     fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
@@ -40,7 +41,13 @@ impl Policy for Scheduled {
                 Action::Start { worker } => Step::Start { worker },
                 Action::Resolve(resolution) => Step::End(end(resolution)),
                 Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
-                Action::Event(Event::Suspension(_) | Event::MissesLeft { .. }) => continue,
+                Action::Event(Event::Suspension(suspension)) => {
+                    match self.streams.iter().position(|&id| id == suspension.stream) {
+                        Some(stream) => Step::Suspension { stream, suspension },
+                        None => continue,
+                    }
+                }
+                Action::Event(Event::MissesLeft { .. }) => continue,
                 Action::WakeAt(until) => Step::Wait { until },
             };
         }

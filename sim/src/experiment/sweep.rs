@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use rayon::prelude::*;
-use rt_core::{Cause, Instant, Outcome, Selector, Transition};
+use rt_core::{Cause, Instant, Outcome, Selector, Suspension, Transition};
 
 use super::contender::Contender;
 use super::fleet::{Planned, ServingKind};
@@ -219,6 +219,8 @@ struct Heard {
     variants: Vec<f64>,
     /// When the first cause for safe mode was announced that is not itself a violation.
     announced: Option<Instant>,
+    /// When the promise to each stream was first suspended for such a cause.
+    suspended: Vec<Option<Instant>>,
     /// Of each stream, the latest instant at which a miss was known.
     missed: Vec<Instant>,
     /// Misses that violated a constraint before anything was announced.
@@ -234,6 +236,7 @@ impl Heard {
             accuracy: system.accuracy.clone(),
             variants: variants.chain(models).collect(),
             announced: None,
+            suspended: vec![None; problem.streams.len()],
             missed: vec![Instant::ZERO; problem.streams.len()],
             unannounced: 0,
         }
@@ -258,7 +261,10 @@ impl Heard {
                 Some(streams().map(most).sum::<u64>() as f64 / arrived)
             }
             Quantity::Unannounced => Some(self.unannounced as f64 / arrived),
-            Quantity::Announced => Some(f64::from(u8::from(self.announced.is_some()))),
+            Quantity::Announced => {
+                let any = self.announced.is_some() || self.suspended.iter().any(Option::is_some);
+                Some(f64::from(u8::from(any)))
+            }
             Quantity::Goodput => self.measures.goodput(),
             Quantity::Batch => self.measures.batch_mean(),
             Quantity::Latency(500) => latency(|l| l.p50),
@@ -286,7 +292,8 @@ impl Observer for Heard {
             Outcome::Missed(reason) => {
                 let missed = &mut self.missed[stream];
                 *missed = ended.max(*missed);
-                let announced = self.announced.is_some_and(|announced| announced <= *missed);
+                let first = self.announced.into_iter().chain(self.suspended[stream]).min();
+                let announced = first.is_some_and(|announced| announced <= *missed);
                 if self.measures.streams[stream].missed(reason) && !announced {
                     self.unannounced += 1;
                 }
@@ -301,6 +308,12 @@ impl Observer for Heard {
     fn safe_mode(&mut self, now: Instant, transition: Transition) {
         if transition.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) {
             self.announced.get_or_insert(now);
+        }
+    }
+
+    fn suspension(&mut self, now: Instant, stream: usize, suspension: Suspension) {
+        if suspension.alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
+            self.suspended[stream].get_or_insert(now);
         }
     }
 }

@@ -109,7 +109,7 @@ impl<P: Policy> Policy for Watched<P> {
             }
             Step::End(end) => self.end(end),
             Step::Wait { until } => assert!(until.is_none_or(|until| until > now)),
-            Step::SafeMode(_) => {}
+            Step::SafeMode(_) | Step::Suspension { .. } => {}
         }
         step
     }

@@ -2,8 +2,8 @@
 
 use planner::Problem;
 use rt_core::{
-    ConfigError, SafeModeConfig, Scheduler, SchedulerConfig, SelectError, Selector, Shield, ShieldError,
-    Span, StreamError, StreamId, StreamSpec,
+    ConfigError, Instant, SafeModeConfig, Scheduler, SchedulerConfig, SelectError, Selector, Shield,
+    ShieldError, Span, StreamError, StreamId, StreamSpec,
 };
 use virtual_time::Scheduled;
 
@@ -74,7 +74,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
     let mut scheduler = Scheduler::new(config)?;
     let mut add = |index: usize| {
         let declared = problem.streams.get(index).map(|(_, spec)| spec.clone());
-        scheduler.add_stream(declared.unwrap_or_else(StreamSpec::best_effort))
+        scheduler.add_stream(Instant::ZERO, declared.unwrap_or_else(StreamSpec::best_effort))
     };
     let streams = (0..streams).map(&mut add).collect::<Result<_, _>>()?;
     Ok((scheduler, streams))
@@ -85,5 +85,5 @@ fn shield(scheduler: &mut Scheduler, problem: &Problem) -> Result<(), ShieldErro
     let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign) };
     let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
     let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.guard), load)?;
-    scheduler.set_shield(Some(shield))
+    scheduler.set_shield(Some(shield)).map(drop)
 }
