@@ -4,11 +4,13 @@ mod common;
 
 use std::borrow::Cow;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{
     DAEMON, Deployment, PATIENCE, answers, best_effort, eventually, frame, pause, repository, values,
 };
+use rustix::net::{RecvFlags, recv};
 use rustix::process::Signal;
 use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame};
@@ -56,6 +58,51 @@ fn sigterm_lets_requests_in_flight_be_answered_and_exits_with_zero() {
 #[test]
 fn sigint_lets_requests_in_flight_be_answered_and_exits_with_zero() {
     stops_in_order(Signal::INT);
+}
+
+/// Sends one request after the other until the daemon ends; whether the last one was read and left without an answer.
+fn ask_until_the_end(daemon: &common::Daemon, name: &str, asking: &AtomicUsize) -> bool {
+    let mut raw = daemon.raw().hello();
+    let registration = best_effort("quick", name);
+    assert!(raw.send(&frame(2, &ClientFrame::Register(Cow::Borrowed(&registration)))));
+    assert_eq!(raw.next(|frame| matches!(frame, DaemonFrame::Registered(_))), Some(true));
+    asking.fetch_add(1, Ordering::Relaxed);
+    for id in 3.. {
+        if !raw.send(&frame(id, &ClientFrame::Submit { stream: 1, payload: &[0; 4] })) {
+            break;
+        }
+        let mut byte = [0];
+        // What is left unread in a socket that is closed makes the other end hear of a reset connection.
+        match recv(&raw.socket, &mut byte, RecvFlags::PEEK) {
+            Ok((_, 0)) => return true,
+            Ok(_) => assert!(raw.next(|_| ()).is_some()),
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[test]
+fn whatever_was_read_is_answered_before_the_daemon_ends() {
+    let service = "[[service]]\nname = \"quick\"\nengine = \"simulated\"\nmax-batch = 1\ndeadline = \"20s\"\n\
+                   guard = \"1s\"\nsimulated = { times = [\"0ms\"], input = 1, output = 1 }\n";
+    let place = Deployment::new(format!("{DAEMON}{service}")).profiled(&[1]);
+    for _ in 0..6 {
+        let mut daemon = place.serve();
+        let asking = AtomicUsize::new(0);
+        let unanswered = std::thread::scope(|scope| {
+            let (daemon, asking) = (&daemon, &asking);
+            let ask =
+                |n: usize| scope.spawn(move || ask_until_the_end(daemon, &format!("stream{n}"), asking));
+            let clients: Vec<_> = (0..32).map(ask).collect();
+            eventually("all clients", || (asking.load(Ordering::Relaxed) == 32).then_some(()));
+            pause(Duration::from_millis(50));
+            daemon.signal(Signal::TERM);
+            clients.into_iter().map(|c| c.join().expect("no panic")).filter(|&is| is).count()
+        });
+        assert_eq!(unanswered, 0, "requests that the daemon had read");
+        assert_eq!(daemon.wait().code(), Some(0));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use weir_client::blocking::Client;
 use weir_client::wire::ClientFrame;
 use weir_client::{
-    ArrivalBound, Constraint, Error, MissReason, Outcome, RefusalCode, Registration, StreamInfo,
+    ArrivalBound, Constraint, Error, EventMask, MissReason, Outcome, RefusalCode, Registration, StreamInfo,
 };
 
 /// One worker that takes `time` for each request; `daemon` goes into the `[daemon]` table.
@@ -94,6 +94,35 @@ fn requests_beyond_those_that_may_be_open_are_missed_and_counted_but_promised_on
     for _ in 0..6 {
         assert_eq!(reason(&client.infer(&one, &[0.0; 2]).expect("an answer")), None);
     }
+}
+
+#[test]
+fn questions_beyond_so_many_a_second_are_refused_and_requests_are_not() {
+    let daemon = serve("client-questions = 5\n", "1ms");
+    let mut client = daemon.client();
+    let lane = stream(&mut client, "lane");
+    let refused = |answer: Result<(), Error>| match answer {
+        Ok(()) => false,
+        Err(Error::Refused(refusal)) => {
+            assert_eq!(refusal.code, RefusalCode::TooManyQuestions);
+            assert!(refusal.text.contains("daemon.client-questions = 5"), "{}", refusal.text);
+            true
+        }
+        Err(other) => panic!("{other:?}"),
+    };
+    // Faster than five a second, on whatever machine: each is asked as soon as the one before is answered.
+    let mut first = eventually("a refusal", || {
+        let answers: Vec<bool> = (0..12).map(|_| refused(client.ping())).collect();
+        answers.contains(&true).then_some(answers)
+    });
+    first.truncate(5);
+    let both = [client.status().map(drop), client.subscribe(EventMask::SAFE_MODE)];
+    println!("{first:?}, then {both:?}");
+    assert_eq!(reason(&client.infer(&lane, &[0.0; 2]).expect("an answer")), None);
+    // Another connection has a quota of its own, and time brings this one back.
+    assert!(!refused(daemon.client().ping()));
+    pause(Duration::from_millis(1_100));
+    assert!(!refused(client.ping()) && !refused(client.status().map(drop)));
 }
 
 /// Four streams, all requests at once, not one answer read; as often as it is cut off, it comes again.

@@ -202,7 +202,8 @@ const char *weir_refusal(uint16_t code) {
     static const char *const words[] = {
         "unknown",        "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible",
         "too-many-streams", "name-in-use",   "unknown-stream",     "draining",         "not-permitted",
-        "input-length",   "arena",           "arena-place",        "output-length",    "alarm"};
+        "input-length",   "arena",           "arena-place",        "output-length",    "alarm",
+        "too-many-questions"};
     return WORD(words, code);
 }
 

@@ -259,7 +259,7 @@ fn problem(
             Dispatch::Eager => raw::Dispatch::Eager,
             Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
         },
-        background: true,
+        background: config.background,
         workers: vec![raw::Workers {
             count: workers.count,
             batch: workers.batch,

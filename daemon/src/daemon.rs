@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,24 +16,28 @@ use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
 use crate::notice::{Notices, notice};
+use crate::pi_mutex::PiMutex;
 use crate::plan::Plan;
 use crate::profile::{Fingerprint, sysfs};
 use crate::realtime;
 use crate::reload::{self, Reloads};
 use crate::service::{Service, lock};
-use crate::socket::Listener;
+use crate::socket::{Intake, Listener};
 use crate::status;
 
 /// How long the daemon waits at its end for clients that have not read their answers: within [`manager::stopping`]'s
 /// margin.
 const LAST_WORDS: Span = Span::from_millis(5_000);
+/// How long it waits before that for what it has read to be answered.
+const LAST_FRAMES: Span = Span::from_millis(2_000);
 
 /// Everything that serves.
 pub(crate) struct Daemon {
     pub(crate) config: Config,
-    services: RwLock<Vec<Arc<Service>>>,
+    services: PiMutex<Vec<Arc<Service>>>,
     pub(crate) doors: Arc<Doors>,
     draining: AtomicBool,
+    pub(crate) intake: Intake,
     /// Those of the services.
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) reloads: Reloads,
@@ -73,9 +77,10 @@ impl Daemon {
         let daemon = Arc::new(Self {
             reloads: Reloads::new(&config, plan.profiled),
             config,
-            services: RwLock::new(services),
+            services: PiMutex::new(services),
             doors,
             draining: AtomicBool::new(false),
+            intake: Intake::default(),
             threads: Mutex::new(threads),
         });
         let watch = {
@@ -105,6 +110,7 @@ impl Daemon {
             // A panic there has told its message; the others still end in order.
             let _ = thread.join();
         }
+        daemon.intake.close(LAST_FRAMES);
         daemon.doors.hub.wait_until_flushed(LAST_WORDS);
         watchdog.into_iter().for_each(Watchdog::stop);
         daemon.doors.close();
@@ -131,12 +137,12 @@ impl Daemon {
 
     /// What is served now.
     pub(crate) fn services(&self) -> Vec<Arc<Service>> {
-        self.services.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.services.lock().clone()
     }
 
     /// Serves what `change` leaves from now on.
     pub(crate) fn change_services(&self, change: impl FnOnce(&mut Vec<Arc<Service>>)) {
-        change(&mut self.services.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.services.lock());
     }
 
     /// Waits for these threads of services at the end, too.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rt_core::{Cause, Evidence, Instant, Span};
+use rt_core::{Cause, Evidence, Span};
 
 use crate::clock;
 use crate::daemon::Daemon;
@@ -104,10 +104,9 @@ impl Watch {
                 if let Some((what, limit, seen)) = breach {
                     let evidence = Evidence { limit, seen, window: what as u64, stream: None };
                     let until = clock::now() + LASTS;
-                    let raise = |s: &mut rt_core::Scheduler, now: Instant| {
-                        s.raise_safe_mode(now, Cause::ProfileStale, evidence, until);
-                    };
-                    service.with_scheduler(&mut effects, raise);
+                    service.with_scheduler(&mut effects, |scheduler, now| {
+                        scheduler.raise_safe_mode(now, Cause::ProfileStale, evidence, until);
+                    });
                 }
                 for line in engine {
                     if !texts.contains(line) {

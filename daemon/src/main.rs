@@ -20,6 +20,7 @@ mod manager;
 mod manifest;
 mod manual;
 mod notice;
+mod pi_mutex;
 mod pipe;
 mod plan;
 mod profile;

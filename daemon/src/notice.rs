@@ -2,7 +2,6 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write, stderr};
-use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use rt_core::Span;
 
 use crate::clock;
-use crate::service::lock;
+use crate::pi_mutex::PiMutex;
 
 /// So many lines wait for the reader at most; what comes then is counted.
 const ROOM: usize = 256;
@@ -20,7 +19,7 @@ const LAST_LINES: Span = Span::from_millis(1_000);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The way to the thread that writes, while there is one.
-static QUEUE: Mutex<Option<Queue>> = Mutex::new(None);
+static QUEUE: PiMutex<Option<Queue>> = PiMutex::new(None);
 
 struct Queue {
     lines: SyncSender<String>,
@@ -46,7 +45,7 @@ impl Notices {
         let (lines, written) = sync_channel(ROOM);
         let run = move || written.iter().for_each(|line: String| write(&line));
         let thread = std::thread::Builder::new().name("notices".to_owned()).spawn(run)?;
-        *lock(&QUEUE) = Some(Queue { lines, lost: 0 });
+        *QUEUE.lock() = Some(Queue { lines, lost: 0 });
         Ok(Self(thread))
     }
 }
@@ -54,7 +53,7 @@ impl Notices {
 impl Drop for Notices {
     /// Waits until what is there has been written, [`LAST_LINES`] at most: then the thread is left behind.
     fn drop(&mut self) {
-        *lock(&QUEUE) = None;
+        *QUEUE.lock() = None;
         let patient = patience();
         while !self.0.is_finished() && patient() {}
     }
@@ -72,7 +71,7 @@ pub(crate) fn patience() -> impl Fn() -> bool {
 /// What the macro does.
 pub(crate) fn say(text: Arguments<'_>) {
     let line = text.to_string();
-    let mut queue = lock(&QUEUE);
+    let mut queue = QUEUE.lock();
     match &mut *queue {
         Some(queue) => queue.put(line),
         None => {

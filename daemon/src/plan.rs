@@ -171,6 +171,7 @@ impl ServicePlan {
         let systems = all.into_iter().map(|workers| System {
             guard: config.guard,
             dispatch: config.dispatch,
+            background: config.background,
             ..System::identical(workers, latency)
         });
         // The batch size that is best for what is wanted, of those with which everything holds; of equals, the

@@ -65,19 +65,40 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
 }
 
 /// Computes for long without being in the way of anybody who has a deadline: the calling thread has no real-time
-/// priority meanwhile. It must hold no lock that such a one waits for.
+/// priority meanwhile. It must hold no lock that such a one waits for, unless it is a [`crate::pi_mutex::PiMutex`].
 pub(crate) fn calmly<T>(compute: impl FnOnce() -> T) -> T {
-    let _calm = ROLE.get().and_then(|role| set_policy(NORMAL).ok().map(|()| Calm(role)));
+    let _calm = calm();
     compute()
 }
 
-/// Ends with the priority of its role again.
-struct Calm(Role);
+/// Takes the calling thread's real-time priority, if it has one, until the value is dropped.
+pub(crate) fn calm() -> Option<Otherwise> {
+    let role = ROLE.get()?;
+    set_policy(NORMAL).ok()?;
+    ROLE.set(None);
+    Some(Otherwise(Some(role)))
+}
 
-impl Drop for Calm {
+/// Gives the calling thread the priority of those who dispatch until the value is dropped, if it has no real-time
+/// priority of its own and one is `wanted` and permitted: what it does for others meanwhile is not put off by workers
+/// that compute. Not for threads of [`Role::Background`].
+pub(crate) fn urgently(wanted: bool) -> Option<Otherwise> {
+    if !wanted || ROLE.get().is_some() || is_denied() {
+        return None;
+    }
+    set_policy(policy(Role::Dispatch)).ok()?;
+    ROLE.set(Some(Role::Dispatch));
+    Some(Otherwise(None))
+}
+
+/// The calling thread runs otherwise than its role says until this is dropped.
+pub(crate) struct Otherwise(Option<Role>);
+
+impl Drop for Otherwise {
     fn drop(&mut self) {
-        if let Err(error) = set_policy(policy(self.0)) {
-            notice!("a thread does not get its real-time priority back: {error}");
+        ROLE.set(self.0);
+        if let Err(error) = set_policy(self.0.map_or(NORMAL, policy)) {
+            notice!("a thread does not get its priority back: {error}");
         }
     }
 }
@@ -171,6 +192,30 @@ mod tests {
         };
         run(Role::Dispatch);
         run(Role::Worker);
+    }
+
+    #[test]
+    fn who_is_urgent_has_the_priority_of_dispatch_until_it_is_done() {
+        let ordinary = (0, libc::SCHED_OTHER);
+        let thread = move || {
+            assert_eq!(present(), ordinary);
+            assert!(urgently(false).is_none());
+            let urgent = urgently(true);
+            let expected = if urgent.is_some() { (20, libc::SCHED_FIFO) } else { ordinary };
+            assert_eq!(present(), expected);
+            // Within it, who computes for long is in nobody's way, and whoever is urgent once is urgent.
+            assert!(urgently(true).is_none() || urgent.is_none());
+            assert_eq!(calmly(present), ordinary);
+            assert_eq!(present(), expected);
+            drop(urgent);
+            assert_eq!(present(), ordinary);
+            // A worker keeps its own.
+            enter(Role::Worker, None, true);
+            let own = present();
+            assert!(urgently(true).is_none() || is_denied());
+            assert_eq!(present(), own);
+        };
+        std::thread::spawn(thread).join().unwrap();
     }
 
     #[test]

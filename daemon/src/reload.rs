@@ -169,7 +169,7 @@ fn reload(daemon: &Daemon) -> Result<Outcome> {
     let gone: Vec<_> =
         present.iter().filter(|s| config.services.iter().all(|c| c.name != s.name())).collect();
     for service in &gone {
-        let held = lock(&service.registry).held();
+        let held = service.registry.lock().held();
         ensure!(held.is_empty(), "{}", stays(service, &held));
     }
     for step in &steps {

@@ -1,27 +1,25 @@
-//! Beside a request's way: what STATUS tells of a service. Only numbers are copied while its scheduler is held up.
+//! Beside a request's way: what STATUS tells of a service, read from what its scheduler's holders publish.
 
-use rt_core::{Alarm, MissReason, StreamId, StreamSpec};
+use std::sync::Arc;
+
+use rt_core::StreamSpec;
 use serde_json::{Map, Value, json};
 
 use crate::engine::ModelSpec;
 use crate::plan::VariantPlan;
-use crate::service::{Service, lock};
-use crate::socket::describe;
+use crate::service::{AlarmView, Service, Standing, StreamView};
 
 /// The state of a service, or of who has taken over from it, as a JSON object; `docs/protocol.md` lists the fields.
 pub(crate) fn of(service: &Service) -> Value {
     let service = service.latest();
     let streams = streams(service);
-    let safe_mode = safe_mode(service);
+    let (view, standing) = (service.view(), service.view().standing());
     let plan = &service.plan;
     let variant = |(v, answered): (&VariantPlan, u64)| json!({ "model": v.spec.name, "accuracy": accuracy(&v.spec), "answered": answered });
     let variants: Vec<_> = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let measured = service.rate_seen_per_s();
     let (latency, batch_sizes) = service.meters_status();
-    let (shielded, alive, waiting, running, (late, handover)) = service.look(|scheduler| {
-        let (waiting, running) = (scheduler.waiting(), scheduler.running());
-        (scheduler.shield().is_some(), scheduler.workers_alive(), waiting, running, scheduler.worst_delays())
-    });
+    let (late, handover) = standing.worst_delays;
     if service.successor().is_some() {
         // Meanwhile, so that streams may be missing.
         return of(service);
@@ -35,7 +33,7 @@ pub(crate) fn of(service: &Service) -> Value {
         "variants": variants,
         "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
         "planning": service.planning_status(),
-        "shielded": shielded,
+        "shielded": standing.shielded,
         "inputs": plan.spec.inputs,
         "outputs": plan.spec.outputs,
         "deadline_ns": plan.config.deadline.as_nanos(),
@@ -49,68 +47,61 @@ pub(crate) fn of(service: &Service) -> Value {
         "measured_per_s": measured,
         "latency_ns": latency,
         "batch_sizes": batch_sizes,
+        "background": plan.config.background,
         "workers": plan.workers().count,
-        "workers_alive": alive,
-        "waiting": waiting,
-        "running": running,
+        "workers_alive": view.workers_alive(),
+        "waiting": view.waiting(),
+        "running": view.running(),
         "guard_seen_ns": late.as_nanos(),
         "handover_ns": plan.config.handover.as_nanos(),
         "handover_seen_ns": handover.as_nanos(),
-        "safe_mode": safe_mode,
+        "lock_held_ns": view.longest_hold().as_nanos(),
+        "safe_mode": safe_mode(&standing),
         "streams": streams,
     })
 }
 
-fn safe_mode(service: &Service) -> Value {
-    let (state, sequence, breaches) = service.look(|scheduler| {
-        let mode = scheduler.safe_mode();
-        (mode.state(), mode.sequence(), mode.breaches())
-    });
+fn safe_mode(standing: &Standing) -> Value {
     let mut told = json!({
-        "state": state.severity.to_string(),
-        "state_number": state.severity as u32,
-        "cause_number": 0,
-        "sequence": sequence,
-        "breaches": breaches,
+        "state": standing.severity.to_string(),
+        "state_number": standing.severity as u32,
+        "cause_number": standing.cause_number(),
+        "sequence": standing.sequence,
+        "breaches": standing.breaches,
     });
-    if let Some(Alarm { cause, evidence: e, entered }) = state.alarm {
-        let stream = e.stream.map(|id| lock(&service.names).get(id).to_owned()).unwrap_or_default();
+    if let Some(alarm @ AlarmView { cause, entered, .. }) = &standing.alarm {
         told["cause"] = cause.to_string().into();
-        told["cause_number"] = (cause as u32).into();
         told["entered_ns"] = entered.as_nanos().into();
-        told["text"] = describe(cause, e.limit, e.seen, e.window, &stream).into();
+        told["text"] = alarm.text().into();
     }
     told
 }
 
 /// Those that are there, by name.
 fn streams(service: &Service) -> Vec<Value> {
-    let copy = |(name, id, spec, reserved, held): (&str, StreamId, &StreamSpec, bool, bool)| {
-        (name.to_owned(), id, spec.clone(), reserved, held)
+    let copy = |(view, spec, reserved, held): (&Arc<StreamView>, &StreamSpec, bool, bool)| {
+        (Arc::clone(view), spec.clone(), reserved, held)
     };
-    let mut there: Vec<_> = lock(&service.registry).iter().map(copy).collect();
-    there.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-    let told = |(name, id, spec, reserved, held): (String, StreamId, StreamSpec, bool, bool)| {
-        // One at a time: a thousand would hold requests up.
-        let (counts, misses_left) = service.look(|scheduler| scheduler.stream_counts(id))?;
-        let missed: Map<_, _> = MissReason::ALL
-            .iter()
-            .map(|&reason| (reason.to_string(), counts.missed(reason).into()))
-            .collect();
-        Some(json!({
-            "name": name,
+    let mut there: Vec<_> = service.registry.lock().iter().map(copy).collect();
+    there.sort_by(|(one, ..), (other, ..)| one.name.cmp(&other.name));
+    let told = |(view, spec, reserved, held): (Arc<StreamView>, StreamSpec, bool, bool)| {
+        let fared = view.fared();
+        let missed: Map<_, _> =
+            fared.missed().map(|(reason, count)| (reason.to_string(), count.into())).collect();
+        json!({
+            "name": view.name,
             "reserved": reserved,
             "connected": held,
             "constraints": spec.constraints().as_slice().iter().map(|c| c.to_string()).collect::<Vec<_>>(),
             "arrivals": spec.arrivals().map(|a| a.bounds().iter().map(|b| b.to_string()).collect::<Vec<_>>()),
             "declared_per_s": spec.arrivals().map(|a| a.rate_per_s()),
-            "arrived": counts.arrived,
-            "served": counts.served,
+            "arrived": fared.arrived,
+            "served": fared.served,
             "missed": missed,
-            "misses_left": misses_left,
-        }))
+            "misses_left": fared.misses_left,
+        })
     };
-    there.into_iter().filter_map(told).collect()
+    there.into_iter().map(told).collect()
 }
 
 /// `null` where it is not known.

@@ -1,7 +1,7 @@
 //! A whole run, kept: every request and every batch, for those who look at each of them.
 
 use planner::Problem;
-use rt_core::{Constraint, Instant, Outcome, Span, Suspension, Transition, WorkerId};
+use rt_core::{Alarm, Constraint, Instant, Outcome, Span, Transition, WorkerId};
 
 use crate::measure::Misses;
 use crate::policy::{PlayError, PolicyKind};
@@ -21,8 +21,8 @@ pub struct Run {
     pub batches: Vec<Batch>,
     /// Safe mode as it was entered, left, or given a further cause.
     pub safe_mode: Vec<(Instant, Transition)>,
-    /// The promise to a stream as it was suspended, or held again.
-    pub suspensions: Vec<(Instant, usize, Suspension)>,
+    /// When the promise to a stream was suspended, for what it broke itself, or held again.
+    pub suspensions: Vec<(Instant, usize, Option<Alarm>)>,
     /// How many streams there are: those of the problem, and those of no promise that sent something.
     pub streams: usize,
 }
@@ -102,7 +102,7 @@ impl Observer for Run {
         self.safe_mode.push((now, transition));
     }
 
-    fn suspension(&mut self, now: Instant, stream: usize, suspension: Suspension) {
-        self.suspensions.push((now, stream, suspension));
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+        self.suspensions.push((now, stream, alarm));
     }
 }

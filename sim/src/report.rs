@@ -206,7 +206,7 @@ fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamRep
 pub(crate) fn causes(run: &Run) -> Vec<(Instant, Option<usize>, rt_core::Cause)> {
     let shared = run.safe_mode.iter().filter_map(|(at, transition)| Some((*at, None, transition.breach()?)));
     let own = run.suspensions.iter();
-    let own = own.filter_map(|&(at, stream, suspension)| Some((at, Some(stream), suspension.alarm?.cause)));
+    let own = own.filter_map(|&(at, stream, alarm)| Some((at, Some(stream), alarm?.cause)));
     let mut all: Vec<_> = shared.chain(own).collect();
     all.sort_by_key(|&(at, ..)| at);
     all

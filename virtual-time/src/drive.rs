@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rt_core::{Instant, MissReason, Outcome, Span, Suspension, Transition, WorkerId};
+use rt_core::{Alarm, Instant, MissReason, Outcome, Span, Transition, WorkerId};
 use serde::Serialize;
 
 use crate::policy::{End, Policy, Step};
@@ -76,8 +76,8 @@ pub trait Observer {
     fn batch(&mut self, batch: &Batch);
     /// Safe mode is entered, left, or given a further cause.
     fn safe_mode(&mut self, now: Instant, transition: Transition);
-    /// The promise to one stream is suspended, or holds again.
-    fn suspension(&mut self, now: Instant, stream: usize, suspension: Suspension);
+    /// The promise to a stream is suspended for what it broke itself, or holds again.
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>);
 }
 
 /// Arrivals that go back in time.
@@ -231,9 +231,7 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
                 Step::Start { worker } => self.start(worker),
                 Step::End(end) => self.end(end),
                 Step::SafeMode(transition) => self.observer.safe_mode(self.now, transition),
-                Step::Suspension { stream, suspension } => {
-                    self.observer.suspension(self.now, stream, suspension);
-                }
+                Step::Suspension { stream, alarm } => self.observer.suspension(self.now, stream, alarm),
                 Step::Wait { until } => {
                     debug_assert!(until.is_none_or(|wake| wake > self.now), "a wake-up that is due already");
                     self.wake = until;

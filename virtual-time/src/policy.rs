@@ -1,6 +1,6 @@
 //! Who decides which request runs, when and where, as the drive asks.
 
-use rt_core::{Instant, Outcome, Span, Suspension, Transition, WorkerId};
+use rt_core::{Alarm, Instant, Outcome, Span, Transition, WorkerId};
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,12 @@ pub enum Step {
     End(End),
     /// Safe mode was entered, left, or given a further cause.
     SafeMode(Transition),
-    /// The promise to one stream was suspended, or holds again.
+    /// The promise to one stream is suspended for this reason, or holds again.
     Suspension {
         /// The stream, as arrivals name it.
         stream: usize,
-        /// What is announced.
-        suspension: Suspension,
+        /// What it broke.
+        alarm: Option<Alarm>,
     },
     /// Nothing now; ask again at this instant, which is still to come, or only when something happens.
     Wait {

@@ -1,6 +1,8 @@
 //! The daemon's scheduler as a policy.
 
-use rt_core::{Action, Arrival, Event, Instant, Ran, Resolution, Scheduler, Span, StreamId, WorkerId};
+use rt_core::{
+    Action, Arrival, Event, Instant, Ran, Resolution, Scheduler, Span, StreamId, Suspension, WorkerId,
+};
 
 use crate::policy::{End, Policy, Step};
 
@@ -41,9 +43,9 @@ impl Policy for Scheduled {
                 Action::Start { worker } => Step::Start { worker },
                 Action::Resolve(resolution) => Step::End(end(resolution)),
                 Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
-                Action::Event(Event::Suspension(suspension)) => {
-                    match self.streams.iter().position(|&id| id == suspension.stream) {
-                        Some(stream) => Step::Suspension { stream, suspension },
+                Action::Event(Event::Suspension(Suspension { stream, alarm, .. })) => {
+                    match self.streams.iter().position(|&id| id == stream) {
+                        Some(stream) => Step::Suspension { stream, alarm },
                         None => continue,
                     }
                 }

@@ -133,6 +133,7 @@ codes! {
         ArenaPlace = 12 "arena-place" "a place that is not within the arena, or not a multiple of 8",
         OutputLength = 13 "output-length" "the output does not fit a frame: share an arena",
         Alarm = 14 "alarm" "no eventfd: there is one already, or nothing for it to count",
+        TooManyQuestions = 15 "too-many-questions" "STATUS, PING or SUBSCRIBE more often than one connection may",
     }
 }
 

@@ -154,6 +154,9 @@ fn print_service(plan: &ServicePlan) {
         workers.batch_time(),
         plan.capacity()
     );
+    if !config.background {
+        say!("  closed (background = false): nothing is served that no stream declared");
+    }
     if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
         say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
@@ -245,6 +248,7 @@ pub(crate) fn service_json(plan: &ServicePlan) -> Value {
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),
         "batch_times_ns": (1..=workers.profile.max_batch()).map(|b| workers.profile.bound(b).as_nanos()).collect::<Vec<_>>(),
+        "background": plan.config.background,
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.headroom().as_nanos(),
         "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },

@@ -71,6 +71,8 @@ impl<'a> Check<'a> {
             max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
             client_streams: self.number("daemon.client-streams", raw.client_streams, 1, 1024)? as usize,
             client_requests: self.number("daemon.client-requests", raw.client_requests, 1, 1 << 16)? as usize,
+            client_questions: self.number("daemon.client-questions", raw.client_questions, 1, 1 << 16)?
+                as usize,
             max_frame: self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20)? as u32,
             max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
             max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,
@@ -107,7 +109,16 @@ impl<'a> Check<'a> {
         for (i, stream) in raw.stream.into_iter().enumerate() {
             let at = format!("{at}.stream[{i}]");
             self.name(&format!("{at}.name"), &stream.name, &mut names)?;
-            reserved.push(self.stream(&at, stream, &constraints)?);
+            let stream = self.stream(&at, stream, &constraints)?;
+            if !raw.background && stream.spec.arrivals().is_none() {
+                let reason = "must declare how its requests come where background = false";
+                return Err(self.refuse(&format!("{at}.arrivals"), "[]", reason));
+            }
+            reserved.push(stream);
+        }
+        if !raw.background && !model.is_single() {
+            let reason = "is not possible with variants, whose longer batches are reckoned beside background";
+            return Err(self.refuse(&field("background"), "false", reason));
         }
         let streams = self.number(&field("streams"), raw.streams, 1, 1024)? as usize;
         self.number(&field("stream (how many)"), reserved.len() as u64, 0, streams as u64)?;
@@ -134,6 +145,7 @@ impl<'a> Check<'a> {
                 raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
             },
             queue: self.number(&field("queue"), raw.queue, 1, 1 << 16)? as usize,
+            background: raw.background,
             streams,
             constraints: constraints.as_slice().to_vec(),
             jitter: self.span(&field("jitter"), &raw.jitter, Span::ZERO)?,

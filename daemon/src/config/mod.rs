@@ -48,6 +48,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) client_streams: usize,
     /// Requests of a connection without an answer; beyond, those that are promised nothing are missed.
     pub(crate) client_requests: usize,
+    /// STATUS, PING and SUBSCRIBE of a connection within a second; beyond, they are refused.
+    pub(crate) client_questions: usize,
     /// Largest frame accepted from a client, in bytes without header.
     pub(crate) max_frame: u32,
     /// Bytes kept for a client that reads slowly; beyond, it is cut off.
@@ -107,6 +109,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) batch: Option<usize>,
     pub(crate) dispatch: Dispatch,
     pub(crate) queue: usize,
+    /// Whether requests are served that no stream has declared.
+    pub(crate) background: bool,
     pub(crate) streams: usize,
     /// What the plan computes the largest rate for.
     pub(crate) constraints: Vec<Constraint>,

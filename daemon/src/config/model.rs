@@ -53,6 +53,14 @@ impl Select {
 }
 
 impl ModelChoice {
+    /// Whether the base answers everything.
+    pub(super) fn is_single(&self) -> bool {
+        match self {
+            Self::Named(names) => names.len() == 1,
+            Self::Simulated { models, .. } => models.len() == 1,
+        }
+    }
+
     /// The times that a simulated engine waits out for a variant, in nanoseconds; `None` for a real model.
     pub(crate) fn simulated_times(&self, variant: usize) -> Option<Vec<u64>> {
         match self {

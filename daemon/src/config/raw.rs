@@ -31,6 +31,7 @@ pub(super) struct Daemon {
     pub(super) max_clients: u64,
     pub(super) client_streams: u64,
     pub(super) client_requests: u64,
+    pub(super) client_questions: u64,
     pub(super) max_frame: u64,
     pub(super) max_pending: u64,
     pub(super) max_arena: u64,
@@ -54,6 +55,7 @@ impl Default for Daemon {
             max_clients: 64,
             client_streams: 16,
             client_requests: 1024,
+            client_questions: 1000,
             max_frame: 4 << 20,
             max_pending: 1 << 20,
             max_arena: 16 << 20,
@@ -120,6 +122,8 @@ pub(super) struct Service {
     pub(super) dispatch: Dispatch,
     #[serde(default = "default_queue")]
     pub(super) queue: u64,
+    #[serde(default = "yes")]
+    pub(super) background: bool,
     #[serde(default = "default_streams")]
     pub(super) streams: u64,
     #[serde(default)]
@@ -251,6 +255,10 @@ fn default_jitter() -> String {
 
 fn zero() -> String {
     "0s".into()
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn default_max_batch() -> u64 {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rt_core::{Instant, Span};
@@ -15,7 +15,7 @@ use super::Announcement;
 use crate::clock;
 use crate::config::HookConfig;
 use crate::notice::notice;
-use crate::service::lock;
+use crate::pi_mutex::PiMutex;
 
 /// The way to the thread that runs the hook, one run a service at a time.
 pub(crate) struct Hook {
@@ -23,7 +23,7 @@ pub(crate) struct Hook {
 }
 
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: PiMutex<Waiting>,
     /// Readable once something was put in.
     wake: OwnedFd,
 }
@@ -58,7 +58,7 @@ impl Hook {
     /// If the system is out of descriptors or threads.
     pub(super) fn open(config: Option<HookConfig>) -> std::io::Result<(Self, JoinHandle<()>)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let waiting = Mutex::new(Waiting { config, ..Waiting::default() });
+        let waiting = PiMutex::new(Waiting { config, ..Waiting::default() });
         let shared = Arc::new(Shared { waiting, wake });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("hook".to_owned()).spawn(move || serve(&own))?;
@@ -67,19 +67,19 @@ impl Hook {
 
     /// Runs this from now on; what runs already goes on.
     pub(super) fn set(&self, config: Option<HookConfig>) {
-        lock(&self.shared.waiting).config = config;
+        self.shared.waiting.lock().config = config;
     }
 
     /// The next announcement of this service counts as its first.
     pub(super) fn forget(&self, service: &str) {
-        let mut waiting = lock(&self.shared.waiting);
+        let mut waiting = self.shared.waiting.lock();
         waiting.newest.remove(service);
         waiting.due.remove(service);
     }
 
     /// Has the hook run for this announcement, or a newer one of its service if it runs for an older one now.
     pub(super) fn put(&self, announcement: &Arc<Announcement>) {
-        let mut waiting = lock(&self.shared.waiting);
+        let mut waiting = self.shared.waiting.lock();
         let known = waiting.newest.get(&announcement.service);
         if known.is_none_or(|known| known.sequence < announcement.sequence) {
             waiting.newest.insert(announcement.service.clone(), Arc::clone(announcement));
@@ -91,7 +91,7 @@ impl Hook {
 
     /// Ends the thread, and what runs.
     pub(super) fn close(&self) {
-        lock(&self.shared.waiting).closed = true;
+        self.shared.waiting.lock().closed = true;
         self.shared.wake();
     }
 }
@@ -109,7 +109,7 @@ fn serve(shared: &Shared) {
     while !closed || !runs.is_empty() {
         wait(shared, &runs);
         runs.retain_mut(|run| !run.is_over(closed));
-        let mut guard = lock(&shared.waiting);
+        let mut guard = shared.waiting.lock();
         let waiting = &mut *guard;
         closed = waiting.closed;
         let free = |service: &String| runs.iter().all(|run| run.service != *service);

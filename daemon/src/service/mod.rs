@@ -2,6 +2,8 @@
 
 mod absence;
 mod executor;
+mod guarded;
+mod latch;
 mod locks;
 mod meters;
 mod names;
@@ -12,25 +14,27 @@ mod recording;
 mod registry;
 mod shield;
 mod slots;
+mod standing;
 mod start;
 mod takeover;
 mod tell;
 mod timer;
+mod view;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{Action, Event, Instant, Resolution, Scheduler, WorkerId};
+use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
 
-use crate::clock;
 use crate::doors::Doors;
 use crate::engine::Place;
+use crate::pi_mutex::PiMutex;
 use crate::plan::ServicePlan;
 use crate::realtime::{self, Role};
 use executor::Executor;
+use guarded::{Core, Guarded, Named};
 use meters::Meters;
-use names::Names;
 use planning::Planning;
 use recorder::Recorder;
 use takeover::Takeover;
@@ -38,22 +42,22 @@ use timer::Timer;
 use worker::Mailbox;
 
 pub(crate) use locks::lock;
-use locks::{read, try_lock, try_read, write};
+use locks::{read, try_read, write};
 pub(crate) use registry::{Lease, Refusal, Registry};
 pub(crate) use slots::{Origin, Slots};
+pub(crate) use standing::{AlarmView, Standing};
+pub(crate) use view::{ServiceView, StreamView, WorkerView};
 
 /// A service while it runs.
 pub(crate) struct Service {
     pub(crate) plan: ServicePlan,
     pub(crate) slots: Slots,
-    pub(crate) registry: Mutex<Registry>,
+    pub(crate) registry: PiMutex<Registry>,
     /// Read by whoever registers a stream, written by whoever moves or ends them all.
     moving: RwLock<()>,
     /// Held by the one new stream that is being admitted.
     admission: Mutex<()>,
-    /// The streams' names, for events: never held while anything is computed.
-    pub(crate) names: Mutex<Names>,
-    scheduler: Mutex<Scheduler>,
+    scheduler: Guarded,
     mailboxes: Vec<Mailbox>,
     executors: Vec<Mutex<Executor>>,
     /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
@@ -62,6 +66,8 @@ pub(crate) struct Service {
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     meters: Meters,
+    /// What the rate is measured over that is warned of, if one is.
+    rate_window: Option<Span>,
     /// Set before the first request comes; who takes over goes on with that of the service before.
     recorder: OnceLock<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
@@ -91,7 +97,7 @@ pub(crate) enum Closed {
 #[derive(Default)]
 pub(crate) struct Effects {
     resolutions: Vec<Resolution>,
-    events: Vec<Event>,
+    events: Vec<Named>,
     started: Vec<WorkerId>,
     frame: Vec<u8>,
 }
@@ -107,14 +113,16 @@ impl Service {
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
     pub(crate) fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Closed> {
-        let mut taken = Ok(());
+        // Also for a client that asks too much, and is read without hurry.
+        let _urgent = realtime::urgently(self.realtime);
+        let (came, mut taken) = (clock::now(), Ok(()));
         self.drive(effects, |scheduler, now| {
             taken = self.takes_in();
             if taken.is_err() {
                 return None;
             }
             self.record(now, lease);
-            scheduler.handle_arrival(now, lease.id, token)
+            scheduler.handle_arrival(now, Arrival { stream: lease.id, token, at: came.min(now) })
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         self.ring_and_tell(effects);
@@ -141,8 +149,10 @@ impl Service {
         refused.map(|r| (r.misses_left, r.request.seq))
     }
 
-    /// Feeds the scheduler and carries out what it decides.
-    pub(crate) fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Scheduler, Instant)) {
+    /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was
+    /// given a batch is not to wait for a thread that was put off its core before it could tell.
+    pub(crate) fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Core, Instant)) {
+        let _urgent = realtime::urgently(self.realtime);
         self.drive(effects, |scheduler, now| {
             feed(scheduler, now);
             None
@@ -150,14 +160,14 @@ impl Service {
         self.ring_and_tell(effects);
     }
 
-    /// Looks at the scheduler, changing nothing.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Scheduler) -> T) -> T {
-        look(&lock(&self.scheduler))
+    /// What is seen of the scheduler without its lock.
+    pub(crate) fn view(&self) -> &ServiceView {
+        self.scheduler.view()
     }
 
     /// Takes nothing in from now on; what waits and runs is still answered.
     pub(crate) fn close(&self) {
-        let _scheduler = lock(&self.scheduler);
+        let _scheduler = self.scheduler.lock();
         self.closed.store(true, Ordering::Relaxed);
     }
 
@@ -167,7 +177,7 @@ impl Service {
     /// The names of these streams.
     pub(crate) fn stop_unless_held(&self) -> Result<(), Vec<String>> {
         let _alone = write(&self.moving);
-        let held = lock(&self.registry).held();
+        let held = self.registry.lock().held();
         if !held.is_empty() {
             return Err(held);
         }
@@ -178,7 +188,8 @@ impl Service {
     /// Nothing waits, nothing runs, and all answers have been handed to their connections: for good, if the service
     /// is closed.
     pub(crate) fn is_drained(&self) -> bool {
-        self.look(|s| s.waiting() == 0 && s.running() == 0 && self.telling.load(Ordering::Acquire) == 0)
+        // In this order: who is telling the last one was counted before it was resolved.
+        self.view().open() == 0 && self.telling.load(Ordering::Acquire) == 0
     }
 
     /// Closes the service and ends all threads; what still runs is finished first.
@@ -237,14 +248,13 @@ impl Service {
     }
 
     /// Feeds the scheduler and takes down what it decides; `ring_and_tell` must follow.
-    fn drive(&self, effects: &mut Effects, feed: impl FnOnce(&mut Scheduler, Instant) -> Option<Resolution>) {
+    fn drive(&self, effects: &mut Effects, feed: impl FnOnce(&mut Core, Instant) -> Option<Resolution>) {
         effects.resolutions.clear();
         effects.events.clear();
         effects.started.clear();
-        let mut scheduler = lock(&self.scheduler);
+        let mut scheduler = self.scheduler.lock();
         self.telling.fetch_add(1, Ordering::Relaxed);
-        // Read under the lock, so that the scheduler's time never goes back.
-        let now = clock::now();
+        let now = scheduler.now;
         effects.resolutions.extend(feed(&mut scheduler, now));
         if let Some(planning) = &self.planning {
             planning.meet(&mut scheduler, now);
@@ -257,7 +267,7 @@ impl Service {
                     effects.started.push(worker);
                 }
                 Action::Resolve(resolution) => effects.resolutions.push(resolution),
-                Action::Event(event) => effects.events.push(event),
+                Action::Event(event) => effects.events.push(scheduler.named(event)),
                 // What was cancelled by it is still to be told.
                 Action::WakeAt(_) if self.try_hand_over(&mut scheduler, now) => {}
                 Action::WakeAt(alarm) => return self.timer.set(alarm),

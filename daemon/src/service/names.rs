@@ -1,39 +1,52 @@
-//! The streams' names, for events: of those that are there, and of those gone that safe mode is still about.
+//! The streams of a scheduler as others see them: those that are there, and those gone that safe mode is still about.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rt_core::StreamId;
 
-/// The names of a service's streams by number.
+use super::view::StreamView;
+
+/// The views of a scheduler's streams by number.
 #[derive(Clone, Default)]
-pub(crate) struct Names {
-    present: HashMap<StreamId, String>,
+pub(super) struct Names {
+    present: HashMap<StreamId, Arc<StreamView>>,
     /// Streams that have gone and still stand in the evidence: no more than safe mode has severities.
-    past: Vec<(StreamId, String)>,
+    past: Vec<(StreamId, Arc<StreamView>)>,
 }
 
 impl Names {
-    /// Enters a stream.
-    pub(crate) fn insert(&mut self, id: StreamId, name: &str) {
-        self.present.insert(id, name.to_owned());
+    /// Of a scheduler of so many streams: none yet.
+    pub(super) fn with_capacity(streams: usize) -> Self {
+        Self { present: HashMap::with_capacity(streams), past: Vec::with_capacity(4) }
     }
 
-    /// The name of a stream; empty if it has none.
-    pub(crate) fn get(&self, id: StreamId) -> &str {
-        let past = || self.past.iter().find(|(gone, _)| *gone == id).map(|(_, name)| name);
-        self.present.get(&id).or_else(past).map(String::as_str).unwrap_or_default()
+    /// Enters a stream.
+    pub(super) fn insert(&mut self, id: StreamId, view: Arc<StreamView>) {
+        self.present.insert(id, view);
+    }
+
+    /// The view of a stream that is there.
+    pub(super) fn present(&self, id: StreamId) -> Option<&Arc<StreamView>> {
+        self.present.get(&id)
+    }
+
+    /// The view of a stream, if it has one.
+    pub(super) fn get(&self, id: StreamId) -> Option<&Arc<StreamView>> {
+        let past = || self.past.iter().find(|(gone, _)| *gone == id).map(|(_, view)| view);
+        self.present.get(&id).or_else(past)
     }
 
     /// Takes out a stream that has gone. Of all those gone the names stay of whichever are among `evidence`, the
     /// streams that safe mode is about now.
-    pub(crate) fn remove(&mut self, id: StreamId, evidence: &[StreamId]) {
-        self.past.extend(self.present.remove(&id).map(|name| (id, name)));
+    pub(super) fn remove(&mut self, id: StreamId, evidence: &[StreamId]) {
+        self.past.extend(self.present.remove(&id).map(|view| (id, view)));
         self.past.retain(|(gone, _)| evidence.contains(gone));
     }
 
-    /// The streams that are there.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, &str)> {
-        self.present.iter().map(|(id, name)| (*id, name.as_str()))
+    /// The numbers of the streams that are there.
+    pub(super) fn ids(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.present.keys().copied()
     }
 }
 
@@ -60,15 +73,20 @@ mod tests {
             safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
         };
         let mut scheduler = Scheduler::new(config).expect("valid");
-        let ids = [(); 3].map(|()| scheduler.add_stream(StreamSpec::best_effort()).expect("room"));
+        let ids = [(); 3].map(|()| scheduler.add_stream(rt_core::Instant::ZERO, StreamSpec::best_effort()).expect("room"));
         let mut names = Names::default();
-        ids.iter().zip(["a", "b", "c"]).for_each(|(&id, name)| names.insert(id, name));
+        ids.iter()
+            .zip(["a", "b", "c"])
+            .for_each(|(&id, name)| names.insert(id, Arc::new(StreamView::new(name))));
         names.remove(ids[0], &ids[..1]);
         names.remove(ids[1], &ids[..1]);
-        assert_eq!(ids.map(|id| names.get(id).to_owned()), ["a", "", "c"]);
-        assert_eq!(names.iter().collect::<Vec<_>>(), [(ids[2], "c")]);
+        let named =
+            |names: &Names| ids.map(|id| names.get(id).map_or(String::new(), |view| view.name.clone()));
+        assert_eq!(named(&names), ["a", "", "c"]);
+        assert_eq!(names.ids().collect::<Vec<_>>(), ids[2..]);
+        assert!(names.present(ids[0]).is_none());
         // Once safe mode is about something else, the next to go takes it along.
         names.remove(ids[2], &ids[2..]);
-        assert_eq!(ids.map(|id| names.get(id).to_owned()), ["", "", "c"]);
+        assert_eq!(named(&names), ["", "", "c"]);
     }
 }

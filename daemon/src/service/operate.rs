@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use rt_core::{Cause, Evidence, Instant, Scheduler, Span, StreamId};
+use rt_core::{Cause, Evidence, Instant, Span};
 use serde_json::Value;
 
-use super::{Effects, Planning, Service, lock};
+use super::{Core, Effects, Planning, Service};
+use crate::clock;
 
 impl Service {
     /// Suspends the promises until [`Service::clear_safe_mode`].
@@ -27,7 +28,7 @@ impl Service {
     }
 
     /// Does it to the scheduler that serves now, be it that of who has taken over just before.
-    fn operate(&self, act: impl Fn(&mut Scheduler, Instant)) {
+    fn operate(&self, act: impl Fn(&mut Core, Instant)) {
         let mut service = self;
         loop {
             let mut retired = false;
@@ -47,25 +48,7 @@ impl Service {
     /// Requests a second of streams that declare their arrivals, over the window of the rate warning; `None` where
     /// nothing is certified that they could exceed.
     pub(crate) fn rate_seen_per_s(&self) -> Option<f64> {
-        let mut rate = None;
-        self.with_scheduler(&mut Effects::default(), |scheduler, now| rate = scheduler.rate_seen_per_s(now));
-        rate
-    }
-
-    /// Of each worker, whether it is there and not lost.
-    pub(crate) fn alive(&self) -> Vec<bool> {
-        self.look(|scheduler| (0..self.plan.workers().count).map(|id| scheduler.is_alive(id)).collect())
-    }
-
-    /// The streams that safe mode is about.
-    pub(super) fn streams_in_evidence(&self) -> Vec<StreamId> {
-        self.look(|scheduler| scheduler.safe_mode().streams().collect())
-    }
-
-    /// Lets go of the name of a stream that has gone, unless safe mode is about it.
-    pub(super) fn forget_name(&self, id: StreamId) {
-        let evidence = self.streams_in_evidence();
-        lock(&self.names).remove(id, &evidence);
+        self.rate_window.map(|window| self.view().rate_per_s(clock::now(), window))
     }
 
     /// Answers so far, by variant.

@@ -89,7 +89,8 @@ impl Planning {
         self.busy.store(rate.to_bits(), Ordering::Relaxed);
         let one = plan(&self.inputs, &[rate]);
         self.busy.store(0f64.to_bits(), Ordering::Relaxed);
-        let mut planned = lock(&self.planned);
+        // Worked on as a copy: who asks for it would wait for a thread that gives way to all others.
+        let mut planned = lock(&self.planned).clone();
         planned.extend(one.map_err(|error| error.to_string())?);
         planned.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
         let tables: Result<Vec<SelectTable>, _> = planned.iter().map(Planned::table).collect();
@@ -100,6 +101,7 @@ impl Planning {
             std::mem::swap(&mut *ready, &mut tables);
             self.fresh.store(true, Ordering::Relaxed);
         }
+        *lock(&self.planned) = planned;
         Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! Who holds which stream of a service, and whether another one can be promised anything beside them.
 //!
-//! Locks are taken in this order: moving, admission, registry, names, scheduler. The first two are held while a new
+//! Locks are taken in this order: moving, admission, registry, scheduler. The first two are held while a new
 //! stream is tested and waits for long batches, and the first one while another service takes over; the others for as
 //! short as can be.
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
-use super::{Effects, Service, lock, read, try_read};
+use super::{Effects, Service, StreamView, lock, read, try_read};
 use crate::realtime::calmly;
 
 pub(super) use moves::Moves;
@@ -21,14 +21,12 @@ pub(super) use moves::Moves;
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     streams: HashMap<String, Entry>,
-    /// Streams given up while mandatory requests waited: their load counts until the busy period they may
-    /// have been part of is over.
-    leaving: Vec<(StreamSpec, u64)>,
 }
 
 #[derive(Clone)]
 struct Entry {
     id: StreamId,
+    view: Arc<StreamView>,
     spec: StreamSpec,
     reserved: bool,
     held: bool,
@@ -66,11 +64,14 @@ impl Registry {
     /// # Errors
     /// If there are more than the service may have.
     pub(crate) fn reserve(service: &Arc<Service>) -> anyhow::Result<()> {
-        let mut registry = lock(&service.registry);
+        let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
-            let id = lock(&service.scheduler).add_stream(stream.spec.clone())?;
-            lock(&service.names).insert(id, &stream.name);
-            let entry = Entry { id, spec: stream.spec.clone(), reserved: true, held: false };
+            let view = Arc::new(StreamView::new(&stream.name));
+            let mut scheduler = service.scheduler.lock();
+            let now = scheduler.now;
+            let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
+            drop(scheduler);
+            let entry = Entry { id, view, spec: stream.spec.clone(), reserved: true, held: false };
             registry.streams.insert(stream.name.clone(), entry);
         }
         Ok(())
@@ -94,10 +95,9 @@ impl Registry {
             drop(still);
             return Self::register(next, effects, (name, spec), patience);
         }
-        let lease = Self::give_out(service, name, spec).map(|(id, spec)| {
-            lock(&service.names).insert(id, name);
-            Lease { service: Arc::clone(service), id, name: name.into(), spec }
-        });
+        let lease = Self::give_out(service, name, spec);
+        let lease =
+            lease.map(|(id, spec)| Lease { service: Arc::clone(service), id, name: name.into(), spec });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
@@ -111,7 +111,7 @@ impl Registry {
     ) -> Result<(StreamId, StreamSpec), Refusal> {
         let reserved = service.plan.config.reserved.iter().any(|stream| stream.name == name);
         let _turn = (!reserved).then(|| lock(&service.admission));
-        let mut registry = lock(&service.registry);
+        let mut registry = service.registry.lock();
         if service.is_closed() {
             return Err(refuse(RefusalCode::UnknownService, format!("service {} has ended", service.name())));
         }
@@ -120,10 +120,8 @@ impl Registry {
                 Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use")))
             }
             (Some(entry), None) => {
-                let old = entry.id;
-                let fresh = lock(&service.scheduler).restart_stream(old);
+                let fresh = service.scheduler.lock().restart_stream(entry.id);
                 let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
-                service.forget_name(old);
                 (entry.id, entry.held) = (id, true);
                 Ok((id, entry.spec.clone()))
             }
@@ -135,13 +133,18 @@ impl Registry {
             )),
             (None, spec) => {
                 let spec = spec.unwrap_or_else(StreamSpec::best_effort);
-                // Whoever leaves meanwhile is still counted, which does no harm.
-                let (there, others) = (registry.streams.len(), registry.counted(service));
+                if !service.plan.config.background && spec.arrivals().is_none() {
+                    let text = format!(
+                        "service {} has background = false: stream {name} must declare how its requests come",
+                        service.name()
+                    );
+                    return Err(refuse(RefusalCode::InvalidArrivals, text));
+                }
                 drop(registry);
-                admit(service, &spec, there, &others)?;
-                let id = service.add_stream(&spec, &others)?;
-                let entry = Entry { id, spec: spec.clone(), reserved: false, held: true };
-                lock(&service.registry).streams.insert(name.to_owned(), entry);
+                let view = Arc::new(StreamView::new(name));
+                let id = service.add_stream(&spec, &view)?;
+                let entry = Entry { id, view, spec: spec.clone(), reserved: false, held: true };
+                service.registry.lock().streams.insert(name.to_owned(), entry);
                 service.record_declared(name, &spec);
                 Ok((id, spec))
             }
@@ -151,7 +154,7 @@ impl Registry {
     /// Takes a stream back from a client; what waits of it is cancelled.
     pub(crate) fn release(lease: &Lease, effects: &mut Effects) {
         let service = &lease.service;
-        let mut guard = lock(&service.registry);
+        let mut guard = service.registry.lock();
         if let Some(next) = service.successor() {
             drop(guard);
             return Self::release(&Lease { service: Arc::clone(next), ..lease.clone() }, effects);
@@ -159,56 +162,26 @@ impl Registry {
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
         if entry.reserved {
-            let id = lock(&service.scheduler).restart_stream(lease.id).unwrap_or(lease.id);
+            let id = service.scheduler.lock().restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
-            lock(&service.names).insert(id, &lease.name);
         } else {
-            let (idle, epoch) = {
-                let mut scheduler = lock(&service.scheduler);
-                scheduler.remove_stream(lease.id);
-                scheduler.idle_epoch()
-            };
+            let retired = service.scheduler.lock().remove_stream(lease.id);
             registry.streams.remove(&*lease.name);
-            if !idle && lease.spec.demand().is_some() {
-                registry.leaving.push((lease.spec.clone(), epoch));
-            }
+            drop(retired);
         }
-        service.forget_name(lease.id);
         drop(guard);
         service.with_scheduler(effects, |_, _| {});
     }
 
-    /// Every stream: name, number, declaration, whether reserved, whether a client holds it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, StreamId, &StreamSpec, bool, bool)> {
-        self.streams.iter().map(|(name, e)| (name.as_str(), e.id, &e.spec, e.reserved, e.held))
+    /// Every stream: how it is seen, its declaration, whether reserved, whether a client holds it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<StreamView>, &StreamSpec, bool, bool)> {
+        self.streams.values().map(|e| (&e.view, &e.spec, e.reserved, e.held))
     }
 
     /// The names of the streams that clients hold.
     pub(crate) fn held(&self) -> Vec<String> {
         self.streams.iter().filter(|(_, entry)| entry.held).map(|(name, _)| name.clone()).collect()
     }
-
-    /// What still counts: streams that are there, and those that are leaving.
-    fn counted(&mut self, service: &Service) -> Vec<StreamSpec> {
-        let (idle, epoch) = service.look(|s| s.idle_epoch());
-        self.leaving.retain(|&(_, left_at)| !idle && epoch == left_at);
-        let there = self.streams.values().map(|entry| &entry.spec);
-        there.chain(self.leaving.iter().map(|(spec, _)| spec)).cloned().collect()
-    }
-}
-
-/// Whether `spec` can be promised beside what `others` are, `there` of which are not leaving.
-fn admit(service: &Service, spec: &StreamSpec, there: usize, others: &[StreamSpec]) -> Result<(), Refusal> {
-    let queue = service.plan.config.queue;
-    match calmly(|| service.plan.system.admit(others.iter().chain([spec]))) {
-        Err(error) => Err(format!("beside {there} other streams: {error}")),
-        Ok(admission) if admission.waiting > queue as u64 => Err(format!(
-            "beside {there} other streams up to {} requests that must be served can wait, queue = {queue}",
-            admission.waiting
-        )),
-        Ok(_) => Ok(()),
-    }
-    .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
 }
 
 pub(super) fn refuse(code: RefusalCode, text: String) -> Refusal {

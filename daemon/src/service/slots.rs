@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::lock;
+use crate::pi_mutex::PiMutex;
 use crate::socket::{Connection, Place};
 
 /// One request in the daemon's hands.
@@ -44,19 +45,19 @@ impl Drop for Origin {
 /// A fixed number of slots; a token names one of them.
 pub(crate) struct Slots {
     slots: Box<[Mutex<Slot>]>,
-    free: Mutex<Vec<u32>>,
+    free: PiMutex<Vec<u32>>,
 }
 
 impl Slots {
     /// `count` slots, whose buffers grow to a tensor's size when first used and stay.
     pub(crate) fn new(count: usize) -> Self {
         let free = (0..count as u32).rev().collect();
-        Self { slots: (0..count).map(|_| Mutex::default()).collect(), free: Mutex::new(free) }
+        Self { slots: (0..count).map(|_| Mutex::default()).collect(), free: PiMutex::new(free) }
     }
 
     /// Takes a free slot; `None` if all are in use.
     pub(crate) fn take(&self) -> Option<u64> {
-        lock(&self.free).pop().map(u64::from)
+        self.free.lock().pop().map(u64::from)
     }
 
     /// The slot of a token from [`Slots::take`].
@@ -67,7 +68,7 @@ impl Slots {
     /// Gives a slot back; its origin is handed out for the answer.
     pub(crate) fn put_back(&self, token: u64) -> Option<Origin> {
         let origin = self.get(token).origin.take();
-        lock(&self.free).push(token as u32);
+        self.free.lock().push(token as u32);
         origin
     }
 }

@@ -10,6 +10,7 @@ use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId};
 
 use super::Service;
 use super::executor::Executor;
+use super::guarded::Guarded;
 use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
@@ -19,6 +20,7 @@ use super::timer::Timer;
 use super::worker::{self, Mailbox};
 use crate::doors::Doors;
 use crate::engine::{EngineError, Files, Isolation, Place};
+use crate::pi_mutex::PiMutex;
 use crate::plan::ServicePlan;
 
 /// What waking another thread costs on a slow day: shorter batches are run at once.
@@ -60,13 +62,14 @@ impl Service {
             guard: config.guard,
             workers: vec![workers.clone()],
             dispatch: config.dispatch,
-            background: true,
+            background: config.background,
             queue: config.queue,
             streams: config.streams,
             safe_mode,
         })?;
         scheduler.set_selector(plan.selector.clone())?;
-        scheduler.set_rate_warning(plan.rate_warning());
+        let rate_warning = plan.rate_warning();
+        scheduler.set_rate_warning(rate_warning.clone());
         let stopped = Arc::default();
         let mut files = Files::default();
         let executor =
@@ -76,11 +79,10 @@ impl Service {
         Ok(Self {
             // Twice what the scheduler holds: answers being written still occupy theirs.
             slots: Slots::new(2 * (config.queue + workers.count * workers.batch)),
-            registry: Mutex::default(),
+            registry: PiMutex::default(),
             moving: RwLock::default(),
             admission: Mutex::default(),
-            names: Mutex::default(),
-            scheduler: Mutex::new(scheduler),
+            scheduler: Guarded::new(scheduler),
             mailboxes: (0..workers.count).map(|_| Mailbox::new(workers.batch)).collect(),
             executors: executors?,
             // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
@@ -89,6 +91,7 @@ impl Service {
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             meters: Meters::new(),
+            rate_window: rate_warning.map(|(monitor, _)| monitor.window()),
             recorder: OnceLock::new(),
             planning: plan.planned_inputs().map(Planning::new),
             doors,
@@ -123,6 +126,8 @@ impl Service {
         if self.planning.is_some() {
             Planning::start(self)?;
         }
+        // Nobody waited for what was set up until now.
+        self.view().forget_hold();
         Ok(())
     }
 }

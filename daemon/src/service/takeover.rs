@@ -2,18 +2,19 @@
 //!
 //! It is made ready beside the one that serves, then gets its streams at an instant at which nothing that was promised
 //! is open ([`Scheduler::hand_over`]): whoever feeds the scheduler next after such an instant has come carries it out,
-//! registries, names and recording included, so that at any time one of the two has all of it. No lock but that on
+//! registries and recording included, so that at any time one of the two has all of it. No lock but that on
 //! registering is held until then.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rt_core::{HandOverError, Instant, Scheduler, Shield, Span};
+use rt_core::{HandOverError, Instant, Shield, Span};
 
 use super::registry::Moves;
-use super::{Effects, Service, lock, try_lock, write};
+use super::{Core, Effects, Service, lock, write};
 use crate::clock;
+use crate::pi_mutex::PiMutex;
 use crate::plan::ServicePlan;
 
 /// How often it is tried beside every time the scheduler is fed.
@@ -26,7 +27,7 @@ const PATIENCE: Span = Span::from_millis(1_000);
 pub(super) struct Takeover {
     /// Whether `heir` is there: all that requests ask of it.
     pending: AtomicBool,
-    heir: Mutex<Option<Heir>>,
+    heir: PiMutex<Option<Heir>>,
     done: OnceLock<Arc<Service>>,
 }
 
@@ -78,12 +79,9 @@ impl Service {
     pub(crate) fn hand_over(&self, next: &Arc<Self>) -> Result<(), String> {
         let _alone = write(&self.moving);
         let moves = self.moves_to(&next.plan)?;
-        let shield = match next.plan.selector {
-            Some(_) => next.work_out_shield(&moves.load()),
-            None => None,
-        };
+        let shield = next.work_out_shield(&moves.load());
         let heir = Heir { service: Arc::clone(next), moves, shield, refused: None };
-        *lock(&self.takeover.heir) = Some(heir);
+        *self.takeover.heir.lock() = Some(heir);
         self.takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
         self.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
@@ -92,7 +90,7 @@ impl Service {
         let until = clock::now() + most;
         // There is no heir any more once it has taken over.
         while clock::now() < until
-            && lock(&self.takeover.heir).as_ref().is_some_and(|heir| !heir.is_hopeless())
+            && self.takeover.heir.lock().as_ref().is_some_and(|heir| !heir.is_hopeless())
         {
             std::thread::park_timeout(PAUSE);
             self.with_scheduler(&mut effects, |_, _| {});
@@ -102,7 +100,7 @@ impl Service {
             self.takeover.pending.store(false, Ordering::Relaxed);
             scheduler.set_quiet(false);
         });
-        if let Some(heir) = lock(&self.takeover.heir).take() {
+        if let Some(heir) = self.takeover.heir.lock().take() {
             return Err(match heir.refused {
                 Some(error) if heir.is_hopeless() => error.to_string(),
                 refused => {
@@ -119,32 +117,26 @@ impl Service {
     }
 
     /// Carries the takeover out, if there is one to be and the instant is right.
-    pub(super) fn try_hand_over(&self, scheduler: &mut Scheduler, now: Instant) -> bool {
+    pub(super) fn try_hand_over(&self, scheduler: &mut Core, now: Instant) -> bool {
         if !self.takeover.pending.load(Ordering::Relaxed) {
             return false;
         }
-        let mut place = lock(&self.takeover.heir);
+        let mut place = self.takeover.heir.lock();
         let Some(Heir { service: next, moves, shield, refused }) = place.as_mut() else { return false };
         // Their locks come before the scheduler's, so they may not be waited for here: next time, if they are held.
-        let (Some(mut from), Some(mut to), Some(before), Some(mut names)) = (
-            try_lock(&self.registry),
-            try_lock(&next.registry),
-            try_lock(&self.names),
-            try_lock(&next.names),
-        ) else {
+        let (Some(mut from), Some(mut to)) = (self.registry.try_lock(), next.registry.try_lock()) else {
             return false;
         };
-        let mut heir = lock(&next.scheduler);
+        let mut heir = next.scheduler.lock();
         if let Err(error) = scheduler.hand_over(now, &mut heir, &from.dropped(moves)) {
             *refused = Some(error);
             return false;
         }
-        names.clone_from(&before);
-        from.give(&mut to, moves, &mut heir, &mut names);
+        from.give(&mut to, moves, &mut heir, now);
         next.set_shield(&mut heir, shield.take());
         self.pass_recorder_on(next);
         let _ = self.takeover.done.set(Arc::clone(next));
-        drop((heir, from, to, before, names));
+        drop((heir, from, to));
         *place = None;
         true
     }
@@ -152,7 +144,7 @@ impl Service {
     /// What a service of `plan` would mean for each stream: worked out on a copy, for it takes as long as admitting
     /// them all.
     fn moves_to(&self, plan: &ServicePlan) -> Result<Moves, String> {
-        let registry = lock(&self.registry).clone();
+        let registry = self.registry.lock().clone();
         registry.moves(&self.plan, plan)
     }
 }

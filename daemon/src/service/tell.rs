@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
+use rt_core::{Event, MissReason, Outcome, Resolution, Span};
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::slots::Origin;
-use super::{Effects, Service, lock};
+use super::{Effects, Named, Service};
 use crate::socket::Connection;
 
 impl Service {
@@ -63,17 +63,13 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.connection))
     }
 
-    fn announce(&self, event: &Event) {
-        let names = lock(&self.names);
-        let name = |id: StreamId| names.get(id);
+    fn announce(&self, (event, stream): &Named) {
+        let stream = stream.as_ref().map_or("", |view| view.name.as_str());
         match *event {
-            Event::SafeMode(transition) => {
-                let stream = transition.state.alarm.and_then(|alarm| alarm.evidence.stream);
-                self.doors.announce(self.name(), transition, stream.map(name).unwrap_or_default());
-            }
+            Event::SafeMode(transition) => self.doors.announce(self.name(), transition, stream),
             Event::Suspension(_) => {}
-            Event::MissesLeft { stream, left, constraint } => {
-                self.doors.hub.announce_misses_left(self.name(), name(stream), left, constraint);
+            Event::MissesLeft { left, constraint, .. } => {
+                self.doors.hub.announce_misses_left(self.name(), stream, left, constraint);
             }
         }
     }

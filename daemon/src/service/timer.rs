@@ -11,7 +11,8 @@ use crate::clock;
 /// How long an alarm clock without alarm stays half awake, so that busy services need not wake it each time.
 const LINGER: Span = Span::from_millis(20);
 
-/// An alarm clock for one thread, set by others.
+/// An alarm clock for one thread, set by others. Its lock needs no priority inheritance, for whoever feeds a scheduler has
+/// real-time priority meanwhile.
 pub(crate) struct Timer {
     state: Mutex<State>,
     changed: Condvar,

@@ -18,7 +18,8 @@ use crate::realtime;
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where a worker finds its next batch: the tokens of its requests.
+/// Where a worker finds its next batch: the tokens of its requests. Its lock needs no priority inheritance, for whoever
+/// puts a batch in has real-time priority meanwhile.
 pub(crate) struct Mailbox {
     next: Mutex<Letter>,
     arrived: Condvar,

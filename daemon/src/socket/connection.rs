@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{Shutdown, shutdown};
@@ -11,14 +11,14 @@ use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
 
 use super::alarm::Alarm;
 use super::send::{Unsent, send_now};
-use crate::service::lock;
+use crate::pi_mutex::PiMutex;
 
 /// One client as seen by those who answer it.
 pub(crate) struct Connection {
     socket: UnixStream,
     /// Tells the client's thread that there is something to flush, or to take over.
     flush: OwnedFd,
-    pending: Mutex<Unsent>,
+    pending: PiMutex<Unsent>,
     max_pending: usize,
     /// Requests without an answer.
     open: AtomicUsize,
@@ -37,7 +37,7 @@ impl Connection {
         Ok(Self {
             socket,
             flush: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            pending: Mutex::default(),
+            pending: PiMutex::default(),
             max_pending,
             open: AtomicUsize::new(0),
             wanted: AtomicU32::new(0),
@@ -113,7 +113,7 @@ impl Connection {
         let mut buffer = [0; 8];
         // Only resets the signal; that there was none is fine.
         let _ = rustix::io::read(&self.flush, &mut buffer);
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         if self.is_dead() {
             return false;
         }
@@ -151,7 +151,7 @@ impl Connection {
 
     /// Whether something waits to be flushed, and can be.
     pub(crate) fn has_pending(&self) -> bool {
-        !self.is_dead() && !lock(&self.pending).is_empty()
+        !self.is_dead() && !self.pending.lock().is_empty()
     }
 
     pub(crate) fn socket(&self) -> &UnixStream {
@@ -169,7 +169,7 @@ impl Connection {
     /// Ends the connection of a client that does not read. It is told so only if all that was begun has gone
     /// out: within another frame the last word would be taken for a part of that frame.
     fn cut_off(&self) {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         if self.dead.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     fn try_send(&self, frame: &[u8], descriptor: Option<OwnedFd>) -> bool {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         if self.is_dead() {
             return true;
         }

@@ -4,14 +4,16 @@ mod alarm;
 mod arena;
 mod connection;
 mod file;
+mod intake;
 mod listener;
 mod peer;
+mod quota;
 mod receive;
 mod register;
 mod send;
 mod session;
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rt_core::{Cause, Constraint, Span};
@@ -21,11 +23,12 @@ use weir_client::{SafeModeCause, SafeModeState as WireState};
 use crate::clock;
 use crate::doors::Announcement;
 use crate::hardware::Stale;
-use crate::service::lock;
+use crate::pi_mutex::PiMutex;
 
 pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
 pub(crate) use file::{LONGEST_PATH, SocketFile};
+pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
 
 /// How often it is looked whether clients have taken their last answers.
@@ -34,13 +37,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Knows every connection, to tell events to those that asked.
 #[derive(Default)]
 pub(crate) struct Hub {
-    connections: Mutex<Vec<Weak<Connection>>>,
+    connections: PiMutex<Vec<Weak<Connection>>>,
 }
 
 impl Hub {
     /// Adds a connection; closed ones are forgotten on the way.
     pub(crate) fn add(&self, connection: &Arc<Connection>) {
-        let mut connections = lock(&self.connections);
+        let mut connections = self.connections.lock();
         connections.retain(|c| c.strong_count() > 0);
         connections.push(Arc::downgrade(connection));
     }
@@ -81,20 +84,20 @@ impl Hub {
 
     /// How many clients are connected.
     pub(crate) fn count(&self) -> usize {
-        lock(&self.connections).iter().filter(|c| c.strong_count() > 0).count()
+        self.connections.lock().iter().filter(|c| c.strong_count() > 0).count()
     }
 
     /// Waits until no connection has anything to be flushed any more, but no longer than `limit`.
     pub(crate) fn wait_until_flushed(&self, limit: Span) {
         let until = clock::now() + limit;
-        let pending = || lock(&self.connections).iter().filter_map(Weak::upgrade).any(|c| c.has_pending());
+        let pending = || self.connections.lock().iter().filter_map(Weak::upgrade).any(|c| c.has_pending());
         while pending() && clock::now() < until {
             std::thread::park_timeout(PAUSE);
         }
     }
 
     fn tell(&self, kind: EventMask, frame: &[u8]) {
-        let connections: Vec<_> = lock(&self.connections).iter().filter_map(Weak::upgrade).collect();
+        let connections: Vec<_> = self.connections.lock().iter().filter_map(Weak::upgrade).collect();
         // All alarms first: nobody's waits for the sockets of others.
         if kind == EventMask::SAFE_MODE {
             connections.iter().for_each(|connection| connection.ring());

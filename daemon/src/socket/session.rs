@@ -18,12 +18,14 @@ use weir_client::wire::{
 use super::Connection;
 use super::alarm::Alarm;
 use super::arena::Arena;
+use super::intake::Taken;
+use super::quota::Quota;
 use super::receive::{Received, receive};
 use super::register::{self, Waiting};
 use crate::clock;
 use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
-use crate::realtime::{self, Role};
+use crate::realtime::{self, Otherwise, Role};
 use crate::service::{Effects, Lease, Refusal, Registry};
 
 /// A client that connects must say hello within this time.
@@ -46,6 +48,9 @@ struct Session<'a> {
     /// A descriptor whose ARENA is still to come.
     descriptor: Option<OwnedFd>,
     arena: Option<Arena>,
+    questions: Quota,
+    /// While it asks too often its thread has no real-time priority, until then.
+    calm: Option<(Instant, Option<Otherwise>)>,
     effects: Effects,
     frame: Vec<u8>,
 }
@@ -63,6 +68,8 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
         next_stream: 1,
         descriptor: None,
         arena: None,
+        questions: Quota::new(daemon.config.daemon.client_questions),
+        calm: None,
         effects: Effects::default(),
         frame: Vec::new(),
     };
@@ -78,10 +85,10 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
     connection.end_alarm();
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     fn serve(&mut self) -> Result<(), Goodbye> {
         let mut buffer = FrameBuffer::new(MAX_HELLO_FRAME);
-        loop {
+        while let Some(_taken) = self.read(&mut buffer)? {
             while let Some((header, body)) = buffer.next_frame().map_err(goodbye)? {
                 let frame = ClientFrame::decode(&header, body).map_err(goodbye)?;
                 let first = !self.greeted;
@@ -93,20 +100,18 @@ impl Session<'_> {
             if self.descriptor.is_some() && !buffer.is_mid_frame() {
                 return Err(malformed("a descriptor came without an ARENA"));
             }
-            if !self.read(&mut buffer)? {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
-    /// Waits for bytes, flushing meanwhile what others could not send; false at the end of the stream.
-    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<bool, Goodbye> {
-        let socket = self.connection.socket();
+    /// Waits for bytes, flushing meanwhile what others could not send, and reads them; `None` at the end of the stream.
+    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<Taken<'a>>, Goodbye> {
+        let (daemon, connection) = (self.daemon, self.connection);
+        let socket = connection.socket();
         loop {
-            let wanted = match self.connection.has_pending() {
-                true => PollFlags::IN | PollFlags::OUT,
-                false => PollFlags::IN,
-            };
+            let mut wanted = PollFlags::empty();
+            wanted.set(PollFlags::IN, !daemon.intake.is_closed());
+            wanted.set(PollFlags::OUT, connection.has_pending());
             let flush_signal = self.connection.flush_signal();
             let mut waits =
                 [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
@@ -120,7 +125,7 @@ impl Session<'_> {
                     return Err(Goodbye(ErrorCode::ProtocolOrder, text));
                 }
                 Err(Errno::INTR) => continue,
-                Err(_) => return Ok(false),
+                Err(_) => return Ok(None),
                 Ok(_) => {}
             }
             let (socket_ready, signalled) = (waits[0].revents(), !waits[1].revents().is_empty());
@@ -133,13 +138,20 @@ impl Session<'_> {
             if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 continue;
             }
+            let Some(taken) = daemon.intake.enter() else {
+                match socket_ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+                    true => return Ok(None),
+                    // What has not been read by now is not the daemon's any more.
+                    false => continue,
+                }
+            };
             match receive(socket, buffer.space(), &mut self.descriptor) {
                 Received::Bytes(count) => {
                     buffer.filled(count);
-                    return Ok(true);
+                    return Ok(Some(taken));
                 }
                 Received::Nothing => {}
-                Received::End => return Ok(false),
+                Received::End => return Ok(None),
                 Received::TooManyDescriptors => {
                     return Err(malformed("more than one descriptor for one ARENA"));
                 }
@@ -149,6 +161,7 @@ impl Session<'_> {
 
     fn handle(&mut self, header: &Header, frame: ClientFrame<'_>) -> Result<(), Goodbye> {
         let id = header.id;
+        self.calm.take_if(|(until, _)| clock::now() >= *until);
         match frame {
             ClientFrame::Hello { min_version, max_version, .. } if !self.greeted => {
                 if !(min_version..=max_version).contains(&VERSION) {
@@ -198,17 +211,34 @@ impl Session<'_> {
                 }
                 None => self.refuse_stream(id, stream),
             },
+            ClientFrame::Subscribe { .. } | ClientFrame::Status | ClientFrame::Ping if !self.may_ask() => {
+                let most = self.daemon.config.daemon.client_questions;
+                let text = format!("daemon.client-questions = {most} a second were asked");
+                self.refuse(id, RefusalCode::TooManyQuestions, &text);
+            }
             ClientFrame::Subscribe { mask } => {
                 self.connection.subscribe(mask);
                 self.reply(id, &DaemonFrame::Subscribed);
             }
             ClientFrame::Status => {
-                let json = self.daemon.status().to_string();
+                // It takes as long as there are streams, and nobody's deadline depends on it.
+                let json = realtime::calmly(|| self.daemon.status().to_string());
                 self.reply(id, &DaemonFrame::StatusReply { json: &json });
             }
             ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),
         }
         Ok(())
+    }
+
+    /// Whether the client may ask one more question now. To refuse it costs as much as to answer it: a client that
+    /// asks too often is served without real-time priority until it may again.
+    fn may_ask(&mut self) -> bool {
+        let may = self.questions.take(clock::now());
+        if !may {
+            let calm = self.calm.take().and_then(|(_, calm)| calm).or_else(realtime::calm);
+            self.calm = Some((self.questions.has_room_at(), calm));
+        }
+        may
     }
 
     fn registered(&mut self, id: u64, outcome: Result<Lease, Refusal>) {

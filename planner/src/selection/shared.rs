@@ -2,8 +2,8 @@
 //! made from a price.
 
 use rt_core::{
-    Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
-    Selector, Shield, Span, StreamSpec, Suspension, Transition, Workers,
+    Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
+    Selector, Shield, Span, StreamSpec, Transition, Workers,
 };
 use virtual_time::{Batch, Observer, Order, Request, Scheduled, drive};
 
@@ -123,7 +123,7 @@ impl Observer for Count {
 
     fn safe_mode(&mut self, _: Instant, _: Transition) {}
 
-    fn suspension(&mut self, _: Instant, _: usize, _: Suspension) {}
+    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
 }
 
 impl Inputs {
@@ -133,7 +133,7 @@ impl Inputs {
         let workers = Workers { count, batch, profile: variants[0].profile.clone() };
         let shield = Shield::new(&workers, latency, None)?;
         let bins = wishes.first().map_or(0, Vec::len);
-        let table = SelectTable::new(1.0, self.bin(), bins, wishes.concat())?;
+        let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
         let selector = Selector::new(variants.clone(), vec![table], LoadMonitor::default())?;
         let second = Span::from_millis(1_000);
         let mut scheduler = Scheduler::new(SchedulerConfig {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use planner::Problem;
 use rayon::prelude::*;
-use rt_core::{Cause, Instant, Outcome, Selector, Suspension, Transition};
+use rt_core::{Alarm, Cause, Instant, Outcome, Selector, Transition};
 
 use super::contender::Contender;
 use super::fleet::{Planned, ServingKind};
@@ -311,8 +311,8 @@ impl Observer for Heard {
         }
     }
 
-    fn suspension(&mut self, now: Instant, stream: usize, suspension: Suspension) {
-        if suspension.alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+        if alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
             self.suspended[stream].get_or_insert(now);
         }
     }

@@ -21,7 +21,7 @@ MISS_WORDS = (
 REFUSAL_WORDS = (
     "unknown", "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible", "too-many-streams",
     "name-in-use", "unknown-stream", "draining", "not-permitted", "input-length", "arena", "arena-place",
-    "output-length", "alarm",
+    "output-length", "alarm", "too-many-questions",
 )  # fmt: skip
 CAUSE_WORDS = (
     "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",

@@ -38,6 +38,7 @@ pub(super) struct Service {
     pub(super) guard_seen_ns: u64,
     pub(super) handover_ns: u64,
     pub(super) handover_seen_ns: u64,
+    pub(super) lock_held_ns: u64,
     pub(super) streams: Vec<Stream>,
     /// Requests a second since the state before; `None` with the first.
     #[serde(skip)]

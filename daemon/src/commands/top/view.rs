@@ -168,6 +168,7 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
             time(service.handover_seen_ns),
             time(service.handover_ns)
         )),
+        Line::from(format!("lock     held for {} at most", time(service.lock_held_ns))),
         Line::from(format!("answers  {}", list(shares))),
         Line::from(format!("missed   {}", list(missed))),
     ]

@@ -78,7 +78,7 @@ impl Manager {
     #[zbus(property)]
     fn state(&self) -> u32 {
         let services = self.daemon.services();
-        let states = services.iter().map(|service| service.look(|s| s.safe_mode().state().severity));
+        let states = services.iter().map(|service| service.latest().view().standing().severity);
         states.max().unwrap_or(Severity::Normal) as u32
     }
 

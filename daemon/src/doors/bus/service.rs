@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rt_core::{Alarm, WorkerId};
+use rt_core::WorkerId;
 use serde::{Deserialize, Serialize};
 use zbus::object_server::SignalEmitter;
 use zbus::{Type, Variant};
 
 use super::Announcement;
 use crate::clock;
-use crate::service::{Service, lock};
-use crate::socket::describe;
+use crate::service::{AlarmView, Service, Standing, WorkerView};
 
 /// Properties and their values, always in the same order.
 pub(super) type Facts = Vec<(&'static str, Variant<'static>)>;
@@ -77,11 +76,11 @@ impl ServiceObject {
 
     /// Whether announcements are held back.
     pub(super) fn is_inhibited(&self) -> bool {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().inhibited_until()) > clock::now()
+        self.seen().inhibited_until > clock::now()
     }
 
-    fn alarm(&self) -> Option<Alarm> {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().state().alarm)
+    fn seen(&self) -> Standing {
+        self.service.latest().view().standing()
     }
 }
 
@@ -94,43 +93,42 @@ impl ServiceObject {
 
     #[zbus(property)]
     pub(super) fn state(&self) -> u32 {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().state().severity) as u32
+        self.seen().severity as u32
     }
 
     #[zbus(property)]
     fn cause(&self) -> u32 {
-        self.alarm().map_or(0, |alarm| alarm.cause as u32)
+        self.seen().cause_number()
     }
 
     #[zbus(property)]
     fn sequence(&self) -> u64 {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().sequence())
+        self.seen().sequence
     }
 
     /// When the state was entered, on the monotonic clock; 0 in the normal state.
     #[zbus(property)]
     fn entered_usec(&self) -> u64 {
-        self.alarm().map_or(0, |alarm| alarm.entered.as_nanos() / 1_000)
+        self.seen().alarm.map_or(0, |alarm| alarm.entered.as_nanos() / 1_000)
     }
 
     #[zbus(property)]
     fn breaches(&self) -> u64 {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().breaches())
+        self.seen().breaches
     }
 
     #[zbus(property)]
     fn evidence(&self) -> Evidence {
-        let Some(Alarm { cause, evidence: e, .. }) = self.alarm() else { return Evidence::default() };
-        let name = e.stream.map(|id| lock(&self.service.latest().names).get(id).to_owned());
-        let name = name.unwrap_or_default();
-        let text = describe(cause, e.limit, e.seen, e.window, &name);
-        Evidence { limit: e.limit, seen: e.seen, window: e.window, stream: name, text }
+        let Some(alarm) = self.seen().alarm else { return Evidence::default() };
+        let text = alarm.text();
+        let AlarmView { limit, seen, window, stream, .. } = alarm;
+        Evidence { limit, seen, window, stream, text }
     }
 
     /// Until when nothing is announced, on the monotonic clock; past if all is.
     #[zbus(property(emits_changed_signal = "false"))]
     fn inhibited_until_usec(&self) -> u64 {
-        self.service.latest().look(|scheduler| scheduler.safe_mode().inhibited_until().as_nanos() / 1_000)
+        self.seen().inhibited_until.as_nanos() / 1_000
     }
 
     /// Requests a second; 0 if nothing is certified.
@@ -148,12 +146,9 @@ impl ServiceObject {
     /// By stream, of those with constraints.
     #[zbus(property(emits_changed_signal = "false"))]
     fn misses_left(&self) -> HashMap<String, u32> {
-        let names = lock(&self.service.latest().names);
-        let left = |(id, name): (_, &str)| {
-            let (_, left) = self.service.latest().look(|scheduler| scheduler.stream_counts(id))?;
-            Some((name.to_owned(), left?))
-        };
-        names.iter().filter_map(left).collect()
+        let service = self.service.latest();
+        let views: Vec<_> = service.registry.lock().iter().map(|(view, ..)| Arc::clone(view)).collect();
+        views.iter().filter_map(|view| Some((view.name.clone(), view.fared().misses_left?))).collect()
     }
 
     #[zbus(property)]
@@ -163,12 +158,12 @@ impl ServiceObject {
 
     #[zbus(property)]
     fn workers_alive(&self) -> u32 {
-        self.service.latest().look(|scheduler| scheduler.workers_alive()) as u32
+        self.service.latest().view().workers_alive() as u32
     }
 
     #[zbus(property(emits_changed_signal = "false"))]
     fn waiting(&self) -> u32 {
-        self.service.latest().look(|scheduler| scheduler.waiting()) as u32
+        self.service.latest().view().waiting() as u32
     }
 
     #[zbus(property)]
@@ -184,7 +179,7 @@ impl ServiceObject {
     /// How much of the guard was needed so far.
     #[zbus(property(emits_changed_signal = "false"))]
     fn guard_seen_usec(&self) -> u64 {
-        self.service.latest().look(|scheduler| scheduler.worst_delays().0).as_nanos() / 1_000
+        self.seen().worst_delays.0.as_nanos() / 1_000
     }
 
     /// A change of state, or a further cause of it; a gap in `sequence` is what was missed.
@@ -232,12 +227,7 @@ impl WorkerObject {
     /// 1 free, 2 at work, 3 lost; that it is lost and that it has returned are told, each batch is not.
     #[zbus(property(emits_changed_signal = "false"))]
     pub(super) fn state(&self) -> u32 {
-        self.service.latest().look(|scheduler| {
-            match (scheduler.is_alive(self.id), scheduler.batch(self.id)) {
-                (false, _) => 3,
-                (true, []) => 1,
-                (true, _) => 2,
-            }
-        })
+        let worker = self.service.latest().view().workers().nth(self.id);
+        worker.unwrap_or(WorkerView::Lost) as u32
     }
 }

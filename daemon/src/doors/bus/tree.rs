@@ -12,7 +12,7 @@ use zbus::{Connection, ObjectServer, Variant};
 
 use super::service::{Facts, ServiceObject, WorkerObject};
 use crate::daemon::Daemon;
-use crate::service::Service;
+use crate::service::{Service, WorkerView};
 
 /// The object of the box; services lie below it.
 pub(super) const ROOT: &str = "/org/weir/Weir1";
@@ -84,7 +84,7 @@ impl Shown {
         let (object, path) = (ServiceObject::new(Arc::clone(service)), service_path(service.name()));
         let (state, standing, facts) = (object.state(), object.standing(), object.facts());
         server.at(path.as_str(), object).await?;
-        let alive = service.latest().alive();
+        let alive = alive(service);
         let shown = Self { service: Arc::clone(service), path, state, standing, facts, alive };
         for id in 0..shown.alive.len() {
             server.at(shown.worker_path(id), WorkerObject::new(Arc::clone(service), id)).await?;
@@ -105,7 +105,7 @@ impl Shown {
     async fn update(&mut self, connection: &Connection, service: &Arc<Service>) -> zbus::Result<()> {
         let server = connection.object_server();
         let object = ServiceObject::new(Arc::clone(service));
-        let (before, now) = (self.alive.len(), service.latest().alive());
+        let (before, now) = (self.alive.len(), alive(service));
         for id in now.len()..before {
             server.remove::<WorkerObject, _>(self.worker_path(id)).await?;
         }
@@ -140,6 +140,11 @@ impl Shown {
     fn worker_path(&self, id: usize) -> String {
         format!("{}/worker/{id}", self.path)
     }
+}
+
+/// Of each worker, whether it is there and not lost.
+fn alive(service: &Service) -> Vec<bool> {
+    service.latest().view().workers().map(|does| does != WorkerView::Lost).collect()
 }
 
 /// Whether `service` is `earlier`, or has taken over from it.

@@ -46,6 +46,13 @@ pub(super) fn render(status: &Value) -> String {
         ("weir_guard_seen_seconds", "gauge", "The latest dispatch so far.", "/guard_seen_ns", 1e-9),
         ("weir_handover_seconds", "gauge", "Allowed for the way to a worker and back.", "/handover_ns", 1e-9),
         ("weir_handover_seen_seconds", "gauge", "The longest such way so far.", "/handover_seen_ns", 1e-9),
+        (
+            "weir_lock_held_seconds",
+            "gauge",
+            "The longest hold of the scheduler so far.",
+            "/lock_held_ns",
+            1e-9,
+        ),
     ] {
         text.family(metric, kind, help);
         for service in services() {

@@ -1,13 +1,15 @@
 //! What becomes of each stream when a service of another configuration takes over: nobody is promised less.
 
-use rt_core::{Scheduler, StreamId, StreamSpec};
+use std::sync::Arc;
+
+use rt_core::{StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
 use crate::engine::TensorSpec;
 use crate::notice::notice;
 use crate::plan::ServicePlan;
-use crate::service::names::Names;
+use crate::service::{Core, StreamView};
 
 /// What changes when the streams move.
 #[derive(Debug)]
@@ -56,6 +58,14 @@ impl Registry {
         let is_kept = |name: &str| moves.kept.iter().any(|(kept, ..)| kept == name);
         let added = new.config.reserved.iter().filter(|stream| !is_kept(&stream.name)).cloned();
         moves.added = added.collect();
+        let undeclared = |(_, spec, _): &&(String, StreamSpec, bool)| spec.arrivals().is_none();
+        if !new.config.background
+            && let Some((name, ..)) = moves.kept.iter().find(undeclared)
+        {
+            return Err(format!(
+                "stream {name} is held and does not declare how its requests come: background = false"
+            ));
+        }
         self.admit_all(&moves, new)?;
         Ok(moves)
     }
@@ -95,36 +105,25 @@ impl Registry {
         moves.dropped.iter().filter_map(|name| self.streams.get(name)).map(|entry| entry.id).collect()
     }
 
-    /// Enters in `to` what has moved, and gives `next` the streams that are new; `names` follows. Streams may have been
+    /// Enters in `to` what has moved, and gives `next` the streams that are new. Streams may have been
     /// given up since `moves` were worked out; none has been given out.
-    pub(in crate::service) fn give(
-        &mut self,
-        to: &mut Self,
-        moves: &mut Moves,
-        next: &mut Scheduler,
-        names: &mut Names,
-    ) {
+    pub(in crate::service) fn give(&mut self, to: &mut Self, moves: &mut Moves, next: &mut Core, now: Instant) {
         let mut streams = std::mem::take(&mut self.streams);
-        let evidence: Vec<_> = next.safe_mode().streams().collect();
         for (name, _, reserved) in moves.kept.drain(..) {
             match streams.remove(&name) {
                 Some(entry) if reserved || entry.held => {
                     to.streams.insert(name, Entry { reserved, ..entry });
                 }
                 // Nobody has it any more, and nobody can take it.
-                Some(entry) => {
-                    next.remove_stream(entry.id);
-                    names.remove(entry.id, &evidence);
-                }
+                Some(entry) => drop(next.remove_stream(entry.id)),
                 None => {}
             }
         }
-        streams.values().for_each(|ended| names.remove(ended.id, &evidence));
         for ReservedStream { name, spec } in moves.added.drain(..) {
-            match next.add_stream(spec.clone()) {
+            let view = Arc::new(StreamView::new(&name));
+            match next.add_stream(now, spec.clone(), &view) {
                 Ok(id) => {
-                    names.insert(id, &name);
-                    to.streams.insert(name, Entry { id, spec, reserved: true, held: false });
+                    to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });
                 }
                 // The plan has counted them: there is a place for each.
                 Err(error) => notice!("stream {name}: {error}"),

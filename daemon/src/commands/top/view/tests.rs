@@ -20,6 +20,7 @@ fn state() -> State {
             "safe_mode": {"state": "normal", "sequence": 0, "breaches": 0},
             "workers": 2, "workers_alive": 2, "waiting": 3, "running": 1,
             "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "handover_ns": 100_000, "handover_seen_ns": 20_500,
+            "lock_held_ns": 35_000,
             "variants": [{"model": "xs", "answered": 30}, {"model": "xxl", "answered": 10}],
             "streams": [stream("front", json!(if now_s == 1 { 3 } else { 1 }), 5), stream("rear", Value::Null, 2)],
         });
@@ -62,7 +63,7 @@ fn colour_of(buffer: &Buffer, text: &str) -> Color {
 
 #[test]
 fn a_wide_screen_has_streams_and_counters_side_by_side() {
-    let shown = lines(&screen(&state(), 92, 17));
+    let shown = lines(&screen(&state(), 92, 18));
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
         format!(" services: measured rate of the certified one {}", "─".repeat(46)),
@@ -75,6 +76,7 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
         "front     20.0      70        5         ■□□ 1         queue    3 waiting, 1 running".to_owned(),
         "rear      20.0      70        2         -             guard    150us of 2ms seen".to_owned(),
         "                                                      handover 20us of 100us seen".to_owned(),
+        "                                                      lock     held for 35us at most".to_owned(),
         "                                                      answers  xs 75.0%, xxl 25.0%".to_owned(),
         "                                                      missed   shed 7".to_owned(),
         format!(" events {}", "─".repeat(84)),
