@@ -142,8 +142,8 @@ mod tests {
     fn a_fleet_larger_than_the_scheduler_is_refused() {
         let profile = LatencyProfile::new(&[Span::from_millis(1)]).expect("a profile");
         let models = vec![Variant { accuracy: 0.5, profile }];
-        let fleet = Fleet { workers: 17, models, deadline: Span::from_millis(10) };
+        let fleet = Fleet { workers: 257, models, deadline: Span::from_millis(10) };
         let refused = Scheduled::accurate(&fleet).expect_err("too many workers");
-        assert_eq!(refused, "fleet.workers = 17: must be at most 16");
+        assert_eq!(refused, "fleet.workers = 257: must be at most 256");
     }
 }
