@@ -13,7 +13,7 @@ use std::panic::resume_unwind;
 use rt_core::{SelectError, SelectTable, Span, Variant};
 
 use crate::ramsis::{
-    Batching, Evaluation, Flavour, MAX_QUEUE, MAX_WORKERS, Model, Policy, Problem, RoundRobin, Slack, Spec,
+    Batching, Evaluation, Flavour, MAX_QUEUE, Model, Policy, Problem, RoundRobin, Slack, Spec,
 };
 use error::within;
 use shared::Trial;
@@ -174,7 +174,7 @@ impl Inputs {
     /// [`SelectionError`] for the first value that is outside its range.
     pub fn check(&self) -> Result<(), SelectionError> {
         within("number of variants", self.variants.len() as f64, 1.0, rt_core::MAX_VARIANTS as f64)?;
-        within("workers", self.workers as f64, 1.0, MAX_WORKERS as f64)?;
+        within("workers", self.workers as f64, 1.0, rt_core::MAX_WORKERS as f64)?;
         within("batch", self.batch as f64, 1.0, MAX_BATCH as f64)?;
         within(
             "batches of variants[0]",
@@ -212,14 +212,14 @@ impl Inputs {
     fn plan_shared(&self, load: f64) -> Result<Planned, SelectionError> {
         let arrivals = RoundRobin::poisson(load, self.workers)?;
         let trial = Trial::new(self, load);
-        let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant));
-        let alone: Vec<_> = (0..self.variants.len()).map(alone).collect();
+        let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant)).transpose();
+        let alone = (0..self.variants.len()).map(alone).collect::<Result<Vec<_>, _>>()?;
         let (policy, _) = self.policy(load, &arrivals, &alone)?;
         let bin = self.bin();
         let dealt = rows::wishes(&policy, bin, self.batch, self.workers);
         let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
         let constant = able.map(|variant| vec![vec![variant as u8; BINS]]);
-        let (wishes, expected) = trial.best(constant.chain([dealt]));
+        let (wishes, expected) = trial.best(constant.chain([dealt]))?;
         Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
     }
 

@@ -1,9 +1,7 @@
 //! Virtual time: drives the scheduler of the daemon with arrivals that are given or made up.
 //!
-//! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
-//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do. Arrivals
-//! that nobody recorded come from a [`process`].
-//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
+//! [`simulate`] reads arrivals and reports what became of each, [`refute`] looks for arrivals that break a promise that
+//! was refused, and [`replay`] shows what such arrivals do. Arrivals that nobody recorded come from a [`process`].
 //! [`measure`] gathers what a run is judged by, [`statistics`] says how far to trust it over several, and
 //! [`figure`] draws it.
 #![forbid(unsafe_code)]
@@ -11,7 +9,6 @@
 mod arrivals;
 mod curves;
 mod dice;
-mod drive;
 pub mod experiment;
 pub mod figure;
 mod lines;
@@ -34,7 +31,6 @@ mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
-pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{Run, run, run_with};
 pub use refute::refute;
@@ -44,3 +40,4 @@ pub use report::{
 };
 pub use simulate::{SimulateError, simulate, simulate_selecting};
 pub use time::Time;
+pub use virtual_time::{Backwards, Batch, Observer, Order, Request, drive};

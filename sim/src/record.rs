@@ -3,9 +3,9 @@
 use planner::Problem;
 use rt_core::{Alarm, Constraint, Instant, Outcome, Span, Transition, WorkerId};
 
-use crate::drive::{Batch, Observer, Order, Request};
 use crate::measure::Misses;
 use crate::policy::{PlayError, PolicyKind};
+use virtual_time::{Batch, Observer, Order, Request};
 
 /// Requests that can wait at once: as many as come, up to this limit of the scheduler.
 pub(crate) const MAX_WAITING: usize = 1 << 16;

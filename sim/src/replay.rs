@@ -6,11 +6,11 @@ use rt_core::{Cause, Constraint, Instant, Outcome};
 use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
-use crate::drive::Order;
 use crate::policy::PlayError;
 use crate::record::{Run, run};
 use crate::report::{Report, causes};
 use crate::time::{Time, of_arrival};
+use virtual_time::Order;
 
 /// What a refutation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -154,7 +154,7 @@ pub(crate) fn find(
 /// The first violation of `run`, else the first miss of a mandatory request; `None` too if anything but the promise
 /// was broken.
 pub(crate) fn examine(problem: &Problem, run: &Run) -> Option<Found> {
-    if causes(run).any(|(_, cause)| cause != Cause::ConstraintViolated) {
+    if causes(run).iter().any(|&(_, _, cause)| cause != Cause::ConstraintViolated) {
         return None;
     }
     violations(problem, run).into_iter().next().or_else(|| mandatory_misses(problem, run).into_iter().next())

@@ -7,10 +7,10 @@ use planner::problem::raw::Unit;
 use rt_core::{Constraint, Instant, MissReason};
 use serde::{Serialize, Serializer};
 
-use crate::drive::Request;
 use crate::measure::{Misses, Violations};
 use crate::record::Run;
 use crate::time::Time;
+use virtual_time::Request;
 
 /// What became of given arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -103,14 +103,17 @@ pub struct WorstWindow {
     pub misses: u32,
 }
 
-/// A cause for safe mode.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A cause for safe mode, or for the suspension of one stream's promise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SafeModeReport {
     /// When it was announced.
     pub at: Time,
     /// The cause.
     #[serde(serialize_with = "text")]
     pub cause: rt_core::Cause,
+    /// Whose promise alone is suspended; absent if it concerns all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
 }
 
 impl Report {
@@ -132,7 +135,11 @@ impl Report {
                 .collect(),
             streams: run.by_stream().into_iter().enumerate().map(stream).collect(),
             safe_mode: causes(run)
-                .map(|(instant, cause)| SafeModeReport { at: time(instant), cause })
+                .into_iter()
+                .map(|(instant, stream, cause)| {
+                    let stream = stream.map(|stream| names[stream].clone());
+                    SafeModeReport { at: time(instant), cause, stream }
+                })
                 .collect(),
             by_variant: by_variant(run),
         }
@@ -195,14 +202,14 @@ fn stream_report(name: String, written: &[String], misses: &Misses) -> StreamRep
     }
 }
 
-/// The causes announced of safe mode and of suspended streams, and when.
-pub(crate) fn causes(run: &Run) -> impl Iterator<Item = (Instant, rt_core::Cause)> {
-    let shared = run.safe_mode.iter().filter_map(|(instant, told)| Some((*instant, told.breach()?)));
-    let own =
-        run.suspensions.iter().filter_map(|(instant, _, alarm)| Some((*instant, alarm.as_ref()?.cause)));
+/// The causes announced, when, and for whose promise alone.
+pub(crate) fn causes(run: &Run) -> Vec<(Instant, Option<usize>, rt_core::Cause)> {
+    let shared = run.safe_mode.iter().filter_map(|(at, transition)| Some((*at, None, transition.breach()?)));
+    let own = run.suspensions.iter();
+    let own = own.filter_map(|&(at, stream, alarm)| Some((at, Some(stream), alarm?.cause)));
     let mut all: Vec<_> = shared.chain(own).collect();
-    all.sort_by_key(|&(instant, _)| instant);
-    all.into_iter()
+    all.sort_by_key(|&(at, ..)| at);
+    all
 }
 
 fn text<S: Serializer>(value: &impl ToString, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,10 +6,10 @@ use planner::Problem;
 use rt_core::Selector;
 
 use crate::arrivals::{Arrivals, ArrivalsError};
-use crate::drive::{Order, drive};
-use crate::policy::{PlayError, PolicyKind, Weir};
+use crate::policy::{PlayError, PolicyKind, selecting};
 use crate::record::{MAX_WAITING, Run, record};
 use crate::report::Report;
+use virtual_time::{Order, drive};
 
 /// Why nothing was simulated.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub fn simulate_selecting(
     let arrivals = Arrivals::read(problem, csv)?;
     let streams = arrivals.streams.len();
     let play = || -> Result<Run, PlayError> {
-        let mut weir = Weir::new(problem, MAX_WAITING, streams)?.selecting(problem, selector)?;
+        let mut weir = selecting(problem, MAX_WAITING, streams, selector)?;
         let mut run = Run { streams, ..Run::default() };
         let list = arrivals.list.iter().copied();
         drive(&mut weir, list, Order::Together, |_, _, bound| bound, &mut run)?;

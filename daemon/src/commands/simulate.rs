@@ -118,6 +118,9 @@ fn print(report: &Report) {
         say!("served by variant, the base first: {}", counts.join(", "));
     }
     for mode in &report.safe_mode {
-        say!("safe mode at {}: {}", mode.at, mode.cause);
+        match &mode.stream {
+            Some(stream) => say!("promise to {stream} suspended at {}: {}", mode.at, mode.cause),
+            None => say!("safe mode at {}: {}", mode.at, mode.cause),
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use rt_core::{ConfigError, SelectError, ShieldError, StreamError};
+
 use crate::ramsis::RamsisError;
 
 /// Why no tables can be made of inputs.
@@ -20,6 +22,18 @@ pub enum SelectionError {
     /// A value that the decision problem cannot have.
     #[error(transparent)]
     Problem(#[from] RamsisError),
+    /// A value that the scheduler cannot have.
+    #[error(transparent)]
+    Scheduler(#[from] ConfigError),
+    /// A stream that it does not take.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// Workers or a latency that no shield can be computed for.
+    #[error(transparent)]
+    Shield(#[from] ShieldError),
+    /// A table that it cannot read.
+    #[error(transparent)]
+    Table(#[from] SelectError),
 }
 
 impl SelectionError {

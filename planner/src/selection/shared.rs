@@ -1,11 +1,13 @@
-//! Several workers that share a queue: what becomes of a table there is tried out, and one is made from a price.
+//! Several workers that share a queue: what becomes of a table there is tried out on the daemon's scheduler, and one is
+//! made from a price.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use rt_core::{
+    Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
+    Selector, Shield, Span, StreamSpec, Transition, Workers,
+};
+use virtual_time::{Batch, Observer, Order, Request, Scheduled, drive};
 
-use rt_core::Span;
-
-use super::{BINS, Expected, Inputs, rows};
+use super::{BINS, Expected, Inputs, SelectionError, rows};
 use crate::select::Poisson;
 
 /// Prices of worker time are tried from that at which a full batch of the base costs all that it can be worth, each
@@ -22,93 +24,134 @@ const BEST: usize = 8;
 /// What a request missed beyond what may be costs in the search, in right answers.
 const MISS: f64 = 20.0;
 
+/// Requests that can wait: more than are in time at any load that the base carries.
+const QUEUE: usize = 1 << 14;
+
 /// Wishes by what waits and by slack, as [`super::Planned`] has them.
 type Wishes = Vec<Vec<u8>>;
 
 /// Arrivals to try tables on.
 pub(super) struct Trial<'a> {
     inputs: &'a Inputs,
-    arrivals: Vec<u64>,
+    arrivals: Vec<Instant>,
 }
 
 impl<'a> Trial<'a> {
     /// Poisson arrivals of `load` requests a second.
     pub(super) fn new(inputs: &'a Inputs, load: f64) -> Self {
-        let arrivals = Poisson::new(load, 1).take(LONG).map(|at| at.as_nanos()).collect();
+        let arrivals = Poisson::new(load, 1).take(LONG).collect();
         Self { inputs, arrivals }
     }
 
     /// The best of tables by price, and of `others`, with what became of it.
-    pub(super) fn best(&self, others: impl IntoIterator<Item = Wishes>) -> (Wishes, Expected) {
+    pub(super) fn best(
+        &self,
+        others: impl IntoIterator<Item = Wishes>,
+    ) -> Result<(Wishes, Expected), SelectionError> {
         let most = self.inputs.max_miss;
         let scale = 1.0 / self.inputs.variants[0].profile.bound(self.inputs.batch).as_secs_f64();
         let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
         let tables = prices.flat_map(|price| RISES.map(|rise| self.inputs.priced(price, rise)));
         let mut tried: Vec<(f64, Wishes)> = tables
             .map(|wishes| {
-                let found = self.run(&wishes, SHORT);
-                (found.right() - MISS * (found.missed - most).max(0.0), wishes)
+                let found = self.run(&wishes, SHORT)?;
+                Ok((found.right() - MISS * (found.missed - most).max(0.0), wishes))
             })
-            .collect();
+            .collect::<Result<_, SelectionError>>()?;
         tried.sort_by(|a, b| b.0.total_cmp(&a.0));
         tried.truncate(BEST);
         let base = vec![vec![0; BINS]];
-        let first = (self.run(&base, LONG), base);
-        let all = tried.into_iter().map(|(_, wishes)| wishes).chain(others);
-        let (expected, wishes) = all.fold(first, |best, wishes| {
-            let found = self.run(&wishes, LONG);
-            if found.betters(best.0, most) { (found, wishes) } else { best }
-        });
-        (wishes, expected)
+        let mut best = (self.run(&base, LONG)?, base);
+        for wishes in tried.into_iter().map(|(_, wishes)| wishes).chain(others) {
+            let found = self.run(&wishes, LONG)?;
+            if found.betters(best.0, most) {
+                best = (found, wishes);
+            }
+        }
+        Ok((best.1, best.0))
     }
 
     /// What becomes of them if `variant` is the only one.
-    pub(super) fn alone(&self, variant: usize) -> Expected {
+    pub(super) fn alone(&self, variant: usize) -> Result<Expected, SelectionError> {
         let variants = vec![self.inputs.variants[variant].clone()];
         let batch = self.inputs.batch.min(variants[0].profile.max_batch());
         let inputs = Inputs { variants, batch, ..self.inputs.clone() };
         Trial { inputs: &inputs, arrivals: self.arrivals.clone() }.run(&[vec![0]], LONG)
     }
 
-    /// What becomes of the first `count` requests: a free worker takes at once as many of those that wait longest as
-    /// go into a batch and the base has time for, by the variant wished for or the next best that has time; what not
-    /// even the base has time for alone is dropped.
-    fn run(&self, wishes: &[Vec<u8>], count: usize) -> Expected {
-        let Inputs { variants, latency, workers, batch, .. } = self.inputs;
-        let arrivals = &self.arrivals[..count.min(self.arrivals.len())];
-        let bin = self.inputs.bin().as_nanos();
-        let mut free: BinaryHeap<Reverse<u64>> = (0..*workers).map(|_| Reverse(0)).collect();
-        let (mut next, mut answered, mut right) = (0, 0.0, 0.0);
-        // As many wait as `seen` says less those taken: it only goes forward.
-        let mut seen = 0;
-        while next < arrivals.len() {
-            let Some(mut first) = free.peek_mut() else { break };
-            let now = arrivals[next].max(first.0);
-            while seen < arrivals.len() && arrivals[seen] <= now {
-                seen += 1;
-            }
-            let slack = Span::from_nanos((arrivals[next] + latency.as_nanos()).saturating_sub(now));
-            let waiting = seen - next;
-            let size = variants[0].profile.largest_within(slack, waiting.min(*batch));
-            if size == 0 {
-                next += 1;
-                continue;
-            }
-            let row = &wishes[waiting.min(wishes.len()) - 1];
-            let wish = usize::from(row[((slack.as_nanos() / bin) as usize).min(row.len() - 1)]);
-            let fits = |&v: &usize| self.inputs.fits(v, size, slack);
-            let chosen = (1..=wish).rev().find(fits).unwrap_or(0);
-            *first = Reverse(now + variants[chosen].profile.bound(size).as_nanos());
-            next += size;
-            answered += size as f64;
-            right += size as f64 * variants[chosen].accuracy;
-        }
-        let accuracy = if answered > 0.0 { right / answered } else { 0.0 };
-        Expected { accuracy, missed: 1.0 - answered / arrivals.len().max(1) as f64 }
+    /// What becomes of the first `count` requests at the scheduler, where nothing is promised.
+    fn run(&self, wishes: &[Vec<u8>], count: usize) -> Result<Expected, SelectionError> {
+        let scheduled = self.inputs.scheduled(wishes)?;
+        let arrivals = self.arrivals.iter().take(count).map(|&at| (at, 0));
+        Ok(play(self.inputs, scheduled, arrivals))
     }
 }
 
+/// What becomes of `arrivals`, in order, if every batch takes its bound.
+pub(super) fn play(
+    inputs: &Inputs,
+    mut scheduled: Scheduled,
+    arrivals: impl IntoIterator<Item = (Instant, usize)>,
+) -> Expected {
+    let accuracies = inputs.variants.iter().map(|variant| variant.accuracy).collect();
+    let mut count = Count { accuracies, answered: 0, all: 0, right: 0.0 };
+    // They come in order.
+    let _ = drive(&mut scheduled, arrivals, Order::Together, |_, _, bound| bound, &mut count);
+    let Count { answered, all, right, .. } = count;
+    let accuracy = if answered > 0 { right / answered as f64 } else { 0.0 };
+    Expected { accuracy, missed: 1.0 - answered as f64 / all.max(1) as f64 }
+}
+
+/// Counts what is answered in time, and right.
+struct Count {
+    accuracies: Vec<f64>,
+    answered: u64,
+    all: u64,
+    right: f64,
+}
+
+impl Observer for Count {
+    fn request(&mut self, request: &Request) {
+        self.all += 1;
+        if request.outcome == Outcome::Served {
+            self.answered += 1;
+            self.right += self.accuracies[request.variant];
+        }
+    }
+
+    fn batch(&mut self, _: &Batch) {}
+
+    fn safe_mode(&mut self, _: Instant, _: Transition) {}
+
+    fn suspension(&mut self, _: Instant, _: usize, _: Option<Alarm>) {}
+}
+
 impl Inputs {
+    /// The scheduler with a table of `wishes`, before its first request, and one stream that is promised nothing.
+    pub(super) fn scheduled(&self, wishes: &[Vec<u8>]) -> Result<Scheduled, SelectionError> {
+        let Self { ref variants, latency, workers: count, batch, .. } = *self;
+        let workers = Workers { count, batch, profile: variants[0].profile.clone() };
+        let shield = Shield::new(&workers, latency, None)?;
+        let bins = wishes.first().map_or(0, Vec::len);
+        let table = SelectTable::new(f64::INFINITY, self.bin(), bins, wishes.concat())?;
+        let selector = Selector::new(variants.clone(), vec![table], LoadMonitor::default())?;
+        let second = Span::from_millis(1_000);
+        let mut scheduler = Scheduler::new(SchedulerConfig {
+            deadline: latency,
+            guard: Span::ZERO,
+            workers: vec![workers],
+            dispatch: Dispatch::Eager,
+            background: true,
+            queue: QUEUE,
+            streams: 1,
+            safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },
+        })?;
+        let stream = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort())?;
+        scheduler.set_shield(Some(shield))?;
+        scheduler.set_selector(Some(selector))?;
+        Ok(Scheduled::new(scheduler, vec![stream]))
+    }
+
     /// Wishes for the variant whose right answers are worth most beyond its time, at `price` right answers for a
     /// second; the price rises by `rise` of itself for each request that waits for a worker behind the batch.
     fn priced(&self, price: f64, rise: f64) -> Wishes {
@@ -124,7 +167,7 @@ impl Inputs {
             let able = (1..self.variants.len()).filter(|&v| self.fits(v, size, slack));
             able.fold(0, |best, v| if worth(v) > worth(best) { v } else { best }) as u8
         };
-        let last = self.batch * (1 + 2 * self.workers.min(rt_core::MAX_WORKERS));
+        let last = self.batch * (1 + 2 * self.workers);
         let row = |n| (0..BINS as u64).map(|bin| wish(n, bin)).collect();
         rows::shortened((1..=last).map(row).collect())
     }

@@ -69,39 +69,15 @@ fn more_slack_for_what_fits_a_batch_is_never_less_accurate() {
     }
 }
 
-/// What workers see that take four at most, wish by the table and drop what is late.
+/// On the daemon's scheduler, whatever one worker was planned for.
 #[test]
 fn what_is_expected_happens() {
     for (workers, load) in [(1, 30.0), (1, 120.0), (2, 60.0), (2, 240.0), (4, 480.0)] {
         let inputs = inputs(workers);
         let planned = &plan(&inputs, &[load]).expect("tables")[0];
-        let table = planned.table().expect("a table");
-        let arrivals: Vec<u64> = crate::select::Poisson::new(planned.rate_per_s, 7)
-            .take(200_000)
-            .map(|at| at.as_nanos())
-            .collect();
-        let (mut free, mut next, mut right, mut answered, mut missed) = (vec![0; workers], 0, 0.0, 0.0, 0.0);
-        while next < arrivals.len() {
-            free.sort_unstable();
-            let now = arrivals[next].max(free[0]);
-            let waiting = arrivals[next..].partition_point(|&at| at <= now);
-            let slack = Span::from_nanos((arrivals[next] + inputs.latency.as_nanos()).saturating_sub(now));
-            let batch = inputs.variants[0].profile.largest_within(slack, waiting.min(inputs.batch));
-            if batch == 0 {
-                (next, missed) = (next + 1, missed + 1.0);
-                continue;
-            }
-            let fits = |&v: &usize| {
-                let profile = &inputs.variants[v].profile;
-                batch <= profile.max_batch() && profile.bound(batch) <= slack
-            };
-            let chosen = (0..=table.wish(waiting, slack)).rev().find(fits).expect("the base fits");
-            free[0] = now + inputs.variants[chosen].profile.bound(batch).as_nanos();
-            next += batch;
-            answered += batch as f64;
-            right += batch as f64 * inputs.variants[chosen].accuracy;
-        }
-        let (accuracy, missed) = (right / answered, missed / (missed + answered));
+        let scheduled = inputs.scheduled(&planned.wishes).expect("a scheduler");
+        let arrivals = crate::select::Poisson::new(planned.rate_per_s, 7).take(200_000).map(|at| (at, 0));
+        let Expected { accuracy, missed } = shared::play(&inputs, scheduled, arrivals);
         let Expected { accuracy: least, missed: most } = planned.expected;
         // Workers that share a queue are not quite what is planned for.
         let least_off = if workers == 1 { -0.002 } else { -0.01 };
@@ -172,7 +148,7 @@ fn every_refusal_names_field_value_and_limit() {
     let over = refusal(&|_| {}, &[1.0, 300.0]);
     assert!(over.starts_with("loads[1] = 300: must be below 285.7"), "{over}");
     assert_eq!(refusal(&|_| {}, &[0.0]), "rate = 0: must be above 0 and at most 10000000");
-    assert_eq!(refusal(&|i| i.workers = 0, &[1.0]), "workers = 0: must be 1 to 4096");
+    assert_eq!(refusal(&|i| i.workers = 0, &[1.0]), "workers = 0: must be 1 to 256");
     assert_eq!(
         refusal(&|i| i.latency = Span::ZERO, &[1.0]),
         "latency in nanoseconds = 0: must be at least 25"

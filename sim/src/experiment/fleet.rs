@@ -12,9 +12,9 @@ use rt_core::{Instant, Span, Variant, WorkerId};
 use super::profile::Data;
 use super::scheduled::Scheduled;
 use super::{ExperimentError, raw, refuse};
-use crate::drive::{Backwards, Observer, Order, drive};
 use crate::process::{Process, stream_seed};
 use crate::serving::{Chooser, Greedy, Jellyfish, Ramsis, Serving, Shared, Static, Switching, read_models};
+use virtual_time::{Backwards, Observer, Order, drive};
 
 /// Identical workers, and the models that they can run.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl Fleet {
         self.models.iter().map(rate).fold(0.0, f64::max) * self.workers as f64
     }
 
-    /// As [`crate::drive()`], with `planned` picking models.
+    /// As [`drive()`], with `planned` picking models.
     pub(super) fn play(
         &self,
         planned: &Planned,
@@ -233,7 +233,6 @@ fn largest_load(one: &Static, models: &[Variant], workers: usize, deadline: Span
         }
         fn batch(&mut self, _: &crate::Batch) {}
         fn safe_mode(&mut self, _: Instant, _: rt_core::Transition) {}
-
         fn suspension(&mut self, _: Instant, _: usize, _: Option<rt_core::Alarm>) {}
     }
     let within = |load: f64| {

@@ -1,5 +1,6 @@
 //! Experiments as files: systems, arrivals, rates and policies, each with each; tables and figures of what comes out.
 
+mod beside;
 mod contender;
 mod fleet;
 mod plot;
@@ -25,6 +26,7 @@ use crate::process::{Process, ProcessError, Recording};
 use service::Service;
 use system::System;
 
+pub use beside::Beside;
 pub use contender::Contender;
 pub use fleet::ServingKind;
 pub use profile::Data;
@@ -50,7 +52,6 @@ pub struct Experiment {
     arrivals: Vec<Arrivals>,
     x: X,
     policies: Vec<Contender>,
-    service: Service,
     tables: Vec<(raw::Table, Quantity)>,
     figures: Vec<(raw::Figure, Quantity)>,
 }
@@ -144,7 +145,9 @@ impl Experiment {
     /// [`ExperimentError`], with the field, its value and what it must be.
     pub fn parse(text: &str, data: &Data) -> Result<Self, ExperimentError> {
         let raw: raw::Experiment = toml::from_str(text)?;
-        let systems = raw.system.iter().enumerate().map(|(index, system)| System::new(index, system, data));
+        let service = Service::new("service", &raw.service)?;
+        let system = |(index, system)| System::new(index, system, &service, data);
+        let systems = raw.system.iter().enumerate().map(system);
         let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));
         let policy = |(i, name): (usize, &String)| {
             name.parse().map_err(|reason: String| refuse(format!("policies[{i}]"), name, reason))
@@ -159,7 +162,6 @@ impl Experiment {
             arrivals: arrivals.collect::<Result<_, _>>()?,
             x: X::new(&raw.x)?,
             policies: raw.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?,
-            service: Service::new(&raw.service)?,
             tables: quantities("table", raw.table, |table| &table.measure)?,
             figures: quantities("figure", raw.figure, |figure| &figure.measure)?,
         };

@@ -68,6 +68,12 @@ impl Quantity {
         }
     }
 
+    /// Whether the larger of two is the better one.
+    #[must_use]
+    pub const fn is_more_better(self) -> bool {
+        matches!(self, Self::Goodput | Self::Batch | Self::Accuracy | Self::AccuracyOfAll)
+    }
+
     /// What it is multiplied with to be told.
     #[must_use]
     pub fn scale(self) -> f64 {

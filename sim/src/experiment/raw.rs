@@ -72,6 +72,8 @@ pub struct System {
     /// Of one kind after the other; none of a fleet.
     #[serde(default)]
     pub streams: Vec<Streams>,
+    /// How long its batches take; as the experiment says if absent.
+    pub service: Option<Service>,
 }
 
 /// Identical workers that can run any of several models.
@@ -97,6 +99,8 @@ pub struct Workers {
     pub count: usize,
     /// The largest batch; as far as times are given if absent.
     pub batch: Option<usize>,
+    /// The batch that promises are computed for; the largest if absent.
+    pub promised: Option<usize>,
     /// The time of every batch; one of the three.
     pub time: Option<String>,
     /// The times of batches of 1, 2, ….
@@ -152,6 +156,8 @@ pub struct Streams {
     /// Such as `any_miss(1,2)`; none for best effort.
     #[serde(default)]
     pub constraints: Vec<String>,
+    /// Each sends and declares one request in this time, whatever the rate, of which the other streams share the rest.
+    pub period: Option<String>,
 }
 
 /// How requests come.
@@ -275,18 +281,30 @@ pub struct Range {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Service {
-    /// Points `[share, part]` of the distribution of batch times, as parts of their bound: so large a share takes
-    /// at most this part. Straight lines between. Exactly the bound if empty.
+    /// Points `[share, part]` of the distribution of batch times, as parts of the times of the workers: so large a
+    /// share takes at most this part. Straight lines between. Exactly those times if empty.
     pub quantiles: Vec<(f64, f64)>,
+    /// What now and then comes on top, and is part of the bounds.
+    pub stalls: Option<Stalls>,
     /// The share of batches that overrun.
     pub overruns: f64,
     /// How long those take, as a multiple of their bound.
     pub factor: f64,
 }
 
-/// Exactly the bound.
+/// Stalls: a batch is held up by something else.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Stalls {
+    /// One batch in so many.
+    pub one_in: u32,
+    /// For so long.
+    pub length: String,
+}
+
+/// Exactly the times of the workers.
 impl Default for Service {
     fn default() -> Self {
-        Self { quantiles: Vec::new(), overruns: 0.0, factor: 1.0 }
+        Self { quantiles: Vec::new(), stalls: None, overruns: 0.0, factor: 1.0 }
     }
 }

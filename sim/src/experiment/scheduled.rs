@@ -6,7 +6,7 @@ use planner::{Number, Problem};
 use rt_core::{LoadMonitor, MAX_WORKERS, Selector, Span};
 
 use super::fleet::Fleet;
-use crate::policy::{Weir, WeirError};
+use crate::policy::{WeirError, selecting};
 
 /// Requests that can wait.
 const QUEUE: usize = 4096;
@@ -48,16 +48,16 @@ impl Scheduled {
     }
 
     /// A scheduler to which nothing has come yet.
-    pub(super) fn policy(self) -> Weir {
+    pub(super) fn policy(self) -> virtual_time::Scheduled {
         match self.build() {
             Ok(weir) => weir,
             Err(error) => unreachable!("it was built once: {error}"),
         }
     }
 
-    fn build(self) -> Result<Weir, WeirError> {
+    fn build(self) -> Result<virtual_time::Scheduled, WeirError> {
         let Self { problem, selector } = self;
-        Weir::new(&problem, QUEUE, 1)?.selecting(&problem, selector)
+        selecting(&problem, QUEUE, 1, selector)
     }
 
     fn new(inputs: &Inputs, selector: Selector) -> Result<Self, String> {
@@ -99,9 +99,9 @@ mod tests {
     use rt_core::{LatencyProfile, Outcome, SelectTable, Variant};
 
     use super::*;
-    use crate::drive::{Order, drive};
     use crate::process::Process;
     use crate::record::Run;
+    use virtual_time::{Order, drive};
 
     /// What the planner tries out is what the daemon's scheduler does.
     #[test]

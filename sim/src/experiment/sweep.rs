@@ -14,11 +14,11 @@ use super::results::{Cell, Results};
 use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of, refuse};
 use crate::dice::Dice;
-use crate::drive::{Batch, Observer, Order, Request, drive};
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
-use crate::policy::{PlayError, PolicyKind, Weir};
+use crate::policy::{PlayError, PolicyKind, selecting};
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
+use virtual_time::{Batch, Observer, Order, Request, drive};
 
 /// One cell, with what it needs.
 struct Point<'a> {
@@ -164,7 +164,7 @@ impl Experiment {
         });
         let mut heard = Heard::new(problem, largest.max().unwrap_or(1), system);
         let mut dice = Dice(stream_seed(seed, streams));
-        let service = |_, _, bound| self.service.draw(&mut dice, bound);
+        let service = |_, _, bound| system.service.draw(&mut dice, bound);
         let queue = (system.queue, streams);
         let order = Order::Together;
         let selector = system.selector.clone();
@@ -173,8 +173,7 @@ impl Experiment {
                 fleet.play(planned, arrivals, service, &mut heard).map_err(PlayError::from)
             }
             (Contender::Policy(PolicyKind::Weir), _, Some(selector)) => {
-                Weir::new(problem, system.queue, streams)
-                    .and_then(|weir| weir.selecting(problem, selector))
+                selecting(problem, system.queue, streams, selector)
                     .map_err(PlayError::from)
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }
@@ -192,14 +191,19 @@ impl Experiment {
     /// The arrivals of each stream; an adversary bursts in all streams at once.
     fn sources(&self, point: &Point<'_>, seed: u64, streams: usize) -> Result<Vec<Source>, ExperimentError> {
         let rate = self.rate(point);
-        let arrivals = point.arrivals;
-        let source = |stream: usize| match &arrivals.process {
-            Some(process) => process.arrivals(rate / streams as f64, stream_seed(seed, stream)),
-            None => {
+        let (arrivals, periods) = (point.arrivals, &point.system.periods);
+        let fixed: f64 = periods.iter().flatten().map(|period| 1.0 / period.as_secs_f64()).sum();
+        let share = (rate - fixed) / periods.iter().filter(|period| period.is_none()).count() as f64;
+        let source = |stream: usize| match (periods[stream], &arrivals.process) {
+            (Some(period), _) => {
+                Process::Constant.arrivals(1.0 / period.as_secs_f64(), stream_seed(seed, stream))
+            }
+            (None, Some(process)) => process.arrivals(share, stream_seed(seed, stream)),
+            (None, None) => {
                 let curve = point.certified.faster(rate / point.certified.rate);
                 // Without a declaration anything is allowed; a constant rate is what is asked for.
                 let process = curve.map_or(Process::Constant, Process::Adversarial);
-                process.arrivals(rate / streams as f64, stream_seed(seed, 0))
+                process.arrivals(share, stream_seed(seed, 0))
             }
         };
         let sources = (0..streams).map(source).collect::<Result<_, _>>();
@@ -215,7 +219,7 @@ struct Heard {
     variants: Vec<f64>,
     /// When the first cause for safe mode was announced that is not itself a violation.
     announced: Option<Instant>,
-    /// By stream: when its promise was first suspended for what it did itself.
+    /// When the promise to each stream was first suspended for such a cause.
     suspended: Vec<Option<Instant>>,
     /// Of each stream, the latest instant at which a miss was known.
     missed: Vec<Instant>,
@@ -288,8 +292,8 @@ impl Observer for Heard {
             Outcome::Missed(reason) => {
                 let missed = &mut self.missed[stream];
                 *missed = ended.max(*missed);
-                let announced = [self.announced, self.suspended[stream]];
-                let announced = announced.into_iter().flatten().any(|announced| announced <= *missed);
+                let first = self.announced.into_iter().chain(self.suspended[stream]).min();
+                let announced = first.is_some_and(|announced| announced <= *missed);
                 if self.measures.streams[stream].missed(reason) && !announced {
                     self.unannounced += 1;
                 }
@@ -301,15 +305,15 @@ impl Observer for Heard {
         self.measures.batch(batch.size);
     }
 
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
-        if alarm.is_some() {
-            self.suspended[stream].get_or_insert(now);
-        }
-    }
-
     fn safe_mode(&mut self, now: Instant, transition: Transition) {
         if transition.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) {
             self.announced.get_or_insert(now);
+        }
+    }
+
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+        if alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
+            self.suspended[stream].get_or_insert(now);
         }
     }
 }

@@ -3,21 +3,26 @@
 use planner::problem::raw as written;
 use planner::{Number, Problem, ProblemError};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, LatencyProfile, MAX_SPAN, Selector, Span, Variant,
-    largest_count, seed_count,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, MAX_BATCH, MAX_SPAN, Selector, Span, Variant,
+    Workers, largest_count, seed_count,
 };
 
 use super::fleet::Fleet;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
+use super::service::Service;
 use super::{ExperimentError, refuse, span};
 
 /// A system of an experiment.
 #[derive(Clone, Debug)]
 pub(super) struct System {
     pub(super) name: String,
-    /// Its streams declare nothing yet.
+    /// Its streams declare nothing yet, but for those with a period of their own. Times are bounds.
     written: written::Problem,
+    /// How long its batches take.
+    pub(super) service: Service,
+    /// Of each stream, its period, if it has one of its own.
+    pub(super) periods: Vec<Option<Span>>,
     pub(super) queue: usize,
     /// Of the answers of each worker, with the base variant.
     pub(super) accuracy: Vec<Option<f64>>,
@@ -39,24 +44,31 @@ pub(super) struct Certified {
 }
 
 impl System {
-    /// Checks `raw`, the `index`th of its experiment.
-    pub(super) fn new(index: usize, raw: &Raw, data: &Data) -> Result<Self, ExperimentError> {
+    /// Checks `raw`, the `index`th of its experiment, whose batches take as `service` says unless it says otherwise.
+    pub(super) fn new(
+        index: usize,
+        raw: &Raw,
+        service: &Service,
+        data: &Data,
+    ) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("system[{index}].{name}");
         let deadline = span(&field("deadline"), &raw.deadline)?;
-        let mut streams = Vec::new();
-        for kind in &raw.streams {
+        let own = raw.service.as_ref().map(|own| Service::new(&field("service"), own)).transpose()?;
+        let service = own.unwrap_or_else(|| service.clone());
+        let (mut streams, mut periods) = (Vec::new(), Vec::new());
+        for (i, kind) in raw.streams.iter().enumerate() {
+            let period = |text: &String| span(&field(&format!("streams[{i}].period")), text);
+            let period = kind.period.as_ref().map(period).transpose()?;
             for _ in 0..kind.count {
                 let constraints = kind.constraints.clone();
-                streams.push(written::Stream {
-                    name: format!("s{}", streams.len()),
-                    constraints,
-                    arrivals: None,
-                });
+                let arrivals = period.map(|period| declaration(Declare::Periodic, 1, period.as_nanos(), 0.0));
+                streams.push(written::Stream { name: format!("s{}", streams.len()), constraints, arrivals });
+                periods.push(period);
             }
         }
         let mut workers = Vec::new();
         for (i, kind) in raw.workers.iter().enumerate() {
-            workers.push(workers_of(&field(&format!("workers[{i}]")), kind, data)?);
+            workers.push(workers_of(&field(&format!("workers[{i}]")), kind, &service, data)?);
         }
         let fleet = raw.fleet.as_ref().map(|fleet| Fleet::new(&field("fleet"), fleet, deadline, data));
         let fleet = fleet.transpose()?;
@@ -68,6 +80,9 @@ impl System {
             (Some(_), _, false) => {
                 return Err(refuse(field("workers"), workers.len(), "must be none beside a fleet"));
             }
+            (Some(_), true, true) if service.stall() > Span::ZERO => {
+                return Err(refuse(field("fleet"), "", "must be none where batches stall"));
+            }
             (None, false, _) => {}
             (Some(_), true, true) => {
                 streams.push(written::Stream {
@@ -75,6 +90,7 @@ impl System {
                     constraints: Vec::new(),
                     arrivals: None,
                 });
+                periods.push(None);
                 let time = Some(Number::whole(1));
                 workers.push(written::Workers { count: 1, batch: 1, time, times: None });
             }
@@ -90,8 +106,8 @@ impl System {
             workers,
             streams,
         };
-        let mut system =
-            Self { name: raw.name.clone(), written, queue: raw.queue, accuracy, selector: None, fleet };
+        let (name, queue) = (raw.name.clone(), raw.queue);
+        let mut system = Self { name, written, service, periods, queue, accuracy, selector: None, fleet };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system
@@ -116,18 +132,16 @@ impl System {
         for (i, variant) in raw.variants.iter().enumerate() {
             let raw::Variant { time, times, profile, accuracy } = variant.clone();
             let batch = time.is_some().then_some(workers.batch);
-            let kind = RawWorkers { count: 1, batch, time, times, profile, accuracy: Some(accuracy) };
+            let accuracy = Some(accuracy);
+            let kind = RawWorkers { count: 1, batch, promised: None, time, times, profile, accuracy };
             let field = format!("{field}[{i}]");
-            let written = workers_of(&field, &kind, data)?;
-            let times = match (written.times, written.time) {
-                (Some(times), _) => times,
-                (None, time) => vec![time.unwrap_or_default(); written.batch],
-            };
-            let times: Result<Vec<_>, _> = times.iter().map(|time| time.to_span(written::Unit::Ns)).collect();
-            let profile = times.ok().and_then(|times| LatencyProfile::new(&times).ok());
+            let written = workers_of(&field, &kind, &self.service, data)?;
+            let times: Result<Vec<_>, _> =
+                written.times.iter().flatten().map(|time| time.to_span(written::Unit::Ns)).collect();
+            let profile = times.ok().and_then(|times| self.service.profile(times).ok());
             let profile =
                 profile.ok_or_else(|| refuse(field, i, "must have times above 0 that do not fall"))?;
-            variants.push(Variant { profile, accuracy });
+            variants.push(Variant { profile, accuracy: variant.accuracy });
         }
         let capacity = workers.capacity_per_s();
         Selector::greedy(variants)
@@ -135,15 +149,20 @@ impl System {
             .map_err(|error| refuse(field, raw.variants.len(), error))
     }
 
-    /// The most that can be certified if all streams with constraints declare alike: `None` if nothing can.
+    /// The most that can be certified if all streams with constraints and without a period of their own declare
+    /// alike: `None` if nothing can.
     ///
     /// A window is as many requests as can be certified in the time of a full batch, one at least, and then as short
     /// as it may be; a period is as short as it may be, with a jitter of so many periods.
     pub(super) fn certify(&self, declare: Declare, jitter: f64) -> Option<Certified> {
         let plain = self.declaring(None).ok()?;
-        let promised = self.written.streams.iter().filter(|stream| !stream.constraints.is_empty()).count();
+        let open = |stream: &&written::Stream| !stream.constraints.is_empty() && stream.arrivals.is_none();
+        let promised = self.written.streams.iter().filter(open).count();
         if promised == 0 {
-            return Some(Certified { rate: f64::NAN, problem: plain, declared: None });
+            let any = written::Arrivals::default();
+            let problem = self.declaring(Some(&any)).ok()?;
+            problem.system().admit(problem.specs()).ok()?;
+            return Some(Certified { rate: f64::NAN, problem, declared: None });
         }
         let admitted = |count: u64, time: u64| {
             let problem = self.declaring(Some(&declaration(declare, count, time, jitter))).ok()?;
@@ -165,18 +184,23 @@ impl System {
                 None => below = middle,
             }
         }
-        let declared =
-            problem.specs().find_map(|spec| spec.arrivals()).map(|curve| curve.bounds()[0].clone());
+        let first = self.written.streams.iter().position(|stream| open(&stream));
+        let curve = first.and_then(|first| problem.streams[first].1.arrivals());
+        let declared = curve.map(|curve| curve.bounds()[0].clone());
         let all = self.written.streams.len() as f64;
         Some(Certified { rate: all * count as f64 * 1e9 / time as f64, problem, declared })
     }
 
-    /// What the workers serve in full batches, in requests a second.
+    /// What the workers serve in their largest batches, in requests a second.
     pub(super) fn capacity(&self) -> f64 {
         if let Some(fleet) = &self.fleet {
             return fleet.capacity();
         }
-        self.declaring(None).map_or(0.0, |p| p.workers.iter().map(rt_core::Workers::capacity_per_s).sum())
+        let of = |kind: &Workers| {
+            let batch = kind.profile.max_batch();
+            (kind.count * batch) as f64 / kind.profile.mean(batch).as_secs_f64()
+        };
+        self.declaring(None).map_or(0.0, |problem| problem.workers.iter().map(of).sum())
     }
 
     /// The rate in requests a second that a theorem proves for one stream on the workers.
@@ -202,21 +226,33 @@ impl System {
     fn largest_count(&self) -> Option<u64> {
         let (problem, set) = (self.declaring(None).ok()?, self.constraints()?);
         let time = problem.workers.first()?.batch_time().as_secs_f64();
-        let served = self.capacity() * time;
+        let served = problem.workers.iter().map(Workers::capacity_per_s).sum::<f64>() * time;
         Some((served / set.density().as_f64() + 1e-9).floor() as u64)
     }
 
-    /// The problem in which every stream with constraints declares `arrivals`; without, none has constraints.
+    /// The problem in which every stream with constraints declares `arrivals`, but for those with a period of their
+    /// own; without, none has constraints.
     fn declaring(&self, arrivals: Option<&written::Arrivals>) -> Result<Problem, ProblemError> {
         let mut written = self.written.clone();
         for stream in &mut written.streams {
             match arrivals {
-                Some(arrivals) if !stream.constraints.is_empty() => stream.arrivals = Some(arrivals.clone()),
+                Some(arrivals) if !stream.constraints.is_empty() => {
+                    stream.arrivals.get_or_insert_with(|| arrivals.clone());
+                }
                 Some(_) => {}
                 None => stream.constraints.clear(),
             }
         }
-        Problem::from_raw(written)
+        let mut problem = Problem::from_raw(written)?;
+        for (i, kind) in problem.workers.iter_mut().enumerate() {
+            let known = self.service.profile(kind.profile.bounds());
+            kind.profile = known.map_err(|error| ProblemError::Value {
+                field: format!("workers[{i}]"),
+                value: "its times".to_owned(),
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(problem)
     }
 }
 
@@ -254,16 +290,21 @@ fn number(span: Span) -> Number {
     Number::whole(span.as_nanos())
 }
 
-fn workers_of(field: &str, raw: &RawWorkers, data: &Data) -> Result<written::Workers, ExperimentError> {
+/// Their times are bounds: with a stall of `service`.
+fn workers_of(
+    field: &str,
+    raw: &RawWorkers,
+    service: &Service,
+    data: &Data,
+) -> Result<written::Workers, ExperimentError> {
     if raw.accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
         let value = raw.accuracy.unwrap_or_default().to_string();
         return Err(refuse(format!("{field}.accuracy"), value, "must be in 0..=1"));
     }
     let times = match (&raw.time, &raw.times, &raw.profile) {
         (Some(time), None, None) => {
-            let time = number(span(&format!("{field}.time"), time)?);
-            let batch = raw.batch.unwrap_or(1);
-            return Ok(written::Workers { count: raw.count, batch, time: Some(time), times: None });
+            let time = span(&format!("{field}.time"), time)?;
+            vec![time; raw.batch.unwrap_or(1).min(MAX_BATCH)]
         }
         (None, Some(times), None) => {
             let time = |(i, time): (usize, &String)| span(&format!("{field}.times[{i}]"), time);
@@ -272,7 +313,15 @@ fn workers_of(field: &str, raw: &RawWorkers, data: &Data) -> Result<written::Wor
         (None, None, Some(profile)) => profile::times(&format!("{field}.profile"), profile, data)?,
         _ => return Err(refuse(field, "", "must have one of time, times, profile")),
     };
-    let batch = raw.batch.unwrap_or(times.len());
-    let times = Some(times.into_iter().map(number).collect());
-    Ok(written::Workers { count: raw.count, batch, time: None, times })
+    let largest = raw.batch.unwrap_or(times.len());
+    if largest == 0 || largest > times.len() {
+        let reason = format!("must be in 1..={}, as many as there are times", times.len());
+        return Err(refuse(format!("{field}.batch"), largest, reason));
+    }
+    let batch = raw.promised.unwrap_or(largest);
+    if batch == 0 || batch > largest {
+        return Err(refuse(format!("{field}.promised"), batch, format!("must be in 1..={largest}")));
+    }
+    let times = times[..largest].iter().map(|&time| number(time + service.stall())).collect();
+    Ok(written::Workers { count: raw.count, batch, time: None, times: Some(times) })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::beside::Beside;
 use super::quantity::Quantity;
 use super::raw::{At, Table};
 use super::results::{Cell, Results};
@@ -80,6 +81,15 @@ impl Experiment {
                 shown.push(self.dimension(&format!("{field}.each"), each)?);
             }
             shown.extend(table.up_to.then_some(Dimension::X));
+            if let Some(policy) = &table.beside {
+                let all = Dimension::Policy.values(self);
+                if table.up_to || all.len() < 2 || !all.contains(policy) {
+                    let reason =
+                        format!("must be one of several policies, {}, and not `up-to`", all.join(", "));
+                    return Err(refuse(format!("{field}.beside"), policy, reason));
+                }
+                shown.push(Dimension::Policy);
+            }
             self.check_shown(&field, &shown, &table.at)?;
         }
         for (i, (figure, _)) in self.figures.iter().enumerate() {
@@ -149,6 +159,13 @@ impl Experiment {
         text
     }
 
+    /// By how much better, and than whom, if there are several.
+    fn told_beside(&self, beside: &Beside<'_>) -> String {
+        let rounded = (beside.better_by * 10.0).round() / 10.0;
+        let told = if rounded == 0.0 { "0".to_owned() } else { format!("{rounded:+}") };
+        if self.policies.len() > 2 { format!("{told} {}", beside.rival.policy) } else { told }
+    }
+
     fn table(
         &self,
         text: &mut String,
@@ -169,7 +186,11 @@ impl Experiment {
             for column in &names {
                 let here: Vec<_> =
                     cells.iter().filter(|c| rows.of(c) == row && columns.of(c) == *column).collect();
-                let told = if table.up_to {
+                let told = if let Some(policy) = &table.beside {
+                    let own = here.iter().find(|cell| cell.policy.name() == policy);
+                    let beside = own.and_then(|cell| results.beside_best(cell, quantity));
+                    beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside))
+                } else if table.up_to {
                     up_to(here.iter().map(|c| (c.x, results.estimate(c, quantity))))
                 } else {
                     here.first()

@@ -185,6 +185,77 @@ fn estimates_are_told_with_the_digits_they_have() {
     assert!((told - mean).abs() <= 1e-5 * mean);
 }
 
+/// Two that decide alike, each batch of one: their batches take as long, one by one.
+#[test]
+fn batches_take_as_long_under_every_policy_and_in_every_run_of_the_seed() {
+    let text = text("\"edf\", \"nexus\"", "", "\"poisson\"", "rate = [20]").replace("batch = 2", "batch = 1");
+    let service =
+        "service = { quantiles = [[0, 0.1], [1, 1]], stalls = { one-in = 10, length = \"5ms\" } }\n";
+    let text = text.replace("[[arrivals]]", &format!("{service}[[arrivals]]"));
+    let (first, again) = (run(&text), run(&text));
+    assert_eq!(first.csv(), again.csv());
+    for quantity in ["goodput", "latency-p50", "latency-p99"] {
+        assert_eq!(mean(&first, 0, quantity), mean(&first, 1, quantity), "{quantity}");
+    }
+    // 1 to 10 ms, or 5 ms more.
+    assert!((5.0..7.0).contains(&mean(&first, 0, "latency-p50")));
+    assert!((13.0..20.0).contains(&mean(&first, 0, "latency-p99")));
+}
+
+#[test]
+fn a_stream_with_a_period_of_its_own_is_promised_just_that_beside_the_rest() {
+    let one = text("\"weir\", \"fifo\"", "\"any_miss(1,10)\"", "\"poisson\"", "rate = [20, 400]");
+    let text = one.replace("\"any_miss(1,10)\"] }]", "\"any_miss(1,10)\"], period = \"100ms\" }, {}]");
+    let results = run(&text);
+    // 10 of 20, and of 400, requests a second are promised: those of all others break nothing, as they do elsewhere.
+    let cell = |x: f64, policy| {
+        results.cells.iter().position(|c| c.x == x && c.policy.name() == policy).expect("a cell")
+    };
+    for x in [20.0, 400.0] {
+        assert_eq!(mean(&results, cell(x, "weir"), "violations"), 0.0);
+        assert_eq!(mean(&results, cell(x, "weir"), "announced"), 0.0);
+    }
+    assert!(mean(&results, cell(400.0, "fifo"), "violations") > 0.0);
+    let refused = |from: &str, to: &str| {
+        let experiment = parse(&text.replace(from, to)).expect("an experiment");
+        experiment.run(&|| {}).expect_err("refused").to_string()
+    };
+    assert!(refused("100ms", "1ms").contains("nothing can be certified"));
+    // Less than what is promised alone.
+    assert!(refused("rate = [20, 400]", "rate = [9]").contains("rate"));
+}
+
+#[test]
+fn a_table_tells_one_policy_beside_the_best_of_the_others() {
+    let view = "[[table]]\ntitle = \"T\"\nmeasure = \"goodput\"\nrows = \"x\"\ncolumns = \"system\"\nbeside = \"weir\"\n\
+                [[table]]\ntitle = \"U\"\nmeasure = \"misses\"\nrows = \"x\"\ncolumns = \"system\"\nbeside = \"fifo\"\n";
+    let text = text("\"weir\", \"fifo\", \"lazy-drop\"", "", "\"constant\"", "rate = [100, 400]");
+    let experiment = parse(&format!("{text}{view}")).expect("an experiment");
+    let results = experiment.run(&|| {}).expect("results");
+    let (weir, fifo) = (mean(&results, 3, "goodput"), mean(&results, 4, "goodput"));
+    let all = results.beside(Contender::Policy(crate::PolicyKind::Weir), Quantity::Goodput);
+    let told: Vec<_> = all.iter().map(|b| (b.cell.x, b.rival.policy.name(), b.means, b.better_by)).collect();
+    let best = mean(&results, 5, "goodput").max(fifo);
+    assert_eq!((told[1].0, told[1].2), (400.0, (weir, best)));
+    assert!((told[1].3 - 100.0 * (weir / best - 1.0)).abs() < 1e-9, "{told:?}");
+    let tables = experiment.tables(&results);
+    let shown = format!("{:+} {}", (told[1].3 * 10.0).round() / 10.0, told[1].1);
+    assert!(tables.contains(&format!("| 400 | {shown} |")), "{tables}");
+    // Of misses less is better, in percentage points.
+    let worse =
+        100.0 * (mean(&results, 3, "misses").min(mean(&results, 5, "misses")) - mean(&results, 4, "misses"));
+    assert!(
+        worse < -1.0 && tables.contains(&format!("| 400 | {:+} ", (worse * 10.0).round() / 10.0)),
+        "{worse} {tables}"
+    );
+    let error = parse(&format!("{text}{}", view.replace("beside = \"fifo\"", "beside = \"edf\"")))
+        .expect_err("refused");
+    assert!(
+        error.to_string().contains("table[1].beside = edf: must be one of several policies, weir"),
+        "{error}"
+    );
+}
+
 #[test]
 fn what_is_no_experiment_is_refused_with_field_and_limit() {
     let good = text("\"weir\"", "\"any_miss(1,2)\"", "\"poisson\"", "load = [1]");
@@ -206,6 +277,12 @@ fn what_is_no_experiment_is_refused_with_field_and_limit() {
     refused("\"20ms\"", "\"5ms\"", "deadline");
     refused("any_miss(1,2)", "any_miss(2,2)", "any_miss(2,2)");
     refused("time = \"10ms\"", "time = \"10ms\", times = [\"1ms\"]", "must have one of time, times, profile");
+    refused(
+        "batch = 2",
+        "batch = 100",
+        "workers[0].batch = 100: must be in 1..=64, as many as there are times",
+    );
+    refused("batch = 2", "batch = 2, promised = 3", "workers[0].promised = 3: must be in 1..=2");
     refused("accuracy = 0.5", "accuracy = 50", "system[0].workers[0].accuracy = 50: must be in 0..=1");
     refused("process = \"poisson\"", "process = { gamma = { shape = 0 } }", "shape = 0");
     refused(

@@ -16,6 +16,9 @@ pub struct Table {
     pub columns: String,
     /// A table for each.
     pub each: Option<String>,
+    /// Instead of the measure itself: by how much this policy is better than the best of the others, and that one's
+    /// name.
+    pub beside: Option<String>,
     /// Instead of the measure itself: the largest `x` up to which it is 0.
     #[serde(default)]
     pub up_to: bool,

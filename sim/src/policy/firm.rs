@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use planner::Problem;
 use rt_core::{Constraint, Instant};
 
-use super::rival::{Floor, Rule, Waiting};
+use super::rival::{Floor, Reckoning, Rule, Waiting};
 
 /// Distance-based priority (Hamdaoui and Ramanathan, IEEE Transactions on Computers 44(12), 1995): the closer a
 /// stream is to breaking a constraint, the earlier its request; of equals the earlier deadline.
@@ -49,6 +49,10 @@ impl Distance {
 }
 
 impl Rule for Distance {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn arrive(&mut self, request: &mut Waiting, _: usize, _: bool) -> bool {
         if let Some(history) = self.history(request.stream) {
             history.requests.push_back((request.token, None));
@@ -132,6 +136,10 @@ impl StaticPattern {
 }
 
 impl Rule for StaticPattern {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn arrive(&mut self, request: &mut Waiting, _: usize, _: bool) -> bool {
         if let Some((Some(constraint), count)) = self.streams.get_mut(request.stream) {
             request.mandatory = is_mandatory(*count, *constraint);

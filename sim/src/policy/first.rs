@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rt_core::{Instant, WorkerId};
+use rt_core::{Instant, Span, WorkerId};
 
 use super::rival::{Finish, Floor, Rule, Waiting};
 
@@ -26,11 +26,32 @@ impl Rule for Fifo {
     }
 }
 
+/// A plain server: at once, as many as wait; what has waited for a fixed time is dropped.
+///
+/// Who sets it up knows the deadline and how long batches mostly take, and sets it up well: batches of up to what
+/// half of the deadline allows, and a request is dropped once the largest of them would most likely be too late.
+pub(super) struct Plain {
+    /// From arrival to answer.
+    pub(super) deadline: Span,
+}
+
+impl Rule for Plain {
+    fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
+        let half = Span::from_nanos(self.deadline.as_nanos() / 2);
+        let largest = floor.worker.profile.largest_within(half, floor.worker.batch).max(1);
+        floor.drop_older(self.deadline.saturating_sub(floor.time(largest)));
+        floor.take_first(largest);
+        None
+    }
+}
+
 /// The early drop of Nexus (Shen et al., SOSP 2019, section 6.3): the dispatcher scans the queue with a sliding window
 /// as long as the batch, stops at the first request with enough budget for the batch of the whole window, and drops
 /// all before it.
 ///
-/// Open: what the window is where fewer wait than the batch has places. Here it is what waits from there on.
+/// Batches are reckoned with what they most likely take; the authors' released program (`GetForwardLatency`) takes the
+/// mean and one standard deviation. Open: what the window is where fewer wait than the batch has places. Here it is what
+/// waits from there on.
 /// Several workers, each of which has queues of its own in the paper, scan one queue as if it was their own.
 pub(super) struct Nexus;
 
@@ -166,6 +187,10 @@ mod tests {
         let small = [first, (5, vec![4, 5, 6]), (9, vec![7, 8])];
         assert_eq!(ran(PolicyKind::Edf), small);
         assert_eq!(missed(PolicyKind::Edf), [9]);
+
+        // Batches of three at most, which half of the deadline allows, and nothing older than 4.
+        assert_eq!(ran(PolicyKind::Plain), [(0, vec![0, 1, 2]), (4, vec![3, 4, 5]), (8, vec![6, 7, 8])]);
+        assert_eq!(missed(PolicyKind::Plain), [9]);
 
         // It has not missed its deadline at 12, and runs in vain.
         assert_eq!(ran(PolicyKind::LazyDrop)[..3], small);

@@ -2,6 +2,7 @@
 
 mod firm;
 mod first;
+mod patient;
 mod proteus;
 mod rival;
 mod spread;
@@ -14,83 +15,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use planner::Problem;
-use rt_core::{Alarm, Instant, Outcome, Span, Transition, WorkerId, Workers};
+use rt_core::{Instant, Span, WorkerId, Workers};
+use virtual_time::{Backwards, Observer, Order, drive};
 
-use crate::drive::{Backwards, Observer, Order, drive};
-
-pub use weir::{Weir, WeirError};
+pub use virtual_time::{End, Policy, Step};
+pub use weir::{WeirError, scheduled, selecting};
 
 use firm::{Distance, StaticPattern};
-use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus};
+use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus, Plain};
+use patient::Patient;
 use proteus::{Proteus, ProteusAimd, ProteusNexus};
 use rival::{Rival, Rule};
 use spread::Spread;
-
-/// The end of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
-    /// Which, as it was named when it came.
-    pub token: u64,
-    /// Whether a promise counts on it.
-    pub mandatory: bool,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
-/// What a policy does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Run the batch of this worker.
-    Start {
-        /// The worker; it was free.
-        worker: WorkerId,
-    },
-    /// A request has ended.
-    End(End),
-    /// Safe mode was entered, left, or given a further cause.
-    SafeMode(Transition),
-    /// The promise to one stream is suspended for this reason, or holds again.
-    Suspension {
-        /// The stream.
-        stream: usize,
-        /// What it broke.
-        alarm: Option<Alarm>,
-    },
-    /// Nothing now; ask again at this instant, which is still to come, or only when something happens.
-    Wait {
-        /// The instant.
-        until: Option<Instant>,
-    },
-}
-
-/// Who decides which request runs, when and where: the calling contract of [`rt_core::Scheduler`].
-///
-/// Told of each arrival and each end of a batch, and then asked by [`Policy::poll`] until it waits. Each request
-/// ends once, at its arrival or later; one in a batch does not end before the batch does.
-pub trait Policy {
-    /// How many workers there are, numbered from 0.
-    fn workers(&self) -> usize;
-
-    /// A request comes. Its end, if it is refused at once.
-    fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End>;
-
-    /// The batch of `worker` ends, after it ran for `time`.
-    fn complete(&mut self, now: Instant, worker: WorkerId, time: Span);
-
-    /// What is to be done now.
-    fn poll(&mut self, now: Instant) -> Step;
-
-    /// The requests of the batch that `worker` has just started, at least one.
-    fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_;
-
-    /// The time that the policy counts on for it: `P(b)`, of its variant.
-    fn bound(&self, worker: WorkerId) -> Span;
-
-    /// The variant of the model that it is run with; 0, the base, for a policy that knows no other.
-    fn variant(&self, _worker: WorkerId) -> usize {
-        0
-    }
-}
 
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -110,6 +46,8 @@ pub enum PolicyKind {
     SpreadDropWh,
     /// Its Algorithm 4 as printed.
     SpreadDropWhPrinted,
+    /// A plain server: batches of what waits, and what has waited for a fixed time is dropped.
+    Plain,
     /// Nexus: a sliding window drops early.
     Nexus,
     /// Lazy drop: drops only what has missed its deadline; the batch is what the earliest allows.
@@ -132,6 +70,8 @@ pub enum PolicyKind {
     StaticPattern,
     /// Clockwork: the largest batch that is in time.
     Clockwork,
+    /// Ours: Clockwork that waits for one more request while that pays.
+    Patient,
 }
 
 /// A name that is no policy's.
@@ -155,7 +95,7 @@ pub enum PlayError {
 
 impl PolicyKind {
     /// Every policy, the daemon's first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Weir,
         Self::PerBatchSpread,
         Self::EarlyDrop,
@@ -163,6 +103,7 @@ impl PolicyKind {
         Self::SpreadDropMcdPrinted,
         Self::SpreadDropWh,
         Self::SpreadDropWhPrinted,
+        Self::Plain,
         Self::Nexus,
         Self::LazyDrop,
         Self::Clipper,
@@ -174,6 +115,7 @@ impl PolicyKind {
         Self::Distance,
         Self::StaticPattern,
         Self::Clockwork,
+        Self::Patient,
     ];
 
     /// Its name.
@@ -187,6 +129,7 @@ impl PolicyKind {
             Self::SpreadDropMcdPrinted => "spread-drop-mcd-printed",
             Self::SpreadDropWh => "spread-drop-wh",
             Self::SpreadDropWhPrinted => "spread-drop-wh-printed",
+            Self::Plain => "plain",
             Self::Nexus => "nexus",
             Self::LazyDrop => "lazy-drop",
             Self::Clipper => "clipper",
@@ -198,6 +141,7 @@ impl PolicyKind {
             Self::Distance => "distance",
             Self::StaticPattern => "static-pattern",
             Self::Clockwork => "clockwork",
+            Self::Patient => "patient",
         }
     }
 
@@ -216,7 +160,7 @@ impl PolicyKind {
         observer: &mut impl Observer,
     ) -> Result<(), PlayError> {
         match self.rule(problem) {
-            None => drive(&mut Weir::new(problem, queue, streams)?, arrivals, order, service, observer)?,
+            None => drive(&mut scheduled(problem, queue, streams)?, arrivals, order, service, observer)?,
             Some(rule) => drive(&mut Rival::new(problem, rule), arrivals, order, service, observer)?,
         }
         Ok(())
@@ -232,6 +176,7 @@ impl PolicyKind {
             Self::SpreadDropMcdPrinted => Box::new(Spread::rows(true)),
             Self::SpreadDropWh => Box::new(Spread::weakly(problem, false)),
             Self::SpreadDropWhPrinted => Box::new(Spread::weakly(problem, true)),
+            Self::Plain => Box::new(Plain { deadline: problem.deadline }),
             Self::Nexus => Box::new(Nexus),
             Self::LazyDrop => Box::new(Lazy),
             Self::Clipper => Box::new(Clipper::default()),
@@ -243,6 +188,7 @@ impl PolicyKind {
             Self::Distance => Box::new(Distance::new(problem)),
             Self::StaticPattern => Box::new(StaticPattern::new(problem)),
             Self::Clockwork => Box::new(Clockwork),
+            Self::Patient => Box::new(Patient::default()),
         })
     }
 }

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use planner::Problem;
 use rt_core::{Instant, Span, WorkerId};
 
-use super::rival::{Finish, Floor, Rule, Waiting};
+use super::rival::{Finish, Floor, Reckoning, Rule, Waiting};
 
 /// The adaptive batching of Proteus (Ahmad et al., ASPLOS 2024, section 5): wait for one request more as long as
 /// the first is still in time in a batch with it.
 ///
 /// With `q` waiting, a batch of `q` starts at `d - P(q+1)` for the earliest deadline `d`, or as soon as that is
 /// past for the number that then waits. Open, and decided here:
+/// - The times: means, as the authors' profile has them.
 /// - The largest batch: `B`, and `B` requests start at once.
 /// - A worker becomes free when the first request is too late for a batch of all that wait. As in the authors'
 ///   released program (`pop_while_first_expires`), first requests are dropped while a batch of all that wait, at
@@ -28,6 +29,10 @@ pub(super) struct Proteus {
 }
 
 impl Rule for Proteus {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Mean
+    }
+
     fn finish(&mut self, batch: &Finish<'_>) {
         self.freed.insert(batch.id);
     }
@@ -61,7 +66,7 @@ impl Rule for Proteus {
 ///
 /// So a request that comes to a free worker may wait for ever. Open, and decided here: several workers, which have
 /// queues of their own in the program, share one, and a worker is busy if all are; of several kinds, timers are set
-/// for the longest full batch.
+/// for the longest full batch. Times are bounds.
 pub(super) struct ProteusNexus {
     deadline: Span,
     /// `D - P(B)`.
@@ -84,6 +89,10 @@ impl ProteusNexus {
 }
 
 impl Rule for ProteusNexus {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn arrive(&mut self, request: &mut Waiting, _: usize, busy: bool) -> bool {
         if busy && !self.set {
             self.set(request.arrival);
@@ -127,7 +136,7 @@ impl Rule for ProteusNexus {
 /// wait for ever. Before, what came more than `2D` ago is dropped; what is late is run, and is a miss. As the batch
 /// starts, the size goes a step down if one of its requests will be late, and else a step up. Open, and decided
 /// here: the program steps through a list of sizes that it is given; here 1, 2, 4, 8, … and `B`. Several workers
-/// have sizes of their own, as in the program, but share one queue.
+/// have sizes of their own, as in the program, but share one queue. Times are bounds.
 #[derive(Default)]
 pub(super) struct ProteusAimd {
     deadline: Span,
@@ -142,6 +151,10 @@ impl ProteusAimd {
 }
 
 impl Rule for ProteusAimd {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
         let size = self.sizes.entry(floor.id).or_insert(1);
         if floor.queue.len() >= *size {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 
 use planner::Problem;
-use rt_core::{Instant, MissReason, Outcome, Span, WorkerId, Workers};
+use rt_core::{BatchTime, Instant, LatencyProfile, MissReason, Outcome, Span, WorkerId, Workers};
 
 use super::{End, Policy, Step};
 
@@ -60,6 +60,11 @@ pub(super) struct Finish<'a> {
 ///
 /// It may be asked again at any time, so what it answers depends on what waits and not on how often it was asked.
 pub(super) trait Rule {
+    /// What it counts on.
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Likely
+    }
+
     /// A request comes, while `waiting` wait and `busy` says that no worker is free; false refuses it as
     /// [`MissReason::QueueFull`].
     fn arrive(&mut self, request: &mut Waiting, waiting: usize, busy: bool) -> bool {
@@ -84,7 +89,7 @@ pub(super) trait Rule {
 }
 
 impl Floor<'_> {
-    /// `P(size)` of the worker.
+    /// What a batch of `size` takes, as the rule reckons.
     pub(super) fn time(&self, size: usize) -> Span {
         self.worker.profile.bound(size)
     }
@@ -180,6 +185,33 @@ impl Floor<'_> {
     }
 }
 
+/// What a rule takes a batch to last, of what its profile knows, and how large its batches may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reckoning {
+    /// Its bound; batches are those of the promise.
+    Bound,
+    /// The time that it most likely takes no longer than; batches are as large as the profile has them.
+    Likely,
+    /// Its mean; batches are as large as the profile has them.
+    Mean,
+}
+
+impl Reckoning {
+    /// `kind` as the rule sees it: its bounds are what the rule counts on.
+    fn of(self, kind: &Workers) -> Workers {
+        let pick = |time: BatchTime| match self {
+            Self::Bound => time.bound,
+            Self::Likely => time.likely,
+            Self::Mean => time.mean,
+        };
+        let times: Vec<_> =
+            (1..=kind.profile.max_batch()).map(|size| pick(kind.profile.time(size))).collect();
+        let batch = if self == Self::Bound { kind.batch } else { kind.profile.max_batch() };
+        let profile = LatencyProfile::new(&times).unwrap_or_else(|_| kind.profile.clone());
+        Workers { count: kind.count, batch, profile }
+    }
+}
+
 /// A rule at work on the workers and the deadline of a problem.
 ///
 /// All workers share the queue. Of several free ones the one with the shortest full batch decides first; what it
@@ -195,7 +227,10 @@ pub(super) struct Rival {
 }
 
 struct Worker {
+    /// As the rule sees it.
     kind: Workers,
+    /// As it is.
+    profile: LatencyProfile,
     batch: Vec<Waiting>,
     /// When that is expected to end.
     until: Instant,
@@ -203,10 +238,13 @@ struct Worker {
 
 impl Rival {
     pub(super) fn new(problem: &Problem, rule: Box<dyn Rule>) -> Self {
+        let reckoning = rule.reckoning();
         let kinds = problem.workers.iter().flat_map(|kind| vec![kind; kind.count]);
-        let workers: Vec<_> = kinds
-            .map(|kind| Worker { kind: kind.clone(), batch: Vec::new(), until: Instant::ZERO })
-            .collect();
+        let worker = |kind: &Workers| {
+            let (profile, batch) = (kind.profile.clone(), Vec::new());
+            Worker { kind: reckoning.of(kind), profile, batch, until: Instant::ZERO }
+        };
+        let workers: Vec<_> = kinds.map(worker).collect();
         let mut order: Vec<_> = (0..workers.len()).collect();
         order.sort_by_key(|&worker| workers[worker].kind.batch_time());
         let (queue, ended) = (VecDeque::new(), VecDeque::new());
@@ -227,7 +265,7 @@ impl Rival {
             asked = Some(time);
             let (places, later) = self.others(now, time);
             let (queue, ended) = (&mut self.queue, &mut self.ended);
-            let Worker { kind: worker, batch, until: end } = &mut self.workers[id];
+            let Worker { kind: worker, batch, until: end, .. } = &mut self.workers[id];
             let wait = self.rule.decide(&mut Floor { now, id, worker, queue, places, later, batch, ended });
             if !batch.is_empty() {
                 *end = now + worker.profile.bound(batch.len());
@@ -245,7 +283,7 @@ impl Rival {
     /// [`Floor::places`] and [`Floor::later`] of a free worker with full batches of `time`.
     fn others(&self, now: Instant, time: Span) -> (usize, Instant) {
         let (mut places, mut later) = (0, now + time + time);
-        for Worker { kind, batch, until } in &self.workers {
+        for Worker { kind, batch, until, .. } in &self.workers {
             let mut start = now;
             if !batch.is_empty() {
                 start = now.max(*until);
@@ -306,7 +344,7 @@ impl Policy for Rival {
     }
 
     fn bound(&self, worker: WorkerId) -> Span {
-        let Worker { kind, batch, .. } = &self.workers[worker];
-        kind.profile.bound(batch.len())
+        let Worker { profile, batch, .. } = &self.workers[worker];
+        profile.bound(batch.len())
     }
 }

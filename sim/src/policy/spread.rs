@@ -3,7 +3,7 @@
 use planner::Problem;
 use rt_core::{Constraint, Instant};
 
-use super::rival::{Floor, Rule};
+use super::rival::{Floor, Reckoning, Rule};
 
 /// Algorithm 1 of the spread-drop paper (Agelii, Zhang and Chang, section 3.1) with a way to choose.
 ///
@@ -75,6 +75,10 @@ impl Spread {
 }
 
 impl Rule for Spread {
+    fn reckoning(&self) -> Reckoning {
+        Reckoning::Bound
+    }
+
     fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
         let (size, time) = (floor.worker.batch, floor.worker.batch_time());
         floor.drop_hopeless(size);
@@ -127,12 +131,12 @@ mod tests {
     use super::super::tests::{batches, batches_of, hits, keeps, play};
     use super::*;
     use crate::dice::Dice;
-    use crate::drive::Order;
     use crate::measure::Misses;
     use crate::record::record;
     use crate::samples::{problem, stream};
     use crate::time::{at, ns};
     use rt_core::{BalancedWord, Density, MissReason, Outcome, largest_count, seed_theorem_2};
+    use virtual_time::Order;
 
     /// One worker with batches of 8 in 10, `L = 25`, one stream of `(m,k)`: a request at 0 starts at 15, together
     /// with those before 10, which are lost after that.

@@ -6,13 +6,13 @@ use planner::Problem;
 use proptest::prelude::*;
 use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
 
-use super::{End, Policy, PolicyKind, Rival, Step, Weir};
+use super::{End, Policy, PolicyKind, Rival, Step, scheduled};
 use crate::dice::Dice;
-use crate::drive::{Order, drive};
 use crate::measure::Misses;
 use crate::record::{Run, record};
 use crate::samples::{any_problem, problem};
 use crate::time::{at, ns};
+use virtual_time::{Order, drive};
 
 /// Policies that never let a worker idle while something waits that it could serve.
 const WORK_CONSERVING: [PolicyKind; 8] = [
@@ -148,7 +148,7 @@ fn watched(kind: PolicyKind, problem: &Problem, dice: &mut Dice) -> Option<(Vec<
         }
         None => {
             let streams = problem.streams.len() + usize::from(problem.background);
-            let mut weir = Watched::new(Weir::new(problem, arrivals.len(), streams).ok()?);
+            let mut weir = Watched::new(scheduled(problem, arrivals.len(), streams).ok()?);
             drive(&mut weir, given, order, time, &mut run).expect("in order");
             assert!(weir.open.is_empty(), "the daemon's own lets nothing wait for ever");
         }
@@ -176,7 +176,7 @@ proptest! {
             for (index, batch) in run.batches.iter().enumerate() {
                 let members = run.requests.iter().filter(|r| r.batch == Some(index)).count();
                 prop_assert_eq!(batch.size, members, "{}", kind);
-                prop_assert!((1..=kinds[batch.worker].batch).contains(&batch.size), "{}", kind);
+                prop_assert!((1..=kinds[batch.worker].profile.max_batch()).contains(&batch.size), "{}", kind);
                 let next = run.batches[index + 1..].iter().find(|other| other.worker == batch.worker);
                 prop_assert!(next.is_none_or(|next| next.start >= batch.finish), "{}", kind);
             }

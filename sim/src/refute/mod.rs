@@ -13,10 +13,10 @@ use rt_core::{AdmissionError, Instant};
 
 use crate::curves::check_curves;
 use crate::dice::Dice;
-use crate::drive::Order;
 use crate::record::run;
 use crate::replay::{Found, examine, find, name_of};
 use shorten::shorten;
+use virtual_time::Order;
 
 /// Requests that may be simulated in the search, and to shorten what it finds.
 const BUDGET: u64 = 500_000;

@@ -7,9 +7,9 @@ use planner::select::{self, Demand, Effort, Order};
 use rt_core::{Instant, LatencyProfile, Outcome, Span, Variant};
 
 use super::*;
-use crate::drive::{Order as Instants, drive};
 use crate::process::Process;
 use crate::record::Run;
+use virtual_time::{Order as Instants, drive};
 
 const WORKERS: usize = 4;
 const DEADLINE: Span = Span::from_millis(100);

@@ -1,0 +1,49 @@
+//! One policy beside the best of all others, cell by cell.
+
+use super::contender::Contender;
+use super::quantity::Quantity;
+use super::results::{Cell, Results};
+
+/// How a policy fares in one cell, and who of the others fares best.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The policy's cell.
+    pub cell: &'a Cell,
+    /// The best of the others.
+    pub rival: &'a Cell,
+    /// The means of both.
+    pub means: (f64, f64),
+    /// By how much the policy is better, in percent of the rival; of a quantity that is itself a share, in
+    /// percentage points. Below 0 if it is worse.
+    pub better_by: f64,
+}
+
+impl Results {
+    /// How `policy` fares in `quantity` in each of its cells where another policy has a value.
+    #[must_use]
+    pub fn beside(&self, policy: Contender, quantity: Quantity) -> Vec<Beside<'_>> {
+        let own = self.cells.iter().filter(|cell| cell.policy == policy);
+        own.filter_map(|cell| self.beside_best(cell, quantity)).collect()
+    }
+
+    /// How the policy of `cell` fares there; `None` if it, or all others, have no value.
+    pub(super) fn beside_best<'a>(&'a self, cell: &'a Cell, quantity: Quantity) -> Option<Beside<'a>> {
+        let sign = if quantity.is_more_better() { 1.0 } else { -1.0 };
+        let mean = |cell: &Cell| self.estimate(cell, quantity).filter(|e| e.n > 0).map(|e| e.mean);
+        let own = mean(cell)?;
+        let others = self.cells.iter().filter(|other| other.is_beside(cell));
+        let valued = others.filter_map(|other| Some((other, mean(other)?)));
+        let (rival, best) = valued.max_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))?;
+        let whole = if quantity.scale() == 1.0 { best / 100.0 } else { 0.01 };
+        let better_by = if own == best { 0.0 } else { sign * (own - best) / whole };
+        Some(Beside { cell, rival, means: (own, best), better_by })
+    }
+}
+
+impl Cell {
+    /// Whether this is another policy in the same place.
+    fn is_beside(&self, other: &Self) -> bool {
+        let place = |cell: &Self| (cell.system.clone(), cell.arrivals.clone(), cell.x.to_bits());
+        self.policy != other.policy && place(self) == place(other)
+    }
+}

@@ -1,0 +1,13 @@
+//! Virtual time: a clock that jumps from event to event, workers that take the time they are given, and a policy.
+//!
+//! [`drive()`] is the one way through time, [`Scheduled`] the daemon's scheduler on it; the planner tries its tables on
+//! them, and the simulator plays everything else.
+#![forbid(unsafe_code)]
+
+mod drive;
+mod policy;
+mod scheduled;
+
+pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
+pub use policy::{End, Policy, Step};
+pub use scheduled::Scheduled;

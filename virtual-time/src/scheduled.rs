@@ -1,0 +1,76 @@
+//! The daemon's scheduler as a policy.
+
+use rt_core::{
+    Action, Arrival, Event, Instant, Ran, Resolution, Scheduler, Span, StreamId, Suspension, WorkerId,
+};
+
+use crate::policy::{End, Policy, Step};
+
+/// A scheduler and its streams. Every batch is run as it says, and none fails.
+#[derive(Debug)]
+pub struct Scheduled {
+    scheduler: Scheduler,
+    streams: Vec<StreamId>,
+    workers: usize,
+}
+
+impl Scheduled {
+    /// `scheduler`, to which nothing has come yet, with its `streams` in the order in which arrivals name them.
+    #[must_use]
+    pub fn new(scheduler: Scheduler, streams: Vec<StreamId>) -> Self {
+        let workers = scheduler.config().worker_count();
+        Self { scheduler, streams, workers }
+    }
+}
+
+impl Policy for Scheduled {
+    fn workers(&self) -> usize {
+        self.workers
+    }
+
+    fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
+        let arrival = Arrival { stream: self.streams[stream], token, at: now };
+        self.scheduler.handle_arrival(now, arrival).map(end)
+    }
+
+    fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
+        self.scheduler.handle_completion(now, worker, Ran::Done(time));
+    }
+
+    fn poll(&mut self, now: Instant) -> Step {
+        loop {
+            return match self.scheduler.poll(now) {
+                Action::Start { worker } => Step::Start { worker },
+                Action::Resolve(resolution) => Step::End(end(resolution)),
+                Action::Event(Event::SafeMode(transition)) => Step::SafeMode(transition),
+                Action::Event(Event::Suspension(Suspension { stream, alarm, .. })) => {
+                    match self.streams.iter().position(|&id| id == stream) {
+                        Some(stream) => Step::Suspension { stream, alarm },
+                        None => continue,
+                    }
+                }
+                Action::Event(Event::MissesLeft { .. }) => continue,
+                Action::WakeAt(until) => Step::Wait { until },
+            };
+        }
+    }
+
+    fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
+        self.scheduler.batch(worker).iter().map(|request| request.token)
+    }
+
+    fn bound(&self, worker: WorkerId) -> Span {
+        let (variant, size) = (self.variant(worker), self.scheduler.batch(worker).len());
+        let selected = self.scheduler.selector().and_then(|selector| selector.time(variant, size));
+        let base = || self.scheduler.config().worker(worker).map(|kind| kind.profile.bound(size));
+        selected.or_else(base).unwrap_or(Span::ZERO)
+    }
+
+    fn variant(&self, worker: WorkerId) -> usize {
+        self.scheduler.variant(worker)
+    }
+}
+
+fn end(Resolution { request, outcome, .. }: Resolution) -> End {
+    End { token: request.token, mandatory: request.mandatory, outcome }
+}
