@@ -3,7 +3,6 @@
 //! [`run`] is the one way through time; [`simulate`] reads arrivals and reports what became of each, [`refute`]
 //! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do. Arrivals
 //! that nobody recorded come from a [`process`].
-//! looks for arrivals that break a promise that was refused, and [`replay`] shows what such arrivals do.
 //! [`measure`] gathers what a run is judged by, [`statistics`] says how far to trust it over several, and
 //! [`figure`] draws it.
 #![forbid(unsafe_code)]
@@ -15,6 +14,7 @@ mod drive;
 pub mod experiment;
 pub mod figure;
 mod lines;
+mod log;
 pub mod measure;
 pub mod policy;
 pub mod process;
@@ -35,6 +35,7 @@ mod tests;
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
 pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
+pub use log::{AcceptError, Entry, Log, LogError, Member};
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{Run, run, run_with};
 pub use refute::refute;
@@ -42,5 +43,5 @@ pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };
-pub use simulate::{SimulateError, simulate, simulate_selecting};
+pub use simulate::{SimulateError, simulate, simulate_logged};
 pub use time::Time;

@@ -2,6 +2,7 @@
 
 mod firm;
 mod first;
+mod logged;
 mod proteus;
 mod rival;
 mod spread;
@@ -18,6 +19,7 @@ use rt_core::{Instant, Outcome, Span, Transition, WorkerId, Workers};
 
 use crate::drive::{Backwards, Observer, Order, drive};
 
+pub use logged::Logged;
 pub use weir::{Weir, WeirError};
 
 use firm::{Distance, StaticPattern};
