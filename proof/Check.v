@@ -108,7 +108,7 @@ Proof. unfold cdivN, cdiv. rewrite N2Nat.inj_div, N2Nat.inj_sub, N2Nat.inj_add. 
 
 Lemma curve_m_N pr d : curve_m (to_problem pr) d = N.to_nat (alpha_m (nstreams pr) (N.of_nat d)).
 Proof.
-  unfold curve_m, alpha_m. rewrite sumN_to_nat. cbn [streams to_problem]. rewrite map_map. f_equal. apply map_ext.
+  rewrite curve_m_all. unfold alpha_m. rewrite sumN_to_nat. cbn [streams to_problem]. rewrite map_map. f_equal. apply map_ext.
   intros s. rewrite cdiv_to_nat, N2Nat.inj_mul. reflexivity.
 Qed.
 
@@ -289,9 +289,9 @@ Proof.
 Qed.
 
 Lemma over_N pr x : 0 < x -> alpha_m (nstreams pr) x <= sigmaN (nworkers pr) (x - 1) ->
-  over (to_problem pr) (N.to_nat x).
+  over (to_problem pr) (everyone (to_problem pr)) (N.to_nat x).
 Proof.
-  intros Hx Hover. split; [lia|]. rewrite curve_m_N, sigma_N, N2Nat.id.
+  intros Hx Hover. split; [lia|]. fold (curve_m (to_problem pr)). rewrite curve_m_N, sigma_N, N2Nat.id.
   replace (N.of_nat (N.to_nat x - 1)) with (x - 1) by lia. lia.
 Qed.
 
@@ -330,7 +330,7 @@ Proof.
       + rewrite curve_m_N, sigma_N, N2Nat.id. replace (N.of_nat (N.to_nat (N.of_nat d) + 1)) with (N.of_nat d + 1) by lia. lia.
       + unfold L, room. lia. }
   split; [auto|]. intros k s m K Hk Hc. specialize (Hdens s m K (nth_error_In _ _ Hk) Hc).
-  apply (serves_keeps _ k (to_stream s)); auto.
+  apply (serves_keeps _ _ k (to_stream s)); auto.
   - cbn [streams to_problem]. now rewrite nth_error_map, Hk.
   - cbn. lia.
 Qed.

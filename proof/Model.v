@@ -43,8 +43,13 @@ Definition of k r := src r =? k.
 Definition conforms (l : list request) := forall k s a d, nth_error (streams p) k = Some s ->
   count (fun r => of k r && within a d r) l <= curve s d.
 
-(** alpha_m: the most mandatory requests in any interval of a length. *)
-Definition curve_m d := list_sum (map (fun s => cdiv (num s * curve s d) (den s)) (streams p)).
+(** alpha_m: the most mandatory requests in any interval of a length, of the streams of a load, all or some. *)
+Definition curve_of S d := list_sum (map (fun k => match nth_error (streams p) k with
+  | Some s => cdiv (num s * curve s d) (den s)
+  | None => 0
+  end) S).
+Definition everyone := seq 0 (length (streams p)).
+Definition curve_m := curve_of everyone.
 
 (** * The scheduler *)
 
@@ -59,9 +64,11 @@ Record state := State {
   arrived : list request;                       (* all requests so far, in order of arrival *)
   waiting : list request;                       (* the mandatory ones that wait, in order of arrival *)
   running : nat -> option (nat * list request); (* of each worker: the end of its batch at the latest, the batch *)
-  answered : list (request * nat) }.            (* the requests answered, each with the instant *)
+  answered : list (request * nat);              (* the requests answered, each with the instant *)
+  load : list nat;                              (* the streams that are counted; no other one is promised anything *)
+  clean : bool }.                               (* no long batch has begun since all was worked off, see [ready] *)
 
-Definition initial := State 0 0 [] [] (fun _ => None) [].
+Definition initial S := State 0 0 [] [] (fun _ => None) [] S true.
 Definition set {A} (f : nat -> A) w x v := if v =? w then x else f v.
 
 Definition free_at st w := match running st w with Some (due, _) => due | None => now st end.
@@ -80,19 +87,35 @@ Definition supply g x := sum (fun w => B w * starts g x w) n.
 Definition sigma u := sum (fun w => B w * (u / T w)) n.
 
 (** All that can have come by then has begun: the busy period is over. *)
-Definition over x := 0 < x /\ curve_m x <= sigma (x - 1).
+Definition over S x := 0 < x /\ curve_of S x <= sigma (x - 1).
 
-(** The shield: worker [w] may take [l] for a batch that takes [taken] and leaves [rest] waiting, if the batch is in
-    time, the i-th that waits is in time, and whatever can come within a busy period is in time, where no worker is
-    busy for longer than a deadline less the guard. *)
+(** What can come of a load, after [r0] that wait, is in time if worker [w] is free for it [g w] from now at the latest. *)
+Definition bearable S g r0 := guard p + Tmax <= deadline p /\
+  (forall v, v < n -> g v + Tmax + guard p <= T v + deadline p) /\
+  forall d, (exists x, x <= d /\ over S x) \/
+            (exists x, r0 + curve_of S (d + 1) <= supply g x /\ x + Tmax + guard p <= d + deadline p).
+
+(** What waits is in time, if worker [w] is free for it [g w] from now at the latest. *)
+Definition in_order now g rest := forall a r b, rest = a ++ r :: b ->
+  exists x, S (length a) <= supply g x /\ now + x + Tmax + guard p <= arr r + deadline p.
+
+(** The shield: worker [w] may take [l] for a batch that takes [taken] and leaves [rest] waiting, if the batch, what
+    waits and what can come is in time. *)
 Definition after st w l v := if v =? w then l else Nat.max (free_at st v - now st) (T v).
 Definition shield st w l taken rest := T w <= l /\
   (forall r, In r taken -> now st + l <= arr r + deadline p) /\
-  (forall a r b, rest = a ++ r :: b -> exists x,
-     S (length a) <= supply (after st w l) x /\ now st + x + Tmax + guard p <= arr r + deadline p) /\
-  (forall v, v < n -> after st w l v + Tmax + guard p <= T v + deadline p) /\
-  (forall d, (exists x, x <= d /\ over x) \/ exists x,
-     length rest + curve_m (d + 1) <= supply (after st w l) x /\ x + Tmax + guard p <= d + deadline p).
+  in_order (now st) (after st w l) rest /\
+  bearable (load st) (after st w l) (length rest).
+
+(** Newcomers, and the end of counting who has left: another load may come if it is admitted, and all has been worked off,
+    or the load only grows and it was so after the last long batch, or else if what still runs is as good as a long batch
+    that the shield of the new load allows. *)
+Definition still st v := Nat.max (free_at st v - now st) (T v).
+Definition worked_off st := waiting st = [] /\ forall v, v < n -> free_at st v <= now st + T v.
+Definition ready st S c := bearable S T 0 /\
+  ( worked_off st /\ c = true
+ \/ clean st = true /\ incl (load st) S /\ c = true
+ \/ in_order (now st) (still st) (waiting st) /\ bearable S (still st) (length (waiting st)) /\ c = false ).
 
 (** What the scheduler may refuse although it is mandatory: a request for which every worker comes too late, and any
     if more than a batch of them will be late unless they are in the very next batch (spread-drop). *)
@@ -111,42 +134,49 @@ Inductive step : state -> state -> Prop :=
 | Arrive st r :
     arr r = now st ->
     idx r = S (count (of (src r)) (arrived st)) ->
+    (mandatory r = true -> In (src r) (load st)) ->
     step st (State (now st) (late st) (arrived st ++ [r])
-               (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st))
-| Start st w l others :
+               (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st))
+| Start st w l others c :
     (* mandatory requests first, in order; then any others *)
     next_up st w ->
     length (firstn (B w) (waiting st)) + length others <= B w ->
     (forall r, In r others -> In r (arrived st) /\ mandatory r = false) ->
-    l = T w \/ shield st w l (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) ->
+    l = T w /\ c = clean st \/ shield st w l (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) /\ c = false ->
     step st (State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
-               (set (running st) w (Some (now st + l, firstn (B w) (waiting st) ++ others))) (answered st))
+               (set (running st) w (Some (now st + l, firstn (B w) (waiting st) ++ others))) (answered st) (load st) c)
 | Finish st w due b :
     w < n -> running st w = Some (due, b) ->
     step st (State (now st) (late st) (arrived st) (waiting st)
-               (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b))
+               (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b) (load st) (clean st))
+| Change st S c :
+    ready st S c ->
+    step st (State (now st) (late st) (arrived st) (waiting st) (running st) (answered st) S c)
 | Refuse st a r b :
     waiting st = a ++ r :: b -> hopeless st r ->
-    step st (State (now st) (late st) (arrived st) (a ++ b) (running st) (answered st))
+    step st (State (now st) (late st) (arrived st) (a ++ b) (running st) (answered st) (load st) (clean st))
 | Tick st late' :
     (* 1 ns passes.  No batch runs past its end, and a free worker is not left idle: *)
     (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
     ( late' = 0 /\ (waiting st = [] \/ can_rest st)                      (* nothing is due, *)
     \/ late' = late st /\ (forall w, w < n -> running st w <> None)      (* or all workers are busy, *)
     \/ late' = S (late st) /\ late st < guard p ) ->                     (* or dispatch is late, by the guard at most *)
-    step st (State (S (now st)) late' (arrived st) (waiting st) (running st) (answered st)).
+    step st (State (S (now st)) late' (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
 
-Inductive reachable : state -> Prop :=
-| Reach_init : reachable initial
-| Reach_step st st' : reachable st -> step st st' -> reachable st'.
+(** From the beginning on, under some load first. *)
+Inductive reachable_from S : state -> Prop :=
+| Reach_init : reachable_from S (initial S)
+| Reach_step st st' : reachable_from S st -> step st st' -> reachable_from S st'.
+Definition reachable := reachable_from everyone.
 
 (** * The promises *)
 
 Definition in_time st r := exists t, In (r, t) (answered st) /\ t <= arr r + deadline p.
 
 (** All mandatory requests are answered in time, in every run in which the streams keep to their declarations. *)
-Definition serves_mandatory := forall st, reachable st -> conforms (arrived st) ->
+Definition serves_from S := forall st, reachable_from S st -> conforms (arrived st) ->
   forall r, In r (arrived st) -> mandatory r = true -> arr r + deadline p < now st -> in_time st r.
+Definition serves_mandatory := serves_from everyone.
 
 (** A miss: the deadline has passed and there was no answer by then, whatever the reason. *)
 Definition missed st k i := existsb (fun r => of k r && (idx r =? i) && (arr r + deadline p <? now st) &&
@@ -154,8 +184,9 @@ Definition missed st k i := existsb (fun r => of k r && (idx r =? i) && (arr r +
   (arrived st).
 
 (** (m, K): at most m misses among any K consecutive requests of stream k. *)
-Definition keeps k m K := forall st, reachable st -> conforms (arrived st) ->
-  forall i, count (missed st k) (seq (S i) K) <= m.
+Definition keeps_from S k m K := forall st, reachable_from S st -> conforms (arrived st) ->
+  forall i, count (missed st k) (seq (i + 1) K) <= m.
+Definition keeps := keeps_from everyone.
 
 (** The problem makes sense: 0 < den, rho <= 1, and a longer interval holds no fewer requests. *)
 Definition sound_streams := forall s, In s (streams p) ->

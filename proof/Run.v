@@ -154,7 +154,7 @@ Definition run (x : option (N * list nrequest)) := match x with
 
 Definition shows st s := now s = N.to_nat (nnow st) /\ late s = N.to_nat (nlate st) /\
   arrived s = map req (rev (narrived st)) /\ waiting s = map req (nwaiting st) /\
-  length (nrunning st) = n /\ forall w, (w < n)%nat -> running s w = run (run_of st w).
+  length (nrunning st) = n /\ (forall w, (w < n)%nat -> running s w = run (run_of st w)) /\ load s = everyone p.
 
 Lemma workers_n : length (workers p) = n.
 Proof. cbn. apply map_length. Qed.
@@ -197,13 +197,13 @@ Proof. revert w. induction l; intros [|w]; cbn; auto. Qed.
 
 Lemma free_shows st s w : shows st s -> (w < n)%nat -> is_free st w = true <-> running s w = None.
 Proof.
-  intros (_ & _ & _ & _ & _ & Hr) Hw. rewrite (Hr w Hw). unfold is_free.
+  intros (_ & _ & _ & _ & _ & Hr & _) Hw. rewrite (Hr w Hw). unfold is_free.
   destruct (run_of st w) as [(due, b)|]; cbn; split; congruence.
 Qed.
 
 Lemma free_at_shows st s w : shows st s -> (w < n)%nat -> free_at s w = N.to_nat (freeN st w).
 Proof.
-  intros (Hn & _ & _ & _ & _ & Hr) Hw. unfold free_at, freeN. rewrite (Hr w Hw).
+  intros (Hn & _ & _ & _ & _ & Hr & _) Hw. unfold free_at, freeN. rewrite (Hr w Hw).
   destruct (run_of st w) as [(due, b)|]; cbn; auto.
 Qed.
 
@@ -217,7 +217,7 @@ Qed.
 
 (** ** The passing of time *)
 
-Definition later s k l := State (now s + k) l (arrived s) (waiting s) (running s) (answered s).
+Definition later s k l := State (now s + k) l (arrived s) (waiting s) (running s) (answered s) (load s) (clean s).
 
 Lemma later_0 s : later s 0 (late s) = s.
 Proof. unfold later. rewrite Nat.add_0_r. now destruct s. Qed.
@@ -239,7 +239,7 @@ Proof.
     - intros w due b Hw E. specialize (Hd w due b Hw E). lia.
     - intros i Hi. apply Hc. lia. }
   replace (later s (S k) (f (S k))) with (let s' := later s k (f k) in
-    State (S (now s')) (f (S k)) (arrived s') (waiting s') (running s') (answered s'))
+    State (S (now s')) (f (S k)) (arrived s') (waiting s') (running s') (answered s') (load s') (clean s'))
     by (cbn; unfold later; now rewrite Nat.add_succ_r).
   eapply Reach_step; [exact Hk|]. apply Tick.
   - intros w due b Hw E. specialize (Hd w due b Hw E). cbn [later now]. lia.
@@ -280,7 +280,7 @@ Lemma pass_reachable st s d st' : reachable p s -> shows st s -> pass st d = Som
   exists s', reachable p s' /\ shows st' s'.
 Proof.
   intros Hr Hs. unfold pass. destruct (forallb _ _) eqn:Ed; [|discriminate].
-  rewrite forallb_forall in Ed. pose proof Hs as (Hn & Hl & Ha & Hw & Hlen & Hrun).
+  rewrite forallb_forall in Ed. pose proof Hs as (Hn & Hl & Ha & Hw & Hlen & Hrun & Hload).
   assert (Hdue : forall w due b, (w < length (workers p))%nat -> running s w = Some (due, b) ->
     (now s + N.to_nat d <= due)%nat).
   { intros w due b Hlt E. rewrite workers_n in Hlt. specialize (Ed w ltac:(apply in_seq; lia)).
@@ -366,12 +366,12 @@ Lemma shieldb_shows fuel st s w l taken waits : shows st s -> (w < n)%nat ->
 Proof.
   intros Hs Hw. unfold shieldb. rewrite !andb_true_iff. intros (((((Hwf & HT) & Htaken) & Hord) & Hlong) & Hcov).
   destruct (well_formed_spec pr Hwf) as (Hsound & Hroom & Hbounds & _).
-  rewrite N.leb_le in HT. rewrite !forallb_forall in *. pose proof Hs as (Hn & _).
+  rewrite N.leb_le in HT. rewrite !forallb_forall in *. pose proof Hs as (Hn & _ & _ & _ & _ & _ & Hload).
   assert (Hafter : forall v, (v < n)%nat -> after p s w (N.to_nat l) v = N.to_nat (afterN st w l v)).
   { intros v Hv. unfold after, afterN. destruct (Nat.eqb_spec v w); [auto|].
     rewrite (free_at_shows st s v Hs Hv), T_N. lia. }
   assert (HTmax : Tmax p = N.to_nat (maxN (nworkers pr))) by apply Tmax_N.
-  split; [rewrite T_N; lia|]. split; [|split; [|split]].
+  split; [rewrite T_N; lia|]. split; [|split; [|split; [|split]]].
   - intros r Hr. apply in_map_iff in Hr as (x & <- & Hx). specialize (Htaken x Hx). apply N.leb_le in Htaken.
     unfold due_by in Htaken. cbn [req arr deadline to_problem]. lia.
   - intros a r b E. apply map_split in E as (a' & r' & b' & -> & -> & -> & ->).
@@ -379,10 +379,11 @@ Proof.
     exists (N.to_nat (due_by r' - (nnow st + maxN (nworkers pr) + nguard pr))).
     rewrite (supply_N _ (afterN st w l)), map_length by auto. split; [lia|].
     rewrite HTmax, Hn. unfold due_by in *. cbn [guard deadline to_problem req arr]. lia.
+  - rewrite HTmax. cbn [guard deadline to_problem]. lia.
   - intros v Hv. rewrite workers_n in Hv. specialize (Hlong v ltac:(apply in_seq; lia)). apply N.leb_le in Hlong.
     rewrite Hafter, T_N, HTmax by auto. cbn [guard deadline to_problem]. lia.
   - destruct (certificate _ _ _ _) as [(points, e)|]; [|discriminate].
-    intros d. rewrite <- (Nat2N.id d).
+    intros d. rewrite <- (Nat2N.id d), Hload. fold (curve_m p).
     assert (Hmono : forall u u', u <= u' -> supplyN (afterN st w l) u <= supplyN (afterN st w l) u').
     { intros u u' Hu. pose proof (supply_mono p (fun v => N.to_nat (afterN st w l v)) (N.to_nat u) (N.to_nat u') ltac:(lia)) as H.
       rewrite !(supply_N _ (afterN st w l)) in H by auto. lia. }
@@ -441,16 +442,23 @@ Proof.
     destruct (v =? w)%nat; lia.
 Qed.
 
+Lemma mandatory_counted r : mandatory p r = true -> In (src r) (everyone p).
+Proof.
+  unfold mandatory, everyone. destruct (nth_error (streams p) (src r)) eqn:E; [|discriminate]. intros _.
+  apply in_seq. split; [lia|]. apply nth_error_Some. congruence.
+Qed.
+
 Lemma exec_step fuel st s e st' : shows st s -> exec fuel st e = Some st' -> exists s', step p s s' /\ shows st' s'.
 Proof.
-  intros Hs. pose proof Hs as (Hn & Hl & Ha & Hw & Hlen & Hrun).
+  intros Hs. pose proof Hs as (Hn & Hl & Ha & Hw & Hlen & Hrun & Hload).
   destruct e as [k|w l b|w|r]; cbn [exec].
   - (* Arrives *)
     set (r := NRequest k _ _). intros E. injection E as <-. eexists. split.
-    + apply (Arrive p s (req r)); [cbn; lia|]. unfold r. cbn [req idx src nidx nsrc].
+    + apply (Arrive p s (req r)); [cbn; lia| |rewrite Hload; apply mandatory_counted].
+      unfold r. cbn [req idx src nidx nsrc].
       rewrite Ha, map_rev, count_rev, (count_req _ (fun x => nsrc x =? k)); [lia|].
       intros x. unfold of. cbn. apply eq_true_iff_eq. rewrite Nat.eqb_eq, N.eqb_eq. lia.
-    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running].
+    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
       split; [auto|]. split; [auto|]. split; [cbn [rev]; now rewrite map_app, Ha|].
       split; [rewrite mandatory_N; destruct (mandatoryN r); [rewrite map_app|]; now rewrite Hw|auto].
   - (* Starts *)
@@ -462,19 +470,19 @@ Proof.
     assert (Htaken : firstn (B p w) (waiting s) = map req taken) by (rewrite Hw, B_N, firstn_map; reflexivity).
     assert (Hwaits : skipn (B p w) (waiting s) = map req waits) by (rewrite Hw, B_N, skipn_map; reflexivity).
     eexists. split.
-    + apply (Start p s w (N.to_nat (N.max l (TN w))) (map req others)); auto.
+    + apply (Start p s w (N.to_nat (N.max l (TN w))) (map req others) (if l <=? TN w then clean s else false)); auto.
       * rewrite Htaken, !map_length, B_N. pose proof (filter_split mandatoryN b) as Hsplit.
         rewrite Hsame in Hsplit. fold others in Hsplit. lia.
       * intros x Hx. apply in_map_iff in Hx as (y & <- & Hy). specialize (Hoth y Hy).
         apply existsb_exists in Hoth as (z & Hz & E). apply same_req in E as <-.
         split; [rewrite Ha; apply in_map; now apply -> in_rev|].
         rewrite mandatory_N. apply filter_In in Hy as (_ & Hy). now apply negb_true_iff in Hy.
-      * apply orb_true_iff in Hlong as [H|H].
-        { left. apply N.leb_le in H. rewrite T_N. lia. }
-        right. rewrite Htaken, Hwaits. pose proof H as H'. unfold shieldb in H'. rewrite !andb_true_iff, N.leb_le in H'.
+      * destruct (N.leb_spec l (TN w)) as [H|Hl'].
+        { left. rewrite T_N. split; [lia|reflexivity]. }
+        cbn [orb] in Hlong. rename Hlong into H. right. split; [|reflexivity]. rewrite Htaken, Hwaits. pose proof H as H'. unfold shieldb in H'. rewrite !andb_true_iff, N.leb_le in H'.
         replace (N.max l (TN w)) with l by lia. now apply (shieldb_shows fuel st).
-    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running].
-      split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|].
+    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
+      split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|]. split; [|auto].
       intros v Hv. unfold run_of. cbn [nrunning]. rewrite put_nth by lia. unfold set. destruct (v =? w)%nat eqn:Ev.
       * cbn [run]. rewrite Htaken, map_app, Hn. do 2 f_equal. lia.
       * apply (Hrun v Hv).
@@ -484,19 +492,19 @@ Proof.
     unfold is_free in Hf. pose proof (Hrun w Hwn) as Hr. destruct (run_of st w) as [(due, b)|]; [|discriminate].
     eexists. split.
     + apply (Finish p s w (N.to_nat due) (map req b)); [now rewrite workers_n|exact Hr].
-    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running].
-      split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|].
+    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
+      split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|]. split; [|auto].
       intros v Hv. unfold run_of. cbn [nrunning]. rewrite put_nth by lia. unfold set. destruct (v =? w)%nat; [reflexivity|].
       apply (Hrun v Hv).
   - (* Refuses *)
     destruct (without r (nwaiting st)) as [l|] eqn:E; [|discriminate]. destruct (hopelessb st r) eqn:Eh; [|discriminate].
     intros E'. injection E' as <-. apply without_split in E as (a & b & E & ->). eexists. split.
     + apply (Refuse p s (map req a) (req r) (map req b)); [rewrite Hw, E; apply map_app|now apply (hopeless_shows st)].
-    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running].
+    + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
       split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite map_app|auto].
 Qed.
 
-Lemma start_shows : shows start initial.
+Lemma start_shows : shows start (initial (everyone p)).
 Proof.
   unfold shows, start. cbn. repeat split; auto; [apply repeat_length|].
   intros w _. unfold run_of. cbn. now rewrite nth_repeat.
@@ -515,7 +523,7 @@ Proof.
       destruct (pass_reachable _ _ _ _ Hr Hs Ep) as (s2 & Hr2 & Hs2).
       destruct (exec_step _ _ _ _ _ Hs2 Ea) as (s1 & Hstep & Hs1).
       apply (IH st1 s1); auto. eapply Reach_step; eauto. }
-  apply (H log start initial); [constructor|apply start_shows].
+  apply (H log start (initial (everyone p))); [constructor|apply start_shows].
 Qed.
 End Run.
 

@@ -42,47 +42,62 @@ Proof.
   destruct (Nat.ltb_spec (arr a) (s + d)), (Nat.ltb_spec (arr a) s), (Nat.leb_spec s (arr a)); cbn [andb Nat.b2n]; lia.
 Qed.
 
-Lemma came_stream l k st s d : wf l -> nth_error (streams p) k = Some st -> num st <= den st -> 0 < den st ->
-  count (fun r => of k r && (mandatory p r && within s d r)) l + before l k s * num st / den st =
-  before l k (s + d) * num st / den st.
+Lemma came_stream c l k st s d : wf c l -> nth_error (streams p) k = Some st -> num st <= den st -> 0 < den st ->
+  count (fun r => of k r && (mandatory p r && within s d r)) l + (c k + before l k s) * num st / den st =
+  (c k + before l k (s + d)) * num st / den st.
 Proof.
   intros Hwf Hk Hle Hpos. induction Hwf; [reflexivity|].
   rewrite count_app, count_cons, count_nil, !before_snoc.
   destruct (of k r) eqn:Ek; cbn [andb]; [|cbn [Nat.b2n]; rewrite !Nat.add_0_r; auto].
   assert (src r = k) by (now apply Nat.eqb_eq in Ek). subst k.
   set (cc := count (fun r => of _ r && (mandatory p r && within s d r)) l) in *. clearbody cc.
-  unfold mandatory. rewrite Hk, H0. set (c := count (of (src r)) l) in *.
-  assert (Hall : forall t, arr r < t -> before l (src r) t = c).
+  unfold mandatory. rewrite Hk, H0. set (m := count (of (src r)) l) in *.
+  assert (Hall : forall t, arr r < t -> before l (src r) t = m).
   { intros t Ht. apply before_all. intros x Hx. specialize (H x Hx). lia. }
-  pose proof (marked_step (num st) (den st) Hle Hpos c) as Hm. unfold within.
+  pose proof (marked_step (num st) (den st) Hle Hpos (c (src r) + m)) as Hm. unfold within.
   destruct (Nat.ltb_spec (arr r) s), (Nat.ltb_spec (arr r) (s + d)), (Nat.leb_spec s (arr r)); try lia;
     rewrite ?andb_true_r, ?andb_false_r; cbn [andb Nat.b2n]; rewrite ?Nat.add_0_r; try lia.
-  - rewrite !Hall in * by lia. rewrite Nat.add_1_r. lia.
-  - rewrite (Hall (s + d)) in * by lia. rewrite Nat.add_1_r. lia.
+  - rewrite !Hall in * by lia. rewrite Nat.add_assoc, Nat.add_1_r. lia.
+  - rewrite (Hall (s + d)) in * by lia. rewrite Nat.add_assoc, Nat.add_1_r. lia.
 Qed.
 
-Lemma came_curve : sound_streams p -> forall l, wf l -> conforms p l -> forall s d, came p l s d <= curve_m p d.
+Lemma came_curve : sound_streams p -> forall S c l, wf c l -> conforms p l -> only p S l ->
+  forall s d, came p l s d <= curve_of p S d.
 Proof.
-  intros Hs l Hwf Hc s d.
-  transitivity (sum (fun k => count (fun r => of k r && (mandatory p r && within s d r)) l) (length (streams p))).
-  - clear Hwf Hc. induction l; [cbn; lia|]. unfold came in *. rewrite count_cons.
-    rewrite (sum_ext _ (fun k => Nat.b2n ((src a =? k) && (mandatory p a && within s d a)) +
-      count (fun r => of k r && (mandatory p r && within s d r)) l)) by (intros; now rewrite count_cons).
-    rewrite sum_add, sum_pick.
-    destruct (Nat.ltb_spec (src a) (length (streams p))); [lia|].
-    assert (mandatory p a = false) as ->; [|cbn; lia].
-    unfold mandatory. apply nth_error_None in H. now rewrite H.
-  - unfold curve_m. rewrite (list_sum_nth _ (Stream 0 0 (fun _ => 0))). apply sum_mono. intros k Hk.
-    destruct (nth_error (streams p) k) as [st|] eqn:E; [|apply nth_error_None in E; lia].
-    rewrite (nth_error_nth _ _ _ E). destruct (Hs st) as (Hle & Hpos & Hmono); [now apply nth_error_In in E|].
-    pose proof (came_stream l k st s d Hwf E Hle Hpos) as Hst. rewrite before_within in Hst.
-    pose proof (floor_cdiv (num st) (den st) Hle Hpos (before l k s) (count (fun r => of k r && within s d r) l)).
-    specialize (Hc k st s d E).
-    pose proof (cdiv_mono (num st * count (fun r => of k r && within s d r) l) (num st * curve st d) (den st) Hpos
-      ltac:(nia)). lia.
+  intros Hs S c l Hwf Hc Ho s d.
+  transitivity (list_sum (map (fun k => count (fun r => of k r && (mandatory p r && within s d r)) l) S)).
+  - clear Hwf Hc. induction l as [|r l IH]; [unfold came; rewrite count_nil; lia|]. unfold came in *. rewrite count_cons.
+    assert (IHl := IH ltac:(intros x Hx; apply Ho; simpl; auto)). clear IH.
+    assert (Hr : mandatory p r = true -> In (src r) S) by (intros; apply Ho; simpl; auto). clear Ho.
+    transitivity (Nat.b2n (mandatory p r && within s d r) +
+      list_sum (map (fun k => count (fun r => of k r && (mandatory p r && within s d r)) l) S)); [lia|]. clear IHl.
+    assert (E : forall S', list_sum (map (fun k => count (fun x => of k x && (mandatory p x && within s d x)) (r :: l)) S') =
+      list_sum (map (fun k => Nat.b2n (of k r && (mandatory p r && within s d r))) S') +
+      list_sum (map (fun k => count (fun x => of k x && (mandatory p x && within s d x)) l) S')).
+    { induction S'; [reflexivity|]. cbn [map list_sum fold_right] in *. rewrite count_cons. unfold list_sum in *. lia. }
+    rewrite E. apply Nat.add_le_mono_r. destruct (mandatory p r); [|cbn; lia]. specialize (Hr eq_refl).
+    clear E. induction S as [|k S IH]; [contradiction|]. cbn [map list_sum fold_right]. unfold list_sum in IH.
+    destruct Hr as [->|Hr]; [unfold of; rewrite Nat.eqb_refl; cbn [andb]; lia|]. specialize (IH Hr). lia.
+  - unfold curve_of. clear Ho. induction S as [|k S IH]; [cbn; lia|]. cbn [map list_sum fold_right].
+    apply Nat.add_le_mono; [|exact IH]. destruct (nth_error (streams p) k) as [st|] eqn:E.
+    + destruct (Hs st (nth_error_In _ _ E)) as (Hle & Hpos & _).
+      pose proof (came_stream c l k st s d Hwf E Hle Hpos) as H. rewrite before_within in H.
+      pose proof (floor_cdiv (num st) (den st) Hle Hpos (c k + before l k s) (count (fun r => of k r && within s d r) l)) as H2.
+      rewrite Nat.add_assoc in H.
+      specialize (Hc k st s d E).
+      pose proof (cdiv_mono (num st * count (fun r => of k r && within s d r) l) (num st * curve st d) (den st) Hpos
+        ltac:(nia)). lia.
+    + rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros r _. unfold of, mandatory.
+      destruct (Nat.eqb_spec (src r) k) as [->|]; [now rewrite E|reflexivity].
 Qed.
 
 (** * The test *)
+
+Lemma curve_m_all d : curve_m p d = list_sum (map (fun s => cdiv (num s * curve s d) (den s)) (streams p)).
+Proof.
+  unfold curve_m, curve_of, everyone. f_equal. generalize (streams p). intros l. induction l as [|s l IH]; [reflexivity|].
+  cbn [length seq map nth_error]. f_equal. rewrite <- IH, <- seq_shift, map_map. reflexivity.
+Qed.
 
 (** The condition at an offset. *)
 Definition ok L d := exists u, curve_m p (d + 1) <= sigma p u /\ u + Tmax <= d + L.
@@ -100,30 +115,39 @@ Proof.
 Qed.
 
 Lemma ok_covers L : sound_streams p -> D = L + guard p ->
-  (forall d, (exists x, x <= d /\ over p x) \/ ok L d) -> guard p + Tmax <= D /\ covers p T 0.
+  (forall d, (exists x, x <= d /\ over p (everyone p) x) \/ ok L d) -> guard p + Tmax <= D /\ covers p (everyone p) T 0.
 Proof.
   intros Hs HL Hok. split.
   { destruct (Hok 0) as [(x & ? & ? & _)|(u & _ & ?)]; lia. }
   apply curve_covers; [now apply came_curve|lia|]. intros d. destruct (Hok d) as [?|(u & Hu & Hd)]; [auto|right].
-  pose proof (supply_sigma u). pose proof (supply_mono p T u (d + (D - (guard p + Tmax))) ltac:(lia)). lia.
+  unfold curve_m in Hu. pose proof (supply_sigma u).
+  pose proof (supply_mono p T u (d + (D - (guard p + Tmax))) ltac:(lia)). lia.
 Qed.
 
 (** Workers of several kinds: the condition need be looked at only until the busy period is over. *)
 Theorem theorem_A_mixed L : sound_streams p -> D = L + guard p ->
-  (forall d, (exists x, x <= d /\ over p x) \/ ok L d) ->
+  (forall d, (exists x, x <= d /\ over p (everyone p) x) \/ ok L d) ->
   serves_mandatory p.
 Proof.
   intros Hs HL Hok. destruct (ok_covers L Hs HL Hok) as (Hroom & Hc).
   apply covers_serve; auto. now apply came_curve.
 Qed.
 
+(** Newcomers and leavers: under whatever loads follow one that can be borne, each of which can be and comes when it may
+    ([ready]), all mandatory requests are answered in time. *)
+Theorem loads_serve S : sound_streams p -> bearable p S T 0 -> serves_from p S.
+Proof.
+  intros Hs HS. pose proof HS as (Hroom & _). apply covers_serve; auto; [now apply came_curve|].
+  apply bearable_covers; auto. now apply came_curve.
+Qed.
+
 (** Within the guarantee no mandatory request is ever refused. *)
 Theorem none_refused L : sound_streams p -> D = L + guard p ->
-  (forall d, (exists x, x <= d /\ over p x) \/ ok L d) ->
+  (forall d, (exists x, x <= d /\ over p (everyone p) x) \/ ok L d) ->
   forall st, reachable p st -> conforms p (arrived st) -> forall r, In r (waiting st) -> ~ hopeless p st r.
 Proof.
   intros Hs HL Hok. destruct (ok_covers L Hs HL Hok) as (Hroom & Hc).
-  apply never_refuses; auto. now apply came_curve.
+  apply (never_refuses _ Hroom (came_curve Hs) _ Hc).
 Qed.
 End TheoremA.
 
@@ -154,16 +178,16 @@ Qed.
 (** * What it promises *)
 
 (** Serving the mandatory requests keeps every (m, K) of density (K - m)/K at most rho, at every instant. *)
-Theorem serves_keeps p k s m K :
-  sound_streams p -> serves_mandatory p -> nth_error (streams p) k = Some s ->
+Theorem serves_keeps p S k s m K :
+  sound_streams p -> serves_from p S -> nth_error (streams p) k = Some s ->
   (K - m) * den s <= K * num s ->
-  keeps p k m K.
+  keeps_from p S k m K.
 Proof.
-  intros Hs Hserve Hk Hdens st Hr Hc i.
+  intros Hs Hserve Hk Hdens st Hr Hc i. rewrite Nat.add_1_r.
   destruct (Hs s (nth_error_In _ _ Hk)) as (Hle & Hpos & _).
   pose proof (balanced_keeps (num s) (den s) Hle Hpos i m K Hdens) as Hb.
-  pose proof (count_add (marked (num s) (den s)) (seq (S i) K)) as Ha. rewrite seq_length in Ha.
-  transitivity (count (fun x => negb (marked (num s) (den s) x)) (seq (S i) K)); [|lia].
+  pose proof (count_add (marked (num s) (den s)) (seq (Datatypes.S i) K)) as Ha. rewrite seq_length in Ha.
+  transitivity (count (fun x => negb (marked (num s) (den s) x)) (seq (Datatypes.S i) K)); [|lia].
   apply count_mono. intros x _ Hmiss. destruct (marked (num s) (den s) x) eqn:Em; [exfalso|reflexivity].
   unfold missed in Hmiss. apply existsb_exists in Hmiss as (r & Hin & H).
   rewrite !andb_true_iff, negb_true_iff in H. destruct H as (((Ek & Ex) & Hd) & Hno).
@@ -182,3 +206,8 @@ Theorem theorem_A_keeps p n B P L k s m K :
   nth_error (streams p) k = Some s -> (K - m) * den s <= K * num s ->
   keeps p k m K.
 Proof. intros Hw HnB HP HL Hs Hok. apply serves_keeps; auto. eapply theorem_A; eauto. Qed.
+
+(** The same of streams that come and go. *)
+Theorem loads_keep p S k s m K : sound_streams p -> bearable p S (T p) 0 ->
+  nth_error (streams p) k = Some s -> (K - m) * den s <= K * num s -> keeps_from p S k m K.
+Proof. intros Hs HS. apply serves_keeps; auto. now apply loads_serve. Qed.

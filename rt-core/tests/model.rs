@@ -97,7 +97,8 @@ impl Machine {
         if self.running[worker].is_some() || self.free().any(|other| self.full(other).1 < time) {
             return Err(format!("worker {worker} is not the one to go"));
         }
-        self.chosen += usize::from(self.free().any(|other| self.full(other).1 > time));
+        let chosen = self.free().any(|other| self.full(other).1 > time);
+        self.chosen += usize::from(chosen);
         let batch = self.scheduler.batch(worker);
         let mandatory = batch.iter().take_while(|r| r.mandatory);
         let taken: Vec<_> = mandatory.map(|r| (r.stream, r.arrival.as_nanos())).collect();
@@ -116,7 +117,8 @@ impl Machine {
         let Some(&(_, first)) = self.waiting.front() else { return u64::MAX };
         let quickest = self.free().map(|w| self.full(w).1).min();
         let free = self.free().filter(|&w| Some(self.full(w).1) == quickest);
-        let largest = free.max_by_key(|&w| self.full(w).0).filter(|_| config.dispatch == Dispatch::FullOrLatest);
+        let largest =
+            free.max_by_key(|&w| self.full(w).0).filter(|_| config.dispatch == Dispatch::FullOrLatest);
         let Some((most, time)) = largest.map(|w| self.full(w)) else { return 0 };
         let due = first + config.deadline.as_nanos() - config.guard.as_nanos();
         if self.waiting.len() < most { due.saturating_sub(self.now + time) } else { 0 }

@@ -88,7 +88,8 @@ impl Log {
     pub fn accept(&self, problem: &Problem, prover: &Prover) -> Result<(), AcceptError> {
         let answer = prover.ask("accept", &self.to_lines(problem)?)?;
         let count = |word: &str| answer.trim().strip_prefix(word)?.trim().parse::<usize>().ok();
-        match (count("accepted"), count("refused").and_then(|index| Some((index, self.entries.get(index)?)))) {
+        match (count("accepted"), count("refused").and_then(|index| Some((index, self.entries.get(index)?))))
+        {
             (Some(count), _) if count == self.entries.len() => Ok(()),
             (None, Some((index, &(at, ref entry)))) => {
                 Err(AcceptError::Refused { index, at, entry: entry.clone() })
@@ -143,7 +144,9 @@ impl fmt::Display for Entry {
                 write!(f, "worker {worker} begins {} for {} ns", batch.len(), length.as_nanos())
             }
             Self::Ends(worker) => write!(f, "worker {worker} ends"),
-            Self::Refuses(Member { stream, seq }) => write!(f, "request {seq} of stream {stream} is given up"),
+            Self::Refuses(Member { stream, seq }) => {
+                write!(f, "request {seq} of stream {stream} is given up")
+            }
         }
     }
 }

@@ -151,13 +151,7 @@ fn open<W: Write>(
     (sender, shared, writer)
 }
 
-fn take_down(
-    notes: &SyncSender<Note>,
-    shared: &Shared,
-    now: Instant,
-    stream: &Arc<str>,
-    token: Option<u64>,
-) {
+fn take_down(notes: &SyncSender<Note>, shared: &Shared, now: Instant, stream: &Arc<str>, token: Option<u64>) {
     let before = shared.lost.swap(0, Ordering::Relaxed);
     if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), token)).is_err() {
         shared.lost.fetch_add(before + 1, Ordering::Relaxed);

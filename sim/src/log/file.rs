@@ -156,7 +156,9 @@ impl Reader {
     fn instant(&self, text: &str) -> Result<Instant, String> {
         let at = Instant::ZERO + self.span(text)?;
         match self.log.entries.last() {
-            Some(&(before, _)) if at < before => Err("must not be before the time of the line above".to_owned()),
+            Some(&(before, _)) if at < before => {
+                Err("must not be before the time of the line above".to_owned())
+            }
             _ => Ok(at),
         }
     }

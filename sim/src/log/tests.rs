@@ -19,7 +19,13 @@ mod prover;
 use prover::prover;
 
 /// A run of `problem` under arrivals that keep to the curves, some of them of strangers.
-fn played(problem: &Problem, selector: Option<Selector>, order: Order, dice: &mut Dice, count: usize) -> (Run, Log) {
+fn played(
+    problem: &Problem,
+    selector: Option<Selector>,
+    order: Order,
+    dice: &mut Dice,
+    count: usize,
+) -> (Run, Log) {
     let mut arrivals = Arrivals::of(problem);
     arrivals.list = conforming(problem, dice, count);
     arrivals.streams.extend(problem.background.then(|| "stranger".to_owned()));
@@ -82,7 +88,8 @@ fn hundreds_of_loads_with_long_batches_are_runs_of_the_model() {
             let (run, log) = played(&problem, Some(slower(&problem)), order, &mut dice, 100);
             log.accept(&problem, &prover).unwrap_or_else(|e| panic!("{e}: {problem:?} {log:?}"));
             batches += run.batches.len();
-            let long = |(_, e): &(Instant, Entry)| matches!(e, Entry::Starts { length, .. } if *length > full);
+            let long =
+                |(_, e): &(Instant, Entry)| matches!(e, Entry::Starts { length, .. } if *length > full);
             longer += log.entries.iter().filter(|&e| long(e)).count();
         }
     }
@@ -116,7 +123,8 @@ fn what_the_model_does_not_do_is_refused_where_it_happens() {
     };
     let (eager, latest) = (pedal(Dispatch::Eager), pedal(Dispatch::FullOrLatest));
     let came = |at| (at, Entry::Arrives(0));
-    let fine = [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (3, Entry::Ends(0)), (3, starts(0, 3, &[(0, 1)]))];
+    let fine =
+        [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (3, Entry::Ends(0)), (3, starts(0, 3, &[(0, 1)]))];
     assert_eq!(refused(&eager, &fine), None);
     let changed = |index: usize, entry| {
         let mut entries = fine.to_vec();
@@ -142,7 +150,9 @@ fn what_the_model_does_not_do_is_refused_where_it_happens() {
     let early = log(&[(0, starts(0, 3, &[(0, 0)]))]).accept(&eager, &prover);
     assert!(matches!(early, Err(AcceptError::Unknown { index: 0, stream: 0, seq: 0 })), "{early:?}");
     // A mandatory request may be given up when nothing could answer it, not before.
-    let given_up = |at| [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (at, Entry::Refuses(Member { stream: 0, seq: 1 }))];
+    let given_up = |at| {
+        [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (at, Entry::Refuses(Member { stream: 0, seq: 1 }))]
+    };
     assert_eq!(refused(&eager, &given_up(1)), Some(3));
     // The first must be answered by 9, and while it runs no other may be late that comes at once: 2 · 3 + 3.
     let long = |length| [(0, Entry::Arrives(1)), (0, starts(0, length, &[(1, 0)]))];
@@ -160,7 +170,10 @@ fn what_is_written_is_read() {
     for count in [0, 1, 50] {
         let (_, mut log) = played(&problem, None, Order::Together, &mut dice, count);
         log.streams = vec!["s0".to_owned(), "a \"b\", c".to_owned()];
-        log.entries.push((log.entries.last().map_or(Instant::ZERO, |e| e.0), Entry::Refuses(Member { stream: 0, seq: 3 })));
+        log.entries.push((
+            log.entries.last().map_or(Instant::ZERO, |e| e.0),
+            Entry::Refuses(Member { stream: 0, seq: 3 }),
+        ));
         let mut written = Vec::new();
         log.write(&problem, &mut written).expect("written");
         let text = String::from_utf8(written.clone()).expect("UTF-8");
@@ -184,7 +197,10 @@ fn what_is_no_log_is_refused_with_its_line() {
     };
     assert_eq!(refusal("0,s0\n# start,0,0"), "line 2: # start,0,0: has not the fields that it must have");
     assert_eq!(refusal("0,s0\n# end,1,x"), "line 2: # end,1,x: x is no whole number");
-    assert_eq!(refusal("# weir\n5,s0\n# end,4,0"), "line 3: # end,4,0: must not be before the time of the line above");
+    assert_eq!(
+        refusal("# weir\n5,s0\n# end,4,0"),
+        "line 3: # end,4,0: must not be before the time of the line above"
+    );
     let missing = "line 1: # 3 arrivals not recorded: what is missing cannot be held against the model";
     assert_eq!(refusal("# 3 arrivals not recorded"), missing);
     assert_eq!(refusal("1,2,3"), "line 1: 1,2,3: must be time,stream");

@@ -25,7 +25,8 @@ impl<P: Policy> Logged<P> {
 
     /// A mandatory request that was given up without having been begun.
     fn note(&mut self, now: Instant, end: &End) {
-        let given_up = end.mandatory && matches!(end.outcome, Outcome::Missed(reason) if reason != MissReason::Late);
+        let given_up =
+            end.mandatory && matches!(end.outcome, Outcome::Missed(reason) if reason != MissReason::Late);
         if let Some(&(member, false)) = self.requests.get(end.token as usize).filter(|_| given_up) {
             self.entries.push((now, Entry::Refuses(member)));
         }

@@ -105,7 +105,8 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     (0..7).for_each(|t| recorder.end_of(at(30 + t), 1));
     while !writer.fetch() {}
     let text = String::from_utf8(writer.out.clone()).expect("UTF-8");
-    let batches = "0,front\n1,\"rear, left\"\n# take,front,0\n# take,\"rear, left\",0\n# start,1,0,30\n# end,20,0\n";
+    let batches =
+        "0,front\n1,\"rear, left\"\n# take,front,0\n# take,\"rear, left\",0\n# start,1,0,30\n# end,20,0\n";
     let after = "21,front\n# take,front,1\n# start,21,1,9\n";
     let ends: String = (0..6).map(|t| format!("# end,{},1\n", 30 + t)).collect();
     assert_eq!(text, format!("{batches}{after}{ends}# 1 starts and ends of batches not recorded\n"));
