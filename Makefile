@@ -6,7 +6,7 @@ DEB_FOLDER := target
 BARE := thumbv7em-none-eabihf
 BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint unit bare configs foreign python bench profile-example experiments fuzz soak doc install uninstall deb clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint proof unit bare configs foreign python bench profile-example experiments fuzz soak doc install uninstall deb clean
 
 all: $(WEIR)
 
@@ -18,8 +18,11 @@ demo: deps
 # Where each check that cannot be made on this machine leaves a line, for the end of `make test`.
 export WEIR_NOT_CHECKED := $(CURDIR)/target/not-checked.txt
 
+# What `make proof` builds; tests that use the checker look for it here.
+PROOF := $(CURDIR)/target/proof
+
 ## test: everything that must hold on every machine
-test: forget-unchecked deps fetched format lint unit bare configs foreign python
+test: forget-unchecked deps fetched format lint proof unit bare configs foreign python
 	@if [ -s "$(WEIR_NOT_CHECKED)" ]; then \
 	    echo "all other checks passed; NOT CHECKED:"; sort -u "$(WEIR_NOT_CHECKED)"; \
 	else \
@@ -48,6 +51,16 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+## proof: the theorems of docs/guarantee.md, checked by Coq, and the checker that is extracted from them; half a minute
+proof:
+	@if command -v coqc >/dev/null && command -v ocamlopt >/dev/null; then \
+	    $(MAKE) --no-print-directory -C proof OUT=$(PROOF); \
+	else \
+	    mkdir -p target; \
+	    echo "the proof: Coq is not installed (apt-get install --no-install-recommends coq ocaml-nox)" \
+	        | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
 
 unit:
 	$(CARGO) test --workspace

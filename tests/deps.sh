@@ -1,13 +1,19 @@
 #!/bin/sh
 # Sees to what the build and the tests need beside a Rust toolchain; does nothing where all is there.
-# With `fetch`, also to what tests/fetch.sh needs; with `python FOLDER`, to a virtual environment with what the
-# Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py needs.
+# With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `python FOLDER`, to a
+# virtual environment with what the Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py needs.
 set -eu
 missing=""
+option=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v python3 >/dev/null 2>&1 || missing="$missing python3"
 if [ "${1:-}" = fetch ]; then
     python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
+fi
+if [ "${1:-}" = proof ]; then
+    option=--no-install-recommends
+    command -v coqc >/dev/null 2>&1 || missing="$missing coq"
+    command -v ocamlopt >/dev/null 2>&1 || missing="$missing ocaml-nox"
 fi
 if [ "${1:-}" = python ] || [ "${1:-}" = bench ]; then
     python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
@@ -22,7 +28,7 @@ if [ -n "$missing" ]; then
     echo "installing:$missing"
     $sudo apt-get update -q
     # shellcheck disable=SC2086
-    $sudo apt-get install -y -q $missing
+    $sudo apt-get install -y -q $option $missing
 fi
 case "${1:-}" in
 python) needs="numpy mypy" ;;

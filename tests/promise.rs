@@ -1,11 +1,14 @@
 //! Around the promise: certificates written, checked, replayed, insisted on; arrivals recorded and simulated.
 
 mod common;
+#[path = "common/prover.rs"]
+mod prover;
 
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::{Deployment, answers, best_effort, daemon_in_real_time, eventually, stderr, weir};
+use common::{Deployment, answers, best_effort, daemon_in_real_time, eventually, pause, stderr, weir};
+use prover::prover;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use weir_client::blocking::Client;
@@ -242,6 +245,96 @@ fn what_a_daemon_recorded_is_simulated_by_its_problem() {
     assert!(told.eq([("left", Some(2)), ("own", Some(2)), ("who, \"me\"?", Some(1))]), "{report}");
     assert_eq!(streams[1]["constraints"][0]["constraint"], "any_miss(1,4)");
     assert!(place.fail(&["plan", "--problem", "lane"]).contains("lanes"), "the services are listed");
+}
+
+/// What a daemon did, where it kept its assumptions, is a run of the model in which its promise is proved.
+#[test]
+fn what_a_daemon_did_is_a_run_of_the_proved_model() {
+    let Some(prover) = prover() else { return };
+    let program = prover.program().display().to_string();
+    let text = |dispatch: &str| {
+        let plain = service("2s").replace("certificate = \"promise.json\"\n", "");
+        let own = "arrivals = [{ window = { count = 6, length = \"1s\" } }]\n";
+        let burst = plain.split("arrivals =").next().expect("a service").to_owned() + own;
+        let more = format!("record = \"a.csv\"\nmax-batch = 2\nbatch = 2\ndispatch = \"{dispatch}\"\n");
+        let slow = burst.replace("handover = \"0ms\"", "handover = \"200ms\"").replace("100ms", "300ms");
+        slow.replace("times = [\"5ms\"]", "times = [\"5ms\", \"6ms\"]")
+            .replace("deadline =", &(more + "deadline ="))
+    };
+    for dispatch in ["eager", "full-or-latest"] {
+        let place = Deployment::new(text(dispatch)).profiled(&[5, 6]);
+        std::fs::write(place.path("p.json"), place.succeed(&["plan", "--problem", "lanes"]))
+            .expect("written");
+        let run = || {
+            let mut daemon = place.serve();
+            let mut client = daemon.client();
+            let streams = ["left", "stranger"].map(|name| best_effort("lanes", name));
+            let streams = streams.map(|stream| client.register(&stream).expect("a stream"));
+            for _ in 0..2 {
+                // Six at once of each, as many as are declared.
+                let ids = (0..12).map(|i| client.submit(&streams[i % 2], &[0.0; 4]).expect("submitted"));
+                let ids: Vec<_> = ids.collect();
+                answers(&mut client, &ids);
+                pause(Duration::from_millis(1_100));
+            }
+            let mode = daemon.status()["services"][0]["safe_mode"].clone();
+            daemon.signal(Signal::TERM);
+            assert!(daemon.wait().success(), "{}", daemon.stderr());
+            mode["sequence"] == 0
+        };
+        // A machine that is busy otherwise may be late by more than is kept back, and the daemon says so.
+        assert!((0..4).any(|_| run()), "safe mode each time: the machine is too busy for this test");
+        let path = |name: &str| place.path(name).display().to_string();
+        let accept = |proved: &str| {
+            let arguments = ["accept", "--problem", &path("p.json"), "--proved", proved, &path("a.csv")];
+            Command::new(weir()).args(arguments).output().expect("weir can be run")
+        };
+        let said = accept(&program);
+        let told = String::from_utf8_lossy(&said.stdout).into_owned();
+        let log = std::fs::read_to_string(place.path("a.csv")).expect("a recording");
+        assert!(
+            said.status.success() && told.contains("a run of the model"),
+            "{told}{}\n{log}",
+            stderr(&said)
+        );
+        assert!(log.lines().filter(|line| line.starts_with("# start,")).count() >= 4, "{log}");
+        // A first batch that ends an hour later is no run of it.
+        let (before, _) = log.split_once("# end,").expect("an end");
+        std::fs::write(place.path("a.csv"), format!("{before}# end,3600000000000,0\n")).expect("written");
+        let said = stderr(&accept(&program));
+        assert!(said.contains("the model does not allow it"), "{said}");
+        assert!(stderr(&accept("nowhere")).contains("`make proof` builds it"));
+    }
+}
+
+#[test]
+fn a_promise_is_confirmed_by_the_proved_checker_and_a_simulation_by_the_model() {
+    let Some(prover) = prover() else { return };
+    let program = prover.program().display().to_string();
+    let arrivals = "0,cam0\n0,cam0\n0,imu\n0,nobody\n4000,cam0\n4000,cam0\n5000,imu\n".to_owned();
+    let mut open = problem(2, 2);
+    open["background"] = true.into();
+    let desk = Desk::new(&[("p.json", open.to_string()), ("a.csv", arrivals)]);
+    desk.json(&["certify", "--problem", "p.json", "--json", "-o", "c.json"]);
+    let proved = format!("--proved={program}");
+    let (verified, verdict) = desk.json(&["verify", "c.json", "--json", &proved]);
+    assert!(verified && verdict["proved"] == 1, "{verdict}");
+    let told = desk.weir(&["verify", "c.json", &proved]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("proved: 1 claim(s)"), "{}", stderr(&told));
+    // Without background the refinement decides, of which there is no proof by machine.
+    let closed = json!({
+        "unit": "ms", "deadline": 7, "workers": [{ "count": 1, "batch": 1, "time": 3 }],
+        "streams": [{ "name": "pedal", "constraints": ["row_miss(0)"], "arrivals": { "windows": [[2, 8]] } }],
+    });
+    std::fs::write(desk.0.path().join("closed.json"), closed.to_string()).expect("written");
+    desk.json(&["certify", "--problem", "closed.json", "--json", "-o", "c.json"]);
+    let (verified, verdict) = desk.json(&["verify", "c.json", "--json", &proved]);
+    assert!(!verified && verdict["error"].as_str().is_some_and(|e| e.contains("refinement")), "{verdict}");
+    let log = ["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--log", "l.csv"];
+    assert!(desk.weir(&log).status.success());
+    let accept = ["accept", "--problem", "p.json", "--proved", &program, "l.csv"];
+    let said = desk.weir(&accept);
+    assert!(said.status.success(), "{}", stderr(&said));
 }
 
 /// A recording of a service with variants is replayed with its selection.

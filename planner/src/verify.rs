@@ -12,6 +12,7 @@
 //! There `waiting` may be more than is derived.
 
 mod problem;
+mod proved;
 mod refined;
 mod theorem;
 
@@ -21,6 +22,8 @@ use std::fmt::{Debug, Display};
 use crate::certificate::{Certificate, Claim, Refutation, Rule};
 use crate::problem::raw::Unit;
 use problem::{System, time};
+
+pub use proved::{Prover, ProverError, Unproved, problem_line};
 
 /// The most rises of a curve that are looked at; beyond, nothing is confirmed.
 const MAX_STEPS: i128 = 1 << 22;

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use planner::certificate::{Binding, Limit, Limits, Refutation, Rule, Shows, StreamAnswer};
 use planner::problem::raw;
-use planner::verify::{Verified, VerifyError, verify};
+use planner::verify::{ProverError, Verified, VerifyError, verify};
 use planner::{Certificate, Claim, Number, Problem, certify};
+
+#[path = "../../tests/common/prover.rs"]
+mod prover;
+use prover::prover;
 
 fn problem(text: &str) -> raw::Problem {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -19,9 +23,23 @@ fn binding(delta: &str, backlog: u64, lhs: &str, rhs: &str) -> Binding {
     Binding { delta: n(delta), backlog, lhs: n(lhs), rhs: n(rhs) }
 }
 
-/// The digest is always right: what is tested is what it protects.
+/// The digest is always right: what is tested is what it protects. The proved checker confirms what is verified, but for
+/// what the refinement decides, and no promise that is not.
 fn check(claim: &Claim) -> Result<Verified, VerifyError> {
-    verify(&Certificate::new("by hand", BTreeMap::new(), vec![claim.clone()]))
+    let certificate = Certificate::new("by hand", BTreeMap::new(), vec![claim.clone()]);
+    let said = verify(&certificate);
+    if let Some(prover) = prover()
+        && claim.admissible
+        && matches!(claim.rule, Rule::TheoremA | Rule::Refined)
+    {
+        match (&said, prover.check(&certificate)) {
+            (_, Err(ProverError::Problem(_))) => assert!(said.is_err()),
+            (_, Err(other)) => panic!("{other}"),
+            (Ok(_), Ok((proved, _))) => assert_eq!(proved == 1, claim.rule == Rule::TheoremA),
+            (Err(no), Ok((proved, _))) => assert!(no.field != "admissible" || proved == 0, "{no}"),
+        }
+    }
+    said
 }
 
 /// The field that a claim is refused for.

@@ -7,7 +7,13 @@ use planner::problem::raw;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Claim, Number, Problem, certify};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use rt_core::Span;
+
+#[path = "../../tests/common/prover.rs"]
+mod prover;
+use prover::prover;
 
 fn problem(text: &str) -> raw::Problem {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -29,13 +35,36 @@ fn arrivals() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Also lists: least distances, and traces whose distances are meant.
+fn any_arrivals() -> impl Strategy<Value = String> {
+    let list = |first: u64| {
+        prop::collection::vec(0u64..8, 1..6).prop_map(move |steps| {
+            let sums = steps.iter().scan(first, |sum, step| {
+                *sum += step;
+                Some(*sum)
+            });
+            sums.collect::<Vec<_>>()
+        })
+    };
+    prop_oneof![
+        3 => arrivals(),
+        1 => list(1).prop_map(|list| format!(r#""distances": {list:?}"#)),
+        1 => (list(0), 1u64..5, 2u64..10)
+            .prop_map(|(list, n, w)| format!(r#""trace": {list:?}, "windows": [[{n}, {w}]]"#)),
+    ]
+}
+
 /// Deadlines of one and a half to four batches, and loads near what the workers can do.
 fn random_problem(closed: bool) -> impl Strategy<Value = String> {
+    random_problem_of(closed, arrivals())
+}
+
+fn random_problem_of(closed: bool, arrivals: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let constraint = prop_oneof![
         4 => (0u64..3, 1u64..4).prop_map(|(m, more)| format!("\"any_miss({m},{})\"", m + more)),
         1 => Just(String::new())
     ];
-    let stream = (constraint, arrivals());
+    let stream = (constraint, arrivals);
     let kind = (1usize..3, prop::collection::vec(0u64..2, 1..4), 1u64..4);
     let kinds = prop::collection::vec(kind, 1..=if closed { 1 } else { 2 });
     let rest = (15u64..40, 0u64..8, any::<bool>());
@@ -83,6 +112,37 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// The checker that is proved sound may be more cautious than the other, never less.
+#[test]
+fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
+    let Some(prover) = prover() else { return };
+    let mut runner = TestRunner::deterministic();
+    let (open, closed) = (random_problem_of(false, any_arrivals()), random_problem_of(true, any_arrivals()));
+    let (mut admitted, mut refused, mut refined) = (Vec::new(), Vec::new(), 0);
+    for case in 0..600 {
+        let text = if case % 4 == 0 { closed.new_tree(&mut runner) } else { open.new_tree(&mut runner) };
+        let Ok(parsed) = Problem::from_raw(problem(&text.expect("a problem").current())) else { continue };
+        let claim = certify(&parsed);
+        match (claim.admissible, claim.rule) {
+            (_, Rule::NothingPromised | Rule::Horizon) => {}
+            (true, rule) => {
+                refined += usize::from(rule == Rule::Refined);
+                admitted.push(claim);
+            }
+            (false, _) => refused.push(Claim { admissible: true, rule: Rule::TheoremA, ..claim }),
+        }
+    }
+    let certificate = |claims: &Vec<Claim>| Certificate::new("by chance", BTreeMap::new(), claims.clone());
+    let (proved, unproved) = prover.check(&certificate(&admitted)).expect("answers");
+    let reasons = unproved.iter().filter(|u| admitted[u.claim].rule != Rule::Refined).count();
+    println!("{proved} of {} proved, {refined} refined, {} refused", admitted.len(), refused.len());
+    assert_eq!((proved + unproved.len(), unproved.len() - reasons), (admitted.len(), refined));
+    assert!(reasons * 50 <= proved, "{reasons} of Theorem A are not confirmed: {unproved:?}");
+    assert!(proved > 150 && refused.len() > 50, "too few to say anything");
+    let (wrong, _) = prover.check(&certificate(&refused)).expect("answers");
+    assert_eq!(wrong, 0, "confirmed, but refused");
 }
 
 proptest! {

@@ -12,6 +12,7 @@ mod dice;
 pub mod experiment;
 pub mod figure;
 mod lines;
+mod log;
 pub mod measure;
 pub mod policy;
 pub mod process;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
+pub use log::{AcceptError, Entry, Log, LogError, Member};
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{Run, run, run_with};
 pub use refute::refute;
@@ -38,6 +40,6 @@ pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };
-pub use simulate::{SimulateError, simulate, simulate_selecting};
+pub use simulate::{SimulateError, simulate, simulate_logged};
 pub use time::Time;
 pub use virtual_time::{Backwards, Batch, Observer, Order, Request, drive};

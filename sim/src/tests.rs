@@ -17,7 +17,7 @@ use crate::time::ns;
 use crate::*;
 
 /// Random arrivals that keep to the curves, in half of the cases as early as they may.
-fn conforming(problem: &Problem, dice: &mut Dice, requests: usize) -> Vec<(Instant, usize)> {
+pub(crate) fn conforming(problem: &Problem, dice: &mut Dice, requests: usize) -> Vec<(Instant, usize)> {
     let greedy = dice.within(0, 1) == 0;
     let mut all = Merged::default();
     let mut pacers: Vec<_> =

@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand, each a thin layer over the room that does the work.
 
+mod accept;
 mod certify;
 mod check;
 mod completions;
@@ -57,6 +58,8 @@ enum Command {
     Replay(replay::Args),
     /// Run given arrivals through the scheduler, in virtual time
     Simulate(simulate::Args),
+    /// Hold what a scheduler did against the model in which its promise is proved
+    Accept(accept::Args),
     /// Serve requests on the Unix socket
     Serve(serve::Args),
     /// Have a running daemon take its configuration over anew, while it serves
@@ -120,6 +123,7 @@ impl Cli {
             Command::Verify(args) => verify::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Simulate(args) => simulate::run(&args),
+            Command::Accept(args) => accept::run(&args),
             Command::Serve(args) => serve::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Infer(args) => infer::run(&args),

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use planner::selection::DEFAULT_MAX_MISS;
 use rt_core::Selector;
-use sim::{PolicyKind, Report, simulate, simulate_selecting};
+use sim::{PolicyKind, Report, simulate, simulate_logged};
 
 use super::certify::read_problem;
 use super::plan::service_and_file;
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Select among the variants of a service as its configuration says; the problem must be of that service
     #[arg(long, value_name = "SERVICE=CONFIG", requires = "problem", conflicts_with = "policy", value_parser = service_and_file)]
     select: Option<(String, PathBuf)>,
+    /// Write down all that the scheduler does, for `weir accept`
+    #[arg(long, value_name = "FILE", requires = "problem", conflicts_with = "policy")]
+    log: Option<PathBuf>,
     /// Print every request, or every result, as JSON
     #[arg(long)]
     json: bool,
@@ -57,11 +60,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         path => Box::new(BufReader::new(File::open(path).with_context(name)?)),
     };
     let mut csv = Gaps::new(csv);
-    let report = match &args.select {
-        None => simulate(&problem, &mut csv, args.policy),
-        Some((service, config)) => simulate_selecting(&problem, &mut csv, selector(service, config)?),
+    let report = if args.select.is_none() && args.log.is_none() {
+        simulate(&problem, &mut csv, args.policy).with_context(name)?
+    } else {
+        let selector = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
+        let (report, log) = simulate_logged(&problem, &mut csv, selector).with_context(name)?;
+        if let Some(path) = &args.log {
+            let named = || path.display().to_string();
+            let file = File::create(path).with_context(named)?;
+            log.write(&problem, BufWriter::new(file)).with_context(named)?;
+        }
+        report
     };
-    let report = report.with_context(name)?;
     if csv.missing() > 0 {
         notice!(
             "{}: {} arrivals were not recorded: what follows them may have fared otherwise",

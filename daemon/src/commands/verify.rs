@@ -4,9 +4,9 @@ use std::io::stdin;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use planner::certificate::MAX_BYTES;
-use planner::verify::verify;
+use planner::verify::{Prover, verify};
 use planner::{Certificate, read_at_most};
 use serde_json::json;
 
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Check as well that it is about this configuration, its profile and this machine, as `weir serve` does
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Have each promise confirmed by the checker that is proved sound as well: the program that `make proof` builds
+    #[arg(long, value_name = "PROGRAM", num_args = 0..=1, require_equals = true, default_missing_value = "weir-proved")]
+    proved: Option<PathBuf>,
     /// Print the verdict as JSON
     #[arg(long)]
     json: bool,
@@ -36,6 +39,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         None => verify(&read).map_err(anyhow::Error::from),
     };
+    let (verified, proved) = match (verified, &args.proved) {
+        (Ok(verified), Some(program)) => match prove(&read, program) {
+            Ok(proved) => (Ok(verified), Some(proved)),
+            Err(error) => (Err(error), None),
+        },
+        (verified, _) => (verified, None),
+    };
     if args.json {
         let error = verified.as_ref().err().map(super::whole);
         let count = |what: fn(&planner::verify::Verified) -> usize| verified.as_ref().map_or(0, what);
@@ -43,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "{:#}",
             json!({
                 "verified": verified.is_ok(), "error": error, "promised": count(|v| v.promised),
-                "refused": count(|v| v.refused), "limits": count(|v| v.limits),
+                "refused": count(|v| v.refused), "limits": count(|v| v.limits), "proved": proved,
             })
         );
         return Ok(if verified.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -56,7 +66,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         verified.refused,
         verified.limits
     );
+    if let Some(proved) = proved {
+        say!("{}: proved: {proved} claim(s) confirmed by a checker that is proved sound", name());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many claims the proved checker confirms: all that promise something.
+fn prove(certificate: &Certificate, program: &Path) -> Result<usize> {
+    let (proved, unproved) = Prover::new(program).check(certificate)?;
+    match unproved.first() {
+        None => Ok(proved),
+        Some(first) => {
+            bail!("claim {}: not proved: {} ({proved} claim(s) are)", first.claim, first.reason)
+        }
+    }
 }
 
 /// Reads a certificate; `-` is standard input.

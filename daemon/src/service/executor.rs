@@ -88,7 +88,10 @@ impl Executor {
             Ok(Err(EngineError::Lost { .. })) | Err(_) => return service.lose_worker(effects, id),
             Ok(Err(_)) => Ran::Failed,
         };
-        service.with_scheduler(effects, |s, now| s.handle_completion(now, id, ran));
+        service.with_scheduler(effects, |s, now| {
+            service.record_end(now, id);
+            s.handle_completion(now, id, ran);
+        });
     }
 
     /// Whether a process of its own has gone.

@@ -122,7 +122,7 @@ impl Service {
             if taken.is_err() {
                 return None;
             }
-            self.record(now, lease);
+            self.record(now, lease, Some(token));
             scheduler.handle_arrival(now, Arrival { stream: lease.id, token, at: came.min(now) })
         });
         let inline = if self.inline { effects.started.pop() } else { None };
@@ -140,7 +140,7 @@ impl Service {
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
             if retired.is_none() {
-                self.record(now, lease);
+                self.record(now, lease, None);
                 refused = scheduler.handle_refused(now, lease.id);
             }
         });
@@ -265,6 +265,7 @@ impl Service {
                 Action::Start { worker } => {
                     let tokens = scheduler.batch(worker).iter().map(|r| r.token);
                     self.mailboxes[worker].put(scheduler.variant(worker), tokens);
+                    self.record_start(now, &scheduler, worker);
                     effects.started.push(worker);
                 }
                 Action::Resolve(resolution) => effects.resolutions.push(resolution),

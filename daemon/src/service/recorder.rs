@@ -1,5 +1,7 @@
-//! Beside a request's way: when each came, as the scheduler was told, for a thread of its own to write down.
+//! Beside a request's way: when each came and what the scheduler made of it, for a thread of its own to write down.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rt_core::{Instant, Span};
+use rt_core::{Instant, Span, WorkerId};
 
 use crate::clock;
 use crate::config::{RECORDING, RecordConfig};
@@ -34,16 +36,24 @@ pub(crate) struct Recorder {
 struct Shared {
     /// Arrivals without a note since the last one with a note.
     lost: AtomicU64,
-    /// Lines of the file at most.
+    /// Starts and ends of batches without a note since that was last told in the file.
+    lost_batches: AtomicU64,
+    /// Arrivals and declarations in the file at most.
     limit: AtomicU64,
     stopped: AtomicBool,
 }
 
 enum Note {
-    /// How many before it have no note, when it came, and its stream.
-    Arrival(u64, Instant, Arc<str>),
+    /// How many before it have no note, when it came, its stream, and its token if it has one.
+    Arrival(u64, Instant, Arc<str>, Option<u64>),
     /// What a client declared of its stream.
     Declared(String),
+    /// The token of a request of the batch that is about to start.
+    Take(u64),
+    /// A batch has started: when, on which worker, and how long it may take.
+    Start(Instant, WorkerId, Span),
+    /// It has ended.
+    End(Instant, WorkerId),
 }
 
 impl Recorder {
@@ -62,10 +72,35 @@ impl Recorder {
         Ok((Self { notes, shared, writer: thread.thread().clone() }, thread))
     }
 
-    /// Notes that a request of `stream` came at `now`. To be called in the scheduler's order, under its lock; neither
-    /// allocates nor waits.
-    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>) {
-        take_down(&self.notes, &self.shared, now, stream);
+    /// Notes that a request of `stream` came at `now`, with its token, if the scheduler is to have one. To be called in
+    /// the scheduler's order, under its lock; neither allocates nor waits.
+    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>, token: Option<u64>) {
+        take_down(&self.notes, &self.shared, now, stream, token);
+    }
+
+    /// Notes that `worker` begins a batch of these tokens, and may take `length`; to be called as [`Recorder::arrival`].
+    pub(crate) fn start_of(
+        &self,
+        now: Instant,
+        worker: WorkerId,
+        length: Span,
+        tokens: impl Iterator<Item = u64>,
+    ) {
+        let taken = tokens.fold(true, |all, token| all & self.note(Note::Take(token)));
+        if !self.note(Note::Start(now, worker, length)) || !taken {
+            self.shared.lost_batches.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the batch of `worker` has ended; to be called as [`Recorder::arrival`].
+    pub(crate) fn end_of(&self, now: Instant, worker: WorkerId) {
+        if !self.note(Note::End(now, worker)) {
+            self.shared.lost_batches.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn note(&self, note: Note) -> bool {
+        self.notes.try_send(note).is_ok()
     }
 
     /// Notes what a client declared of its stream, as one line of JSON.
@@ -106,6 +141,8 @@ fn open<W: Write>(
         room,
         origin: clock::now(),
         lines: 0,
+        sent: HashMap::new(),
+        open: HashMap::new(),
         missing: 0,
         untold: 0,
         told: Instant::ZERO,
@@ -114,9 +151,9 @@ fn open<W: Write>(
     (sender, shared, writer)
 }
 
-fn take_down(notes: &SyncSender<Note>, shared: &Shared, now: Instant, stream: &Arc<str>) {
+fn take_down(notes: &SyncSender<Note>, shared: &Shared, now: Instant, stream: &Arc<str>, token: Option<u64>) {
     let before = shared.lost.swap(0, Ordering::Relaxed);
-    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream))).is_err() {
+    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), token)).is_err() {
         shared.lost.fetch_add(before + 1, Ordering::Relaxed);
     }
 }
@@ -131,8 +168,11 @@ struct Writer<W> {
     /// How many notes are fetched at a time.
     room: usize,
     origin: Instant,
-    /// Lines after the head.
+    /// Arrivals and declarations so far.
     lines: u64,
+    /// Of each stream, how many requests are in the file; and which request had each token last.
+    sent: HashMap<Arc<str>, u64>,
+    open: HashMap<u64, (Arc<str>, u64)>,
     /// Arrivals not recorded: since the last line, and since that was last told on standard error.
     missing: u64,
     untold: u64,
@@ -177,12 +217,14 @@ impl<W: Write> Writer<W> {
         let mut all = false;
         for _ in 0..self.room {
             match self.notes.try_recv() {
-                Ok(Note::Arrival(lost, now, stream)) => {
+                Ok(Note::Arrival(lost, now, stream, token)) => {
                     self.miss(lost);
-                    self.arrival(now, &stream);
+                    self.arrival(now, stream, token);
                 }
                 Ok(Note::Declared(text)) if self.has_room() => self.line(format_args!("# stream {text}")),
                 Ok(Note::Declared(_)) => {}
+                Ok(note) if self.state == State::Open => self.batch(note),
+                Ok(_) => {}
                 Err(_) => {
                     let lost = self.shared.lost.swap(0, Ordering::Relaxed);
                     self.miss(lost);
@@ -193,19 +235,47 @@ impl<W: Write> Writer<W> {
         }
         if self.state == State::Open {
             self.gap();
+            let batches = self.shared.lost_batches.swap(0, Ordering::Relaxed);
+            self.untold_batches(batches);
         }
         self.flush();
         all
     }
 
-    fn arrival(&mut self, now: Instant, stream: &str) {
+    /// What the scheduler did, as comments that a reader of arrivals leaves out.
+    fn batch(&mut self, note: Note) {
+        let origin = self.origin;
+        let since = |at: Instant| at.since(origin).as_nanos();
+        match note {
+            Note::Take(token) => match self.open.get(&token).cloned() {
+                Some((stream, seq)) => self.comment(format_args!("# take,{},{seq}", quoted(&stream))),
+                // It came when there was no room for a note of it.
+                None => self.untold_batches(1),
+            },
+            Note::Start(at, worker, length) => {
+                self.comment(format_args!("# start,{},{worker},{}", since(at), length.as_nanos()));
+            }
+            Note::End(at, worker) => self.comment(format_args!("# end,{},{worker}", since(at))),
+            Note::Arrival(..) | Note::Declared(_) => {}
+        }
+    }
+
+    fn untold_batches(&mut self, count: u64) {
+        if count > 0 {
+            self.comment(format_args!("# {count} starts and ends of batches not recorded"));
+        }
+    }
+
+    fn arrival(&mut self, now: Instant, stream: Arc<str>, token: Option<u64>) {
         if self.has_room() {
             self.gap();
             let time = now.since(self.origin).as_nanos();
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-            match stream.chars().all(plain) {
-                true => self.line(format_args!("{time},{stream}")),
-                false => self.line(format_args!("{time},\"{}\"", stream.replace('"', "\"\""))),
+            self.line(format_args!("{time},{}", quoted(&stream)));
+            let sent = self.sent.entry(Arc::clone(&stream)).or_default();
+            let seq = *sent;
+            *sent += 1;
+            if let Some(token) = token {
+                self.open.insert(token, (stream, seq));
             }
         } else {
             self.miss(1);
@@ -256,8 +326,13 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// A line that counts.
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         self.lines += 1;
+        self.comment(line);
+    }
+
+    fn comment(&mut self, line: std::fmt::Arguments<'_>) {
         if self.state != State::Broken
             && let Err(error) = writeln!(self.out, "{line}")
         {
@@ -281,6 +356,16 @@ impl<W: Write> Writer<W> {
             self.service,
             self.path
         );
+    }
+}
+
+/// A name as a field of a line.
+fn quoted(name: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if name.chars().all(plain) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(format!("\"{}\"", name.replace('"', "\"\"")))
     }
 }
 

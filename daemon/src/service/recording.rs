@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Result;
-use rt_core::{Instant, StreamSpec};
+use rt_core::{Instant, Scheduler, StreamSpec, WorkerId};
 
 use super::recorder::Recorder;
 use super::{Lease, Service};
@@ -51,10 +51,27 @@ impl Service {
         }
     }
 
-    /// Notes that a request has come; to be called under the scheduler's lock.
-    pub(super) fn record(&self, now: Instant, lease: &Lease) {
+    /// Notes that a request has come, with its token, if the scheduler is to have one; to be called under the scheduler's
+    /// lock, as the two below.
+    pub(super) fn record(&self, now: Instant, lease: &Lease, token: Option<u64>) {
         if let Some(recorder) = self.recorder.get() {
-            recorder.arrival(now, &lease.name);
+            recorder.arrival(now, &lease.name, token);
+        }
+    }
+
+    /// Notes that `worker` has been told to start its batch.
+    pub(super) fn record_start(&self, now: Instant, scheduler: &Scheduler, worker: WorkerId) {
+        if let Some(recorder) = self.recorder.get() {
+            let (variant, batch) = (scheduler.variant(worker), scheduler.batch(worker));
+            let length = self.plan.variants[variant].times.bound(batch.len());
+            recorder.start_of(now, worker, length, batch.iter().map(|request| request.token));
+        }
+    }
+
+    /// Notes that the batch of `worker` has ended.
+    pub(super) fn record_end(&self, now: Instant, worker: WorkerId) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.end_of(now, worker);
         }
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Kind {
 #[derive(Clone)]
 pub(super) struct Stream {
     pub(super) name: String,
+    /// `(m, K)` of each constraint.
+    pub(super) constraints: Vec<(i128, i128)>,
     pub(super) p: i128,
     pub(super) q: i128,
     pub(super) bounds: Vec<Bound>,
@@ -124,16 +126,17 @@ impl System {
         }
         same("problem.workers", &kinds.is_empty(), &false)?;
         for stream in &problem.streams {
-            let (mut p, mut q) = (0, 1);
+            let (mut p, mut q, mut constraints) = (0, 1, Vec::new());
             for text in &stream.constraints {
                 let share =
                     share(text).ok_or_else(|| wrong("problem.streams.constraints", text, "no constraint"))?;
                 (p, q) = if share.0 * q > p * share.1 { share } else { (p, q) };
+                constraints.push((share.1 - share.0, share.1));
             }
             let bounds =
                 stream.arrivals.as_ref().map_or(Ok(Vec::new()), |a| bounds(a, problem.unit, &span))?;
             same("problem.streams.arrivals", &bounds.is_empty(), &(stream.arrivals.is_none() && p == 0))?;
-            streams.push(Stream { name: stream.name.clone(), p, q, bounds });
+            streams.push(Stream { name: stream.name.clone(), constraints, p, q, bounds });
         }
         let (deadline, guard) = (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
         let (background, full_or_latest) = (problem.background, problem.dispatch == Dispatch::FullOrLatest);

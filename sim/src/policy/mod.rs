@@ -2,6 +2,7 @@
 
 mod firm;
 mod first;
+mod logged;
 mod patient;
 mod proteus;
 mod rival;
@@ -18,6 +19,7 @@ use planner::Problem;
 use rt_core::{Instant, Span, WorkerId, Workers};
 use virtual_time::{Backwards, Observer, Order, drive};
 
+pub use logged::Logged;
 pub use virtual_time::{End, Policy, Step};
 pub use weir::{WeirError, scheduled, selecting};
 

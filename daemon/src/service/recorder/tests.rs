@@ -10,7 +10,7 @@ fn written(limit: u64, room: usize, bunches: &[&[(u64, &str)]]) -> String {
     writer.head();
     for bunch in bunches {
         for &(at, stream) in *bunch {
-            take_down(&notes, &shared, origin + Span::from_nanos(at), &stream.into());
+            take_down(&notes, &shared, origin + Span::from_nanos(at), &stream.into(), None);
         }
         while !writer.fetch() {}
     }
@@ -32,11 +32,11 @@ fn what_finds_no_room_is_counted_where_it_is_missing() {
     // The next note has a place, and takes the count along.
     let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
     let origin = writer.origin;
-    take_down(&notes, &shared, origin, &"a".into());
-    take_down(&notes, &shared, origin, &"b".into());
+    take_down(&notes, &shared, origin, &"a".into(), None);
+    take_down(&notes, &shared, origin, &"b".into(), None);
     assert!(writer.notes.try_recv().is_ok());
-    take_down(&notes, &shared, origin, &"c".into());
-    take_down(&notes, &shared, origin, &"d".into());
+    take_down(&notes, &shared, origin, &"c".into(), None);
+    take_down(&notes, &shared, origin, &"d".into(), None);
     // As much as there is room for is fetched at a time, and in the end all.
     assert!(!writer.fetch());
     assert_eq!(writer.out, b"# 1 arrivals not recorded\n0,c\n");
@@ -55,7 +55,7 @@ fn a_file_does_not_outgrow_its_limit_and_says_what_is_missing() {
 fn a_file_goes_on_where_its_limit_is_raised() {
     let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 1 }, Vec::new(), 10);
     for at in 0..4 {
-        take_down(&notes, &shared, writer.origin + Span::from_nanos(at), &"a".into());
+        take_down(&notes, &shared, writer.origin + Span::from_nanos(at), &"a".into(), None);
         writer.fetch();
         if at == 2 {
             shared.limit.store(9, Ordering::Relaxed);
@@ -79,7 +79,42 @@ fn a_file_that_takes_no_more_ends_the_recording_alone() {
     let config = RecordConfig { path: "a".into(), limit: 9 };
     let (notes, shared, mut writer) = open("s", &config, Nothing, 10);
     writer.head();
-    take_down(&notes, &shared, writer.origin, &"a".into());
+    take_down(&notes, &shared, writer.origin, &"a".into(), None);
     writer.fetch();
     assert!(writer.state == State::Broken && writer.untold == 1);
+}
+
+/// What the scheduler did stands behind `#`, where a reader of arrivals leaves it out.
+#[test]
+fn starts_and_ends_are_written_among_the_arrivals() {
+    let config = RecordConfig { path: "a".into(), limit: 3 };
+    let (notes, shared, mut writer) = open("s", &config, Vec::new(), 8);
+    let origin = writer.origin;
+    let at = move |t| origin + Span::from_nanos(t);
+    let recorder = Recorder { notes, shared, writer: std::thread::current() };
+    let (front, rear): (Arc<str>, Arc<str>) = ("front".into(), "rear, left".into());
+    recorder.arrival(at(0), &front, Some(7));
+    recorder.arrival(at(1), &rear, Some(2));
+    recorder.start_of(at(1), 0, Span::from_nanos(30), [7, 2].into_iter());
+    recorder.end_of(at(20), 0);
+    // The token is used anew.
+    recorder.arrival(at(21), &front, Some(7));
+    while !writer.fetch() {}
+    recorder.start_of(at(21), 1, Span::from_nanos(9), [7].into_iter());
+    // No room is left, and then nothing of it can be followed any more.
+    (0..7).for_each(|t| recorder.end_of(at(30 + t), 1));
+    while !writer.fetch() {}
+    let text = String::from_utf8(writer.out.clone()).expect("UTF-8");
+    let batches =
+        "0,front\n1,\"rear, left\"\n# take,front,0\n# take,\"rear, left\",0\n# start,1,0,30\n# end,20,0\n";
+    let after = "21,front\n# take,front,1\n# start,21,1,9\n";
+    let ends: String = (0..6).map(|t| format!("# end,{},1\n", 30 + t)).collect();
+    assert_eq!(text, format!("{batches}{after}{ends}# 1 starts and ends of batches not recorded\n"));
+    // Beyond the limit of arrivals there is no end without its start.
+    recorder.arrival(at(50), &rear, Some(1));
+    recorder.end_of(at(51), 1);
+    writer.finish();
+    let text = String::from_utf8(writer.out).expect("UTF-8");
+    let end = "# record-limit = 3 is reached: what follows is not recorded\n# 1 arrivals not recorded\n";
+    assert!(text.ends_with(end), "{text}");
 }

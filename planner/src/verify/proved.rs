@@ -1,0 +1,196 @@
+//! The checker that is proved sound (`proof/`): a program of its own, which reads lines of integers.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+
+use super::VerifyError;
+use super::problem::{Bound, Kind, Stream, System};
+use crate::certificate::{Certificate, Rule};
+use crate::problem::Problem;
+
+/// The program `weir-proved` that `make proof` builds.
+#[derive(Clone, Debug)]
+pub struct Prover {
+    program: PathBuf,
+}
+
+/// Why the program did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ProverError {
+    /// It cannot be run.
+    #[error("{}: cannot be run: {source} (`make proof` builds it)", program.display())]
+    Run {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It failed, or said something else than expected.
+    #[error("{}: {what}", program.display())]
+    Answer {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        what: String,
+    },
+    /// There is no such problem.
+    #[error(transparent)]
+    Problem(#[from] VerifyError),
+}
+
+/// A claim that promises something for which there is no proof by machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unproved {
+    /// Its number in the certificate, from 0.
+    pub claim: usize,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Prover {
+    /// The program at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { program: path.into() }
+    }
+
+    /// Where the program is.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// How many claims of `certificate` promise something that is proved to hold, and those that do without. Whoever
+    /// asks has verified the certificate: here only its promises are looked at, not its limits.
+    ///
+    /// # Errors
+    /// [`ProverError`] if the program does not answer, or a problem is none.
+    pub fn check(&self, certificate: &Certificate) -> Result<(usize, Vec<Unproved>), ProverError> {
+        let promised = |rule| rule != Rule::NothingPromised;
+        let claims = certificate.claims.iter().enumerate().filter(|(_, c)| c.admissible && promised(c.rule));
+        let (mut asked, mut lines, mut unproved) = (Vec::new(), String::new(), Vec::new());
+        for (claim, c) in claims {
+            if c.rule == Rule::Refined {
+                unproved.push(Unproved { claim, reason: "it rests on the refinement, which is not proved" });
+            } else {
+                asked.push(claim);
+                lines += &(line(&System::read(&c.problem)?) + "\n");
+            }
+        }
+        let said = self.ask("check", &lines)?;
+        let mut answers = said.lines();
+        for &claim in &asked {
+            match answers.next() {
+                Some("confirmed") => {}
+                Some("not confirmed") => unproved.push(Unproved { claim, reason: "it is not confirmed" }),
+                other => return Err(self.odd(format!("{other:?} for claim {claim}"))),
+            }
+        }
+        let proved = asked.len() - unproved.iter().filter(|u| asked.contains(&u.claim)).count();
+        unproved.sort_by_key(|u| u.claim);
+        Ok((proved, unproved))
+    }
+
+    /// What the program says to `input` in one of its modes.
+    ///
+    /// # Errors
+    /// [`ProverError::Run`] and [`ProverError::Answer`].
+    pub fn ask(&self, mode: &str, input: &str) -> Result<String, ProverError> {
+        let failed = |source| ProverError::Run { program: self.program.clone(), source };
+        let mut command = Command::new(&self.program);
+        let piped = command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().map_err(failed)?;
+        let (stdin, text) = (child.stdin.take(), input.to_owned());
+        // It answers while it reads: who writes all of it first could wait for ever.
+        let writer = std::thread::spawn(move || stdin.map_or(Ok(()), |mut to| to.write_all(text.as_bytes())));
+        let output = child.wait_with_output().map_err(failed)?;
+        let written = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(self.odd(format!("{}: {}", output.status, said.trim())));
+        }
+        written.map_err(failed)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// That it said something that it should not.
+    pub fn odd(&self, what: impl Into<String>) -> ProverError {
+        ProverError::Answer { program: self.program.clone(), what: what.into() }
+    }
+}
+
+/// A problem as the program reads it, one line of integers: times in nanoseconds, of streams those that are promised
+/// something.
+#[must_use]
+pub fn problem_line(problem: &Problem) -> String {
+    let ns = |span: Span| i128::from(span.as_nanos());
+    let bound = |bound: &ArrivalBound| match bound {
+        ArrivalBound::Window { count, length } => {
+            Bound { step: ns(*length), shift: 0, starts: vec![(0, i128::from(*count))] }
+        }
+        ArrivalBound::Periodic { period, jitter } => {
+            Bound { step: ns(*period), shift: ns(*jitter), starts: vec![(0, 1)] }
+        }
+        ArrivalBound::Distances(distances) => {
+            let mut starts: Vec<_> = std::iter::once(&Span::ZERO).chain(distances.as_slice()).collect();
+            let step = starts.pop().map_or(0, |&last| ns(last));
+            Bound { step, shift: 0, starts: starts.into_iter().map(|&at| (ns(at), 1)).collect() }
+        }
+    };
+    let stream = |(name, spec): &(String, StreamSpec)| {
+        let (density, arrivals) = spec.demand()?;
+        let constraints = spec.constraints().as_slice().iter();
+        Some(Stream {
+            name: name.clone(),
+            constraints: constraints.map(|c| (c.misses().into(), c.window().into())).collect(),
+            p: density.numerator().into(),
+            q: density.denominator().into(),
+            bounds: arrivals.bounds().iter().map(bound).collect(),
+        })
+    };
+    let kind = |kind: &Workers| Kind {
+        count: kind.count as i128,
+        times: (1..=kind.batch).map(|b| ns(kind.profile.bound(b))).collect(),
+    };
+    line(&System {
+        latency: ns(problem.deadline.saturating_sub(problem.guard)),
+        guard: ns(problem.guard),
+        full_or_latest: problem.dispatch == Dispatch::FullOrLatest,
+        background: problem.background,
+        kinds: problem.workers.iter().map(kind).collect(),
+        streams: problem.streams.iter().filter_map(stream).collect(),
+    })
+}
+
+fn line(system: &System) -> String {
+    let kinds = system.kinds.iter();
+    let workers = kinds.flat_map(|kind| std::iter::repeat_n(kind, kind.count as usize));
+    let workers: Vec<_> = workers.map(|kind| (kind.times.len() as i128, kind.time())).collect();
+    let streams: Vec<_> = system.streams.iter().filter(|s| s.p > 0).collect();
+    format!(
+        "{} {} {} {} {}",
+        system.latency + system.guard,
+        system.guard,
+        i32::from(!system.full_or_latest),
+        list(&workers, pair),
+        list(&streams, |stream| stream_line(stream))
+    )
+}
+
+/// The density, the constraints, the bounds.
+fn stream_line(stream: &Stream) -> String {
+    let bound = |b: &Bound| format!("{} {} {}", b.step, b.shift, list(&b.starts, pair));
+    let (constraints, bounds) = (list(&stream.constraints, pair), list(&stream.bounds, bound));
+    format!("{} {} {constraints} {bounds}", stream.p, stream.q)
+}
+
+fn pair(&(a, b): &(i128, i128)) -> String {
+    format!("{a} {b}")
+}
+
+/// How many there are, and each.
+fn list<T>(items: &[T], each: impl Fn(&T) -> String) -> String {
+    std::iter::once(items.len().to_string()).chain(items.iter().map(each)).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,74 @@
+(* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
+   [check]: problems, one a line.  [accept]: logs, each a problem after "p" and its events, one a line. *)
+open Proved
+
+let fuel = let rec count k acc = if k = 0 then acc else count (k - 1) (S acc) in count 200_000 O
+let rec positive x = if x = 1 then XH else if x land 1 = 1 then XI (positive (x lsr 1)) else XO (positive (x lsr 1))
+let number x = if x < 0 then failwith "a negative number" else if x = 0 then N0 else Npos (positive x)
+let rec nat x = if x < 0 then failwith "a negative number" else if x = 0 then O else S (nat (x - 1))
+
+(* The numbers of a line, one by one. *)
+let words line = ref (List.filter (( <> ) "") (String.split_on_char ' ' line))
+let word rest = match !rest with [] -> failwith "a line that is too short" | x :: l -> rest := l; x
+let int rest = int_of_string (word rest)
+let n rest = number (int rest)
+let many rest item = List.init (int rest) (fun _ -> item rest)
+let pair rest = let a = n rest in let b = n rest in (a, b)
+let ended rest = if !rest <> [] then failwith "a line that is too long"
+
+let bound rest =
+  let every = n rest in let shift = n rest in
+  { every; shift; offsets = many rest pair }
+let stream rest =
+  let rho = pair rest in
+  let constraints = many rest pair in
+  { rho; constraints; bounds = many rest bound }
+let problem rest =
+  let ndeadline = n rest in let nguard = n rest in let neager = int rest = 1 in
+  let nworkers = many rest pair in
+  let nstreams = many rest stream in
+  ended rest;
+  { ndeadline; nguard; neager; nworkers; nstreams }
+
+let request rest = let nsrc = n rest in let nidx = n rest in { nsrc; nidx; narr = n rest }
+let event rest =
+  let at = n rest in
+  let event = match word rest with
+    | "a" -> Arrives (n rest)
+    | "s" -> let w = nat (int rest) in let l = n rest in Starts (w, l, many rest request)
+    | "e" -> Ends (nat (int rest))
+    | "r" -> Refuses (request rest)
+    | other -> failwith ("an event " ^ other) in
+  ended rest;
+  (at, event)
+
+let rec lines f = match input_line stdin with line -> f line; lines f | exception End_of_file -> ()
+
+let check () =
+  lines (fun line -> print_endline (if decide fuel (problem (words line)) then "confirmed" else "not confirmed"))
+
+(* The problem, the state, events so far; no state once an event has been refused. *)
+let accept () =
+  let log = ref None in
+  let told () = match !log with
+    | Some (_, Some _, count) -> Printf.printf "accepted %d\n" count
+    | Some (_, None, count) -> Printf.printf "refused %d\n" count
+    | None -> () in
+  lines (fun line ->
+    let rest = words line in
+    if String.length line > 0 && line.[0] = 'p' then begin
+      told (); ignore (word rest);
+      let pr = problem rest in log := Some (pr, Some (start pr), 0)
+    end else match !log with
+      | Some (pr, Some state, count) ->
+        log := (match advance pr fuel state (event rest) with
+          | Some state -> Some (pr, Some state, count + 1)
+          | None -> Some (pr, None, count))
+      | Some (_, None, _) -> ()
+      | None -> failwith "an event before a problem");
+  told ()
+
+let () = match Sys.argv with
+  | [| _; "check" |] -> check ()
+  | [| _; "accept" |] -> accept ()
+  | _ -> prerr_endline "usage: weir-proved check|accept <INPUT"; exit 2

@@ -1,0 +1,185 @@
+//! Logs as files: written, and read with the number of the line that is wrong.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+
+use planner::problem::raw::Unit;
+use planner::{Number, Problem};
+use rt_core::{Instant, Span};
+
+use super::{Entry, Log, Member};
+use crate::arrivals::MAX_ARRIVALS;
+use crate::lines::MAX_BYTES;
+use crate::record::MAX_STREAMS;
+use crate::time::of_arrival;
+
+/// Why something is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// It cannot be read.
+    #[error("cannot read the log: {0}")]
+    Read(#[from] std::io::Error),
+    /// It is too long.
+    #[error("more than {MAX_ARRIVALS} arrivals or {MAX_BYTES} bytes")]
+    TooLong,
+    /// A line that does not say what it must.
+    #[error("line {line}: {text}: {reason}")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// What it says, cut if it is long.
+        text: String,
+        /// What it must be.
+        reason: String,
+    },
+}
+
+impl Log {
+    /// Writes the log, times in the unit of `problem`.
+    ///
+    /// # Errors
+    /// What writing reports.
+    pub fn write(&self, problem: &Problem, to: impl Write) -> std::io::Result<()> {
+        let mut to = csv::WriterBuilder::new().flexible(true).from_writer(to);
+        let span = |span: Span| Number::of_span(span, problem.raw.unit).to_string();
+        let since = |at: Instant| span(at.since(Instant::ZERO));
+        to.write_record(["time", "stream"])?;
+        for (at, entry) in &self.entries {
+            let at = since(*at);
+            match entry {
+                Entry::Arrives(stream) => to.write_record([&at, &self.streams[*stream]])?,
+                Entry::Starts { worker, length, batch } => {
+                    for Member { stream, seq } in batch {
+                        to.write_record(["# take", &self.streams[*stream], &seq.to_string()])?;
+                    }
+                    to.write_record(["# start", &at, &worker.to_string(), &span(*length)])?;
+                }
+                Entry::Ends(worker) => to.write_record(["# end", &at, &worker.to_string()])?,
+                Entry::Refuses(Member { stream, seq }) => {
+                    to.write_record(["# refuse", &at, &self.streams[*stream], &seq.to_string()])?;
+                }
+            }
+        }
+        to.flush()
+    }
+
+    /// Reads a log, times in the unit of `problem`. What a recording says in other comments is left out, but not that
+    /// something is missing.
+    ///
+    /// # Errors
+    /// [`LogError`], with the number of the line.
+    pub fn read(problem: &Problem, from: impl Read) -> Result<Self, LogError> {
+        let streams: Vec<_> = problem.streams.iter().map(|(name, _)| name.clone()).collect();
+        let index = streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
+        let log = Self { streams, entries: Vec::new() };
+        let mut reader = Reader { log, unit: problem.raw.unit, index, taken: Vec::new() };
+        let mut from = BufReader::new(from.take(MAX_BYTES));
+        let mut text = String::new();
+        for line in 1.. {
+            text.clear();
+            if from.read_line(&mut text)? == 0 {
+                break;
+            }
+            let said = text.trim();
+            reader.line(said).map_err(|reason| LogError::Line {
+                line,
+                text: said.chars().take(60).collect(),
+                reason,
+            })?;
+            if reader.log.entries.len() > 4 * MAX_ARRIVALS {
+                return Err(LogError::TooLong);
+            }
+        }
+        // What lies behind the limit was never seen.
+        if from.get_ref().limit() == 0 { Err(LogError::TooLong) } else { Ok(reader.log) }
+    }
+}
+
+struct Reader {
+    log: Log,
+    unit: Unit,
+    index: HashMap<String, usize>,
+    /// The requests of the batch that is to start.
+    taken: Vec<Member>,
+}
+
+impl Reader {
+    fn line(&mut self, text: &str) -> Result<(), String> {
+        if text.ends_with("not recorded") {
+            return Err("what is missing cannot be held against the model".to_owned());
+        }
+        let mut fields = csv::StringRecord::new();
+        let mut reader = csv::ReaderBuilder::new();
+        let reader = reader.has_headers(false).flexible(true).trim(csv::Trim::All);
+        let some = reader.from_reader(text.as_bytes()).read_record(&mut fields).map_err(|e| e.to_string())?;
+        let fields: Vec<_> = fields.iter().collect();
+        match *fields.as_slice() {
+            _ if !some => {}
+            ["# take", stream, seq] => {
+                let member = self.member(stream, seq)?;
+                self.taken.push(member);
+            }
+            ["# start", at, worker, length] => {
+                let (at, worker) = (self.instant(at)?, whole(worker)? as usize);
+                let length = self.span(length)?;
+                let batch = std::mem::take(&mut self.taken);
+                self.log.entries.push((at, Entry::Starts { worker, length, batch }));
+            }
+            ["# end", at, worker] => {
+                let entry = (self.instant(at)?, Entry::Ends(whole(worker)? as usize));
+                self.log.entries.push(entry);
+            }
+            ["# refuse", at, stream, seq] => {
+                let entry = (self.instant(at)?, Entry::Refuses(self.member(stream, seq)?));
+                self.log.entries.push(entry);
+            }
+            ["# take" | "# start" | "# end" | "# refuse", ..] => {
+                return Err("has not the fields that it must have".to_owned());
+            }
+            _ if text.starts_with('#') => {}
+            ["time", "stream"] => {}
+            [at, stream] => {
+                let entry = (self.instant(at)?, Entry::Arrives(self.stream(stream)?));
+                self.log.entries.push(entry);
+            }
+            _ => return Err("must be time,stream".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn span(&self, text: &str) -> Result<Span, String> {
+        let number = text.parse::<Number>().map_err(|e| e.to_string())?;
+        of_arrival(number, self.unit)
+    }
+
+    /// An instant, none before the last one.
+    fn instant(&self, text: &str) -> Result<Instant, String> {
+        let at = Instant::ZERO + self.span(text)?;
+        match self.log.entries.last() {
+            Some(&(before, _)) if at < before => {
+                Err("must not be before the time of the line above".to_owned())
+            }
+            _ => Ok(at),
+        }
+    }
+
+    fn stream(&mut self, name: &str) -> Result<usize, String> {
+        if let Some(&index) = self.index.get(name) {
+            return Ok(index);
+        }
+        if self.log.streams.len() >= MAX_STREAMS {
+            return Err(format!("at most {MAX_STREAMS} streams"));
+        }
+        self.log.streams.push(name.to_owned());
+        self.index.insert(name.to_owned(), self.log.streams.len() - 1);
+        Ok(self.log.streams.len() - 1)
+    }
+
+    fn member(&mut self, stream: &str, seq: &str) -> Result<Member, String> {
+        Ok(Member { stream: self.stream(stream)?, seq: whole(seq)? })
+    }
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no whole number"))
+}

@@ -1,0 +1,207 @@
+//! Runs of the daemon's scheduler are runs of the proved model; what the model does not do is refused.
+
+use planner::Problem;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use rt_core::{Dispatch, Instant, LatencyProfile, LoadMonitor, SelectTable, Selector, Span, Variant};
+
+use super::{AcceptError, Entry, Log, Member};
+use crate::dice::Dice;
+use crate::drive::Order;
+use crate::samples::{admitted_problem, problem, stream};
+use crate::simulate::run_logged;
+use crate::tests::conforming;
+use crate::time::ns;
+use crate::{Arrivals, Run};
+
+#[path = "../../../tests/common/prover.rs"]
+mod prover;
+use prover::prover;
+
+/// A run of `problem` under arrivals that keep to the curves, some of them of strangers.
+fn played(
+    problem: &Problem,
+    selector: Option<Selector>,
+    order: Order,
+    dice: &mut Dice,
+    count: usize,
+) -> (Run, Log) {
+    let mut arrivals = Arrivals::of(problem);
+    arrivals.list = conforming(problem, dice, count);
+    arrivals.streams.extend(problem.background.then(|| "stranger".to_owned()));
+    let slow = dice.within(0, 1) == 0;
+    let time = |_, _, bound: Span| if slow { bound } else { ns(dice.within(1, bound.as_nanos())) };
+    run_logged(problem, &arrivals, selector, order, time).expect("a run")
+}
+
+/// Variants that take up to four times as long, and a table that wishes for the slowest.
+fn slower(problem: &Problem) -> Selector {
+    let base = &problem.workers[0].profile;
+    let variant = |factor: u64| {
+        let times: Vec<_> = (1..=base.max_batch()).map(|b| ns(base.bound(b).as_nanos() * factor)).collect();
+        let profile = LatencyProfile::new(&times).expect("valid");
+        Variant { profile, accuracy: factor as f64 / 10.0 }
+    };
+    let table = SelectTable::new(f64::INFINITY, ns(2), 4, vec![3; 4]).expect("valid");
+    Selector::new([1, 2, 3, 4].map(variant), [table], LoadMonitor::default()).expect("valid")
+}
+
+/// With time kept back for dispatch, of which a simulation needs none.
+fn guarded(problem: Problem, guard: u64) -> Problem {
+    Problem { deadline: problem.deadline + ns(guard), guard: ns(guard), ..problem }
+}
+
+#[test]
+fn hundreds_of_simulated_loads_are_runs_of_the_model() {
+    let Some(prover) = prover() else { return };
+    let mut runner = TestRunner::deterministic();
+    let mut batches = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let problem = admitted_problem().new_tree(&mut runner).expect("a problem").current();
+        let problem = guarded(problem, dice.within(0, 3));
+        for order in Order::ALL {
+            let (run, log) = played(&problem, None, order, &mut dice, 100);
+            log.accept(&problem, &prover).unwrap_or_else(|e| panic!("{e}: {problem:?} {log:?}"));
+            batches += run.batches.len();
+        }
+    }
+    println!("600 runs, {batches} batches");
+    assert!(batches > 10_000, "{batches}");
+}
+
+/// What the daemon's shield allows, the model's does: it was worked out by another program from the same problem.
+#[test]
+fn hundreds_of_loads_with_long_batches_are_runs_of_the_model() {
+    let Some(prover) = prover() else { return };
+    let mut runner = TestRunner::deterministic();
+    let one_kind = admitted_problem().prop_filter("one kind", |p| p.workers.len() == 1 && p.background);
+    let (mut longer, mut batches) = (0, 0);
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let problem = one_kind.new_tree(&mut runner).expect("a problem").current();
+        // So that there is room for them.
+        let more = ns(dice.within(0, 2) * problem.system().longest_batch().as_nanos());
+        let problem = guarded(Problem { deadline: problem.deadline + more, ..problem }, dice.within(0, 3));
+        let full = problem.workers[0].batch_time();
+        for order in Order::ALL {
+            let (run, log) = played(&problem, Some(slower(&problem)), order, &mut dice, 100);
+            log.accept(&problem, &prover).unwrap_or_else(|e| panic!("{e}: {problem:?} {log:?}"));
+            batches += run.batches.len();
+            let long =
+                |(_, e): &(Instant, Entry)| matches!(e, Entry::Starts { length, .. } if *length > full);
+            longer += log.entries.iter().filter(|&e| long(e)).count();
+        }
+    }
+    println!("600 runs, {longer} of {batches} batches granted more than a full one takes");
+    assert!(longer * 20 > batches, "{longer} of {batches}");
+}
+
+/// One worker, 3 a request; two in 8, within 9.
+fn pedal(dispatch: Dispatch) -> Problem {
+    let problem = problem(&[3], 1, 9, &[stream(0, 1, 2, 8)]);
+    Problem { dispatch, background: true, ..problem }
+}
+
+fn log(entries: &[(u64, Entry)]) -> Log {
+    let entries = entries.iter().map(|(at, entry)| (Instant::from_nanos(*at), entry.clone())).collect();
+    Log { streams: vec!["s0".to_owned(), "stranger".to_owned()], entries }
+}
+
+fn starts(worker: usize, length: u64, batch: &[(usize, u64)]) -> Entry {
+    let batch = batch.iter().map(|&(stream, seq)| Member { stream, seq }).collect();
+    Entry::Starts { worker, length: ns(length), batch }
+}
+
+#[test]
+fn what_the_model_does_not_do_is_refused_where_it_happens() {
+    let Some(prover) = prover() else { return };
+    let refused = |problem: &Problem, entries: &[(u64, Entry)]| match log(entries).accept(problem, &prover) {
+        Ok(()) => None,
+        Err(AcceptError::Refused { index, .. }) => Some(index),
+        Err(other) => panic!("{other}"),
+    };
+    let (eager, latest) = (pedal(Dispatch::Eager), pedal(Dispatch::FullOrLatest));
+    let came = |at| (at, Entry::Arrives(0));
+    let fine =
+        [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (3, Entry::Ends(0)), (3, starts(0, 3, &[(0, 1)]))];
+    assert_eq!(refused(&eager, &fine), None);
+    let changed = |index: usize, entry| {
+        let mut entries = fine.to_vec();
+        entries[index] = entry;
+        entries
+    };
+    // An idle worker lets a request wait, also by 1 ns at the end of a batch; a guard allows for that.
+    assert_eq!(refused(&eager, &changed(1, (1, starts(0, 3, &[(0, 0)])))), Some(1));
+    assert_eq!(refused(&eager, &changed(4, (4, starts(0, 3, &[(0, 1)])))), Some(4));
+    assert_eq!(refused(&guarded(eager.clone(), 1), &changed(4, (4, starts(0, 3, &[(0, 1)])))), None);
+    // A batch of one cannot fill a worker that waits for two.
+    let two = Problem { workers: problem(&[3, 3], 1, 9, &[]).workers, ..latest.clone() };
+    assert_eq!(refused(&two, &[came(0), (6, starts(0, 3, &[(0, 0)]))]), None);
+    assert_eq!(refused(&two, &[came(0), (7, starts(0, 3, &[(0, 0)]))]), Some(1));
+    // It takes longer than it may, runs what runs, takes too many, a stranger's first, or what is not there.
+    assert_eq!(refused(&eager, &changed(3, (4, Entry::Ends(0)))), Some(3));
+    assert_eq!(refused(&eager, &changed(3, (2, starts(0, 3, &[(0, 1)])))), Some(3));
+    assert_eq!(refused(&eager, &[came(0), came(0), (0, starts(0, 3, &[(0, 0), (0, 1)]))]), Some(2));
+    assert_eq!(refused(&eager, &[came(0), came(0), (0, starts(0, 3, &[(0, 1)]))]), Some(2));
+    let stranger = (0, Entry::Arrives(1));
+    assert_eq!(refused(&eager, &[stranger.clone(), came(0), (0, starts(0, 3, &[(1, 0)]))]), Some(2));
+    assert_eq!(refused(&eager, &[stranger, (0, starts(0, 3, &[(1, 0)]))]), None);
+    let early = log(&[(0, starts(0, 3, &[(0, 0)]))]).accept(&eager, &prover);
+    assert!(matches!(early, Err(AcceptError::Unknown { index: 0, stream: 0, seq: 0 })), "{early:?}");
+    // A mandatory request may be given up when nothing could answer it, not before.
+    let given_up = |at| {
+        [came(0), (0, starts(0, 3, &[(0, 0)])), came(1), (at, Entry::Refuses(Member { stream: 0, seq: 1 }))]
+    };
+    assert_eq!(refused(&eager, &given_up(1)), Some(3));
+    // The first must be answered by 9, and while it runs no other may be late that comes at once: 2 · 3 + 3.
+    let long = |length| [(0, Entry::Arrives(1)), (0, starts(0, length, &[(1, 0)]))];
+    assert_eq!(refused(&eager, &long(3)), None);
+    assert_eq!(refused(&eager, &long(4)), Some(1));
+    let patient = Problem { deadline: ns(11), ..eager };
+    assert_eq!(refused(&patient, &long(5)), None);
+    assert_eq!(refused(&patient, &long(6)), Some(1));
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let problem = pedal(Dispatch::Eager);
+    let mut dice = Dice(1);
+    for count in [0, 1, 50] {
+        let (_, mut log) = played(&problem, None, Order::Together, &mut dice, count);
+        log.streams = vec!["s0".to_owned(), "a \"b\", c".to_owned()];
+        log.entries.push((
+            log.entries.last().map_or(Instant::ZERO, |e| e.0),
+            Entry::Refuses(Member { stream: 0, seq: 3 }),
+        ));
+        let mut written = Vec::new();
+        log.write(&problem, &mut written).expect("written");
+        let text = String::from_utf8(written.clone()).expect("UTF-8");
+        let read = Log::read(&problem, &written[..]).unwrap_or_else(|e| panic!("{e}: {text}"));
+        // A stranger that sends nothing is not named.
+        assert_eq!(read.entries, log.entries, "{text}");
+        // The arrivals are a recording.
+        let arrivals = Arrivals::read(&problem, &written[..]).expect("arrivals");
+        let came = |(at, entry): &(Instant, Entry)| match entry {
+            Entry::Arrives(stream) => Some((*at, *stream)),
+            _ => None,
+        };
+        assert_eq!(arrivals.list, log.entries.iter().filter_map(came).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_no_log_is_refused_with_its_line() {
+    let refusal = |text: &str| {
+        Log::read(&pedal(Dispatch::Eager), text.as_bytes()).map(drop).expect_err("refused").to_string()
+    };
+    assert_eq!(refusal("0,s0\n# start,0,0"), "line 2: # start,0,0: has not the fields that it must have");
+    assert_eq!(refusal("0,s0\n# end,1,x"), "line 2: # end,1,x: x is no whole number");
+    assert_eq!(
+        refusal("# weir\n5,s0\n# end,4,0"),
+        "line 3: # end,4,0: must not be before the time of the line above"
+    );
+    let missing = "line 1: # 3 arrivals not recorded: what is missing cannot be held against the model";
+    assert_eq!(refusal("# 3 arrivals not recorded"), missing);
+    assert_eq!(refusal("1,2,3"), "line 1: 1,2,3: must be time,stream");
+}
