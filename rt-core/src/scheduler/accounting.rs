@@ -18,6 +18,9 @@ const RESERVED_EVENTS: usize = 8;
 /// A stream is warned at most this often.
 const WARNING_INTERVAL: Span = Span::from_millis(1_000);
 
+/// The misses in a row that a stream can still take, and the constraint that binds; `None` without constraints.
+type Left = Option<(u32, Constraint)>;
+
 /// What `poll` has yet to tell.
 #[derive(Debug)]
 pub(super) struct Told {
@@ -135,7 +138,7 @@ impl Scheduler {
         let violated = record(&mut stream.outcomes);
         let after = stream.outcomes.monitor.misses_left();
         let before = mem::replace(&mut stream.left, after);
-        let left = |left: Option<(u32, Constraint)>| left.map_or(u32::MAX, |(left, _)| left);
+        let left = |left: Left| left.map_or(u32::MAX, |(left, _)| left);
         if violated.is_some() || left(after) < left(before) && left(after) <= 1 {
             self.judge(now, request.stream, violated, (before, after));
         }
@@ -148,7 +151,7 @@ impl Scheduler {
         now: Instant,
         id: StreamId,
         violated: Option<Constraint>,
-        (before, after): (Option<(u32, Constraint)>, Option<(u32, Constraint)>),
+        (before, after): (Left, Left),
     ) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);

@@ -7,12 +7,12 @@ use rt_core::{Dispatch, Instant, LatencyProfile, LoadMonitor, SelectTable, Selec
 
 use super::{AcceptError, Entry, Log, Member};
 use crate::dice::Dice;
-use crate::drive::Order;
 use crate::samples::{admitted_problem, problem, stream};
 use crate::simulate::run_logged;
 use crate::tests::conforming;
 use crate::time::ns;
 use crate::{Arrivals, Run};
+use virtual_time::Order;
 
 #[path = "../../../tests/common/prover.rs"]
 mod prover;
