@@ -62,7 +62,7 @@ struct Kind {
     /// Those that were.
     overdue: usize,
     lost: usize,
-    /// By the most that a batch may hold: the fewest that make at least 95 % of the most requests a second.
+    /// By the most that a batch may hold: the fewest that make at least 99 % of the most requests a second.
     paying: Box<[u8]>,
 }
 
@@ -354,7 +354,7 @@ impl Kind {
     }
 }
 
-/// By the most requests that a batch may hold, from 1: the fewest that make at least 95 % of the most requests a
+/// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
 /// second, by mean times. Fewer are answered sooner.
 fn paying(workers: &Workers) -> Box<[u8]> {
     let time = |size: usize| u128::from(workers.profile.mean(size).as_nanos());
@@ -363,7 +363,7 @@ fn paying(workers: &Workers) -> Box<[u8]> {
         if most as u128 * time(best) >= best as u128 * time(most) {
             best = most;
         }
-        let pays = |&size: &usize| 20 * size as u128 * time(best) >= 19 * best as u128 * time(size);
+        let pays = |&size: &usize| 100 * size as u128 * time(best) >= 99 * best as u128 * time(size);
         (1..=most).find(pays).unwrap_or(most) as u8
     };
     (1..=workers.profile.max_batch()).map(least).collect()
