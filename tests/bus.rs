@@ -125,7 +125,7 @@ fn foreign_clients_read_properties_hear_signals_and_call_methods() {
 }
 
 #[test]
-fn a_suspension_is_told_and_shown_and_leaves_the_service_as_it_is() {
+fn a_suspension_is_told_and_shown_apart_from_safe_mode() {
     if !is_possible() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_suspension_is_told_and_shown_and_leaves_the_service_as_it_is() {
     ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <['cam0']>"]);
     ears.hear(&[SERVICE, "SuspensionChanged", "uint32 1, uint32 0, uint64 2", "'cam0'"]);
     ears.hear(&[SERVICE, "PropertiesChanged", "'SuspendedStreams': <@as []>"]);
-    assert_eq!((service("SuspensionSequence"), service("Sequence")), ("t 2".into(), "t 0".into()));
+    assert_eq!(service("SuspensionSequence"), "t 2");
     drop(client);
 }
 
