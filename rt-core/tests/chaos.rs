@@ -100,16 +100,21 @@ impl<'a> Chaos<'a> {
                 _ => {}
             }
             self.return_those_who_may();
-            if self.bench.next.iter().any(|&next| next < u64::MAX) {
-                self.bench.step(self.setup);
-            } else {
-                self.pause();
-            }
+            self.step();
         }
         self.times.set(1);
         self.bench.finish();
         self.tally.longer =
             self.bench.harness.longer_than(self.setup.config.workers[0].batch_time().as_nanos());
+    }
+
+    /// The next request comes, or, where all streams have left, some time passes.
+    fn step(&mut self) {
+        if self.bench.next.iter().any(|&next| next < u64::MAX) {
+            self.bench.step(self.setup);
+        } else {
+            self.pause();
+        }
     }
 
     fn pause(&mut self) {
@@ -217,7 +222,7 @@ impl<'a> Chaos<'a> {
                 self.raise_shield();
                 break;
             }
-            self.bench.step(self.setup);
+            self.step();
         }
         self.bench.harness.scheduler.set_quiet(false);
     }

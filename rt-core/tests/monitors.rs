@@ -321,6 +321,8 @@ proptest! {
             let s = bench.dice.within(0, every) as usize;
             if s < bench.ids.len() && !gone.contains(&s) {
                 let id = bench.ids[s];
+                // What was given up as a request came is told by the next poll.
+                bench.harness.settle();
                 bench.harness.account(id);
                 if bench.dice.within(0, 1) == 0 {
                     let fresh = bench.harness.scheduler.restart_stream(id);

@@ -132,7 +132,8 @@ fn the_shield_is_its_definition() {
         due.sort_unstable();
         let now = Instant::from_nanos(1_000);
         let spans: Vec<Span> = others.iter().map(|&t| ns(t)).collect();
-        let longest = shield.longest(now, &spans, due.iter().map(|&t| now + ns(t))).as_nanos();
+        let deadlines = due.iter().map(|&t| now + ns(t));
+        let longest = shield.longest(now, &spans, deadlines, Span::ZERO).as_nanos();
         let expected = naive_longest(&setup, (&others, &due), 3_000);
         assert_eq!(longest, expected, "{setup:?} {others:?} {due:?}");
         some += usize::from(longest > time && longest < latency);

@@ -27,7 +27,6 @@
 
 use super::Scheduler;
 use super::batch::View;
-use super::carry_in::CarryIn;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
 use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
@@ -224,9 +223,7 @@ impl Scheduler {
         let kind = self.pool.kind(worker);
         let (time, full) = (kind.profile.bound(taken), kind.batch_time());
         self.pool.start(now, worker, time);
-        if time > full {
-            self.carry_in = CarryIn::Open;
-        }
+        self.note_long(time > full);
         true
     }
 

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::due::DueTimes;
+use super::earliest::Earliest;
 use super::types::{MAX_WORKERS, Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
@@ -58,7 +58,7 @@ struct Kind {
     free: [u64; MAX_WORKERS / 64],
     free_count: usize,
     /// Those that are busy and not yet reported as overdue.
-    due: DueTimes,
+    due: Earliest,
     /// Those that were.
     overdue: usize,
     lost: usize,
@@ -323,7 +323,7 @@ impl Kind {
             first,
             free: [0; MAX_WORKERS / 64],
             free_count: 0,
-            due: DueTimes::new(workers.count),
+            due: Earliest::new(workers.count),
             overdue: 0,
             lost: 0,
             paying: paying(workers),

@@ -125,10 +125,12 @@ impl Harness {
         self.scheduler.add_stream(now, spec).expect("room for a stream, and nothing in its way")
     }
 
-    /// Adds a stream if nothing is in its way, with a shield that counts it and all others.
+    /// Adds a stream if it is admitted beside all that count and nothing is in its way, with a shield that counts it and all
+    /// others.
     pub(crate) fn try_add(&mut self, spec: &StreamSpec, shield: Option<Shield>) -> Option<StreamId> {
-        let newcomer = Newcomer::new(self.scheduler.config(), spec.clone());
-        let newcomer = newcomer.beside(&self.scheduler.load()).shielded(shield);
+        let load = self.scheduler.load();
+        system(self.scheduler.config()).admit(load.specs().chain([spec])).ok()?;
+        let newcomer = Newcomer::new(self.scheduler.config(), spec.clone()).beside(&load).shielded(shield);
         let now = Instant::from_nanos(self.now);
         match self.scheduler.try_add_stream(now, newcomer).expect("room for a stream") {
             Joined::Added(id, _) => Some(id),

@@ -136,7 +136,7 @@ fn what_the_model_does_not_do_is_refused_where_it_happens() {
     assert_eq!(refused(&eager, &changed(4, (4, starts(0, 3, &[(0, 1)])))), Some(4));
     assert_eq!(refused(&guarded(eager.clone(), 1), &changed(4, (4, starts(0, 3, &[(0, 1)])))), None);
     // A batch of one cannot fill a worker that waits for two.
-    let two = Problem { workers: problem(&[3, 3], 1, 9, &[]).workers, ..latest.clone() };
+    let two = Problem { workers: problem(&[3, 3], 1, 9, &[]).workers, ..latest };
     assert_eq!(refused(&two, &[came(0), (6, starts(0, 3, &[(0, 0)]))]), None);
     assert_eq!(refused(&two, &[came(0), (7, starts(0, 3, &[(0, 0)]))]), Some(1));
     // It takes longer than it may, runs what runs, takes too many, a stranger's first, or what is not there.

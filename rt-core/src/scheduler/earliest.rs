@@ -1,4 +1,4 @@
-//! Busy workers by the instant at which they are due: the earliest is known, each can be moved or taken out.
+//! Numbers by instants: the earliest is known, each can be moved or taken out.
 
 use alloc::vec::Vec;
 
@@ -7,48 +7,55 @@ use crate::time::Instant;
 /// No place in the heap.
 const NOWHERE: u16 = u16::MAX;
 
-/// A binary heap of workers, each of which knows its place in it. All calls are logarithmic; none allocates.
+/// A binary heap of numbers (of workers by when they are due, of streams by when they may send), each of which knows its
+/// place in it. All calls are logarithmic; none allocates but [`Earliest::resize`].
 #[derive(Debug)]
-pub(super) struct DueTimes {
-    /// Instants and workers; none is due before its parent, at half its place.
+pub(super) struct Earliest {
+    /// Instants and numbers; none is before its parent, at half its place.
     heap: Vec<(Instant, u16)>,
-    /// By worker: where it is in the heap.
+    /// By number: where it is in the heap.
     place: Vec<u16>,
 }
 
-impl DueTimes {
-    /// Of up to `workers` workers, none of them busy.
-    pub(super) fn new(workers: usize) -> Self {
-        Self { heap: Vec::with_capacity(workers), place: alloc::vec![NOWHERE; workers] }
+impl Earliest {
+    /// Of numbers below `count`, none of them there. Allocates.
+    pub(super) fn new(count: usize) -> Self {
+        Self { heap: Vec::with_capacity(count), place: alloc::vec![NOWHERE; count] }
     }
 
-    /// The earliest instant at which one is due, and who.
+    /// Of numbers below `count`. Allocates.
+    pub(super) fn resize(&mut self, count: usize) {
+        self.place.resize(count, NOWHERE);
+        self.heap.reserve(count.saturating_sub(self.heap.len()));
+    }
+
+    /// The earliest instant, and whose it is.
     pub(super) fn earliest(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|&(due, worker)| (due, usize::from(worker)))
+        self.heap.first().map(|&(at, number)| (at, usize::from(number)))
     }
 
-    /// `worker` is due at `due`, whatever was known of it.
-    pub(super) fn set(&mut self, worker: usize, due: Instant) {
-        let place = match self.place[worker] {
+    /// `number` is at `at`, wherever it was.
+    pub(super) fn set(&mut self, number: usize, at: Instant) {
+        let place = match self.place[number] {
             NOWHERE => {
-                self.heap.push((due, worker as u16));
+                self.heap.push((at, number as u16));
                 self.heap.len() - 1
             }
             place => {
-                self.heap[usize::from(place)].0 = due;
+                self.heap[usize::from(place)].0 = at;
                 usize::from(place)
             }
         };
         self.settle(place);
     }
 
-    /// Nothing more is expected of `worker`.
-    pub(super) fn remove(&mut self, worker: usize) {
-        let place = self.place[worker];
+    /// `number` is no longer there.
+    pub(super) fn remove(&mut self, number: usize) {
+        let place = self.place[number];
         if place == NOWHERE {
             return;
         }
-        self.place[worker] = NOWHERE;
+        self.place[number] = NOWHERE;
         self.heap.swap_remove(usize::from(place));
         if usize::from(place) < self.heap.len() {
             self.settle(usize::from(place));
@@ -93,7 +100,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_earliest_is_that_of_a_list(steps in proptest::collection::vec((0usize..9, 0u64..30, any::<bool>()), 1..200)) {
-            let (mut due, mut list) = (DueTimes::new(9), [None; 9]);
+            let (mut due, mut list) = (Earliest::new(9), [None; 9]);
             for (worker, at, there) in steps {
                 list[worker] = there.then_some(Instant::from_nanos(at));
                 match list[worker] {
