@@ -67,7 +67,7 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("m = 1, k = 2", "m = 2, k = 2", &["service[0].constraints[0]", "m must be below K"]),
         ("count = 5", "count = 0", &["service[0].stream[0].arrivals[0]", "0 requests", "65536"]),
         ("name = \"digits\"", "name = \"\"", &["service[0].name", "1..=64"]),
-        ("model = \"digits-m\"", "model = \"m\"\nworkers = 99", &["service[0].workers", "99", "16"]),
+        ("model = \"digits-m\"", "model = \"m\"\nworkers = 999", &["service[0].workers", "999", "256"]),
         ("[daemon]", "[daemon]\nmax-clients = 0", &["daemon.max-clients", "0", "1..=1024"]),
         ("[daemon]", "[daemon]\nallow-users = [\"nobody-here\"]", &["daemon.allow-users", "nobody-here"]),
         ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),

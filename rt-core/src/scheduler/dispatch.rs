@@ -134,7 +134,22 @@ impl Scheduler {
     }
 
     /// The worker that takes the next batch, if dispatch is due.
+    #[inline]
     fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+        // Mostly all are busy, or nothing waits.
+        if self.pool.is_busy() || self.waiting.len() == 0 {
+            return None;
+        }
+        if self.config.dispatch == Dispatch::Eager
+            && !self.quiet
+            && let Some(first) = self.pool.first_alike()
+        {
+            return first;
+        }
+        self.find_due_worker(now)
+    }
+
+    fn find_due_worker(&self, now: Instant) -> Option<WorkerId> {
         let (worker, skip) = self.next_worker(now)?;
         let due = match self.config.dispatch {
             Dispatch::Eager => true,
@@ -301,10 +316,7 @@ impl Scheduler {
 
     /// Notes that an idle worker should have taken what came at `since`, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
-        if !self.pool.is_busy()
-            && self.armed.is_none_or(|armed| armed > since)
-            && self.due_worker(now).is_some()
-        {
+        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
             self.armed = Some(since);
         }
     }
