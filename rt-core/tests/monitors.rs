@@ -6,8 +6,8 @@ use harness::load::{Bench, ns, open_or_closed};
 use harness::{Harness, config, system, violates_any};
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, MAX_MEMORY, MissReason,
-    Outcome, SchedulerConfig, Severity, StreamSpec,
+    Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
+    MAX_MEMORY, MissReason, Outcome, Scheduler, SchedulerConfig, Severity, StreamSpec,
 };
 
 /// At most `count` requests in any `length`, none to be missed.
@@ -112,6 +112,21 @@ fn an_eager_dispatch_later_than_the_guard_raises_late_dispatch() {
     harness.settle();
     harness.drain();
     assert_eq!(harness.causes().first().map(|(_, cause)| *cause), Some(Cause::LateDispatch));
+}
+
+/// It came before the scheduler was told, and a worker was free.
+#[test]
+fn a_request_taken_in_later_than_the_guard_raises_late_dispatch() {
+    for (late, expected) in [(5, None), (6, Some(Cause::LateDispatch))] {
+        let mut scheduler = Scheduler::new(one_worker(Dispatch::Eager)).expect("a configuration");
+        let now = Instant::ZERO + ns(100);
+        let stream = scheduler.add_stream(now, strict(1, 100)).expect("room");
+        let arrival = Arrival { stream, token: 0, at: now - ns(late) };
+        assert_eq!(scheduler.handle_arrival(now, arrival), None);
+        while !matches!(scheduler.poll(now), Action::WakeAt(_)) {}
+        assert_eq!(scheduler.batch(0)[0].deadline, now - ns(late) + ns(60));
+        assert_eq!(scheduler.safe_mode().state().alarm.map(|alarm| alarm.cause), expected, "late by {late}");
+    }
 }
 
 #[test]
