@@ -164,8 +164,7 @@ impl Core {
     ) -> Result<Joined, StreamError> {
         let joined = self.scheduler.try_add_stream(now, newcomer)?;
         if let Joined::Added(id, _) = joined {
-            self.names.insert(id, Arc::clone(view));
-            self.publish_stream(id);
+            self.enter(id, view);
         }
         Ok(joined)
     }
@@ -178,9 +177,14 @@ impl Core {
         view: &Arc<StreamView>,
     ) -> Result<StreamId, StreamError> {
         let id = self.scheduler.add_stream(now, spec)?;
+        self.enter(id, view);
+        Ok(id)
+    }
+
+    /// A stream that has been added is seen as `view` from now on.
+    fn enter(&mut self, id: StreamId, view: &Arc<StreamView>) {
         self.names.insert(id, Arc::clone(view));
         self.publish_stream(id);
-        Ok(id)
     }
 
     /// As [`Scheduler::restart_stream`]; it is seen as before.

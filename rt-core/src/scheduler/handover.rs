@@ -9,7 +9,7 @@
 use super::Scheduler;
 use super::queue::MANDATORY;
 use super::streams::places;
-use crate::stream::{Stream, StreamId};
+use crate::stream::{MissReason, Stream, StreamId};
 use crate::time::Instant;
 
 /// Why one scheduler cannot take over from another.
@@ -76,8 +76,7 @@ impl Scheduler {
         if running > 0 || waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }
-        self.cancel_all(now);
-        self.note_clear();
+        self.give_up_all(now, MissReason::Cancelled);
         ended.iter().for_each(|id| drop(self.remove_stream(*id)));
         next.streams.continue_from(&mut self.streams);
         for stream in next.streams.iter_mut() {

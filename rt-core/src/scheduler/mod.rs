@@ -253,10 +253,7 @@ impl Scheduler {
         self.raise_worker_lost(now, 0);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));
         if self.pool.alive() == 0 {
-            while let Some(request) = (0..=OPTIONAL).find_map(|class| self.waiting.pop(class)) {
-                self.end(now, request, Outcome::Missed(MissReason::WorkerLost));
-            }
-            self.note_clear();
+            self.give_up_all(now, MissReason::WorkerLost);
         }
     }
 

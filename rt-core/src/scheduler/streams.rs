@@ -275,13 +275,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes every waiting request back.
-    pub(super) fn cancel_all(&mut self, now: Instant) {
+    /// Gives up all that wait.
+    pub(super) fn give_up_all(&mut self, now: Instant, reason: MissReason) {
         for class in 0..=OPTIONAL {
             while let Some(request) = self.waiting.pop(class) {
-                self.end(now, request, Outcome::Missed(MissReason::Cancelled));
+                self.end(now, request, Outcome::Missed(reason));
             }
         }
+        self.note_clear();
     }
 }
 
