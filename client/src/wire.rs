@@ -5,6 +5,7 @@
 //! whole frame to a buffer and allocates only where the buffer has no capacity left.
 
 mod buffer;
+mod change;
 mod client_frame;
 mod codec;
 mod codes;
@@ -14,6 +15,7 @@ mod result_head;
 mod tensors;
 
 pub use buffer::FrameBuffer;
+pub use change::Change;
 pub use client_frame::{ClientFrame, EventMask};
 pub use codec::Header;
 pub use codes::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_client::wire::{
-    ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header, Kind,
-    MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState, StreamState,
+    Change, ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN,
+    Header, Kind, MissReason, RefusalCode, ResultHead, SafeModeCause, SafeModeState, StreamState,
 };
 use weir_client::{ArrivalBound, Constraint, DataType, Registration, StreamInfo, TensorInfo};
 
@@ -122,29 +122,33 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::Error => Daemon(D::Error { code: ErrorCode::from_code(p.short[0]), text: &p.text }),
         Kind::EventSafeMode => Daemon(D::SafeMode {
             state: SafeModeState::from_code(p.short[0]),
-            cause: SafeModeCause::from_code(p.short[1]),
-            sequence: p.long[0],
-            entered_ns: p.long[1],
-            limit: p.long[2],
-            seen: p.long[3],
-            window_ns: p.long[4],
-            breaches: p.long[0],
-            service,
-            stream,
-            text: &p.text,
+            change: Change {
+                cause: SafeModeCause::from_code(p.short[1]),
+                sequence: p.long[0],
+                entered_ns: p.long[1],
+                limit: p.long[2],
+                seen: p.long[3],
+                window_ns: p.long[4],
+                breaches: p.long[0],
+                service,
+                stream,
+                text: &p.text,
+            },
         }),
         Kind::EventSuspension => Daemon(D::Suspension {
             state: StreamState::from_code(p.short[0]),
-            cause: SafeModeCause::from_code(p.short[1]),
-            sequence: p.long[0],
-            entered_ns: p.long[1],
-            limit: p.long[2],
-            seen: p.long[3],
-            window_ns: p.long[4],
-            breaches: p.long[5],
-            service,
-            stream,
-            text: &p.text,
+            change: Change {
+                cause: SafeModeCause::from_code(p.short[1]),
+                sequence: p.long[0],
+                entered_ns: p.long[1],
+                limit: p.long[2],
+                seen: p.long[3],
+                window_ns: p.long[4],
+                breaches: p.long[5],
+                service,
+                stream,
+                text: &p.text,
+            },
         }),
         Kind::EventMissesLeft => {
             let constraint = Constraint::from_fields(p.short[0] as u8, p.int[1], p.int[2]);

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use super::change::Change;
 use super::client_frame::{read_constraint, write_constraint};
 use super::codec::{Reader, Writer};
 use super::result_head::{NO_CONSTRAINT, ResultHead, read_misses_left};
 use super::tensors::{read_stream, write_stream};
 use super::{ErrorCode, Header, Kind, MAX_NAME, MAX_TEXT, MissReason, RefusalCode, WireError};
-use super::{SafeModeCause, SafeModeState, StreamState};
+use super::{SafeModeState, StreamState};
 use crate::types::{Constraint, StreamInfo};
 
 /// A frame from daemon to client.
@@ -79,51 +80,15 @@ pub enum DaemonFrame<'a> {
     SafeMode {
         /// The state entered.
         state: SafeModeState,
-        /// The assumption that broke.
-        cause: SafeModeCause,
-        /// Number of the change within the service, from 1.
-        sequence: u64,
-        /// When, in nanoseconds of the host's `CLOCK_MONOTONIC`.
-        entered_ns: u64,
-        /// What the assumption allows, in the unit its cause gives.
-        limit: u64,
-        /// What was seen, in the same unit.
-        seen: u64,
-        /// The stretch of time looked at, in nanoseconds; 0 where there is none.
-        window_ns: u64,
-        /// Breaches since the daemon started, those that were not announced included.
-        breaches: u64,
-        /// The service.
-        service: &'a str,
-        /// The stream that broke it; empty where no single stream did.
-        stream: &'a str,
-        /// The evidence, for people; at most 1024 bytes.
-        text: &'a str,
+        /// Why, and the evidence.
+        change: Change<'a>,
     },
     /// The promise to one stream is suspended, or holds again.
     Suspension {
         /// The state entered.
         state: StreamState,
-        /// What the stream itself broke; `Unknown(0)` where its promise holds again.
-        cause: SafeModeCause,
-        /// Number of the change among the streams of the service, from 1.
-        sequence: u64,
-        /// When, in nanoseconds of the host's `CLOCK_MONOTONIC`.
-        entered_ns: u64,
-        /// What the stream declared, in the unit its cause gives.
-        limit: u64,
-        /// What was seen, in the same unit.
-        seen: u64,
-        /// The stretch of time looked at, in nanoseconds; 0 where there is none.
-        window_ns: u64,
-        /// Breaches of the stream since it was registered, those that were not announced included.
-        breaches: u64,
-        /// The stream's service.
-        service: &'a str,
-        /// The stream.
-        stream: &'a str,
-        /// The evidence, for people; at most 1024 bytes.
-        text: &'a str,
+        /// What the stream itself broke, and the evidence.
+        change: Change<'a>,
     },
     /// A stream has few misses left.
     MissesLeft {
@@ -183,41 +148,8 @@ impl<'a> DaemonFrame<'a> {
             Self::StatusReply { json } => writer.bytes(json.as_bytes()),
             Self::Refused { code, text } => writer.u16(code.code()).string(text, MAX_TEXT),
             Self::Error { code, text } => writer.u16(code.code()).string(text, MAX_TEXT),
-            Self::SafeMode {
-                state,
-                cause,
-                sequence,
-                entered_ns,
-                limit,
-                seen,
-                window_ns,
-                breaches,
-                service,
-                stream,
-                text,
-            } => {
-                let change = writer.u16(state.code()).u16(cause.code()).u32(0).u64(sequence).u64(entered_ns);
-                let evidence = change.u64(limit).u64(seen).u64(window_ns).u64(breaches);
-                evidence.string(service, MAX_NAME).string(stream, MAX_NAME).string(text, MAX_TEXT)
-            }
-            Self::Suspension {
-                state,
-                cause,
-                sequence,
-                entered_ns,
-                limit,
-                seen,
-                window_ns,
-                breaches,
-                service,
-                stream,
-                text,
-            } => {
-                let change = writer.u16(state.code()).u16(cause.code()).u32(0);
-                let evidence = change.u64(sequence).u64(entered_ns).u64(limit).u64(seen).u64(window_ns);
-                let names = evidence.u64(breaches).string(service, MAX_NAME).string(stream, MAX_NAME);
-                names.string(text, MAX_TEXT)
-            }
+            Self::SafeMode { state, ref change } => change.write(writer.u16(state.code())),
+            Self::Suspension { state, ref change } => change.write(writer.u16(state.code())),
             Self::MissesLeft { misses_left, constraint, service, stream } => {
                 let numbers = write_constraint(writer.u32(misses_left), constraint);
                 numbers.string(service, MAX_NAME).string(stream, MAX_NAME)
@@ -268,42 +200,14 @@ impl<'a> DaemonFrame<'a> {
                 code: ErrorCode::from_code(fields.u16("code")?),
                 text: fields.string("text", MAX_TEXT)?,
             },
-            Kind::EventSafeMode => {
-                let state = SafeModeState::from_code(fields.u16("state")?);
-                let cause = SafeModeCause::from_code(fields.u16("cause")?);
-                fields.reserved("reserved")?;
-                Self::SafeMode {
-                    state,
-                    cause,
-                    sequence: fields.u64("sequence")?,
-                    entered_ns: fields.u64("entered_ns")?,
-                    limit: fields.u64("limit")?,
-                    seen: fields.u64("seen")?,
-                    window_ns: fields.u64("window_ns")?,
-                    breaches: fields.u64("breaches")?,
-                    service: fields.string("service", MAX_NAME)?,
-                    stream: fields.string("stream", MAX_NAME)?,
-                    text: fields.string("text", MAX_TEXT)?,
-                }
-            }
-            Kind::EventSuspension => {
-                let state = StreamState::from_code(fields.u16("state")?);
-                let cause = SafeModeCause::from_code(fields.u16("cause")?);
-                fields.reserved("reserved")?;
-                Self::Suspension {
-                    state,
-                    cause,
-                    sequence: fields.u64("sequence")?,
-                    entered_ns: fields.u64("entered_ns")?,
-                    limit: fields.u64("limit")?,
-                    seen: fields.u64("seen")?,
-                    window_ns: fields.u64("window_ns")?,
-                    breaches: fields.u64("breaches")?,
-                    service: fields.string("service", MAX_NAME)?,
-                    stream: fields.string("stream", MAX_NAME)?,
-                    text: fields.string("text", MAX_TEXT)?,
-                }
-            }
+            Kind::EventSafeMode => Self::SafeMode {
+                state: SafeModeState::from_code(fields.u16("state")?),
+                change: Change::read(&mut fields)?,
+            },
+            Kind::EventSuspension => Self::Suspension {
+                state: StreamState::from_code(fields.u16("state")?),
+                change: Change::read(&mut fields)?,
+            },
             Kind::EventMissesLeft => Self::MissesLeft {
                 misses_left: fields.u32("misses_left")?,
                 constraint: read_constraint(&mut fields)?,

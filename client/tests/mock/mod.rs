@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use weir_client::wire::{
-    ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
+    Change, ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
     SafeModeCause, SafeModeState, StreamState, VERSION,
 };
 use weir_client::{ArrivalBound, Constraint, DataType, Options, Registration, StreamInfo, TensorInfo};
@@ -163,16 +163,18 @@ impl Peer {
     pub(crate) fn safe_mode(&mut self, sequence: u64) {
         let event = DaemonFrame::SafeMode {
             state: SafeModeState::SafeMode,
-            cause: SafeModeCause::ArrivalExcess,
-            sequence,
-            entered_ns: 5,
-            limit: 10,
-            seen: 11,
-            window_ns: 1_000,
-            breaches: 1,
-            service: "obstacles",
-            stream: "front",
-            text: "11 arrivals in 1 us, 10 declared",
+            change: Change {
+                cause: SafeModeCause::ArrivalExcess,
+                sequence,
+                entered_ns: 5,
+                limit: 10,
+                seen: 11,
+                window_ns: 1_000,
+                breaches: 1,
+                service: "obstacles",
+                stream: "front",
+                text: "11 arrivals in 1 us, 10 declared",
+            },
         };
         self.send(0, &event);
     }
@@ -181,16 +183,18 @@ impl Peer {
         let excess = SafeModeCause::ArrivalExcess;
         let event = DaemonFrame::Suspension {
             state,
-            cause: if state.is_suspended() { excess } else { SafeModeCause::Unknown(0) },
-            sequence,
-            entered_ns: 5,
-            limit: 10,
-            seen: 11,
-            window_ns: 1_000,
-            breaches: 1,
-            service: "obstacles",
-            stream: "front",
-            text: "11 arrivals in 1 us, 10 declared",
+            change: Change {
+                cause: if state.is_suspended() { excess } else { SafeModeCause::Unknown(0) },
+                sequence,
+                entered_ns: 5,
+                limit: 10,
+                seen: 11,
+                window_ns: 1_000,
+                breaches: 1,
+                service: "obstacles",
+                stream: "front",
+                text: "11 arrivals in 1 us, 10 declared",
+            },
         };
         self.send(0, &event);
     }

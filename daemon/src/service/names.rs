@@ -52,27 +52,14 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use rt_core::{
-        Dispatch, LatencyProfile, SafeModeConfig, Scheduler, SchedulerConfig, Span, StreamSpec, Workers,
-    };
+    use rt_core::{Scheduler, StreamSpec};
 
     use super::*;
+    use crate::service::tests::small_config;
 
     #[test]
     fn a_name_outlives_its_stream_while_safe_mode_is_about_it() {
-        let span = Span::from_millis(1);
-        let profile = LatencyProfile::new(&[span]).expect("a profile");
-        let config = SchedulerConfig {
-            deadline: span + span,
-            guard: Span::ZERO,
-            workers: vec![Workers { count: 1, batch: 1, profile }],
-            dispatch: Dispatch::Eager,
-            background: true,
-            queue: 1,
-            streams: 3,
-            safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
-        };
-        let mut scheduler = Scheduler::new(config).expect("valid");
+        let mut scheduler = Scheduler::new(small_config()).expect("valid");
         let ids = [(); 3]
             .map(|()| scheduler.add_stream(rt_core::Instant::ZERO, StreamSpec::best_effort()).expect("room"));
         let mut names = Names::default();

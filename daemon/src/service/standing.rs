@@ -138,24 +138,14 @@ fn name(words: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rt_core::{Dispatch, Evidence, LatencyProfile, SafeModeConfig, SchedulerConfig, StreamSpec, Workers};
+    use rt_core::{Evidence, StreamSpec};
 
     use super::*;
+    use crate::service::tests::small_config;
 
     #[test]
     fn every_severity_and_cause_arrives_with_its_evidence_and_the_longest_name() {
-        let span = Span::from_millis(1);
-        let profile = LatencyProfile::new(&[span]).expect("a profile");
-        let config = SchedulerConfig {
-            deadline: span + span,
-            guard: Span::ZERO,
-            workers: vec![Workers { count: 1, batch: 1, profile }],
-            dispatch: Dispatch::Eager,
-            background: true,
-            queue: 1,
-            streams: 3,
-            safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
-        };
+        let (span, config) = (Span::from_millis(1), small_config());
         for cause in CAUSES {
             let mut scheduler = Scheduler::new(config.clone()).expect("valid");
             assert_eq!(words(&scheduler, ""), NORMAL);

@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
+use rt_core::{Dispatch, LatencyProfile, SafeModeConfig, SchedulerConfig, Span, Workers};
 use weir_client::RefusalCode;
 
 use super::*;
@@ -21,6 +22,22 @@ const CONFIG: &str = r#"
     simulated = { times = ["1ms"], input = 4, output = 4 }
     deadline = "1s"
 "#;
+
+/// A scheduler of three streams and one worker that takes a millisecond, for what only needs one.
+pub(crate) fn small_config() -> SchedulerConfig {
+    let span = Span::from_millis(1);
+    let profile = LatencyProfile::new(&[span]).expect("a profile");
+    SchedulerConfig {
+        deadline: span + span,
+        guard: Span::ZERO,
+        workers: vec![Workers { count: 1, batch: 1, profile }],
+        dispatch: Dispatch::Eager,
+        background: true,
+        queue: 1,
+        streams: 3,
+        safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+    }
+}
 
 /// A service named `idle`, and its threads.
 pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rt_core::{Cause, Constraint, Span};
-use weir_client::wire::{DaemonFrame, EventMask};
+use weir_client::wire::{Change, DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState};
 
 use crate::clock;
@@ -50,45 +50,25 @@ impl Hub {
 
     /// Tells how a service or a stream has come to stand.
     pub(crate) fn announce(&self, told: &Announcement) {
-        let Announcement { sequence, breaches, evidence, .. } = *told;
-        let (limit, seen, entered_ns) = (evidence.limit, evidence.seen, told.entered.as_nanos());
-        let window_ns = if told.cause.is_some_and(has_window) { evidence.window } else { 0 };
-        let cause = told.cause.map_or(SafeModeCause::Unknown(0), |c| SafeModeCause::from_code(c as u16));
-        let (service, stream, text) = (&*told.service, &*told.stream, &*told.text);
+        let evidence = &told.evidence;
+        let change = Change {
+            cause: told.cause.map_or(SafeModeCause::Unknown(0), |c| SafeModeCause::from_code(c as u16)),
+            sequence: told.sequence,
+            entered_ns: told.entered.as_nanos(),
+            limit: evidence.limit,
+            seen: evidence.seen,
+            window_ns: if told.cause.is_some_and(has_window) { evidence.window } else { 0 },
+            breaches: told.breaches,
+            service: &told.service,
+            stream: &told.stream,
+            text: &told.text,
+        };
         let (kind, event) = match told.state {
             State::Service(severity) => {
                 let state = SafeModeState::from_code(u16::from(severity as u8));
-                let event = DaemonFrame::SafeMode {
-                    state,
-                    cause,
-                    sequence,
-                    entered_ns,
-                    limit,
-                    seen,
-                    window_ns,
-                    breaches,
-                    service,
-                    stream,
-                    text,
-                };
-                (EventMask::SAFE_MODE, event)
+                (EventMask::SAFE_MODE, DaemonFrame::SafeMode { state, change })
             }
-            State::Stream(state) => {
-                let event = DaemonFrame::Suspension {
-                    state,
-                    cause,
-                    sequence,
-                    entered_ns,
-                    limit,
-                    seen,
-                    window_ns,
-                    breaches,
-                    service,
-                    stream,
-                    text,
-                };
-                (EventMask::SUSPENSION, event)
-            }
+            State::Stream(state) => (EventMask::SUSPENSION, DaemonFrame::Suspension { state, change }),
         };
         let mut frame = Vec::new();
         event.encode(0, &mut frame);
@@ -230,20 +210,9 @@ mod tests {
         hub.announce(&Announcement::of_stream(("lanes", "front"), None, (2, 4)));
         assert_eq!(events(&old, |event| event.kind()), []);
         let told = events(&all, |event| match *event {
-            DaemonFrame::Suspension {
-                state,
-                cause,
-                sequence,
-                limit,
-                seen,
-                window_ns,
-                breaches,
-                service,
-                stream,
-                ..
-            } => {
-                assert_eq!((service, stream), ("lanes", "front"));
-                (state, cause, sequence, [limit, seen, window_ns, breaches])
+            DaemonFrame::Suspension { state, change: c } => {
+                assert_eq!((c.service, c.stream), ("lanes", "front"));
+                (state, c.cause, c.sequence, [c.limit, c.seen, c.window_ns, c.breaches])
             }
             ref other => panic!("{other:?}"),
         });
@@ -265,7 +234,7 @@ mod tests {
             hub.announce(&Announcement::of_service("lanes", Transition { sequence, state, breaches: 1 }, ""));
         }
         let windows = events(&socket, |event| match *event {
-            DaemonFrame::SafeMode { cause, window_ns, .. } => (cause, window_ns),
+            DaemonFrame::SafeMode { change, .. } => (change.cause, change.window_ns),
             ref other => panic!("{other:?}"),
         });
         // A window of requests is no stretch of time.

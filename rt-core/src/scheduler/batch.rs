@@ -62,32 +62,54 @@ pub(super) struct BatchPlanner {
     /// Of each class, the fates of those that wait, from the first on; all others wait on.
     fates: Classes<Vec<Fate>>,
     taken: usize,
-    /// By the place of a stream.
-    claims: Vec<Claim>,
+    claims: Claims,
+}
+
+/// By the place of a stream, and the turns that were taken.
+#[derive(Debug)]
+struct Claims {
+    of: Vec<Claim>,
     turns: u64,
+}
+
+impl Claims {
+    fn get(&self, stream: StreamId) -> &Claim {
+        &self.of[usize::from(stream.slot)]
+    }
+
+    fn get_mut(&mut self, stream: StreamId) -> &mut Claim {
+        &mut self.of[usize::from(stream.slot)]
+    }
+
+    /// A request of `stream` that nothing is promised for has its turn.
+    fn take_turn(&mut self, stream: StreamId) {
+        self.turns += 1;
+        self.get_mut(stream).turn = self.turns;
+    }
 }
 
 impl BatchPlanner {
     /// For so many requests waiting and streams. Allocates.
     pub(super) fn new(queue: usize, streams: usize) -> Self {
         let fates = [(); 3].map(|()| Vec::with_capacity(queue));
-        Self { fates, taken: 0, claims: alloc::vec![Claim::default(); streams], turns: 0 }
+        let claims = Claims { of: alloc::vec![Claim::default(); streams], turns: 0 };
+        Self { fates, taken: 0, claims }
     }
 
     /// For so many streams. Allocates.
     pub(super) fn resize(&mut self, streams: usize) {
-        self.claims.resize(streams, Claim::default());
+        self.claims.of.resize(streams, Claim::default());
     }
 
     /// A stream is new in its place.
     pub(super) fn forget(&mut self, place: usize) {
-        self.claims[place] = Claim::default();
+        self.claims.of[place] = Claim::default();
     }
 
     /// Which of the last optional requests is of the stream that had its turn last, if that was after `stream` had.
     pub(super) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
-        let (queue, own) = (waiting.class(OPTIONAL), self.claims[usize::from(stream.slot)].turn);
-        let turn = |&index: &usize| self.claims[usize::from(queue[index].stream.slot)].turn;
+        let (queue, own) = (waiting.class(OPTIONAL), self.claims.get(stream).turn);
+        let turn = |&index: &usize| self.claims.get(queue[index].stream).turn;
         let last = (queue.len().saturating_sub(NEAR)..queue.len()).max_by_key(turn);
         last.filter(|index| turn(index) > own)
     }
@@ -170,7 +192,7 @@ impl BatchPlanner {
         }
         let step = (WHOLE * full as u64).div_ceil(candidates.len() as u64);
         for index in candidates {
-            let claim = &mut self.claims[usize::from(queue[index].stream.slot)];
+            let claim = self.claims.get_mut(queue[index].stream);
             let earned = claim.share + step;
             let chosen = self.taken < full && earned >= WHOLE;
             claim.share = if chosen { earned - WHOLE } else { earned.min(WHOLE) };
@@ -252,7 +274,7 @@ impl BatchPlanner {
                 let taken = from..view.waiting.class(class).len().min(from + room);
                 self.taken += taken.len();
                 self.fates[class].resize(taken.end, Fate::Run);
-                taken.for_each(|index| self.take_turn(view.waiting.class(class)[index].stream));
+                taken.for_each(|index| self.claims.take_turn(view.waiting.class(class)[index].stream));
             }
         }
     }
@@ -265,25 +287,18 @@ impl BatchPlanner {
         for _ in 0..room {
             let waits = |&index: &usize| fates.get(index).is_none_or(|fate| *fate == Fate::Wait);
             let near = (first..candidates.end).filter(waits).take(NEAR);
-            let turn = |&index: &usize| self.claims[usize::from(queue[index].stream.slot)].turn;
+            let turn = |&index: &usize| self.claims.get(queue[index].stream).turn;
             let Some(chosen) = near.min_by_key(turn) else { break };
             if fates.len() <= chosen {
                 fates.resize(chosen + 1, Fate::Wait);
             }
             fates[chosen] = Fate::Run;
             self.taken += 1;
-            self.turns += 1;
-            self.claims[usize::from(queue[chosen].stream.slot)].turn = self.turns;
+            self.claims.take_turn(queue[chosen].stream);
             while fates.get(first).is_some_and(|fate| *fate != Fate::Wait) {
                 first += 1;
             }
         }
-    }
-
-    /// A request of `stream` that nothing is promised for has its turn.
-    fn take_turn(&mut self, stream: StreamId) {
-        self.turns += 1;
-        self.claims[usize::from(stream.slot)].turn = self.turns;
     }
 
     /// The first mandatory request that can still be taken.
