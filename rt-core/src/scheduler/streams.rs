@@ -194,9 +194,6 @@ impl Scheduler {
             return Err(StreamError::Limit { limit: self.config.streams });
         };
         self.planner.forget(usize::from(id.slot));
-        if demands {
-            self.to_come.set(usize::from(id.slot), Instant::ZERO);
-        }
         (self.awaited, self.changed) = (false, true);
         let mut old = None;
         if let Some(new) = new.filter(|new| self.check_shield(new).is_ok()) {
@@ -239,7 +236,6 @@ impl Scheduler {
         }
         self.cancel(id);
         self.end_suspension(id);
-        self.to_come.remove(usize::from(id.slot));
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear());

@@ -23,9 +23,6 @@
 //! Theorem A does. What waited beside an idle worker, fewer than `B`, was taken by the batch it began at `s`, by its
 //! latest start. So batches of at most `P` need no check at any time, whoever they serve.
 //!
-//! If nothing waits and no mandatory request can come before `e = t + h`, a *lull* of those streams that are there, (2) need
-//! hold at `e`, with `g - h` (at least `P`) for `g`: what starts in between takes at most `P` or was allowed by itself.
-//!
 //! (1) is looked at when asked; for (2) there is a [`Table`], made ahead.
 
 mod table;
@@ -164,13 +161,12 @@ impl Shield {
         others: &[Span],
         waiting: impl ExactSizeIterator<Item = Instant>,
     ) -> bool {
-        length <= self.longest(now, others, waiting, Span::ZERO)
+        length <= self.longest(now, others, waiting)
     }
 
     /// The longest time that a batch started at `now` may take as far as all *other* requests are concerned, at
     /// least `P`. `others` gives for each other worker the bound on what its batch still takes (0 if it is
-    /// free), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order; for the `lull`
-    /// from `now` on none can come.
+    /// free), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order.
     ///
     /// Linear in the batches that wait, and never more than the slack allows; allocates nothing.
     #[must_use]
@@ -179,18 +175,14 @@ impl Shield {
         now: Instant,
         others: &[Span],
         waiting: impl ExactSizeIterator<Item = Instant>,
-        lull: Span,
     ) -> Span {
         let time = self.workers.batch_time();
-        // What waits has to be served meanwhile.
-        let lull = if waiting.len() == 0 { lull } else { Span::ZERO };
         if others.len() + 1 != self.workers.count {
             return time;
         }
-        let left = |&f: &Span| f.saturating_sub(lull).max(time);
-        let others: heapless::Vec<Span, MAX_WORKERS> = others.iter().map(left).collect();
+        let others: heapless::Vec<Span, MAX_WORKERS> = others.iter().map(|&f| f.max(time)).collect();
         let to_come = self.table.longest(&self.workers, &others, waiting.len());
-        let mut longest = to_come.map_or(self.latency, |longest| (longest + lull).min(self.latency));
+        let mut longest = to_come.map_or(self.latency, |longest| longest.min(self.latency));
         for (batch, deadline) in waiting.step_by(self.workers.batch).enumerate() {
             if longest <= time {
                 break;
@@ -292,7 +284,7 @@ mod tests {
     fn longest(shield: &Shield, others: &[u64], due: &[u64]) -> u64 {
         let others: Vec<Span> = others.iter().map(|&t| ms(t)).collect();
         let waiting = due.iter().map(|&t| Instant::ZERO + ms(t));
-        shield.longest(Instant::ZERO, &others, waiting, Span::ZERO).as_nanos() / 1_000_000
+        shield.longest(Instant::ZERO, &others, waiting).as_nanos() / 1_000_000
     }
 
     /// The worked example of `docs/guarantee.md`: one mandatory request comes in each 4 ms. The first, at 0, must
@@ -304,9 +296,6 @@ mod tests {
         // One that waits goes first, and the one to come must start by 4 all the same.
         assert_eq!(longest(&shield, &[], &[20]), 2);
         assert_eq!(longest(&shield, &[], &[3]), 2, "as long as a full batch, whatever waits");
-        // In a lull of 1 it may take as much longer, and so may what runs beside it; not if one waits.
-        let lull = |due: &[Instant]| shield.longest(Instant::ZERO, &[], due.iter().copied(), ms(1));
-        assert_eq!((lull(&[]), lull(&[Instant::ZERO + ms(20)])), (ms(5), ms(2)));
         assert!(shield.allows(Instant::ZERO, ms(4), &[], [].into_iter()));
         assert!(!shield.allows(Instant::ZERO, ms(4) + Span::from_nanos(1), &[], [].into_iter()));
     }
