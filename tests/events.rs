@@ -33,12 +33,13 @@ fn deployment() -> Deployment {
     .profiled(&[100])
 }
 
-/// Sends more than was declared.
+/// Sends more than was declared, and is gone when this returns: its name is free.
 fn flood(daemon: &Daemon) {
     let mut client = daemon.client();
     let stream = client.register(&best_effort("cameras", "burst")).expect("it is reserved");
     let ids: Vec<_> = (0..3).map(|_| client.submit(&stream, &[0.0; 4]).expect("submitted")).collect();
     answers(&mut client, &ids);
+    client.unregister(&stream).expect("given up");
 }
 
 fn command(place: &Deployment, arguments: &[&str]) -> Command {
