@@ -49,15 +49,21 @@ impl OutcomeMonitor {
         }
         self.hit_count += u64::from(hit);
         self.count += 1;
-        let violated = |c: &Constraint| !hit && self.age(c) > u64::from(c.window());
+        if hit {
+            return None;
+        }
+        let violated = |c: &Constraint| self.age(c) > u64::from(c.window());
         self.constraints.as_slice().iter().copied().find(violated)
     }
 
     /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`], of which it returns what the last one
     /// would: while misses follow each other ages only grow, so what one of them violates the last one does.
     pub(crate) fn record_misses(&mut self, count: u64) -> Option<Constraint> {
+        if count == 0 {
+            return None;
+        }
         self.count += count;
-        let violated = |c: &Constraint| count > 0 && self.age(c) > u64::from(c.window());
+        let violated = |c: &Constraint| self.age(c) > u64::from(c.window());
         self.constraints.as_slice().iter().copied().find(violated)
     }
 

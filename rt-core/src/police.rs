@@ -103,8 +103,17 @@ impl Policer {
     /// request does not count if its place is to be kept for the next one, `keep`.
     /// Calls must not go back in time.
     pub fn observe(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
+        if !self.is_spacing(now) && self.bounds.iter().all(|bound| bound.has_room(now)) {
+            self.count(now);
+            return (true, None);
+        }
+        self.observe_excess(now, keep)
+    }
+
+    /// The same while an excess lasts, or where a new one begins.
+    fn observe_excess(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
-        let spacing = self.spaced_until.is_some_and(|until| now < until);
+        let spacing = self.is_spacing(now);
         if excess.is_some() && !spacing {
             // The burst that led here is no debt: spacing begins afresh.
             self.next_spaced = now;
@@ -116,14 +125,24 @@ impl Policer {
             self.spaced_until = Some(now + self.memory);
         }
         let spaced = !spacing && excess.is_none() || now + self.spacing >= self.next_spaced;
-        let kept = keep && self.spaced_until.is_some_and(|until| now < until);
+        let kept = keep && self.is_spacing(now);
         let conforms = excess.is_none() && spaced && !kept;
         if conforms {
-            self.next_spaced = self.next_spaced.max(now) + self.spacing;
-            self.bounds.iter_mut().for_each(|b| b.count(now));
+            self.count(now);
         }
         let (window, allowed, seen) = (self.memory, self.per_period, self.in_period);
         (conforms, excess.or_else(|| flood.then_some(Excess { window, allowed, seen })))
+    }
+
+    /// Counts a request that conforms.
+    fn count(&mut self, now: Instant) {
+        self.next_spaced = self.next_spaced.max(now) + self.spacing;
+        self.bounds.iter_mut().for_each(|bound| bound.count(now));
+    }
+
+    /// Whether requests conform one by one, because of an excess.
+    pub(crate) fn is_spacing(&self, now: Instant) -> bool {
+        self.spaced_until.is_some_and(|until| now < until)
     }
 
     /// Whether more came since this period began than the curve allows: spaced requests conform, so the bounds
@@ -149,12 +168,21 @@ impl Policer {
 }
 
 impl BoundState {
-    fn excess(&self, now: Instant) -> Option<Excess> {
+    /// Whether [`BoundState::excess`] sees none.
+    fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Window { count, length, recent } => {
-                let full = recent.len() == *count && now.since(recent[0]) < *length;
+                recent.len() < *count || now.since(recent[0]) >= *length
+            }
+            Self::Periodic { .. } | Self::Distances { .. } => self.excess(now).is_none(),
+        }
+    }
+
+    fn excess(&self, now: Instant) -> Option<Excess> {
+        match self {
+            Self::Window { count, length, .. } => {
                 let allowed = *count as u64;
-                full.then_some(Excess { window: *length, allowed, seen: allowed + 1 })
+                (!self.has_room(now)).then_some(Excess { window: *length, allowed, seen: allowed + 1 })
             }
             Self::Periodic { period, jitter, run: (began, held) } => {
                 let theoretical = *began + times(*period, *held);

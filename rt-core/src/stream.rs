@@ -215,7 +215,8 @@ impl Stream {
         background: bool,
     ) -> (bool, Class, Option<(Excess, Instant)>) {
         let Some(police) = &mut self.police else { return (true, self.marks.next(true, false), None) };
-        let (conforms, excess) = police.observe(now, background && self.marks.is_early());
+        let keep = background && police.is_spacing(now) && self.marks.is_early();
+        let (conforms, excess) = police.observe(now, keep);
         let until = police.spaced_until().unwrap_or(now);
         let counts = conforms || background;
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
@@ -237,8 +238,10 @@ enum Mark {
 #[derive(Debug)]
 pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
-    /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it.
+    /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it. As long as a
+    /// power of two, of which so many `places` are used.
     marks: Box<[(Mark, u64)]>,
+    places: u64,
     oldest: u64,
     next: u64,
     /// Requests refused since the last one taken in.
@@ -246,10 +249,11 @@ pub(crate) struct OutcomeLog {
 }
 
 impl OutcomeLog {
-    fn new(monitor: OutcomeMonitor, capacity: usize) -> Self {
+    fn new(monitor: OutcomeMonitor, places: usize) -> Self {
         Self {
             monitor,
-            marks: vec![(Mark::Open, 0); capacity].into_boxed_slice(),
+            marks: vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice(),
+            places: places as u64,
             oldest: 0,
             next: 0,
             refused: 0,
@@ -257,9 +261,10 @@ impl OutcomeLog {
     }
 
     /// Makes room for so many requests, if it is less; none may be open.
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        if self.marks.len() < capacity {
-            self.marks = vec![(Mark::Open, 0); capacity].into_boxed_slice();
+    pub(crate) fn grow(&mut self, places: usize) {
+        self.places = self.places.max(places as u64);
+        if self.marks.len() < places {
+            self.marks = vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice();
         }
     }
 
@@ -271,7 +276,7 @@ impl OutcomeLog {
 
     /// Gives the next request a place; `None` if all are taken, and it must be refused.
     pub(crate) fn open(&mut self) -> Option<u64> {
-        if self.next - self.oldest == self.marks.len() as u64 {
+        if self.next - self.oldest >= self.places {
             return None;
         }
         let place = self.next;
@@ -297,9 +302,9 @@ impl OutcomeLog {
     fn settle(&mut self) -> Option<Constraint> {
         let mut violated = None;
         while self.oldest < self.next {
-            let (mark, refused) = *self.mark(self.oldest);
+            let (mark, refused) = self.mark(self.oldest);
+            let (mark, refused) = (*mark, core::mem::take(refused));
             violated = violated.or(self.monitor.record_misses(refused));
-            self.mark(self.oldest).1 = 0;
             if mark == Mark::Open {
                 return violated;
             }
@@ -310,7 +315,7 @@ impl OutcomeLog {
     }
 
     fn mark(&mut self, place: u64) -> &mut (Mark, u64) {
-        let slot = (place % self.marks.len() as u64) as usize;
+        let slot = place as usize & (self.marks.len() - 1);
         &mut self.marks[slot]
     }
 }
@@ -320,9 +325,9 @@ mod tests {
     extern crate std;
     use super::*;
 
-    fn log(capacity: usize) -> OutcomeLog {
+    fn log(places: usize) -> OutcomeLog {
         let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
-        OutcomeLog::new(OutcomeMonitor::new(set), capacity)
+        OutcomeLog::new(OutcomeMonitor::new(set), places)
     }
 
     #[test]

@@ -109,7 +109,10 @@ impl Machine {
         let taken: Vec<_> = mandatory.map(|r| (r.stream, r.arrival.as_nanos())).collect();
         let first: Vec<_> = self.waiting.drain(..most.min(self.waiting.len())).collect();
         // Where nothing is promised, the model has no word on how large a batch is.
-        if taken != first || self.promised && batch.len() > most || batch.iter().skip(taken.len()).any(|r| r.mandatory) {
+        if taken != first
+            || self.promised && batch.len() > most
+            || batch.iter().skip(taken.len()).any(|r| r.mandatory)
+        {
             return Err(format!("{batch:?} is not {first:?}"));
         }
         let bound = self.scheduler.config().worker(worker).expect("a worker").profile.bound(batch.len());

@@ -40,6 +40,14 @@ pub(super) struct View<'a> {
     pub(super) paying: &'a [u8],
 }
 
+impl View<'_> {
+    /// By when the worker itself has answered two full batches. The answer after this one comes no later.
+    fn two_batches(&self) -> Instant {
+        let time = self.workers.batch_time();
+        self.now + time + time
+    }
+}
+
 /// What becomes of a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
@@ -56,11 +64,22 @@ struct Claim {
     turn: u64,
 }
 
+/// What becomes of those of a class whose fates are not listed: so many wait on, then so many have expired, then so many
+/// are run. Deadlines are in order, so mostly this is all of the plan.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    wait: usize,
+    expire: usize,
+    run: usize,
+}
+
 /// Forms batches; see the module. The last plan is read off by [`BatchPlanner::carry_out`].
 #[derive(Debug)]
 pub(super) struct BatchPlanner {
-    /// Of each class, the fates of those that wait, from the first on; all others wait on.
+    /// Of each class, the fates of those that wait, from the first on, where they are chosen one by one; then come those of
+    /// its row, and all others wait on.
     fates: Classes<Vec<Fate>>,
+    rows: Classes<Row>,
     taken: usize,
     claims: Claims,
 }
@@ -93,7 +112,7 @@ impl BatchPlanner {
     pub(super) fn new(queue: usize, streams: usize) -> Self {
         let fates = [(); 3].map(|()| Vec::with_capacity(queue));
         let claims = Claims { of: alloc::vec![Claim::default(); streams], turns: 0 };
-        Self { fates, taken: 0, claims }
+        Self { fates, rows: Default::default(), taken: 0, claims }
     }
 
     /// For so many streams. Allocates.
@@ -117,11 +136,11 @@ impl BatchPlanner {
     /// Plans the batch: mandatory requests first, then wanted, then optional ones.
     pub(super) fn plan(&mut self, view: &View) {
         self.fates.iter_mut().for_each(Vec::clear);
-        self.taken = 0;
+        (self.rows, self.taken) = (Default::default(), 0);
         let full = view.workers.batch;
         let spread = self.spread(view);
         let queue = view.waiting.class(MANDATORY);
-        let rest = queue.len().saturating_sub(self.fates[MANDATORY].len().max(view.skip[MANDATORY]));
+        let rest = queue.len().saturating_sub(self.first_mandatory(view));
         if view.waiting.is_mandatory_only() && !spread && (rest <= full || view.most <= full) {
             // Nothing to choose.
             self.take_mandatory(view, rest.min(full));
@@ -141,7 +160,7 @@ impl BatchPlanner {
         mut run: impl FnMut(Request),
         mut miss: impl FnMut(Request, MissReason),
     ) {
-        for (class, fates) in self.fates.iter().enumerate() {
+        for (class, (fates, row)) in self.fates.iter().zip(self.rows).enumerate() {
             let mut left = 0;
             for fate in fates {
                 if *fate == Fate::Wait {
@@ -153,6 +172,15 @@ impl BatchPlanner {
                     Fate::Miss(reason) => miss(request, reason),
                     _ => run(request),
                 }
+            }
+            left += row.wait;
+            for _ in 0..row.expire {
+                let Some(request) = waiting.remove(class, left) else { break };
+                miss(request, MissReason::Expired);
+            }
+            for _ in 0..row.run {
+                let Some(request) = waiting.remove(class, left) else { break };
+                run(request);
             }
         }
     }
@@ -167,9 +195,7 @@ impl BatchPlanner {
         if queue.len() <= full + skip {
             return false;
         }
-        // The worker itself answers two full batches by then.
-        let time = view.workers.batch_time();
-        if queue[full + skip].deadline >= view.now + time + time {
+        if queue[full + skip].deadline >= view.two_batches() {
             return false;
         }
         let mut next = (view.next_answer)();
@@ -181,7 +207,7 @@ impl BatchPlanner {
         if hurried <= full + skip {
             return false;
         }
-        self.leave(MANDATORY, skip);
+        self.fates[MANDATORY].resize(skip, Fate::Wait);
         if skip == 0 {
             let late = view.waiting.before(MANDATORY, view.now + view.workers.batch_time()).min(hurried);
             self.fates[MANDATORY].resize(late, Fate::Miss(MissReason::Shed));
@@ -211,7 +237,7 @@ impl BatchPlanner {
         let mandatory = self.taken + rest;
         let mut least = mandatory.min(view.workers.batch);
         // Shrink the batch rather than lose the first mandatory request; never for others.
-        if let Some(head) = self.head(view) {
+        if let Some(head) = view.waiting.class(MANDATORY).get(self.first_mandatory(view)) {
             let largest = profile.largest_within(head.deadline.since(view.now), most).max(1);
             (most, least) = (largest, least.min(largest));
         }
@@ -221,7 +247,7 @@ impl BatchPlanner {
             mandatory + FILLING.map(in_time).iter().sum::<usize>() >= size
         };
         let all = (mandatory + view.waiting.len() - view.waiting.class(MANDATORY).len()).min(most);
-        let largest = (least.max(1)..=all).rev().find(enough).unwrap_or(least);
+        let largest = (least.max(1) + 1..=all).rev().find(enough).unwrap_or(least);
         let size = least.max(usize::from(view.paying[largest.max(1) - 1]));
         // More than a full batch was allowed for as many mandatory requests left waiting as the most leaves, and no more.
         if size > view.workers.batch { size.max(mandatory.min(most)) } else { size }
@@ -230,24 +256,15 @@ impl BatchPlanner {
     /// Takes mandatory requests for a batch of `size`; what that is too late for is given up.
     fn take_mandatory(&mut self, view: &View, size: usize) {
         let (queue, profile) = (view.waiting.class(MANDATORY), &view.workers.profile);
-        if queue.is_empty() || self.taken >= size {
+        let first = self.first_mandatory(view);
+        if queue.len() <= first || self.taken >= size {
             return;
         }
-        self.leave(MANDATORY, view.skip[MANDATORY]);
-        let mut size = size;
-        if let Some(head) = self.head(view) {
-            size = size.min(profile.largest_within(head.deadline.since(view.now), size).max(1));
-        }
-        let end = view.now + profile.bound(size);
-        let fates = &mut self.fates[MANDATORY];
-        for request in queue.range(fates.len()..) {
-            if self.taken >= size {
-                break;
-            }
-            let late = request.deadline < end;
-            fates.push(if late { Fate::Miss(MissReason::Expired) } else { Fate::Run });
-            self.taken += usize::from(!late);
-        }
+        let size = size.min(profile.largest_within(queue[first].deadline.since(view.now), size).max(1));
+        let expire = view.waiting.before(MANDATORY, view.now + profile.bound(size)).saturating_sub(first);
+        let run = (queue.len() - first - expire).min(size - self.taken);
+        self.rows[MANDATORY] = Row { wait: first - self.fates[MANDATORY].len(), expire, run };
+        self.taken += run;
     }
 
     /// Fills the batch up to `size` with what is in time for it, class by class, each in order of deadlines. What it is too
@@ -259,22 +276,26 @@ impl BatchPlanner {
         }
         // The next batch may be a small one, and then less is lost.
         let left = (view.waiting.len() + self.taken).saturating_sub(size).clamp(1, view.workers.batch);
-        let lost = (view.next_answer)() - view.workers.batch_time().saturating_sub(profile.likely(left));
+        let sooner = view.workers.batch_time().saturating_sub(profile.likely(left));
         for class in FILLING {
             if self.taken >= size || view.waiting.class(class).is_empty() {
                 continue;
             }
             let from = self.first_in_time(view, class, view.now + profile.likely(size));
-            self.leave(class, from);
             let room = size - self.taken;
-            let candidates = from..view.waiting.before(class, lost).max(from);
-            if candidates.len() > room {
-                self.take_turns(view, class, candidates, room);
+            let queue = view.waiting.class(class);
+            let lost = if queue.get(from + room).is_none_or(|next| next.deadline >= view.two_batches()) {
+                0
             } else {
-                let taken = from..view.waiting.class(class).len().min(from + room);
-                self.taken += taken.len();
-                self.fates[class].resize(taken.end, Fate::Run);
-                taken.for_each(|index| self.claims.take_turn(view.waiting.class(class)[index].stream));
+                view.waiting.before(class, (view.next_answer)() - sooner)
+            };
+            if lost > from + room {
+                self.take_turns(view, class, from..lost, room);
+            } else {
+                let run = room.min(queue.len() - from);
+                self.rows[class] = Row { wait: from, expire: 0, run };
+                self.taken += run;
+                queue.range(from..from + run).for_each(|request| self.claims.take_turn(request.stream));
             }
         }
     }
@@ -301,21 +322,13 @@ impl BatchPlanner {
         }
     }
 
-    /// The first mandatory request that can still be taken.
-    fn head<'a>(&self, view: &View<'a>) -> Option<&'a Request> {
-        view.waiting.class(MANDATORY).get(self.fates[MANDATORY].len().max(view.skip[MANDATORY]))
+    /// Where the first mandatory request is that can still be taken.
+    fn first_mandatory(&self, view: &View) -> usize {
+        self.fates[MANDATORY].len().max(view.skip[MANDATORY])
     }
 
     /// The first request of a class that is in time for an answer at `end`; the first few are left to others.
     fn first_in_time(&self, view: &View, class: usize, end: Instant) -> usize {
         view.waiting.before(class, end).max(view.skip[class])
-    }
-
-    /// The first `count` of a class wait on.
-    fn leave(&mut self, class: usize, count: usize) {
-        let fates = &mut self.fates[class];
-        if fates.len() < count {
-            fates.resize(count, Fate::Wait);
-        }
     }
 }

@@ -28,14 +28,11 @@
 use super::Scheduler;
 use super::batch::View;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
-use super::types::{Action, Event, Outcome, Request, WorkerId};
+use super::types::{Action, Event, NEVER, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::safe_mode::Severity;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
-
-/// The end of time.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -44,15 +41,17 @@ impl Scheduler {
             if let Some(resolution) = self.told.resolved.pop_front() {
                 return Action::Resolve(resolution);
             }
-            if let Some(event) = self.told.events.pop_front() {
+            if !self.told.events.is_empty()
+                && let Some(event) = self.told.events.pop_front()
+            {
                 return Action::Event(event);
+            }
+            if !self.changed && now < self.next {
+                return Action::WakeAt((self.next < NEVER).then_some(self.next));
             }
             if self.is_time(now) && (self.watch(now) || self.expire(now)) {
                 self.changed = true;
                 continue;
-            }
-            if !self.changed && self.next.is_none_or(|next| now < next) {
-                return Action::WakeAt(self.next);
             }
             match self.due_worker(now) {
                 Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
@@ -271,7 +270,7 @@ impl Scheduler {
     }
 
     /// When `poll` has something to do again if nothing happens before.
-    fn next_wake(&mut self, now: Instant) -> Option<Instant> {
+    fn next_wake(&mut self, now: Instant) -> Instant {
         let just_past = |t: Instant| t + Span::from_nanos(1);
         self.armed = match self.config.dispatch {
             Dispatch::Eager => None,
@@ -297,21 +296,23 @@ impl Scheduler {
         if let Some(end) = self.safe_mode.leaves_at() {
             next = next.min(end);
         }
-        (next < NEVER).then_some(next)
+        next
     }
 
     /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest,
     /// and the end of safe mode or of a suspension may come with any change.
     fn is_time(&self, now: Instant) -> bool {
-        self.next.is_some_and(|next| now >= next)
-            || self.armed.is_some_and(|armed| now > armed)
-            || self.changed && (self.safe_mode.severity() > Severity::Normal || self.suspensions.is_any())
+        now >= self.next || self.armed.is_some_and(|armed| now > armed) || self.changed && !self.is_at_rest()
+    }
+
+    /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.safe_mode.severity() == Severity::Normal && !self.suspensions.is_any()
     }
 
     /// Time brings something about at `at`, perhaps.
     pub(super) fn look_at(&mut self, at: Instant) {
-        self.changed = true;
-        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+        self.next = self.next.min(at);
     }
 
     /// Notes that an idle worker should have taken what came at `since`, if one is to now.

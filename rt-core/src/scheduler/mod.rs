@@ -31,6 +31,7 @@ use pool::{Pool, State};
 use queue::{MANDATORY, OPTIONAL, Waiting};
 use streams::Streams;
 use suspension::Suspensions;
+use types::NEVER;
 
 pub use handover::HandOverError;
 pub use streams::{Joined, Newcomer, Retired};
@@ -82,7 +83,7 @@ pub struct Scheduler {
     /// The instant at which an idle worker should have been given a batch, if one waits for it.
     armed: Option<Instant>,
     /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
-    next: Option<Instant>,
+    next: Instant,
     changed: bool,
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
@@ -122,7 +123,7 @@ impl Scheduler {
             carry_in: CarryIn::None,
             clears: 0,
             armed: None,
-            next: None,
+            next: NEVER,
             changed: false,
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
@@ -151,7 +152,6 @@ impl Scheduler {
 
     /// `welcome` if the caller has room for the request.
     fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
-        self.changed = true;
         self.selection.arrived(now);
         let Arrival { stream, token, at } = arrival;
         let deadline = at + self.config.deadline;
@@ -201,7 +201,10 @@ impl Scheduler {
             let time = if class == MANDATORY { bound } else { likely };
             self.look_at(deadline - time + Span::from_nanos(1));
         }
-        self.arm(now, at);
+        if !self.pool.is_busy() || !self.is_at_rest() {
+            self.changed = true;
+            self.arm(now, at);
+        }
         None
     }
 

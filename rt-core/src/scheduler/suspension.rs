@@ -177,6 +177,7 @@ impl Scheduler {
     }
 
     fn look_again(&mut self, at: Instant) {
+        self.changed = true;
         self.look_at(at);
         self.suspensions.next = Some(self.suspensions.next.map_or(at, |next| next.min(at)));
     }

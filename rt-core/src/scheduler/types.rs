@@ -12,6 +12,9 @@ use crate::workers::Workers;
 /// The most workers of one scheduler, of all kinds together.
 pub const MAX_WORKERS: usize = 256;
 
+/// The end of time.
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// Everything that is fixed for the life of a scheduler.
 #[derive(Clone, Debug)]
 pub struct SchedulerConfig {
