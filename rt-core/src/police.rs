@@ -1,7 +1,9 @@
 //! The arrival monitor: exact, per stream, O(1) a request (O(N) for a list of N distances); what exceeds the
 //! declared curve never becomes mandatory, so one stream's flood cannot void another's promise.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::arrival::ArrivalBound;
@@ -47,8 +49,9 @@ pub struct Policer {
 
 #[derive(Clone, Debug)]
 enum BoundState {
-    /// The instants of the last `count` conforming requests.
-    Window { count: usize, length: Span, recent: VecDeque<Instant> },
+    /// The instants of the last conforming requests, as many as the window allows: a ring, filled up to `held`, in which the
+    /// next one goes to `next`. Full, it has the oldest there.
+    Window { length: Span, ring: Box<[Instant]>, held: usize, next: usize },
     /// The generic cell rate algorithm; `run` is when the present run of back-to-back periods began and
     /// how many requests it holds, so that `run.0 + run.1·period` is the next theoretical arrival.
     Periodic { period: Span, jitter: Span, run: (Instant, u64) },
@@ -63,9 +66,10 @@ impl Policer {
     pub fn new(curve: &ArrivalCurve) -> Self {
         let state = |bound: &ArrivalBound| match bound {
             ArrivalBound::Window { count, length } => BoundState::Window {
-                count: *count as usize,
                 length: *length,
-                recent: VecDeque::with_capacity(*count as usize),
+                ring: vec![Instant::ZERO; *count as usize].into(),
+                held: 0,
+                next: 0,
             },
             ArrivalBound::Periodic { period, jitter } => {
                 BoundState::Periodic { period: *period, jitter: *jitter, run: (Instant::ZERO, 0) }
@@ -171,8 +175,8 @@ impl BoundState {
     /// Whether [`BoundState::excess`] sees none.
     fn has_room(&self, now: Instant) -> bool {
         match self {
-            Self::Window { count, length, recent } => {
-                recent.len() < *count || now.since(recent[0]) >= *length
+            Self::Window { length, ring, held, next } => {
+                *held < ring.len() || now.since(ring[*next]) >= *length
             }
             Self::Periodic { .. } | Self::Distances { .. } => self.excess(now).is_none(),
         }
@@ -180,8 +184,8 @@ impl BoundState {
 
     fn excess(&self, now: Instant) -> Option<Excess> {
         match self {
-            Self::Window { count, length, .. } => {
-                let allowed = *count as u64;
+            Self::Window { length, ring, .. } => {
+                let allowed = ring.len() as u64;
                 (!self.has_room(now)).then_some(Excess { window: *length, allowed, seen: allowed + 1 })
             }
             Self::Periodic { period, jitter, run: (began, held) } => {
@@ -206,11 +210,10 @@ impl BoundState {
 
     fn count(&mut self, now: Instant) {
         match self {
-            Self::Window { count, recent, .. } => {
-                if recent.len() == *count {
-                    recent.pop_front();
-                }
-                recent.push_back(now);
+            Self::Window { ring, held, next, .. } => {
+                ring[*next] = now;
+                *next = if *next + 1 == ring.len() { 0 } else { *next + 1 };
+                *held = (*held + 1).min(ring.len());
             }
             Self::Periodic { period, run: (began, held), .. } => {
                 if *held == 0 || *began + times(*period, *held) <= now {

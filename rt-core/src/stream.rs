@@ -294,8 +294,14 @@ impl OutcomeLog {
     /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
     /// is now known in order.
     pub(crate) fn close(&mut self, place: u64, hit: bool) -> Option<Constraint> {
-        self.mark(place).0 = if hit { Mark::Hit } else { Mark::Miss };
-        self.settle()
+        if place != self.oldest {
+            self.mark(place).0 = if hit { Mark::Hit } else { Mark::Miss };
+            return None;
+        }
+        // Those refused before it were counted when it became the oldest.
+        self.oldest += 1;
+        let violated = self.monitor.record(hit);
+        violated.or(self.settle())
     }
 
     /// Feeds the monitor everything before the oldest open request.

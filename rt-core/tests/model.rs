@@ -116,7 +116,8 @@ impl Machine {
             return Err(format!("{batch:?} is not {first:?}"));
         }
         let bound = self.scheduler.config().worker(worker).expect("a worker").profile.bound(batch.len());
-        self.running[worker] = Some((self.now + bound.as_nanos(), self.now + time));
+        let bound = bound.as_nanos();
+        self.running[worker] = Some((self.now + bound, self.now + time.max(bound)));
         Ok(())
     }
 

@@ -102,9 +102,10 @@ impl Scheduler {
         outcome: impl Fn(&Request) -> Outcome,
     ) {
         let mut batch = mem::take(self.pool.batch_mut(worker));
-        for request in batch.drain(..) {
+        for &request in &batch {
             self.end(now, request, outcome(&request));
         }
+        batch.clear();
         *self.pool.batch_mut(worker) = batch;
     }
 

@@ -141,13 +141,7 @@ impl BatchPlanner {
         let spread = self.spread(view);
         let queue = view.waiting.class(MANDATORY);
         let rest = queue.len().saturating_sub(self.first_mandatory(view));
-        if view.waiting.is_mandatory_only() && !spread && (rest <= full || view.most <= full) {
-            // Nothing to choose.
-            self.take_mandatory(view, rest.min(full));
-            return;
-        }
-        let most = if spread { full } else { view.most.max(full) };
-        let size = self.size(view, most, rest);
+        let size = self.size(view, if spread { full } else { view.most.max(full) }, rest);
         self.take_mandatory(view, size);
         self.fill(view, size);
     }
@@ -161,6 +155,9 @@ impl BatchPlanner {
         mut miss: impl FnMut(Request, MissReason),
     ) {
         for (class, (fates, row)) in self.fates.iter().zip(self.rows).enumerate() {
+            if fates.is_empty() && row.expire + row.run == 0 {
+                continue;
+            }
             let mut left = 0;
             for fate in fates {
                 if *fate == Fate::Wait {
@@ -190,14 +187,14 @@ impl BatchPlanner {
     /// (per-batch spread: spread-drop paper, section 3.3, as corrected in the theory) and gives up the rest, each
     /// stream by a balanced word of its own.
     fn spread(&mut self, view: &View) -> bool {
-        let (full, profile) = (view.workers.batch, &view.workers.profile);
-        let (skip, queue) = (view.skip[MANDATORY], view.waiting.class(MANDATORY));
-        if queue.len() <= full + skip {
-            return false;
-        }
-        if queue[full + skip].deadline >= view.two_batches() {
-            return false;
-        }
+        let (full, skip) = (view.workers.batch, view.skip[MANDATORY]);
+        let next = view.waiting.class(MANDATORY).get(full + skip);
+        next.is_some_and(|next| next.deadline < view.two_batches()) && self.spread_hurried(view, full, skip)
+    }
+
+    #[inline(never)]
+    fn spread_hurried(&mut self, view: &View, full: usize, skip: usize) -> bool {
+        let (profile, queue) = (&view.workers.profile, view.waiting.class(MANDATORY));
         let mut next = (view.next_answer)();
         if view.closed {
             let left = view.waiting.before(MANDATORY, next).saturating_sub(full + skip);
@@ -260,7 +257,10 @@ impl BatchPlanner {
         if queue.len() <= first || self.taken >= size {
             return;
         }
-        let size = size.min(profile.largest_within(queue[first].deadline.since(view.now), size).max(1));
+        let size = match size {
+            1 => 1,
+            _ => profile.largest_within(queue[first].deadline.since(view.now), size).max(1),
+        };
         let expire = view.waiting.before(MANDATORY, view.now + profile.bound(size)).saturating_sub(first);
         let run = (queue.len() - first - expire).min(size - self.taken);
         self.rows[MANDATORY] = Row { wait: first - self.fates[MANDATORY].len(), expire, run };

@@ -58,7 +58,7 @@ impl Scheduler {
         let longest = left.pop().unwrap_or(Span::ZERO);
         // Beyond `P`, for up to `P` the shield is not asked.
         let length = longest.max(shield.workers().batch_time() + Span::from_nanos(1));
-        shield.allows(now, length, &left, self.mandatory_due(0))
+        shield.allows(now, length, left.iter().copied(), self.mandatory_due(0))
     }
 
     /// Whether the present shield is right for what runs, whoever of those that it counts comes now.

@@ -37,17 +37,25 @@ use crate::time::{Instant, Span};
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
     pub fn poll(&mut self, now: Instant) -> Action {
+        if let Some(resolution) = self.told.resolved.pop_front() {
+            return Action::Resolve(resolution);
+        }
+        if !self.changed && now < self.next && self.told.events.is_empty() {
+            return Action::WakeAt((self.next < NEVER).then_some(self.next));
+        }
+        self.decide(now)
+    }
+
+    /// The next thing to do where there may be something: apart from [`Scheduler::poll`], which is mostly called to hear that
+    /// there is nothing.
+    #[inline(never)]
+    fn decide(&mut self, now: Instant) -> Action {
         loop {
             if let Some(resolution) = self.told.resolved.pop_front() {
                 return Action::Resolve(resolution);
             }
-            if !self.told.events.is_empty()
-                && let Some(event) = self.told.events.pop_front()
-            {
+            if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
-            }
-            if !self.changed && now < self.next {
-                return Action::WakeAt((self.next < NEVER).then_some(self.next));
             }
             if self.is_time(now) && (self.watch(now) || self.expire(now)) {
                 self.changed = true;
@@ -59,6 +67,9 @@ impl Scheduler {
                 None => {
                     self.next = self.next_wake(now);
                     self.changed = false;
+                    if now < self.next {
+                        return Action::WakeAt((self.next < NEVER).then_some(self.next));
+                    }
                 }
             }
         }
@@ -86,6 +97,7 @@ impl Scheduler {
 
     /// Gives up requests that not even a batch of one on the quickest worker could still serve, at most or, without a promise,
     /// most likely. All queues are in deadline order, so only their heads need a look.
+    #[inline(never)]
     fn expire(&mut self, now: Instant) -> bool {
         let Some((bound, likely)) = self.pool.quickest() else { return false };
         let mut any = false;
@@ -103,6 +115,7 @@ impl Scheduler {
 
     /// Reports dispatch that comes too late and batches that run past their bound, and ends safe mode and suspensions when
     /// their time has come.
+    #[inline(never)]
     fn watch(&mut self, now: Instant) -> bool {
         if let Some(armed) = self.armed
             && now > armed
@@ -133,7 +146,7 @@ impl Scheduler {
     }
 
     /// The worker that takes the next batch, if dispatch is due.
-    #[inline]
+    #[inline(always)]
     fn due_worker(&self, now: Instant) -> Option<WorkerId> {
         // Mostly all are busy, or nothing waits.
         if self.pool.is_busy() || self.waiting.len() == 0 {
@@ -148,6 +161,7 @@ impl Scheduler {
         self.find_due_worker(now)
     }
 
+    #[inline(never)]
     fn find_due_worker(&self, now: Instant) -> Option<WorkerId> {
         let (worker, skip) = self.next_worker(now)?;
         let due = match self.config.dispatch {
@@ -202,10 +216,49 @@ impl Scheduler {
     }
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
+    #[inline(never)]
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
         self.armed = None;
         let skip = self.out_of_reach(now, worker);
-        self.pass_marks_back(now, worker, skip);
+        if !self.waiting.class(WANTED).is_empty() {
+            self.pass_marks_back(now, worker, skip);
+        }
+        let taken = match self.first_in_line(now, worker, skip) {
+            Some(count) => {
+                let batch = self.pool.batch_mut(worker);
+                self.waiting.take_mandatory(count, |request| batch.push(request));
+                count
+            }
+            None => self.choose(now, worker, skip),
+        };
+        self.note_clear();
+        if taken == 0 {
+            return false;
+        }
+        let kind = self.pool.kind(worker);
+        let (time, full) = (kind.profile.bound(taken), kind.batch_time());
+        self.pool.start(now, worker, time);
+        self.note_long(time > full);
+        true
+    }
+
+    /// How many of the first mandatory requests make the batch of `worker`, if there is nothing to choose: only mandatory ones
+    /// wait, one batch takes all it can of them, all in time, and none of those left would be late for the next.
+    fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<usize> {
+        let (kind, queue) = (self.pool.kind(worker), self.waiting.class(MANDATORY));
+        let (count, time) = (queue.len().min(kind.batch), kind.batch_time());
+        let plain = skip == [0; 3]
+            && self.waiting.is_mandatory_only()
+            && queue.front()?.deadline >= now + time
+            && queue.get(kind.batch).is_none_or(|next| {
+                next.deadline >= now + time + time && self.most(now, worker) <= kind.batch
+            });
+        plain.then_some(count)
+    }
+
+    /// Has the planner choose the batch: how many it holds.
+    #[inline(never)]
+    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> usize {
         let kind = self.pool.kind(worker);
         let view = View {
             now,
@@ -230,24 +283,14 @@ impl Scheduler {
             self.end(now, request, Outcome::Missed(reason));
         }
         self.given_up.clear();
-        self.note_clear();
-        if taken == 0 {
-            return false;
-        }
-        let kind = self.pool.kind(worker);
-        let (time, full) = (kind.profile.bound(taken), kind.batch_time());
-        self.pool.start(now, worker, time);
-        self.note_long(time > full);
-        true
+        taken
     }
 
     /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older wanted
     /// one of its own stream and is wanted itself, which is the same to all other streams. Only if they are few, so
     /// that all may yet be served. In a lasting overload the places of mandatory requests are what keeps the misses apart.
+    #[inline(never)]
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
-        if self.waiting.class(WANTED).is_empty() {
-            return;
-        }
         let kind = self.pool.kind(worker);
         let (full, from) =
             (kind.batch, self.waiting.before(WANTED, now + kind.batch_time()).max(skip[WANTED]));
@@ -280,10 +323,15 @@ impl Scheduler {
         };
         let mut next = self.armed.unwrap_or(NEVER);
         if let Some((bound, likely)) = self.pool.quickest() {
-            for (class, time) in [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)] {
+            let mut expire = |class, time| {
                 if let Some(deadline) = self.waiting.first_deadline(class) {
                     next = next.min(just_past(deadline - time));
                 }
+            };
+            expire(MANDATORY, bound);
+            if !self.waiting.is_mandatory_only() {
+                expire(WANTED, likely);
+                expire(OPTIONAL, likely);
             }
         }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.

@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::earliest::Earliest;
 use super::types::{MAX_WORKERS, Request, WorkerId};
@@ -48,15 +49,38 @@ impl Worker {
     }
 }
 
+/// Numbers of workers, a bit each; as an iterator it gives them in order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Few([u64; MAX_WORKERS / 64]);
+
+impl Few {
+    fn set(&mut self, number: usize, there: bool) {
+        let bit = 1 << (number % 64);
+        let word = &mut self.0[number / 64];
+        *word = if there { *word | bit } else { *word & !bit };
+    }
+}
+
+impl Iterator for Few {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let (index, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(index * 64 + bit)
+    }
+}
+
 /// Workers that are alike: what they are, who is free, and who is due when.
 #[derive(Debug)]
 struct Kind {
     workers: Workers,
     /// The number of the first of them.
     first: usize,
-    /// Those that are free, a bit each.
-    free: [u64; MAX_WORKERS / 64],
+    free: Few,
     free_count: usize,
+
     /// Those that are busy and not yet reported as overdue.
     due: Earliest,
     /// Those that were.
@@ -75,6 +99,8 @@ pub(super) struct Pool {
     workers: Box<[Worker]>,
     running: usize,
     free: usize,
+    /// Those whose batch was granted more than `P`.
+    long: Few,
     lost: usize,
     /// The least time in which a worker that is there answers one request: at most, and most likely.
     quickest: Option<(Span, Span)>,
@@ -108,6 +134,7 @@ impl Pool {
             free: workers.len(),
             workers: workers.into(),
             running: 0,
+            long: Few::default(),
             lost: 0,
             quickest: None,
         };
@@ -249,6 +276,7 @@ impl Pool {
         kind.set_free(worker, false);
         self.free -= 1;
         kind.due.set(worker - kind.first, due);
+        self.long.set(worker, time > kind.workers.batch_time());
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
         self.running += w.batch.len();
@@ -257,18 +285,30 @@ impl Pool {
     /// `worker` has longer than it had: until `due`, if that is later.
     pub(super) fn prolong(&mut self, worker: WorkerId, until: Instant) {
         let w = &mut self.workers[worker];
-        if let State::Busy { due, reported: false, .. } = &mut w.state
+        if let State::Busy { started, due, reported: false } = &mut w.state
             && until > *due
         {
             *due = until;
-            let kind = &mut self.kinds[w.kind];
+            let (kind, long) = (&mut self.kinds[w.kind], until.since(*started));
             kind.due.set(worker - kind.first, until);
+            self.long.set(worker, long > kind.workers.batch_time());
         }
     }
 
     /// The batch that `worker` is given, to be filled before [`Pool::start`].
     pub(super) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
         &mut self.workers[worker].batch
+    }
+
+    /// What the batches of others than `worker` that were granted more than `P` still take at most.
+    pub(super) fn long_beside(
+        &self,
+        now: Instant,
+        worker: WorkerId,
+    ) -> impl Iterator<Item = Span> + Clone + '_ {
+        let mut others = self.long;
+        others.set(worker, false);
+        others.map(move |other| self.workers[other].left(now))
     }
 
     /// What its batch is to be run with.
@@ -279,32 +319,23 @@ impl Pool {
     /// `worker` no longer runs a batch, and is free, or `lost`. Its batch is still there: [`Pool::batch_mut`].
     pub(super) fn end(&mut self, worker: WorkerId, lost: bool) {
         let w = &mut self.workers[worker];
-        let (before, after) = (w.state, if lost { State::Lost } else { State::Free });
-        if before == after {
-            return;
-        }
         let kind = &mut self.kinds[w.kind];
-        w.state = after;
-        match before {
-            State::Free => {
-                kind.set_free(worker, false);
-                self.free -= 1;
-            }
-            State::Busy { reported, .. } => {
-                kind.due.remove(worker - kind.first);
-                kind.overdue -= usize::from(reported);
-                self.running -= w.batch.len();
-            }
-            State::Lost => {}
+        let after = if lost { State::Lost } else { State::Free };
+        let before = mem::replace(&mut w.state, after);
+        if let State::Busy { reported, .. } = before {
+            kind.due.remove(worker - kind.first);
+            kind.overdue -= usize::from(reported);
+            self.long.set(worker, false);
+            self.running -= w.batch.len();
         }
-        if after == State::Free {
-            kind.set_free(worker, true);
-            self.free += 1;
+        let (was_free, is_free) = (before == State::Free, !lost);
+        if was_free != is_free {
+            kind.set_free(worker, is_free);
+            self.free = self.free + usize::from(is_free) - usize::from(was_free);
         }
-        let (more, fewer) = (usize::from(after == State::Lost), usize::from(before == State::Lost));
-        kind.lost = kind.lost + more - fewer;
-        self.lost = self.lost + more - fewer;
-        if more + fewer > 0 {
+        if lost != (before == State::Lost) {
+            let count = |lost: usize| if after == State::Lost { lost + 1 } else { lost - 1 };
+            (kind.lost, self.lost) = (count(kind.lost), count(self.lost));
             self.find_quickest();
         }
     }
@@ -321,7 +352,7 @@ impl Kind {
     fn new(workers: &Workers, first: usize) -> Self {
         let mut kind = Self {
             first,
-            free: [0; MAX_WORKERS / 64],
+            free: Few::default(),
             free_count: 0,
             due: Earliest::new(workers.count),
             overdue: 0,
@@ -334,14 +365,12 @@ impl Kind {
     }
 
     fn first_free(&self) -> Option<WorkerId> {
-        let (word, bits) = self.free.iter().enumerate().find(|(_, bits)| **bits != 0)?;
-        Some(self.first + word * 64 + bits.trailing_zeros() as usize)
+        Some(self.first + { self.free }.next()?)
     }
 
     /// Of a worker for which the opposite is true.
     fn set_free(&mut self, worker: WorkerId, free: bool) {
-        let index = worker - self.first;
-        self.free[index / 64] ^= 1 << (index % 64);
+        self.free.set(worker - self.first, free);
         self.free_count = if free { self.free_count + 1 } else { self.free_count - 1 };
     }
 

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::carry_in::CarryIn;
 use super::pool::State;
 use super::queue::MANDATORY;
-use super::types::{MAX_WORKERS, Request, ShieldRefusal, WorkerId};
+use super::types::{Request, ShieldRefusal, WorkerId};
 use super::{Retired, Scheduler};
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
@@ -105,19 +105,27 @@ impl Scheduler {
     /// nothing is promised or the shield allows the bound on its time.
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
         let kind = self.pool.kind(worker);
-        let (full, profile) = (kind.batch, &kind.profile);
-        let mut size = profile.max_batch().min(self.waiting.len());
-        if size <= full || !self.may_be_long() {
-            return full;
+        let size = kind.profile.max_batch().min(self.waiting.len());
+        if size <= kind.batch || !self.may_be_long() {
+            kind.batch
+        } else {
+            self.most_allowed(now, worker, size)
         }
+    }
+
+    /// The same, of batches of more than are full and at most `size`.
+    #[inline(never)]
+    fn most_allowed(&self, now: Instant, worker: WorkerId, mut size: usize) -> usize {
+        let kind = self.pool.kind(worker);
+        let (full, profile) = (kind.batch, &kind.profile);
         let Some(shield) = self.shield.as_deref().filter(|_| !self.ledger.is_empty()) else { return size };
         if !self.is_on_time(now) {
             return full;
         }
-        let others = self.left_beside(now, worker);
+        let others = self.pool.long_beside(now, worker);
         let head = self.mandatory_due(0).next().map_or(Span::from_nanos(u64::MAX), |due| due.since(now));
         for _ in 0..TRIES {
-            let longest = shield.longest(now, &others, self.mandatory_due(size)).min(head);
+            let longest = shield.longest(now, others.clone(), self.mandatory_due(size)).min(head);
             let allowed = profile.largest_within(longest, size);
             if allowed >= size {
                 return size;
@@ -144,10 +152,10 @@ impl Scheduler {
         if self.awaited || self.safe_mode.severity().is_suspended() || !self.is_on_time(now) {
             return Err(ShieldRefusal::Unsafe);
         }
-        let others = self.left_beside(now, worker);
+        let others = self.pool.long_beside(now, worker);
         let longest = self
             .slack(now, worker)
-            .map_or(granted, |slack| slack.min(shield.longest(now, &others, self.mandatory_due(0))));
+            .map_or(granted, |slack| slack.min(shield.longest(now, others, self.mandatory_due(0))));
         Ok((granted, longest.max(granted)))
     }
 
@@ -172,12 +180,6 @@ impl Scheduler {
     /// How long the batch of `worker` may take at most to be in time; `None` if it has none.
     pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Option<Span> {
         self.pool.get(worker)?.batch.iter().map(|request| self.due(request).since(now)).min()
-    }
-
-    /// What the batches of all workers but `worker` still take at most.
-    pub(super) fn left_beside(&self, now: Instant, worker: WorkerId) -> heapless::Vec<Span, MAX_WORKERS> {
-        let others = self.pool.iter().enumerate().filter(|&(id, _)| id != worker);
-        others.map(|(_, w)| w.left(now)).collect()
     }
 
     /// How long the batch that `worker` started at `now` may take as things are.

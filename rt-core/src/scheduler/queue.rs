@@ -96,6 +96,15 @@ impl Waiting {
         }
     }
 
+    /// Takes the first `count` mandatory requests.
+    pub(super) fn take_mandatory(&mut self, count: usize, mut take: impl FnMut(Request)) {
+        for _ in 0..count {
+            let Some(request) = self.classes[MANDATORY].pop_front() else { break };
+            self.len -= 1;
+            take(request);
+        }
+    }
+
     /// Takes the first request of a class.
     pub(super) fn pop(&mut self, class: usize) -> Option<Request> {
         self.remove(class, 0)

@@ -90,7 +90,6 @@ impl Scheduler {
     /// comes, can be answered in time by full batches. No promise rests on it.
     fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
         let Some(shield) = &self.shield else { return Span::ZERO };
-        let others = self.left_beside(now, worker);
         let [mandatory, wanted, optional] =
             [MANDATORY, WANTED, OPTIONAL].map(|class| self.waiting.class(class));
         let first = mandatory.len();
@@ -102,7 +101,7 @@ impl Scheduler {
         let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
         let next = (self.waiting(), now + self.config.deadline - self.config.guard);
         let rest = rest.chain([next]);
-        shield.longest_beside(now, &others, rest)
+        shield.longest_beside(now, self.pool.long_beside(now, worker), rest)
     }
 
     fn select(&mut self, now: Instant, worker: WorkerId) {

@@ -158,36 +158,36 @@ impl Shield {
         &self,
         now: Instant,
         length: Span,
-        others: &[Span],
+        others: impl Iterator<Item = Span> + Clone,
         waiting: impl ExactSizeIterator<Item = Instant>,
     ) -> bool {
         length <= self.longest(now, others, waiting)
     }
 
     /// The longest time that a batch started at `now` may take as far as all *other* requests are concerned, at
-    /// least `P`. `others` gives for each other worker the bound on what its batch still takes (0 if it is
-    /// free), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order.
+    /// least `P`. `others` gives for each other worker whose batch may still take more than `P` the bound on that (others
+    /// may be left out), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order.
     ///
-    /// Linear in the batches that wait, and never more than the slack allows; allocates nothing.
+    /// Linear in `others` and the batches that wait, and never more than the slack allows; allocates nothing.
     #[must_use]
     pub fn longest(
         &self,
         now: Instant,
-        others: &[Span],
+        others: impl Iterator<Item = Span> + Clone,
         waiting: impl ExactSizeIterator<Item = Instant>,
     ) -> Span {
         let time = self.workers.batch_time();
-        if others.len() + 1 != self.workers.count {
+        let others = others.filter(|&f| f > time);
+        if others.clone().count() >= self.workers.count {
             return time;
         }
-        let others: heapless::Vec<Span, MAX_WORKERS> = others.iter().map(|&f| f.max(time)).collect();
-        let to_come = self.table.longest(&self.workers, &others, waiting.len());
+        let to_come = self.table.longest(&self.workers, others.clone(), waiting.len());
         let mut longest = to_come.map_or(self.latency, |longest| longest.min(self.latency));
         for (batch, deadline) in waiting.step_by(self.workers.batch).enumerate() {
             if longest <= time {
                 break;
             }
-            longest = longest.min(self.longest_for(deadline.since(now), batch as u64 + 1, &others));
+            longest = longest.min(self.longest_for(deadline.since(now), batch as u64 + 1, others.clone()));
         }
         longest.max(time)
     }
@@ -197,18 +197,18 @@ impl Shield {
     pub(crate) fn longest_beside(
         &self,
         now: Instant,
-        others: &[Span],
+        others: impl Iterator<Item = Span> + Clone,
         waiting: impl Iterator<Item = (usize, Instant)>,
     ) -> Span {
         let time = self.workers.batch_time();
-        let others: heapless::Vec<Span, MAX_WORKERS> = others.iter().map(|&f| f.max(time)).collect();
+        let others = others.filter(|&f| f > time);
         let mut longest = self.latency;
         for (before, deadline) in waiting {
             if longest <= time {
                 break;
             }
             let batch = (before / self.workers.batch) as u64 + 1;
-            longest = longest.min(self.longest_for(deadline.since(now), batch, &others));
+            longest = longest.min(self.longest_for(deadline.since(now), batch, others.clone()));
         }
         longest
     }
@@ -250,12 +250,15 @@ impl Shield {
         self.load.iter().map(most).fold(0, u64::saturating_add)
     }
 
-    /// (1) for the first request of the `batch`-th batch that waits, due `within` from now.
-    fn longest_for(&self, within: Span, batch: u64, others: &[Span]) -> Span {
+    /// (1) for the first request of the `batch`-th batch that waits, due `within` from now; `others` take more than `P`.
+    fn longest_for(&self, within: Span, batch: u64, others: impl Iterator<Item = Span>) -> Span {
         let time = self.workers.batch_time().as_nanos();
         let Some(latest) = within.as_nanos().checked_sub(time) else { return Span::ZERO };
-        let begun = |g: &Span| latest.checked_sub(g.as_nanos()).map_or(0, |rest| rest / time + 1);
-        match batch.saturating_sub(others.iter().map(begun).sum()) {
+        // What each of the others has begun by then: all but those that are given are free by `P`.
+        let prompt = latest / time;
+        let fewer = |g: Span| prompt - latest.checked_sub(g.as_nanos()).map_or(0, |rest| rest / time + 1);
+        let begun = prompt * (self.workers.count as u64 - 1) - others.map(fewer).sum::<u64>();
+        match batch.saturating_sub(begun) {
             0 => self.latency,
             // The acting worker must begin so many batches by `latest` itself.
             own => Span::from_nanos(latest.saturating_sub(time.saturating_mul(own - 1))),
@@ -282,9 +285,9 @@ mod tests {
     }
 
     fn longest(shield: &Shield, others: &[u64], due: &[u64]) -> u64 {
-        let others: Vec<Span> = others.iter().map(|&t| ms(t)).collect();
+        let others = others.iter().map(|&t| ms(t));
         let waiting = due.iter().map(|&t| Instant::ZERO + ms(t));
-        shield.longest(Instant::ZERO, &others, waiting).as_nanos() / 1_000_000
+        shield.longest(Instant::ZERO, others, waiting).as_nanos() / 1_000_000
     }
 
     /// The worked example of `docs/guarantee.md`: one mandatory request comes in each 4 ms. The first, at 0, must
@@ -296,8 +299,8 @@ mod tests {
         // One that waits goes first, and the one to come must start by 4 all the same.
         assert_eq!(longest(&shield, &[], &[20]), 2);
         assert_eq!(longest(&shield, &[], &[3]), 2, "as long as a full batch, whatever waits");
-        assert!(shield.allows(Instant::ZERO, ms(4), &[], [].into_iter()));
-        assert!(!shield.allows(Instant::ZERO, ms(4) + Span::from_nanos(1), &[], [].into_iter()));
+        assert!(shield.allows(Instant::ZERO, ms(4), [].into_iter(), [].into_iter()));
+        assert!(!shield.allows(Instant::ZERO, ms(4) + Span::from_nanos(1), [].into_iter(), [].into_iter()));
     }
 
     /// Two in each 4 ms, all mandatory, by 4. The other worker does both if it is free by 2; if it is busy
@@ -315,7 +318,8 @@ mod tests {
         assert_eq!(longest(&shield, &[0], &[6, 6]), 2);
         // Due at 4: it must start by 2, where the other worker is.
         assert_eq!(longest(&shield, &[0], &[4]), 4);
-        assert_eq!(longest(&shield, &[], &[]), 2, "a worker is missing");
+        assert_eq!(longest(&shield, &[], &[]), 6, "a worker that is left out takes no more than P");
+        assert_eq!(longest(&shield, &[3, 3], &[]), 2, "more than there are");
     }
 
     #[test]

@@ -68,13 +68,20 @@ impl Table {
         if rises.ended { Ok(Self(table)) } else { Err(AdmissionError::Horizon) }
     }
 
-    /// The largest `p·P + q` for which every step has room beside `others`, with `waiting` requests left; `None`
-    /// if nothing is promised.
-    pub(super) fn longest(&self, workers: &Workers, others: &[Span], waiting: usize) -> Option<Span> {
+    /// The largest `p·P + q` for which every step has room beside `others`, those that take more than `P`, with `waiting`
+    /// requests left; `None` if nothing is promised.
+    pub(super) fn longest(
+        &self,
+        workers: &Workers,
+        others: impl Iterator<Item = Span> + Clone,
+        waiting: usize,
+    ) -> Option<Span> {
         let time = workers.batch_time().as_nanos();
+        // `P` is one period, and no rest.
+        let prompt = workers.count as i64 - 1;
         let taken = |rest: u64| {
-            let of = |g: &Span| g.as_nanos() / time + u64::from(g.as_nanos() % time > rest);
-            others.iter().map(of).sum::<u64>() as i64
+            let more = |g: Span| g.as_nanos() / time + u64::from(g.as_nanos() % time > rest) - 1;
+            prompt + others.clone().map(more).sum::<u64>() as i64
         };
         let steps = &self.0[waiting % workers.batch];
         let room = steps.iter().map(|step| (step.slack - taken(step.rest), step.rest));
