@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use rt_core::{Instant, Shield, Span, StreamSpec, System};
+use rt_core::{BatchView, Instant, Shield, Span, StreamSpec, System};
 use steady::Steady;
 
 const LENGTHS: [usize; 3] = [8, 64, 512];
@@ -99,7 +99,7 @@ fn select(c: &mut Criterion) {
     group.bench_function("wish", |b| {
         b.iter(|| {
             now = now + Span::from_nanos(1_000);
-            selector.wish(now, black_box(9), black_box(slack))
+            selector.wish(black_box(&BatchView { now, size: 1, waiting: 8, slack }))
         });
     });
     group.finish();

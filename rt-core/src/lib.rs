@@ -63,7 +63,8 @@ pub use scheduler::{
     Resolution, Retired, Scheduler, SchedulerConfig, ShieldRefusal, StreamError, WorkerId,
 };
 pub use select::{
-    LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, SelectTables, Selector, Variant,
+    BatchView, Boxed, LoadMonitor, MAX_TABLES, MAX_VARIANTS, SelectError, SelectTable, SelectTables,
+    Selector, Variant, VariantSelector,
 };
 pub use shield::{Shield, ShieldError};
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};

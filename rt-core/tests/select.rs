@@ -6,8 +6,8 @@ use harness::load::{Bench, Setup, guarded, ns, setup, shield_of};
 use harness::{Dice, Harness, config};
 use proptest::prelude::*;
 use rt_core::{
-    Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError, SelectTable,
-    SelectTables, Selector, Shield, StreamSpec, Variant, Workers,
+    BatchView, Cause, Dispatch, Instant, LatencyProfile, LoadMonitor, Outcome, Scheduler, SelectError,
+    SelectTable, SelectTables, Selector, Shield, StreamSpec, Variant, VariantSelector, Workers,
 };
 
 /// The base, and up to four more variants; most are slower, some take no full batch.
@@ -55,8 +55,23 @@ fn selector(setup: &Setup, dice: &mut Dice) -> Selector {
     if dice.within(0, 2) == 0 { selector.sparing(capacity) } else { selector }
 }
 
+/// Wishes for anything, also for what is not there.
+#[derive(Clone, Debug)]
+struct Erratic(u64);
+
+impl VariantSelector for Erratic {
+    fn wish(&mut self, batch: &BatchView) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(batch.now.as_nanos() | 1);
+        (self.0 >> (self.0 >> 59)) as usize
+    }
+}
+
 /// Batches take what their variant takes at most, or less. Tells each choice: when, variant, time.
-fn run(setup: &Setup, selector: Selector, mut spare: SelectTables) -> (Bench, Vec<(u64, usize, u64)>) {
+fn run(
+    setup: &Setup,
+    selector: Selector,
+    mut spare: Option<SelectTables>,
+) -> (Bench, Vec<(u64, usize, u64)>) {
     let mut bench = Bench::new(setup);
     bench.harness.timer_delay = setup.config.guard.as_nanos();
     bench.harness.scheduler.set_shield(Some(shield_of(setup, &setup.streams))).expect("made for it");
@@ -68,7 +83,9 @@ fn run(setup: &Setup, selector: Selector, mut spare: SelectTables) -> (Bench, Ve
         let time = scheduler.selector().and_then(|s| s.time(variant, size)).expect("a time").as_nanos();
         assert_eq!(scheduler.granted(worker), ns(time.max(bound)));
         told.borrow_mut().push((now, variant, time));
-        scheduler.swap_tables(&mut spare).expect("for its variants");
+        if let Some(spare) = &mut spare {
+            scheduler.swap_tables(spare).expect("for its variants");
+        }
         time
     }));
     bench.attack(setup, 4_000);
@@ -87,10 +104,23 @@ proptest! {
         let selector = selector(&setup, &mut dice);
         let variants = selector.variants().len();
         let spare = SelectTables::new(tables(variants, &mut dice), variants).expect("valid");
-        let (bench, _) = run(&setup, selector, spare);
+        let (bench, _) = run(&setup, selector, Some(spare));
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         prop_assert_eq!(bench.harness.causes(), []);
         prop_assert!(bench.harness.scheduler.shield().is_some());
+    }
+
+    /// A rule that is out of its senses: any number at all.
+    #[test]
+    fn whatever_a_rule_wishes_no_promise_breaks(setup in setup(), guard in 0u64..4) {
+        let setup = guarded(setup, guard);
+        let mut dice = Dice(setup.seed ^ 57);
+        let variants = variants(&setup.config.workers[0], &mut dice);
+        let selector = Selector::of(variants, Erratic(setup.seed)).expect("valid");
+        let (bench, choices) = run(&setup, selector, None);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert!(!choices.is_empty());
     }
 
     /// The same run without a selector: the caller reads the table, tries the variants from the wish down against
@@ -103,7 +133,7 @@ proptest! {
         let (table, (bin, rows)) = table(f64::INFINITY, variants.len(), &mut dice);
         let selector = Selector::new(variants.clone(), [table.clone()], LoadMonitor::default()).expect("valid");
         let same = SelectTables::new([table], variants.len()).expect("valid");
-        let (bench, choices) = run(&setup, selector, same);
+        let (bench, choices) = run(&setup, selector, Some(same));
 
         let mut again = Bench::new(&setup);
         again.harness.timer_delay = guard;
@@ -145,7 +175,7 @@ fn slower_variants_run_and_are_held_back() {
         let (best, time) = (variants.len() - 1, setup.config.workers[0].batch_time().as_nanos());
         let greedy = Selector::greedy(variants).expect("valid");
         let same = SelectTables::new(greedy.tables(), best + 1).expect("valid");
-        let (_, choices) = run(&setup, greedy, same);
+        let (_, choices) = run(&setup, greedy, Some(same));
         all += choices.len();
         slower += choices.iter().filter(|&&(_, _, length)| length > time).count();
         less += choices.iter().filter(|&&(_, variant, _)| variant < best).count();
@@ -228,9 +258,10 @@ fn near_its_capacity_the_base_is_left_to_itself() {
     let at = |i: u64| Instant::ZERO + rt_core::Span::from_micros(i * 11_400);
     // 88 a second, and then some more.
     (0..100).for_each(|i| selector.observe(at(i)));
-    assert_eq!(selector.wish(at(99), 1, ns(40)), 1);
+    let batch = BatchView { now: at(99), size: 1, waiting: 0, slack: ns(40) };
+    assert_eq!(selector.wish(&batch), 1);
     (0..5).for_each(|_| selector.observe(at(99)));
-    assert_eq!(selector.wish(at(99), 1, ns(40)), 0);
+    assert_eq!(selector.wish(&batch), 0);
 }
 
 /// The time granted is what the service monitor expects, no more and no less.

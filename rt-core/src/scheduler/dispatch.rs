@@ -57,7 +57,13 @@ impl Scheduler {
             if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
             }
-            if self.is_time(now) && (self.watch(now) || self.expire(now)) {
+            let told = if self.is_time(now) {
+                self.watch(now) || self.expire(now)
+            } else {
+                // The end of safe mode or of a suspension may come with any change.
+                self.changed && !self.is_at_rest() && self.end_suspensions(now)
+            };
+            if told {
                 self.changed = true;
                 continue;
             }
@@ -132,6 +138,11 @@ impl Scheduler {
             self.overrun(now, due.since(started), now.since(started));
             return true;
         }
+        self.end_suspensions(now)
+    }
+
+    /// Ends safe mode and suspensions when their time has come.
+    fn end_suspensions(&mut self, now: Instant) -> bool {
         if self.resume_streams(now) {
             return true;
         }
@@ -347,10 +358,9 @@ impl Scheduler {
         next
     }
 
-    /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest,
-    /// and the end of safe mode or of a suspension may come with any change.
+    /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
     fn is_time(&self, now: Instant) -> bool {
-        now >= self.next || self.armed.is_some_and(|armed| now > armed) || self.changed && !self.is_at_rest()
+        now >= self.next || self.armed.is_some_and(|armed| now > armed)
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.

@@ -3,7 +3,7 @@
 use super::pool::State;
 use super::queue::{MANDATORY, OPTIONAL, WANTED};
 use super::{Action, Scheduler, WorkerId};
-use crate::select::{SelectError, SelectTables, Selector};
+use crate::select::{BatchView, SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
 
 /// Who selects.
@@ -108,7 +108,7 @@ impl Scheduler {
         let (size, waiting) = (self.batch(worker).len(), self.waiting());
         let slack = self.slack(now, worker).unwrap_or(Span::ZERO);
         let Some(selector) = &mut self.selection.selector else { return };
-        let wish = selector.wish(now, size + waiting, slack);
+        let wish = selector.wish(&BatchView { now, size, waiting, slack });
         if wish == 0 {
             return;
         }

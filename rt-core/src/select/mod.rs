@@ -1,10 +1,11 @@
-//! Which variant of a model a batch would best be run with: a wish from a table made ahead, for what waits, how
-//! much time is left and how much comes. The shield decides whether the wish is granted.
+//! Which variant of a model a batch would best be run with: a wish of a rule, for what waits, how much time is left and how
+//! much comes. The shield decides whether the wish is granted.
 //!
-//! After RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several arrival rates, and a sliding
-//! window over arrivals that tells which of them to read.
+//! The rule that is there reads tables made ahead, after RAMSIS (Mendoza et al., EuroSys 2024): one table for each of several
+//! arrival rates, and a sliding window over arrivals that tells which of them to read.
 
 mod load;
+mod rule;
 mod table;
 mod tables;
 
@@ -14,13 +15,15 @@ use crate::profile::LatencyProfile;
 use crate::time::{Instant, Span};
 
 pub use load::LoadMonitor;
+use rule::TableRule;
+pub use rule::{BatchView, Boxed, VariantSelector};
 pub use table::SelectTable;
 pub use tables::SelectTables;
 
-/// The most variants of one model.
-pub const MAX_VARIANTS: usize = 64;
 /// The share of what the base could answer that may come before a sparing selector leaves it all to the base.
 const SPARE: f64 = 0.9;
+/// The most variants of one model.
+pub const MAX_VARIANTS: usize = 64;
 /// The most tables of one [`Selector`].
 pub const MAX_TABLES: usize = 1024;
 
@@ -33,14 +36,19 @@ pub struct Variant {
     pub accuracy: f64,
 }
 
-/// Variants of a model, and the tables that choose among them by load.
-#[derive(Clone, Debug)]
+/// Variants of a model, and the rule that chooses among them.
+#[derive(Debug)]
 pub struct Selector {
     variants: Box<[Variant]>,
-    tables: SelectTables,
-    load: LoadMonitor,
+    rule: Box<dyn VariantSelector>,
     /// Up to how many requests a second, if it is sparing.
     sparing: Option<f64>,
+}
+
+impl Clone for Selector {
+    fn clone(&self) -> Self {
+        Self { variants: self.variants.clone(), rule: self.rule.boxed(), sparing: self.sparing }
+    }
 }
 
 /// Why variants cannot be selected so.
@@ -108,7 +116,7 @@ pub enum SelectError {
     #[error("variant[0].profile is not that of the workers")]
     Base,
     /// There is nobody whose tables could be exchanged.
-    #[error("no selector is set")]
+    #[error("no selector that reads tables is set")]
     Nobody,
     /// Workers of several kinds have no shield, and no selection.
     #[error("workers of {kinds} kinds: must be of one kind")]
@@ -119,16 +127,27 @@ pub enum SelectError {
 }
 
 impl Selector {
-    /// Selects among `variants`, by rising accuracy, the first of them the base; `tables` by rising rate, none
-    /// for "always the base"; `load` tells the rate. Allocates.
+    /// Reads `tables` for what `load` sees. `variants` rise in accuracy, and the first is the base.
     ///
     /// # Errors
-    /// No variant or more than [`MAX_VARIANTS`], more than [`MAX_TABLES`], accuracies or rates out of order, or
-    /// a wish for a variant that is not there.
+    /// As [`Selector::of`]; more than [`MAX_TABLES`], rates out of order, or a wish for a variant that is not there.
     pub fn new(
         variants: impl Into<Box<[Variant]>>,
         tables: impl Into<Box<[SelectTable]>>,
         load: LoadMonitor,
+    ) -> Result<Self, SelectError> {
+        let variants = variants.into();
+        let tables = SelectTables::new(tables, variants.len())?;
+        Self::of(variants, TableRule { tables, load })
+    }
+
+    /// Has `rule` choose among `variants`, which rise in accuracy; the first is the base.
+    ///
+    /// # Errors
+    /// No variant or more than [`MAX_VARIANTS`], or accuracies out of order.
+    pub fn of(
+        variants: impl Into<Box<[Variant]>>,
+        rule: impl VariantSelector + 'static,
     ) -> Result<Self, SelectError> {
         let variants = variants.into();
         range("number of variants", variants.len() as u64, 1, MAX_VARIANTS as u64)?;
@@ -139,14 +158,13 @@ impl Selector {
             }
             least = accuracy;
         }
-        let tables = SelectTables::new(tables, variants.len())?;
-        Ok(Self { variants, tables, load, sparing: None })
+        Ok(Self { variants, rule: Box::new(rule), sparing: None })
     }
 
     /// Always wishes for the most accurate of `variants`: as accurate as the shield allows, here and now.
     ///
     /// # Errors
-    /// As [`Selector::new`].
+    /// As [`Selector::of`].
     pub fn greedy(variants: impl Into<Box<[Variant]>>) -> Result<Self, SelectError> {
         let variants = variants.into();
         let best = variants.len().saturating_sub(1).min(MAX_VARIANTS) as u8;
@@ -173,52 +191,41 @@ impl Selector {
         &self.variants
     }
 
-    /// The tables, by rising rate.
+    /// The tables, by rising rate, if there are any.
     #[must_use]
     pub fn tables(&self) -> &[SelectTable] {
-        self.tables.as_slice()
+        self.rule.tables().map_or(&[], SelectTables::as_slice)
     }
 
     /// Exchanges its tables for `tables`, in constant time: nothing is allocated, freed or checked again.
     ///
     /// # Errors
-    /// If they are for more variants than there are; nothing is exchanged then.
+    /// If it reads none, or they are for more variants than there are; nothing is exchanged then.
     pub fn swap_tables(&mut self, tables: &mut SelectTables) -> Result<(), SelectError> {
         let (found, most) = (tables.variants() as u64, self.variants.len() as u64);
         range("variants of the tables", found, 0, most)?;
-        core::mem::swap(&mut self.tables, tables);
+        core::mem::swap(self.rule.tables_mut().ok_or(SelectError::Nobody)?, tables);
         Ok(())
     }
 
-    /// The monitor of the rate.
-    #[must_use]
-    pub fn load(&self) -> &LoadMonitor {
-        &self.load
-    }
-
-    /// Requests a second, over the window of [`Selector::load`].
+    /// Requests a second, as the rule sees them.
     #[must_use]
     pub fn rate_per_s(&mut self, now: Instant) -> f64 {
-        self.load.rate_per_s(now)
+        self.rule.rate_per_s(now)
     }
 
     /// A request came at `now`.
     pub fn observe(&mut self, now: Instant) {
-        self.load.observe(now);
+        self.rule.observe(now);
     }
 
-    /// The variant that the table wishes for where `requests` are in the batch or wait, and the earliest of the
-    /// batch is due, less the guard, in `slack`: of the table with the lowest rate at or above the present one;
-    /// above all rates the base, 0.
+    /// The variant that the rule wishes for; the base, 0, where a sparing selector leaves it all to that.
     #[must_use]
-    pub fn wish(&mut self, now: Instant, requests: usize, slack: Span) -> usize {
-        if let Some(most) = self.sparing
-            && self.load.rate_per_s(now) > most
-        {
+    pub fn wish(&mut self, batch: &BatchView) -> usize {
+        if self.sparing.is_some_and(|most| self.rule.rate_per_s(batch.now) > most) {
             return 0;
         }
-        let table = self.tables.at(|| self.load.rate_per_s(now));
-        table.map_or(0, |table| table.wish(requests, slack))
+        self.rule.wish(batch)
     }
 
     /// The most accurate variant, not above `wish`, that runs a batch of `size` within `limit`; 0 if none does.
@@ -251,6 +258,10 @@ mod tests {
         Span::from_millis(t)
     }
 
+    fn batch(now: Instant) -> BatchView {
+        BatchView { now, size: 1, waiting: 0, slack: ms(1) }
+    }
+
     fn variants(accuracies: &[f64]) -> Vec<Variant> {
         let variant = |(i, &accuracy): (usize, &f64)| {
             let times: Vec<_> = (0..4 - i).map(|b| ms(10 * (i as u64 + 1) + b as u64)).collect();
@@ -268,12 +279,12 @@ mod tests {
         let now = Instant::ZERO + ms(10_000);
         let mut after = |requests: u32| {
             (0..requests).for_each(|_| selector.observe(now));
-            selector.wish(now, 1, ms(1))
+            selector.wish(&batch(now))
         };
         // In 0.63 s: 10 a second are 6.3, and 20 a second 12.6.
         assert_eq!((after(0), after(6), after(1), after(5), after(1)), (2, 2, 1, 1, 0));
         let later = now + ms(1_000);
-        assert_eq!(selector.wish(later, 1, ms(1)), 2);
+        assert_eq!(selector.wish(&batch(later)), 2);
     }
 
     #[test]
@@ -286,10 +297,10 @@ mod tests {
         let mut selector = Selector::new(variants(&[0.5, 0.7, 0.9]), [], load).expect("valid");
         let now = Instant::ZERO + ms(10_000);
         (0..7).for_each(|_| selector.observe(now));
-        assert_eq!(selector.wish(now, 1, ms(1)), 0, "without a table the base");
+        assert_eq!(selector.wish(&batch(now)), 0, "without a table the base");
         let mut fresh = tables([2, 1], 3);
         assert_eq!(selector.swap_tables(&mut fresh), Ok(()));
-        assert_eq!((selector.wish(now, 1, ms(1)), fresh), (1, SelectTables::new([], 3).expect("none")));
+        assert_eq!((selector.wish(&batch(now)), fresh), (1, SelectTables::new([], 3).expect("none")));
         let mut foreign = tables([0, 0], 4);
         let refused = selector.swap_tables(&mut foreign).map_err(|error| alloc::format!("{error}"));
         assert_eq!(refused, Err("variants of the tables = 4 is outside 0..=3".into()));

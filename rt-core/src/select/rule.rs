@@ -1,0 +1,88 @@
+//! Who wishes for the variant of a batch: a trait, and the rule that reads tables.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use super::{LoadMonitor, SelectTables};
+use crate::time::{Instant, Span};
+
+/// What a rule is shown of a batch that is about to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchView {
+    /// When it starts.
+    pub now: Instant,
+    /// How many requests it holds.
+    pub size: usize,
+    /// How many are left waiting.
+    pub waiting: usize,
+    /// In what time the earliest of it is due, less the guard.
+    pub slack: Span,
+}
+
+/// Chooses the variant of each batch: a view of the batch in, a wish out. No promise depends on what it wishes for: the
+/// shield cuts every wish down to what is safe. It is called for each request and each batch, so it must neither allocate nor
+/// block.
+pub trait VariantSelector: fmt::Debug + Send + Sync + Boxed {
+    /// The variant it wishes for, at most: 0 is the base, and one that is not there counts as the last.
+    fn wish(&mut self, batch: &BatchView) -> usize;
+
+    /// A request came.
+    fn observe(&mut self, _now: Instant) {}
+
+    /// Requests a second as it sees them; 0 if it does not look.
+    fn rate_per_s(&mut self, _now: Instant) -> f64 {
+        0.0
+    }
+
+    /// The tables that it reads, if it reads any.
+    fn tables(&self) -> Option<&SelectTables> {
+        None
+    }
+
+    /// The same, to be exchanged.
+    fn tables_mut(&mut self) -> Option<&mut SelectTables> {
+        None
+    }
+}
+
+/// What can be cloned behind a pointer; all that is `Clone` can.
+pub trait Boxed {
+    /// A clone. Allocates.
+    fn boxed(&self) -> Box<dyn VariantSelector>;
+}
+
+impl<T: VariantSelector + Clone + 'static> Boxed for T {
+    fn boxed(&self) -> Box<dyn VariantSelector> {
+        Box::new(self.clone())
+    }
+}
+
+/// Reads the table of the lowest rate at or above the present one: after RAMSIS (Mendoza et al., EuroSys 2024).
+#[derive(Clone, Debug)]
+pub(super) struct TableRule {
+    pub(super) tables: SelectTables,
+    pub(super) load: LoadMonitor,
+}
+
+impl VariantSelector for TableRule {
+    fn wish(&mut self, batch: &BatchView) -> usize {
+        let table = self.tables.at(|| self.load.rate_per_s(batch.now));
+        table.map_or(0, |table| table.wish(batch.size + batch.waiting, batch.slack))
+    }
+
+    fn observe(&mut self, now: Instant) {
+        self.load.observe(now);
+    }
+
+    fn rate_per_s(&mut self, now: Instant) -> f64 {
+        self.load.rate_per_s(now)
+    }
+
+    fn tables(&self) -> Option<&SelectTables> {
+        Some(&self.tables)
+    }
+
+    fn tables_mut(&mut self) -> Option<&mut SelectTables> {
+        Some(&mut self.tables)
+    }
+}
