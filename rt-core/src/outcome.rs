@@ -72,7 +72,15 @@ impl OutcomeMonitor {
     #[must_use]
     pub fn misses_left(&self) -> Option<(u32, Constraint)> {
         let left = |c: &Constraint| u64::from(c.window()).saturating_sub(self.age(c)) as u32;
-        self.constraints.as_slice().iter().map(|c| (left(c), *c)).min_by_key(|&(left, _)| left)
+        let (first, rest) = self.constraints.as_slice().split_first()?;
+        let mut least = (left(first), *first);
+        for constraint in rest {
+            let left = left(constraint);
+            if left < least.0 {
+                least = (left, *constraint);
+            }
+        }
+        Some(least)
     }
 
     /// How many requests back the `h`-th most recent hit lies, 1 for the last request; hits are imagined

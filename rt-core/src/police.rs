@@ -115,6 +115,7 @@ impl Policer {
     }
 
     /// The same while an excess lasts, or where a new one begins.
+    #[inline(never)]
     fn observe_excess(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
         let spacing = self.is_spacing(now);
@@ -139,6 +140,7 @@ impl Policer {
     }
 
     /// Counts a request that conforms.
+    #[inline]
     fn count(&mut self, now: Instant) {
         self.next_spaced = self.next_spaced.max(now) + self.spacing;
         self.bounds.iter_mut().for_each(|bound| bound.count(now));

@@ -215,9 +215,12 @@ impl Scheduler {
     /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
     /// that a worker is to take is among them.
     fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
-        if self.pool.only_kind().is_some() {
-            return [0; 3];
-        }
+        if self.pool.only_kind().is_some() { [0; 3] } else { self.out_of_reach_of(now, worker) }
+    }
+
+    /// The same, of workers of several kinds.
+    #[inline(never)]
+    fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
         let kind = self.pool.kind(worker);
         if self.pool.quickest().is_none_or(|(quickest, _)| kind.profile.bound(1) <= quickest) {
             return [0; 3];

@@ -276,7 +276,9 @@ impl Pool {
         kind.set_free(worker, false);
         self.free -= 1;
         kind.due.set(worker - kind.first, due);
-        self.long.set(worker, time > kind.workers.batch_time());
+        if time > kind.workers.batch_time() {
+            self.long.set(worker, true);
+        }
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
         self.running += w.batch.len();
@@ -325,7 +327,9 @@ impl Pool {
         if let State::Busy { reported, .. } = before {
             kind.due.remove(worker - kind.first);
             kind.overdue -= usize::from(reported);
-            self.long.set(worker, false);
+            if self.long.0 != [0; MAX_WORKERS / 64] {
+                self.long.set(worker, false);
+            }
             self.running -= w.batch.len();
         }
         let (was_free, is_free) = (before == State::Free, !lost);
