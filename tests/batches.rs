@@ -60,3 +60,14 @@ fn a_bound_that_rests_on_a_rare_stall_refuses_nobody_whom_nothing_was_promised()
     let batches = batches(&burst(&deployment(3_800)));
     assert_eq!(batches.len(), 40, "{batches:?}");
 }
+
+#[test]
+fn a_promise_that_only_rare_long_times_forbid_is_refused_with_them() {
+    let place = deployment(3_800);
+    let config = std::fs::read_to_string(place.config()).expect("it was written");
+    place.configure(config + "constraints = [{ any-miss = { m = 1, k = 3 } }]\n");
+    let text = place.fail(&["plan"]);
+    let told =
+        ["cannot be promised at any rate", "it could be but for rare long times", "90 % of batches of 1"];
+    assert!(told.iter().all(|words| text.contains(words)) && text.contains("P(1) = 3.8"), "{text}");
+}

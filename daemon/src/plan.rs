@@ -103,6 +103,11 @@ pub(crate) enum PlanError {
          then needs its own, together {twice}, but deadline less guard is {latency}"
     )]
     Never { service: String, constraint: Constraint, twice: Span, latency: Span },
+    #[error(
+        "{source}; it could be but for rare long times: {share} % of batches of {batch} take at most {likely}, but \
+         P({batch}) = {bound}"
+    )]
+    Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
 }
 
 impl Plan {
@@ -169,18 +174,29 @@ impl ServicePlan {
         let spec = &specs[0];
         let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
         let all = workers_of(config, entry)?;
+        let plan = Self::of(config, spec, &entry.digest(), &all);
+        plan.map_err(|error| error.or_stalls(config, spec, &all))?.with_variants(specs, profile)
+    }
+
+    /// The best of `all`, workers that differ in the batch size that is promised by.
+    fn of(
+        config: &ServiceConfig,
+        spec: &ModelSpec,
+        profile_sha256: &str,
+        all: &[Workers],
+    ) -> Result<Self, PlanError> {
         let latency = config.deadline.saturating_sub(config.guard);
         if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time > latency) {
             let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard);
             return Err(PlanError::Deadline { service, time, deadline, guard });
         }
-        let systems = all.into_iter().map(|workers| System {
+        let systems = all.iter().map(|workers| System {
             guard: config.guard,
             dispatch: config.dispatch,
             background: config.background,
-            ..System::identical(workers, latency)
+            ..System::identical(workers.clone(), latency)
         });
-        Self::best(config, spec, &entry.digest(), systems)?.with_variants(specs, profile)
+        Self::best(config, spec, profile_sha256, systems)
     }
 
     fn with_system(

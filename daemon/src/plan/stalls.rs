@@ -2,7 +2,9 @@
 
 use rt_core::{LatencyProfile, Span, System, Workers};
 
-use super::{RatePlan, ServicePlan};
+use super::{PlanError, RatePlan, ServicePlan};
+use crate::config::ServiceConfig;
+use crate::engine::ModelSpec;
 
 /// A larger batch that could be promised, but for the times that few batches take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +28,7 @@ impl ServicePlan {
         if config.batch.is_some() {
             return None;
         }
-        let likely: Vec<Span> = (1..=self.max_batch()).map(|b| workers.profile.likely(b)).collect();
-        let profile = LatencyProfile::new(&likely).ok()?;
+        let profile = without_stalls(workers)?;
         let systems = (1..=self.max_batch()).map(|batch| System {
             workers: vec![Workers { batch, profile: profile.clone(), ..workers.clone() }],
             ..self.system.clone()
@@ -42,4 +43,32 @@ impl ServicePlan {
             promised_per_s: plan.rate.as_ref().and_then(RatePlan::per_second),
         })
     }
+}
+
+impl PlanError {
+    /// The same, and that it is for rare long times, if with likely times for bounds there were a plan.
+    pub(super) fn or_stalls(self, config: &ServiceConfig, spec: &ModelSpec, all: &[Workers]) -> Self {
+        if !matches!(self, Self::Deadline { .. } | Self::Stream { .. } | Self::Never { .. }) {
+            return self;
+        }
+        let likely =
+            |workers: &Workers| Some(Workers { profile: without_stalls(workers)?, ..workers.clone() });
+        let plan = all.iter().map(likely).collect::<Option<Vec<_>>>();
+        let plan = plan.and_then(|likely| ServicePlan::of(config, spec, "", &likely).ok());
+        let Some((plan, actual)) = plan.zip(all.first()) else { return self };
+        let batch = plan.workers().batch;
+        Self::Stalls {
+            source: Box::new(self),
+            share: 100.0 * config.probability,
+            batch,
+            likely: plan.workers().profile.bound(batch),
+            bound: actual.profile.bound(batch),
+        }
+    }
+}
+
+/// The likely times of `workers`, as if they were the bounds.
+fn without_stalls(workers: &Workers) -> Option<LatencyProfile> {
+    let sizes = 1..=workers.profile.max_batch();
+    LatencyProfile::new(&sizes.map(|batch| workers.profile.likely(batch)).collect::<Vec<_>>()).ok()
 }
