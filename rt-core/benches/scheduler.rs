@@ -120,7 +120,7 @@ fn shield(c: &mut Criterion) {
         let now = Instant::from_nanos(1_000_000_000);
         let due: Vec<_> = (0..waiting).map(|_| now + latency).collect();
         group.bench_function(BenchmarkId::from_parameter(waiting), |b| {
-            b.iter(|| black_box(&shield).longest(now, black_box(&others), due.iter().copied()));
+            b.iter(|| black_box(&shield).longest(now, black_box(&others), due.iter().copied(), Span::ZERO));
         });
     }
     group.finish();

@@ -82,6 +82,8 @@ impl ServicePlan {
         let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
         let shield = Shield::new(self.workers(), self.system.latency, load);
         let idle = vec![Span::ZERO; self.workers().count - 1];
-        shield.map_or(Span::ZERO, |s| s.longest(Instant::ZERO, &idle, std::iter::empty::<Instant>()))
+        shield.map_or(Span::ZERO, |s| {
+            s.longest(Instant::ZERO, &idle, std::iter::empty::<Instant>(), Span::ZERO)
+        })
     }
 }

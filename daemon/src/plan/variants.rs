@@ -303,6 +303,6 @@ impl ServicePlan {
         let promised = self.anticipated(&all);
         let all: Vec<_> = reserved.chain(&promised).collect();
         let idle = vec![Span::ZERO; self.workers().count - 1];
-        Ok(self.shield_for(&all)?.longest(Instant::ZERO, &idle, empty::<Instant>()))
+        Ok(self.shield_for(&all)?.longest(Instant::ZERO, &idle, empty::<Instant>(), Span::ZERO))
     }
 }
