@@ -153,6 +153,11 @@ Definition phase st := exists G s j g r0 late0 q0 q1 before since,
   arrived st = before ++ since /\ only (load st) since /\
   (clean st = true -> (forall w, w < n -> G w = T w) /\ (forall w, w < n -> g w = T w) /\ r0 = 0).
 
+(** Or a long batch left nothing waiting, and none of the load can send before [e]; then no worker is longer busy than
+    G, and G is good enough. *)
+Definition hushed e st := exists G, waiting st = [] /\ clean st = false /\ lull p st (load st) e /\
+  (forall w, w < n -> T w <= G w) /\ (forall w, w < n -> free_at st w <= e + G w) /\ covers (load st) G 0.
+
 Record Inv st : Prop := {
   inv_late : late st <= guard p;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
@@ -164,7 +169,7 @@ Record Inv st : Prop := {
   inv_mand : forall r, In r (waiting st) -> mandatory r = true;
   inv_run : forall w due b, w < n -> running st w = Some (due, b) ->
     now st <= due /\ forall r, In r b -> mandatory r = true -> due <= arr r + D;
-  inv_phase : phase st }.
+  inv_phase : phase st \/ exists e, hushed e st }.
 
 Hypothesis Hroom : guard p + Tmax <= D.
 
@@ -354,13 +359,13 @@ Proof.
   intros r Hr. specialize (Hd r Hr). lia.
 Qed.
 
-Lemma phase_arrive st r : Inv st -> arr r = now st -> wf (fun _ => 0) (arrived st ++ [r]) ->
+Lemma phase_arrive st r : Inv st -> phase st -> arr r = now st -> wf (fun _ => 0) (arrived st ++ [r]) ->
   conforms p (arrived st ++ [r]) -> (mandatory r = true -> In (src r) (load st)) ->
   phase (State (now st) (late st) (arrived st ++ [r])
            (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st)).
 Proof.
-  intros I Ea Hwf Hc Hin. pose proof (inv_late _ I) as Hlate.
-  destruct (inv_phase _ I) as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
+  intros I Hph Ea Hwf Hc Hin. pose proof (inv_late _ I) as Hlate.
+  destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
   exists G, s, j, g, r0, late0, q0, (if mandatory r then q1 ++ [r] else q1), before, (since ++ [r]).
   assert (Hnow : within s (now st - s + 1) r = true).
   { unfold within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia. }
@@ -450,27 +455,72 @@ Proof.
   split; [congruence|]. split; [now rewrite app_nil_r|]. split; [intros r []|congruence].
 Qed.
 
-Lemma phase_long st w l b : phase st -> next_up p st w ->
-  shield p st w l (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) ->
-  phase (State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
-               (set (running st) w (Some (now st + l, b))) (answered st) (load st) false).
+Lemma phase_long st w l S b : shield p st w l S (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) ->
+  let st' := State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
+               (set (running st) w (Some (now st + l, b))) (answered st) S false in
+  phase st' \/ exists e, hushed e st'.
 Proof.
-  intros _ (Hw & Hidle & _) (HTl & _ & Hrest & Hcome). set (st' := State _ _ _ _ _ _ _ _).
-  apply (phase_anew st' (after p st w l)); auto; [| |now apply bearable_covers].
-  - intros v _. unfold after. destruct (Nat.eqb_spec v w); [subst; auto|lia].
-  - intros v _. assert (E : free_at st' v = if v =? w then now st + l else free_at st v)
+  intros (HTl & _ & e & He & Hrest & Hcome). set (st' := State _ _ _ _ _ _ _ _). cbv zeta.
+  assert (HT : forall v, v < n -> T v <= after p st w l e v) by (intros v _; unfold after; lia).
+  assert (HF : forall v, v < n -> free_at st' v <= e + after p st w l e v).
+  { intros v _. assert (E : free_at st' v = if v =? w then now st + l else free_at st v)
       by (unfold free_at, st', set; cbn [running now]; destruct (v =? w); auto).
-    rewrite E. unfold after. cbn [st' now]. destruct (v =? w); lia.
+    rewrite E. unfold after. destruct (v =? w); lia. }
+  pose proof (bearable_covers _ _ _ Hcome) as Hcov.
+  destruct He as [(-> & ->)|(Hq & _ & Hl)]; [left; now apply (phase_anew st' (after p st w l (now st)))|right].
+  exists e, (after p st w l e). split; [exact Hq|]. split; [reflexivity|]. split; [exact Hl|].
+  split; [exact HT|]. split; [exact HF|]. rewrite Hq in Hcov. exact Hcov.
+Qed.
+
+(** Whoever came in the lull would not have kept to the declaration. *)
+Lemma lull_quiet st S e r : lull p st S e -> In (src r) S -> mandatory r = true -> arr r = now st ->
+  conforms p (arrived st ++ [r]) -> e = now st.
+Proof.
+  intros (He & Hl) HS Hm Ha Hc. destruct (Nat.eq_dec e (now st)); [auto|exfalso].
+  unfold Model.mandatory in Hm. destruct (nth_error (streams p) (src r)) as [s|] eqn:E; [|discriminate].
+  destruct (Hl (src r) s (now st) HS E ltac:(lia)) as (a & d & Had & Hd).
+  specialize (Hc (src r) s a d E). rewrite count_app, count_cons, count_nil in Hc.
+  unfold of at 2, within at 2 in Hc. rewrite Nat.eqb_refl, Ha in Hc.
+  destruct (Nat.leb_spec a (now st)), (Nat.ltb_spec (now st) (a + d)); try lia. cbn [andb Nat.b2n] in Hc. lia.
+Qed.
+
+(** In the lull nothing waits, and what begins is over a batch after it. *)
+Lemma hushed_goes e st st' l : hushed e st -> arrived st' = arrived st ++ l -> now st <= now st' <= e ->
+  waiting st' = [] -> clean st' = clean st -> load st' = load st ->
+  (forall w, w < n -> free_at st' w <= Nat.max (free_at st w) (e + T w)) -> hushed e st'.
+Proof.
+  intros (G & _ & Hc & (_ & Hl) & HTG & HF & HG) Ha Hn Hq Hc' Hload Hfree. exists G. rewrite Hc', Hload.
+  split; [auto|]. split; [auto|]. split; [|split; [auto|split; [|auto]]].
+  - split; [lia|]. intros k s x HS E Hx. destruct (Hl k s x HS E ltac:(lia)) as (a & d & Had & Hd).
+    exists a, d. split; [auto|]. rewrite Ha, count_app. lia.
+  - intros w Hw. specialize (Hfree w Hw). specialize (HF w Hw). specialize (HTG w Hw). lia.
+Qed.
+
+(** At the end of the lull all curves begin afresh. *)
+Lemma hushed_over st : hushed (now st) st -> phase st.
+Proof.
+  intros (G & Hq & Hc & _ & HTG & HF & HG). apply (phase_clear st G); auto. congruence.
+Qed.
+
+Lemma hushed_tick e st late' : hushed e st -> now st < e ->
+  hushed e (State (S (now st)) late' (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
+Proof.
+  intros H Hn. apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
+  - now rewrite app_nil_r.
+  - lia.
+  - now destruct H as (_ & Hq & _).
+  - intros w _. unfold free_at. cbn [running now]. destruct (running st w) as [(due, b)|]; lia.
 Qed.
 
 (** Newcomers, and the end of counting who has left. *)
-Lemma phase_change st S c : phase st -> ready p st S c ->
+Lemma phase_change st S c : (phase st \/ exists e, hushed e st) -> ready p st S c ->
   phase (State (now st) (late st) (arrived st) (waiting st) (running st) (answered st) S c).
 Proof.
   intros Hph (HS & Hr). pose proof (bearable_covers _ _ _ HS) as HcT. set (st' := State _ _ _ _ _ _ _ _).
   destruct Hr as [((Hq & Hf) & ->)|[(Hc & Hincl & ->)|(Hrest & Hcome & ->)]].
   - apply (phase_clear st' T); auto.
-  - destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
+  - destruct Hph as [Hph|(e & G & _ & Hc' & _)]; [|congruence].
+    destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
     destruct (Hclean Hc) as (EG & Eg & ->).
     exists G, s, j, g, 0, late0, q0, q1, before, since.
     split; [auto|]. split; [auto|].
@@ -490,12 +540,22 @@ Proof.
   intros I Ea Ei. constructor; auto; [apply I|]. intros x Hx. rewrite Ea. now apply I.
 Qed.
 
+Lemma Inv_waits st r : Inv st -> In r (waiting st) -> phase st.
+Proof.
+  intros I Hr. destruct (inv_phase _ I) as [H|(e & G & Hq & _)]; [auto|]. rewrite Hq in Hr. destruct Hr.
+Qed.
+
+Lemma Inv_reach st r : Inv st -> In r (waiting st) ->
+  (exists u, u < n /\ free_at st u + T u <= arr r + D) /\ (forall w, next_up p st w -> now st + T w <= arr r + D).
+Proof.
+  intros I Hr. now apply (reach_wait st (inv_late _ I) (Inv_waits st r I Hr) (Inv_now _ I)).
+Qed.
+
 Lemma never_hopeless st r : Inv st -> In r (waiting st) -> ~ hopeless p st r.
 Proof.
-  intros I Hr Hh. pose proof (reach_wait st (inv_late _ I) (inv_phase _ I) (Inv_now _ I)) as Hreach.
-  destruct Hh as [Hh|(w & Hup & Hh)].
-  - destruct (Hreach r Hr) as ((u & Hu & Hd) & _). specialize (Hh u Hu). pose proof (Inv_now _ I u Hu). lia.
-  - pose proof (phase_start st w [] (inv_phase _ I) Hup) as Hph.
+  intros I Hr Hh. destruct Hh as [Hh|(w & Hup & Hh)].
+  - destruct (Inv_reach st r I Hr) as ((u & Hu & Hd) & _). specialize (Hh u Hu). pose proof (Inv_now _ I u Hu). lia.
+  - pose proof (phase_start st w [] (Inv_waits st r I Hr) Hup) as Hph.
     set (st' := State _ _ _ _ _ _ _ _) in Hph.
     assert (Hfree : forall v, free_at st' v = if v =? w then now st + T w else free_at st v).
     { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); auto. }
@@ -516,7 +576,8 @@ Qed.
 Lemma Inv_step st st' : Inv st -> step p st st' -> conforms p (arrived st') -> Inv st'.
 Proof.
   intros I Hstep Hc.
-  pose proof (reach_wait st (inv_late _ I) (inv_phase _ I) (Inv_now _ I)) as Hreach.
+  assert (Hreach : forall r, In r (waiting st) -> forall w, next_up p st w -> now st + T w <= arr r + D)
+    by (intros r Hr; now apply (Inv_reach st r I)).
   inv Hstep.
   - (* Arrive *)
     rename H into Ea, H0 into Ei, H1 into Hin. cbn [arrived] in Hc. pose proof (arrived_wf _ _ I Ea Ei) as Hwf.
@@ -528,7 +589,14 @@ Proof.
       * left. rewrite Hm. apply in_or_app. simpl. auto.
     + intros x Hx. destruct (mandatory r) eqn:Em; [|now apply I].
       apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply I|auto].
-    + now apply phase_arrive.
+    + destruct (inv_phase _ I) as [Hph|(e & He)]; [left; now apply phase_arrive|].
+      destruct (mandatory r) eqn:Em.
+      * pose proof He as (_ & _ & _ & Hl & _). left.
+        rewrite (lull_quiet _ _ _ _ Hl (Hin eq_refl) Em Ea Hc) in He. apply hushed_over in He.
+        pose proof (phase_arrive st r I He Ea Hwf Hc (fun _ => Hin eq_refl)) as Hph. rewrite Em in Hph. auto.
+      * right. exists e. pose proof He as (_ & Hq & _ & (Hn & _) & _).
+        apply (hushed_goes e st _ [r]); auto.
+        intros w _. change (free_at st w <= Nat.max (free_at st w) (e + T w)). lia.
   - (* Start *)
     rename H into Hup, H1 into Hoth, H2 into Hlen. pose proof Hup as (Hw & Hidle & _).
     assert (Hd : forall r, In r (firstn (B w) (waiting st)) -> now st + l <= arr r + D).
@@ -545,7 +613,13 @@ Proof.
       * rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. apply in_app_or in Hr as [Hr|Hr]; [auto|].
         destruct (Hoth r Hr). congruence.
       * rewrite set_other by auto. now apply I.
-    + destruct Hlen as [(-> & ->)|(Hlong & ->)]; [apply phase_start; auto; apply I|apply phase_long; auto; apply I].
+    + destruct Hlen as [(-> & -> & ->)|(Hlong & ->)]; [|now apply phase_long].
+      destruct (inv_phase _ I) as [Hph|(e & He)]; [left; now apply phase_start|right]. exists e.
+      pose proof He as (_ & Hq & _ & (Hn & _) & _). apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
+      * now rewrite app_nil_r.
+      * rewrite Hq. apply skipn_nil.
+      * intros v _. unfold free_at at 1, set. cbn [running now]. destruct (Nat.eqb_spec v w) as [->|]; [cbn -[Nat.max]; lia|].
+        apply Nat.le_max_l.
   - (* Finish *)
     rename H into Hw, H0 into Hrun.
     constructor; cbn [now late arrived waiting running answered load clean]; try apply I.
@@ -557,11 +631,15 @@ Proof.
         -- right. left. exists v, due', b'. rewrite set_other; auto.
       * right. right. exists t. cbn [answered]. split; [|auto]. apply in_or_app. auto.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
-    + destruct (inv_phase _ I) as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
-      assert (F : forall v, v < n -> free_at (State (now st) (late st) (arrived st) (waiting st)
+    + assert (F : forall v, v < n -> free_at (State (now st) (late st) (arrived st) (waiting st)
         (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b) (load st) (clean st)) v <= free_at st v).
       { intros v Hv. pose proof (Inv_now _ I v Hv). unfold free_at at 1, set. cbn [running now].
         destruct (v =? w); [auto|]. reflexivity. }
+      destruct (inv_phase _ I) as [Hph|(e & He)].
+      2:{ right. exists e. pose proof He as (_ & Hq & _ & (Hn & _) & _).
+          apply (hushed_goes e st _ []); auto; cbn [now arrived]; [now rewrite app_nil_r|].
+          intros v Hv. specialize (F v Hv). lia. }
+      left. destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
       exists G, s, j, g, r0, late0, q0, q1, before, since. cbn [now late arrived waiting load clean].
       split; [auto|]. split. { intros v Hv. specialize (F v Hv). specialize (HG v Hv). lia. }
       split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|].
@@ -571,7 +649,7 @@ Proof.
       split; [unfold set; destruct (v =? w); auto|auto].
   - (* Change *)
     rename H into Hready. constructor; cbn [now late arrived waiting running answered load clean]; try apply I.
-    apply (phase_change st); auto. apply I.
+    left. apply (phase_change st); auto. apply I.
   - (* Refuse *)
     exfalso. apply (never_hopeless st r I); auto. rewrite H. apply in_or_app. simpl. auto.
   - (* Tick *)
@@ -583,7 +661,11 @@ Proof.
     + pose proof (inv_late _ I). destruct Hcase as [(-> & _)|[(-> & _)|(-> & ?)]]; lia.
     + intros r Hr. pose proof (inv_past _ I r Hr). lia.
     + intros w due b Hw Hrun. specialize (Hdue w due b Hw Hrun). split; [lia|]. now apply (inv_run _ I w due b).
-    + destruct Hcase as [(-> & Hr)|[(-> & Hb)|(-> & Hl)]].
+    + assert (Hph : phase st \/ exists e, now st < e /\ hushed e st).
+      { destruct (inv_phase _ I) as [?|(e & He)]; [auto|]. pose proof He as (_ & _ & _ & (Hn & _) & _).
+        destruct (Nat.eq_dec e (now st)) as [->|]; [left; now apply hushed_over|right; exists e; split; [lia|auto]]. }
+      destruct Hph as [Hph|(e & He & Hhush)]; [left|right; exists e; now apply hushed_tick].
+      destruct Hcase as [(-> & Hr)|[(-> & Hb)|(-> & Hl)]].
       * apply phase_rest; auto; apply I.
       * apply phase_busy; auto; apply I.
       * apply phase_late; auto; apply I.
@@ -592,7 +674,7 @@ Qed.
 Lemma Inv_initial S : covers S T 0 -> Inv (initial S).
 Proof.
   intros Hc. constructor; cbn; try lia; try contradiction; try discriminate; [constructor|].
-  apply (phase_clear _ T); auto. intros w Hw. cbn. lia.
+  left. apply (phase_clear _ T); auto. intros w Hw. cbn. lia.
 Qed.
 
 Theorem Inv_reachable S : covers S T 0 -> forall st, reachable_from p S st -> conforms p (arrived st) -> Inv st.
@@ -606,7 +688,7 @@ Theorem covers_serve S : covers S T 0 -> serves_from p S.
 Proof.
   intros Hc st Hr Hcf r Hin Hm Hd. pose proof (Inv_reachable S Hc st Hr Hcf) as I.
   destruct (inv_where _ I r Hin Hm) as [Hq|[(w & due & b & Hw & Hrun & Hb)|?]]; auto; exfalso.
-  - destruct (reach_wait st (inv_late _ I) (inv_phase _ I) (Inv_now _ I) r Hq) as ((u & Hu & Hl) & _).
+  - destruct (Inv_reach st r I Hq) as ((u & Hu & Hl) & _).
     pose proof (Inv_now _ I u Hu). lia.
   - destruct (inv_run _ I w due b Hw Hrun) as (Hn & Hl). specialize (Hl r Hb Hm). lia.
 Qed.

@@ -99,13 +99,20 @@ Definition bearable S g r0 := guard p + Tmax <= deadline p /\
 Definition in_order now g rest := forall a r b, rest = a ++ r :: b ->
   exists x, S (length a) <= supply g x /\ now + x + Tmax + guard p <= arr r + deadline p.
 
+(** A lull of the streams of [S] until [e]: at every instant before, some interval that holds it has had as many of a
+    stream's requests as its curve allows, so one more would exceed it. *)
+Definition lull st S e := now st <= e /\ forall k s x, In k S -> nth_error (streams p) k = Some s -> now st <= x < e ->
+  exists a d, a <= x < a + d /\ curve s d <= count (fun r => of k r && within a d r) (arrived st).
+
 (** The shield: worker [w] may take [l] for a batch that takes [taken] and leaves [rest] waiting, if the batch, what
-    waits and what can come is in time. *)
-Definition after st w l v := if v =? w then l else Nat.max (free_at st v - now st) (T v).
-Definition shield st w l taken rest := T w <= l /\
+    waits and what can come is in time.  That is looked at now; or, if nothing is left waiting, when a lull of the streams
+    [S] ends, and from then on no others count. *)
+Definition after st w l e v := Nat.max ((if v =? w then now st + l else free_at st v) - e) (T v).
+Definition shield st w l S taken rest := T w <= l /\
   (forall r, In r taken -> now st + l <= arr r + deadline p) /\
-  in_order (now st) (after st w l) rest /\
-  bearable (load st) (after st w l) (length rest).
+  exists e, (e = now st /\ S = load st \/ rest = [] /\ incl S (load st) /\ lull st S e) /\
+    in_order e (after st w l e) rest /\
+    bearable S (after st w l e) (length rest).
 
 (** Newcomers, and the end of counting who has left: another load may come if it is admitted, and all has been worked off,
     or the load only grows and it was so after the last long batch, or else if what still runs is as good as a long batch
@@ -137,14 +144,15 @@ Inductive step : state -> state -> Prop :=
     (mandatory r = true -> In (src r) (load st)) ->
     step st (State (now st) (late st) (arrived st ++ [r])
                (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st))
-| Start st w l others c :
+| Start st w l others S c :
     (* mandatory requests first, in order; then any others *)
     next_up st w ->
     length (firstn (B w) (waiting st)) + length others <= B w ->
     (forall r, In r others -> In r (arrived st) /\ mandatory r = false) ->
-    l = T w /\ c = clean st \/ shield st w l (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) /\ c = false ->
+    l = T w /\ S = load st /\ c = clean st \/
+    shield st w l S (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) /\ c = false ->
     step st (State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
-               (set (running st) w (Some (now st + l, firstn (B w) (waiting st) ++ others))) (answered st) (load st) c)
+               (set (running st) w (Some (now st + l, firstn (B w) (waiting st) ++ others))) (answered st) S c)
 | Finish st w due b :
     w < n -> running st w = Some (due, b) ->
     step st (State (now st) (late st) (arrived st) (waiting st)

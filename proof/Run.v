@@ -71,7 +71,7 @@ Definition pass st d :=
 
 Definition startsN g t u := if g <=? u then (u - g) / t + 1 else 0.
 Definition supplyN (g : nat -> N) u := sumN (fun w => BN w * startsN (g w) (TN w) u) (seq 0 n).
-Definition afterN st w l v := if (v =? w)%nat then l else N.max (freeN st v - nnow st) (TN v).
+Definition afterN st w l e v := N.max ((if (v =? w)%nat then nnow st + l else freeN st v) - e) (TN v).
 
 Fixpoint in_order begun now i waits := match waits with
   | [] => true
@@ -80,13 +80,51 @@ Fixpoint in_order begun now i waits := match waits with
       (late <=? due_by r) && (i <=? begun (due_by r - late)) && in_order begun now (i + 1) waits
   end.
 
-(** The shield; [fuel] points are looked at. *)
-Definition shieldb fuel st w l taken waits :=
-  let g := afterN st w l in let begun := supplyN g in let r := N.of_nat (length waits) in
+(** The shield as of [e]; [fuel] points are looked at. *)
+Definition shieldb fuel st w l e taken waits :=
+  let g := afterN st w l e in let begun := supplyN g in let r := N.of_nat (length waits) in
   well_formed pr && (TN w <=? l) && forallb (fun r => nnow st + l <=? due_by r) taken &&
-  in_order begun (nnow st) 1 waits &&
+  in_order begun e 1 waits &&
   forallb (fun v => g v + maxN (nworkers pr) + nguard pr <=? TN v + ndeadline pr) (seq 0 n) &&
-  match certificate fuel pr begun r with Some (points, e) => covered pr begun r points e | None => false end.
+  match certificate fuel pr begun r with Some (points, ending) => covered pr begun r points ending | None => false end.
+
+(** The longest length up to [hi] that is [ok], if [lo] is and all shorter ones are. *)
+Fixpoint longest fuel (ok : N -> bool) lo hi := match fuel with
+  | O => lo
+  | S fuel =>
+      if hi <=? lo then lo
+      else let mid := (lo + hi + 1) / 2 in if ok mid then longest fuel ok mid hi else longest fuel ok lo (mid - 1)
+  end.
+
+(** Before when, at most [hi], no further request of a stream conforms that has sent at [came], the latest first: from one
+    of these instants until then its curve allows no more than have come.  That instant, and the end.  What is found is
+    checked. *)
+Fixpoint held_by bs hi i came found := match came with
+  | [] => found
+  | a :: came => held_by bs hi (i + 1) came
+      (if (snd found <? hi) && (alpha bs (snd found + 1 - a) <=? i)
+       then (a, a + longest (N.size_nat hi) (fun d => alpha bs d <=? i) (snd found + 1 - a) (hi - a)) else found)
+  end.
+Definition held st k s := held_by (bounds s) (nnow st + ndeadline pr) 1
+  (map narr (filter (fun x => nsrc x =? N.of_nat k) (narrived st))) (nnow st, nnow st).
+Definition seen st k a e := N.of_nat (length (filter
+  (fun x => (nsrc x =? N.of_nat k) && ((a <=? narr x) && (narr x <? a + (e - a)))) (narrived st))).
+
+(** Whether no stream can send before [e], and until when none can. *)
+Definition of_stream {A} k (f : nstream -> A) other := match nth_error (nstreams pr) k with Some s => f s | None => other end.
+Definition numbers := seq 0 (length (nstreams pr)).
+Definition lullb st e := (nnow st <=? e) && forallb (fun k => of_stream k (fun s => let a := fst (held st k s) in
+  (a <=? nnow st) && (alpha (bounds s) (e - a) <=? seen st k a e)) true) numbers.
+Definition lull_end st :=
+  fold_right (fun k => N.min (of_stream k (fun s => snd (held st k s)) (nnow st))) (nnow st + ndeadline pr) numbers.
+
+(** A long batch may begin as things are now; or, if it leaves nothing waiting, as they will be at the end of a lull. *)
+Definition may_start fuel st w l taken waits :=
+  shieldb fuel st w l (nnow st) taken waits ||
+  match waits with
+  | [] => let e := lull_end st in lullb st e && shieldb fuel st w l e taken []
+  | _ => false
+  end.
 
 Definition doomedN st w r := forallb (fun v =>
   due_by r <? (if (v =? w)%nat then nnow st + TN w else freeN st v) + TN v) (seq 0 n).
@@ -120,7 +158,7 @@ Definition exec fuel st e := match e with
       let others := filter (fun r => negb (mandatoryN r)) b in
       if next_upb st w && all_same (filter mandatoryN b) taken && (N.of_nat (length b) <=? BN w) &&
          forallb (fun r => existsb (same r) (narrived st)) others &&
-         ((l <=? TN w) || shieldb fuel st w l taken waits)
+         ((l <=? TN w) || may_start fuel st w l taken waits)
       then Some (NState (nnow st) (nlate st) (narrived st) waits
                    (put (nrunning st) w (Some (nnow st + N.max l (TN w), taken ++ others))))
       else None
@@ -360,43 +398,70 @@ Proof.
   - injection E as <- E. destruct (IH a E) as (a' & x' & b' & -> & -> & -> & ->). exists (y :: a'), x', b'. auto.
 Qed.
 
-Lemma shieldb_shows fuel st s w l taken waits : shows st s -> (w < n)%nat ->
-  shieldb fuel st w l taken waits = true ->
-  shield p s w (N.to_nat l) (map req taken) (map req waits).
+Lemma count_req (f : request -> bool) g l : (forall r, f (req r) = g r) -> count f (map req l) = length (filter g l).
 Proof.
-  intros Hs Hw. unfold shieldb. rewrite !andb_true_iff. intros (((((Hwf & HT) & Htaken) & Hord) & Hlong) & Hcov).
+  intros H. unfold count. induction l; [reflexivity|]. cbn. rewrite H. destruct (g a); cbn; auto.
+Qed.
+
+Lemma count_rev {A} (f : A -> bool) l : count f (rev l) = count f l.
+Proof. induction l; [reflexivity|]. cbn [rev]. rewrite count_app, !count_cons, count_nil, IHl. lia. Qed.
+
+Lemma lullb_shows st s e : shows st s -> lullb st e = true -> lull p s (everyone p) (N.to_nat e).
+Proof.
+  intros (Hn & _ & Ha & _) H. unfold lullb in H. apply andb_true_iff in H as (He & Hall). apply N.leb_le in He.
+  split; [lia|]. intros k s' x _ Hk Hx. cbn [streams to_problem] in Hk. rewrite nth_error_map in Hk.
+  rewrite forallb_forall in Hall. destruct (nth_error (nstreams pr) k) as [s0|] eqn:E; [|discriminate]. injection Hk as <-.
+  assert (In k numbers) as Hin.
+  { apply in_seq. split; [lia|]. apply nth_error_Some. congruence. }
+  specialize (Hall k Hin). unfold of_stream in Hall. rewrite E in Hall. set (a := fst (held st k s0)) in *. clearbody a.
+  cbv zeta in Hall. rewrite andb_true_iff, !N.leb_le in Hall. destruct Hall as (Han & Hseen).
+  exists (N.to_nat a), (N.to_nat (e - a)). split; [lia|].
+  rewrite Ha, map_rev, count_rev, (count_req _ (fun x => (nsrc x =? N.of_nat k) && ((a <=? narr x) && (narr x <? a + (e - a))))).
+  - cbn [curve to_stream]. rewrite N2Nat.id. unfold seen in Hseen. lia.
+  - intros r. unfold of, within. cbn [req src arr]. apply eq_true_iff_eq.
+    rewrite !andb_true_iff, Nat.eqb_eq, N.eqb_eq, Nat.leb_le, N.leb_le, Nat.ltb_lt, N.ltb_lt. lia.
+Qed.
+
+Lemma shieldb_shows fuel st s w l e taken waits : shows st s -> (w < n)%nat ->
+  (e = nnow st \/ waits = [] /\ lull p s (everyone p) (N.to_nat e)) ->
+  shieldb fuel st w l e taken waits = true ->
+  shield p s w (N.to_nat l) (everyone p) (map req taken) (map req waits).
+Proof.
+  intros Hs Hw He. unfold shieldb. rewrite !andb_true_iff. intros (((((Hwf & HT) & Htaken) & Hord) & Hlong) & Hcov).
   destruct (well_formed_spec pr Hwf) as (Hsound & Hroom & Hbounds & _).
   rewrite N.leb_le in HT. rewrite !forallb_forall in *. pose proof Hs as (Hn & _ & _ & _ & _ & _ & Hload).
-  assert (Hafter : forall v, (v < n)%nat -> after p s w (N.to_nat l) v = N.to_nat (afterN st w l v)).
-  { intros v Hv. unfold after, afterN. destruct (Nat.eqb_spec v w); [auto|].
-    rewrite (free_at_shows st s v Hs Hv), T_N. lia. }
+  assert (Hafter : forall v, (v < n)%nat -> after p s w (N.to_nat l) (N.to_nat e) v = N.to_nat (afterN st w l e v)).
+  { intros v Hv. unfold after, afterN. rewrite (free_at_shows st s v Hs Hv), T_N, Hn. destruct (v =? w)%nat; lia. }
   assert (HTmax : Tmax p = N.to_nat (maxN (nworkers pr))) by apply Tmax_N.
-  split; [rewrite T_N; lia|]. split; [|split; [|split; [|split]]].
-  - intros r Hr. apply in_map_iff in Hr as (x & <- & Hx). specialize (Htaken x Hx). apply N.leb_le in Htaken.
-    unfold due_by in Htaken. cbn [req arr deadline to_problem]. lia.
+  split; [rewrite T_N; lia|]. split.
+  { intros r Hr. apply in_map_iff in Hr as (x & <- & Hx). specialize (Htaken x Hx). apply N.leb_le in Htaken.
+    unfold due_by in Htaken. cbn [req arr deadline to_problem]. lia. }
+  exists (N.to_nat e). split; [|split; [|split; [|split]]].
+  - destruct He as [->|(-> & He)]; [left; rewrite Hn; auto|right]. split; [reflexivity|]. split; [|exact He].
+    rewrite Hload. now intros k.
   - intros a r b E. apply map_split in E as (a' & r' & b' & -> & -> & -> & ->).
     destruct (in_order_spec _ _ _ _ Hord a' r' b' eq_refl) as (H1 & H2).
-    exists (N.to_nat (due_by r' - (nnow st + maxN (nworkers pr) + nguard pr))).
-    rewrite (supply_N _ (afterN st w l)), map_length by auto. split; [lia|].
-    rewrite HTmax, Hn. unfold due_by in *. cbn [guard deadline to_problem req arr]. lia.
+    exists (N.to_nat (due_by r' - (e + maxN (nworkers pr) + nguard pr))).
+    rewrite (supply_N _ (afterN st w l e)), map_length by auto. split; [lia|].
+    rewrite HTmax. unfold due_by in *. cbn [guard deadline to_problem req arr]. lia.
   - rewrite HTmax. cbn [guard deadline to_problem]. lia.
   - intros v Hv. rewrite workers_n in Hv. specialize (Hlong v ltac:(apply in_seq; lia)). apply N.leb_le in Hlong.
     rewrite Hafter, T_N, HTmax by auto. cbn [guard deadline to_problem]. lia.
-  - destruct (certificate _ _ _ _) as [(points, e)|]; [|discriminate].
-    intros d. rewrite <- (Nat2N.id d), Hload. fold (curve_m p).
-    assert (Hmono : forall u u', u <= u' -> supplyN (afterN st w l) u <= supplyN (afterN st w l) u').
-    { intros u u' Hu. pose proof (supply_mono p (fun v => N.to_nat (afterN st w l v)) (N.to_nat u) (N.to_nat u') ltac:(lia)) as H.
-      rewrite !(supply_N _ (afterN st w l)) in H by auto. lia. }
+  - destruct (certificate _ _ _ _) as [(points, ending)|]; [|discriminate].
+    intros d. rewrite <- (Nat2N.id d). fold (curve_m p).
+    assert (Hmono : forall u u', u <= u' -> supplyN (afterN st w l e) u <= supplyN (afterN st w l e) u').
+    { intros u u' Hu. pose proof (supply_mono p (fun v => N.to_nat (afterN st w l e v)) (N.to_nat u) (N.to_nat u') ltac:(lia)) as H.
+      rewrite !(supply_N _ (afterN st w l e)) in H by auto. lia. }
     assert (Hgrows : forall ss u h, repeats ss (nworkers pr) h = true -> room pr <= u ->
-      supplyN (afterN st w l) u + sigmaN (nworkers pr) h <= supplyN (afterN st w l) (u + h)).
+      supplyN (afterN st w l e) u + sigmaN (nworkers pr) h <= supplyN (afterN st w l e) (u + h)).
     { intros ss u h _ Hu.
-      pose proof (sigma_supply p (fun v => N.to_nat (afterN st w l v)) (N.to_nat h) (N.to_nat u)) as H.
-      rewrite (supply_N _ (afterN st w l)), sigma_N, <- (N2Nat.inj_add h u), (supply_N _ (afterN st w l)), N2Nat.id in H by auto.
+      pose proof (sigma_supply p (fun v => N.to_nat (afterN st w l e v)) (N.to_nat h) (N.to_nat u)) as H.
+      rewrite (supply_N _ (afterN st w l e)), sigma_N, <- (N2Nat.inj_add h u), (supply_N _ (afterN st w l e)), N2Nat.id in H by auto.
       rewrite (N.add_comm u h). refine ((fun G => _) (H _)); [lia|]. intros v Hv. rewrite workers_n in Hv.
       specialize (Hlong v ltac:(apply in_seq; lia)). apply N.leb_le in Hlong. rewrite T_N. unfold room in Hu. lia. }
     destruct (covered_sound pr _ _ _ _ Hbounds Hmono Hgrows Hcov (N.of_nat d)) as [(Hx & H0 & Hover)|Hd].
     + left. exists (N.to_nat (last points 0)). split; [lia|]. now apply over_N.
-    + right. exists (N.to_nat (N.of_nat d + room pr)). rewrite (supply_N _ (afterN st w l)), map_length, HTmax by auto.
+    + right. exists (N.to_nat (N.of_nat d + room pr)). rewrite (supply_N _ (afterN st w l e)), map_length, HTmax by auto.
       rewrite curve_m_N. replace (N.of_nat (N.to_nat (N.of_nat d) + 1)) with (N.of_nat d + 1) by lia.
       split; [lia|]. unfold room. cbn [guard deadline to_problem]. lia.
 Qed.
@@ -405,14 +470,6 @@ Qed.
 
 Lemma filter_split {A} (f : A -> bool) l : (length (filter f l) + length (filter (fun x => negb (f x)) l) = length l)%nat.
 Proof. induction l; [reflexivity|]. cbn. destruct (f a); cbn; lia. Qed.
-
-Lemma count_req (f : request -> bool) g l : (forall r, f (req r) = g r) -> count f (map req l) = length (filter g l).
-Proof.
-  intros H. unfold count. induction l; [reflexivity|]. cbn. rewrite H. destruct (g a); cbn; auto.
-Qed.
-
-Lemma count_rev {A} (f : A -> bool) l : count f (rev l) = count f l.
-Proof. induction l; [reflexivity|]. cbn [rev]. rewrite count_app, !count_cons, count_nil, IHl. lia. Qed.
 
 Lemma without_split r l l' : without r l = Some l' -> exists a b, l = a ++ r :: b /\ l' = a ++ b.
 Proof.
@@ -470,7 +527,7 @@ Proof.
     assert (Htaken : firstn (B p w) (waiting s) = map req taken) by (rewrite Hw, B_N, firstn_map; reflexivity).
     assert (Hwaits : skipn (B p w) (waiting s) = map req waits) by (rewrite Hw, B_N, skipn_map; reflexivity).
     eexists. split.
-    + apply (Start p s w (N.to_nat (N.max l (TN w))) (map req others) (if l <=? TN w then clean s else false)); auto.
+    + apply (Start p s w (N.to_nat (N.max l (TN w))) (map req others) (everyone p) (if l <=? TN w then clean s else false)); auto.
       * rewrite Htaken, !map_length, B_N. pose proof (filter_split mandatoryN b) as Hsplit.
         rewrite Hsame in Hsplit. fold others in Hsplit. lia.
       * intros x Hx. apply in_map_iff in Hx as (y & <- & Hy). specialize (Hoth y Hy).
@@ -478,9 +535,11 @@ Proof.
         split; [rewrite Ha; apply in_map; now apply -> in_rev|].
         rewrite mandatory_N. apply filter_In in Hy as (_ & Hy). now apply negb_true_iff in Hy.
       * destruct (N.leb_spec l (TN w)) as [H|Hl'].
-        { left. rewrite T_N. split; [lia|reflexivity]. }
-        cbn [orb] in Hlong. rename Hlong into H. right. split; [|reflexivity]. rewrite Htaken, Hwaits. pose proof H as H'. unfold shieldb in H'. rewrite !andb_true_iff, N.leb_le in H'.
-        replace (N.max l (TN w)) with l by lia. now apply (shieldb_shows fuel st).
+        { left. rewrite T_N. repeat split; [lia|auto]. }
+        cbn [orb] in Hlong. right. split; [|reflexivity]. rewrite Htaken, Hwaits. replace (N.max l (TN w)) with l by lia.
+        unfold may_start in Hlong. apply orb_true_iff in Hlong as [H|H]; [apply (shieldb_shows fuel st s w l (nnow st)); auto|].
+        destruct waits as [|r0 q0]; [|discriminate]. cbv zeta in H. apply andb_true_iff in H as (Hlull & H).
+        apply (shieldb_shows fuel st s w l (lull_end st)); auto. right. split; [reflexivity|]. now apply (lullb_shows st).
     + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
       split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|]. split; [|auto].
       intros v Hv. unfold run_of. cbn [nrunning]. rewrite put_nth by lia. unfold set. destruct (v =? w)%nat eqn:Ev.
@@ -534,4 +593,14 @@ Definition bad_log := [(0, Arrives 9); (0, Starts 0 3 [NRequest 9 1 0]); (0, Arr
   (3, Ends 0); (3, Starts 0 3 [NRequest 0 1 0]); (6, Ends 0); (6, Starts 0 3 [NRequest 0 2 0]); (9, Ends 0)].
 Example example_4_runs : accept example_4 100 (start example_4) bad_log =
   (NState 9 0 [NRequest 0 2 0; NRequest 0 1 0; NRequest 9 1 0] [] [None], []).
+Proof. reflexivity. Qed.
+
+(** Example 1 of guarantee.md, in milliseconds: of two requests at 0 the second is mandatory, and from then on none can
+    come before 4.  So a batch that begins at 2 may take the 4 that the shield allows at any time and 2 more. *)
+Definition example_1 := NProblem 6 0 true [(1, 2)] [NStream (1, 2) [(1, 2)] [Bound 4 0 [(0, 2)]]].
+Definition lull_log l := [(0, Arrives 0); (0, Arrives 0); (0, Starts 0 2 [NRequest 0 2 0]); (2, Ends 0);
+  (2, Starts 0 l [NRequest 0 1 0]); (2 + l, Ends 0)].
+Example lull_runs : snd (accept example_1 100 (start example_1) (lull_log 6)) = [].
+Proof. reflexivity. Qed.
+Example lull_ends : length (snd (accept example_1 100 (start example_1) (lull_log 7))) = 2%nat.
 Proof. reflexivity. Qed.

@@ -9,7 +9,8 @@
 //! *Why the place is free then.* Let `c` be such an instant, `A` the shield that allowed the last long batch before,
 //! at `t`. At `c` each worker is free by what was left of its batch at `t` or within `P`, whichever is more, and nothing
 //! mandatory waits. So (2) of the shield, which held at `t` for the load of `A`, holds at `c` for any load that `A`
-//! counts, with all of its curves afresh.
+//! counts, with all of its curves afresh. If that batch was allowed in a lull, (2) held for the end of the lull only:
+//! then whoever comes waits until it holds without ([`crate::Scheduler::try_add_stream`]).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -151,6 +151,12 @@ impl Policer {
         self.spaced_until.is_some_and(|until| now < until)
     }
 
+    /// The earliest instant at which a request can conform, as far as the bounds are concerned.
+    #[must_use]
+    pub fn earliest(&self) -> Instant {
+        self.bounds.iter().map(BoundState::earliest).max().unwrap_or(Instant::ZERO)
+    }
+
     /// Whether more came since this period began than the curve allows: spaced requests conform, so the bounds
     /// alone would not see that the flood goes on.
     fn still_too_many(&mut self, now: Instant) -> bool {
@@ -206,6 +212,19 @@ impl BoundState {
                     let window = now.since(earlier) + Span::from_nanos(1);
                     (window <= least).then_some(Excess { window, allowed, seen: allowed + 1 })
                 })
+            }
+        }
+    }
+
+    /// The earliest instant at which [`BoundState::excess`] sees none.
+    fn earliest(&self) -> Instant {
+        match self {
+            Self::Window { length, ring, held, next } if *held == ring.len() => ring[*next] + *length,
+            Self::Window { .. } => Instant::ZERO,
+            Self::Periodic { period, jitter, run: (began, held) } => *began + times(*period, *held) - *jitter,
+            Self::Distances { distances, recent } => {
+                let latest_first = recent.iter().rev().zip(distances.as_slice());
+                latest_first.map(|(&earlier, &least)| earlier + least).max().unwrap_or(Instant::ZERO)
             }
         }
     }
@@ -279,6 +298,23 @@ pub(crate) mod tests {
                     break;
                 }
             }
+        }
+
+        #[test]
+        fn from_the_earliest_instant_on_a_request_conforms_and_before_it_none_does(
+            curve in curve(),
+            gaps in proptest::collection::vec(0u64..8, 1..40),
+            pause in 0u64..40,
+        ) {
+            let mut police = Policer::new(&curve);
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                police.observe(at(now), false);
+            }
+            let asked = at(now + pause);
+            let excess = police.bounds.iter().any(|bound| bound.excess(asked).is_some());
+            prop_assert_eq!(excess, asked < police.earliest());
         }
 
         #[test]

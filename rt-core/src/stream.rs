@@ -207,6 +207,11 @@ impl Stream {
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
 
+    /// Before when no request of it conforms: none can be mandatory.
+    pub(crate) fn earliest(&self) -> Instant {
+        self.police.as_ref().map_or(Instant::ZERO, Policer::earliest)
+    }
+
     /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
     /// its effects. What does not conform is never served unless `background` is, and has no part in the word then.
     pub(crate) fn observe(

@@ -133,7 +133,7 @@ fn the_shield_is_its_definition() {
         let now = Instant::from_nanos(1_000);
         let spans: Vec<Span> = others.iter().map(|&t| ns(t)).collect();
         let deadlines = due.iter().map(|&t| now + ns(t));
-        let longest = shield.longest(now, spans.iter().copied(), deadlines).as_nanos();
+        let longest = shield.longest(now, spans.iter().copied(), deadlines, Span::ZERO).as_nanos();
         let expected = naive_longest(&setup, (&others, &due), 3_000);
         assert_eq!(longest, expected, "{setup:?} {others:?} {due:?}");
         some += usize::from(longest > time && longest < latency);

@@ -82,7 +82,7 @@ impl ServicePlan {
         let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
         let shield = Shield::new(self.workers(), self.system.latency, load);
         shield.map_or(Span::ZERO, |s| {
-            s.longest(Instant::ZERO, std::iter::empty(), std::iter::empty::<Instant>())
+            s.longest(Instant::ZERO, std::iter::empty(), std::iter::empty::<Instant>(), Span::ZERO)
         })
     }
 }

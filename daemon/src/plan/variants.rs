@@ -302,6 +302,6 @@ impl ServicePlan {
         let all: Vec<_> = reserved.clone().collect();
         let promised = self.anticipated(&all);
         let all: Vec<_> = reserved.chain(&promised).collect();
-        Ok(self.shield_for(&all)?.longest(Instant::ZERO, empty(), empty::<Instant>()))
+        Ok(self.shield_for(&all)?.longest(Instant::ZERO, empty(), empty::<Instant>(), Span::ZERO))
     }
 }

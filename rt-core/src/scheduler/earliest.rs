@@ -7,8 +7,8 @@ use crate::time::Instant;
 /// No place in the heap.
 const NOWHERE: u16 = u16::MAX;
 
-/// A binary heap of numbers (workers, by when they are due), each of which knows its place in it. All calls are logarithmic;
-/// none allocates.
+/// A binary heap of numbers (of workers by when they are due, of streams by when they may send), each of which knows its
+/// place in it. All calls are logarithmic; none allocates but [`Earliest::resize`].
 #[derive(Debug)]
 pub(super) struct Earliest {
     /// Instants and numbers; none is before its parent, at half its place.
@@ -21,6 +21,12 @@ impl Earliest {
     /// Of numbers below `count`, none of them there. Allocates.
     pub(super) fn new(count: usize) -> Self {
         Self { heap: Vec::with_capacity(count), place: alloc::vec![NOWHERE; count] }
+    }
+
+    /// Of numbers below `count`. Allocates.
+    pub(super) fn resize(&mut self, count: usize) {
+        self.place.resize(count, NOWHERE);
+        self.heap.reserve(count.saturating_sub(self.heap.len()));
     }
 
     /// The earliest instant, and whose it is.

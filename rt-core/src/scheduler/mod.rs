@@ -27,6 +27,7 @@ use crate::word::Class;
 use accounting::Told;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
+use earliest::Earliest;
 use pool::{Pool, State};
 use queue::{MANDATORY, OPTIONAL, Waiting};
 use streams::Streams;
@@ -68,6 +69,8 @@ pub struct Scheduler {
     planner: BatchPlanner,
     streams: Streams,
     ledger: LoadLedger,
+    /// Of each stream that demands something, by its place: before when no request of it conforms.
+    to_come: Earliest,
     told: Told,
     /// Requests that the batch formed last left behind for good.
     given_up: Vec<(Request, MissReason)>,
@@ -115,6 +118,7 @@ impl Scheduler {
             planner: BatchPlanner::new(config.queue, config.streams),
             streams: Streams::new(config.streams),
             ledger: LoadLedger::new(config.streams),
+            to_come: Earliest::new(config.streams),
             told: Told::new(config.queue + running + 1),
             given_up: Vec::with_capacity(config.queue),
             safe_mode: SafeMode::new(config.safe_mode),
@@ -166,6 +170,9 @@ impl Scheduler {
         record.counts.arrived += 1;
         let declared = record.spec.arrivals().is_some();
         let (conforms, class, excess) = record.observe(at, background);
+        if conforms && record.spec.demand().is_some() {
+            self.to_come.set(usize::from(stream.slot), record.earliest());
+        }
         request.mandatory = class == Class::Mandatory;
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();

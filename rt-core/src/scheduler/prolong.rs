@@ -94,11 +94,18 @@ impl Scheduler {
         self.pool.prolong(worker, now + length);
     }
 
-    /// A `long` batch was started: a newcomer that the shield does not count may have to wait for it.
+    /// A `long` batch was started: newcomers may have to wait for it, also those that the shield counts, for it may have been
+    /// allowed in a lull of those that are there.
     pub(super) fn note_long(&mut self, long: bool) {
         if long {
             self.carry_in = CarryIn::Open;
+            self.vouched = false;
         }
+    }
+
+    /// For how long from `now` on no mandatory request can come of the streams that are there.
+    fn lull(&self, now: Instant) -> Span {
+        self.to_come.earliest().map_or(Span::ZERO, |(at, _)| at.since(now))
     }
 
     /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where
@@ -125,7 +132,8 @@ impl Scheduler {
         let others = self.pool.long_beside(now, worker);
         let head = self.mandatory_due(0).next().map_or(Span::from_nanos(u64::MAX), |due| due.since(now));
         for _ in 0..TRIES {
-            let longest = shield.longest(now, others.clone(), self.mandatory_due(size)).min(head);
+            let longest =
+                shield.longest(now, others.clone(), self.mandatory_due(size), self.lull(now)).min(head);
             let allowed = profile.largest_within(longest, size);
             if allowed >= size {
                 return size;
@@ -153,9 +161,9 @@ impl Scheduler {
             return Err(ShieldRefusal::Unsafe);
         }
         let others = self.pool.long_beside(now, worker);
-        let longest = self
-            .slack(now, worker)
-            .map_or(granted, |slack| slack.min(shield.longest(now, others, self.mandatory_due(0))));
+        let longest = self.slack(now, worker).map_or(granted, |slack| {
+            slack.min(shield.longest(now, others, self.mandatory_due(0), self.lull(now)))
+        });
         Ok((granted, longest.max(granted)))
     }
 

@@ -160,7 +160,8 @@ impl Scheduler {
 
     /// Adds a stream that was admitted beside [`Scheduler::load`], if nothing is in its way that its admission does not
     /// count. What batches longer than `P` leave of each worker's time is not in its way where the shield that is set
-    /// counts it, or the one that comes with it says so of the state at `now`. Constant but for streams that differ.
+    /// and counts it, or the one that comes with it, says so of the state at `now` without regard to any lull. Constant
+    /// but for streams that differ.
     ///
     /// # Errors
     /// If the configured number of streams is reached, or it is background and none is served.
@@ -194,6 +195,9 @@ impl Scheduler {
             return Err(StreamError::Limit { limit: self.config.streams });
         };
         self.planner.forget(usize::from(id.slot));
+        if demands {
+            self.to_come.set(usize::from(id.slot), Instant::ZERO);
+        }
         (self.awaited, self.changed) = (false, true);
         let mut old = None;
         if let Some(new) = new.filter(|new| self.check_shield(new).is_ok()) {
@@ -236,6 +240,7 @@ impl Scheduler {
         }
         self.cancel(id);
         self.end_suspension(id);
+        self.to_come.remove(usize::from(id.slot));
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear());

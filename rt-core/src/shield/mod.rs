@@ -23,6 +23,10 @@
 //! Theorem A does. What waited beside an idle worker, fewer than `B`, was taken by the batch it began at `s`, by its
 //! latest start. So batches of at most `P` need no check at any time, whoever they serve.
 //!
+//! If nothing is left waiting and no mandatory request can come before `e = t + h`, a *lull* of those streams that are
+//! there, (2) need hold at `e` only, with `g - h` (at least `P`) for `g`. For at `e` nothing mandatory waits, and what
+//! starts in between takes at most `P`, or is long and was allowed by itself, with what was then left of the others.
+//!
 //! (1) is looked at when asked; for (2) there is a [`Table`], made ahead.
 
 mod table;
@@ -161,12 +165,13 @@ impl Shield {
         others: impl Iterator<Item = Span> + Clone,
         waiting: impl ExactSizeIterator<Item = Instant>,
     ) -> bool {
-        length <= self.longest(now, others, waiting)
+        length <= self.longest(now, others, waiting, Span::ZERO)
     }
 
     /// The longest time that a batch started at `now` may take as far as all *other* requests are concerned, at
     /// least `P`. `others` gives for each other worker whose batch may still take more than `P` the bound on that (others
-    /// may be left out), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order.
+    /// may be left out), `waiting` the deadlines, less the guard, of the mandatory requests left waiting, in order; for the
+    /// `lull` from `now` on none can come.
     ///
     /// Linear in `others` and the batches that wait, and never more than the slack allows; allocates nothing.
     #[must_use]
@@ -175,14 +180,21 @@ impl Shield {
         now: Instant,
         others: impl Iterator<Item = Span> + Clone,
         waiting: impl ExactSizeIterator<Item = Instant>,
+        lull: Span,
     ) -> Span {
         let time = self.workers.batch_time();
-        let others = others.filter(|&f| f > time);
+        // What waits has to be served meanwhile.
+        let lull = if waiting.len() == 0 { lull } else { Span::ZERO };
+        let others = others.map(move |f| f.saturating_sub(lull)).filter(move |&f| f > time);
         if others.clone().count() >= self.workers.count {
             return time;
         }
-        let to_come = self.table.longest(&self.workers, others.clone(), waiting.len());
-        let mut longest = to_come.map_or(self.latency, |longest| longest.min(self.latency));
+        let mut longest = match self.table.longest(&self.workers, others.clone(), waiting.len()) {
+            // Beside what others take not even `P` is safe at the end of the lull: it adds to nothing.
+            Some(longest) if longest < time => return time,
+            Some(longest) => (longest + lull).min(self.latency),
+            None => self.latency,
+        };
         for (batch, deadline) in waiting.step_by(self.workers.batch).enumerate() {
             if longest <= time {
                 break;
@@ -268,6 +280,8 @@ impl Shield {
 
 #[cfg(test)]
 mod tests {
+    use core::iter::empty;
+
     use super::*;
     use crate::arrival::ArrivalBound;
     use crate::profile::LatencyProfile;
@@ -287,7 +301,7 @@ mod tests {
     fn longest(shield: &Shield, others: &[u64], due: &[u64]) -> u64 {
         let others = others.iter().map(|&t| ms(t));
         let waiting = due.iter().map(|&t| Instant::ZERO + ms(t));
-        shield.longest(Instant::ZERO, others, waiting).as_nanos() / 1_000_000
+        shield.longest(Instant::ZERO, others, waiting, Span::ZERO).as_nanos() / 1_000_000
     }
 
     /// The worked example of `docs/guarantee.md`: one mandatory request comes in each 4 ms. The first, at 0, must
@@ -299,8 +313,23 @@ mod tests {
         // One that waits goes first, and the one to come must start by 4 all the same.
         assert_eq!(longest(&shield, &[], &[20]), 2);
         assert_eq!(longest(&shield, &[], &[3]), 2, "as long as a full batch, whatever waits");
-        assert!(shield.allows(Instant::ZERO, ms(4), [].into_iter(), [].into_iter()));
-        assert!(!shield.allows(Instant::ZERO, ms(4) + Span::from_nanos(1), [].into_iter(), [].into_iter()));
+        // In a lull of 1 it may take as much longer, and so may what runs beside it; not if one waits.
+        let lull = |due: &[Instant]| shield.longest(Instant::ZERO, empty(), due.iter().copied(), ms(1));
+        assert_eq!((lull(&[]), lull(&[Instant::ZERO + ms(20)])), (ms(5), ms(2)));
+        assert!(shield.allows(Instant::ZERO, ms(4), empty(), empty()));
+        assert!(!shield.allows(Instant::ZERO, ms(4) + Span::from_nanos(1), empty(), empty()));
+    }
+
+    /// Two at once, all mandatory, need 2 · 2 + 2 = 6 ms behind what runs, and there are 5: Theorem A says no, and a
+    /// lull adds nothing to nothing.
+    #[test]
+    fn a_load_that_admission_refuses_is_granted_nothing_in_a_lull() {
+        let profile = LatencyProfile::new(&[ms(2)]).expect("valid");
+        let curve = ArrivalCurve::new(&[ArrivalBound::window(2, ms(40)).expect("valid")]).expect("one");
+        let density = Density::new(1, 1).expect("at most 1");
+        let shield = Shield::new(&Workers { count: 1, batch: 1, profile }, ms(5), [(density, &curve)]);
+        let none = empty::<Instant>();
+        assert_eq!(shield.expect("in range").longest(Instant::ZERO, empty(), none, ms(30)), ms(2));
     }
 
     /// Two in each 4 ms, all mandatory, by 4. The other worker does both if it is free by 2; if it is busy
