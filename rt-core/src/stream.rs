@@ -207,9 +207,10 @@ impl Stream {
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
 
-    /// Before when no request of it conforms: none can be mandatory.
+    /// Before when no request of it conforms: none can be mandatory. Before its first one nothing is known.
     pub(crate) fn earliest(&self) -> Instant {
-        self.police.as_ref().map_or(Instant::ZERO, Policer::earliest)
+        let police = self.police.as_ref().filter(|_| self.counts.arrived > 0);
+        police.map_or(Instant::ZERO, Policer::earliest)
     }
 
     /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of

@@ -69,7 +69,8 @@ impl Scheduler {
             }
             match self.due_worker(now) {
                 Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
-                Some(_) => {}
+                // What no batch can serve is given up.
+                Some(_) => self.look_at(now),
                 None => {
                     self.next = self.next_wake(now);
                     self.changed = false;
@@ -236,6 +237,9 @@ impl Scheduler {
         let skip = self.out_of_reach(now, worker);
         if !self.waiting.class(WANTED).is_empty() {
             self.pass_marks_back(now, worker, skip);
+        }
+        if self.shield.is_some() {
+            self.look_for_lull();
         }
         let taken = match self.first_in_line(now, worker, skip) {
             Some(count) => {

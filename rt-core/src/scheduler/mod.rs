@@ -69,7 +69,7 @@ pub struct Scheduler {
     planner: BatchPlanner,
     streams: Streams,
     ledger: LoadLedger,
-    /// Of each stream that demands something, by its place: before when no request of it conforms.
+    /// Of each stream that demands something, by its place: before when no request of it conforms, as far as was looked.
     to_come: Earliest,
     told: Told,
     /// Requests that the batch formed last left behind for good.
@@ -170,9 +170,6 @@ impl Scheduler {
         record.counts.arrived += 1;
         let declared = record.spec.arrivals().is_some();
         let (conforms, class, excess) = record.observe(at, background);
-        if conforms && record.spec.demand().is_some() {
-            self.to_come.set(usize::from(stream.slot), record.earliest());
-        }
         request.mandatory = class == Class::Mandatory;
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
@@ -252,6 +249,8 @@ impl Scheduler {
         }
         self.changed = true;
         self.pool.end(worker, true);
+        // The quickest that is left may be too slow for what waits.
+        self.look_at(now);
         self.count_workers(now);
         self.raise_worker_lost(now, 0);
         self.end_batch(now, worker, |_| Outcome::Missed(MissReason::WorkerLost));

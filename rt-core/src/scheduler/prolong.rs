@@ -103,6 +103,17 @@ impl Scheduler {
         }
     }
 
+    /// Looks anew at who can send next. What is known of each stream stays true while it sends, for the earliest instant at
+    /// which its next request conforms only moves on; so only those that come first need a look.
+    pub(super) fn look_for_lull(&mut self) {
+        while let Some((known, slot)) = self.to_come.earliest()
+            && let Some(earliest) = self.streams.at_mut(slot as u16).map(|stream| stream.earliest())
+            && earliest > known
+        {
+            self.to_come.set(slot, earliest);
+        }
+    }
+
     /// For how long from `now` on no mandatory request can come of the streams that are there.
     fn lull(&self, now: Instant) -> Span {
         self.to_come.earliest().map_or(Span::ZERO, |(at, _)| at.since(now))
