@@ -60,7 +60,7 @@ for document in README.md docs/*.md LICENSE-APACHE LICENSE-MIT; do
 done
 # The bus's files, where this version has them.
 for bus in dbus-1/system.d/org.weir.Weir1.conf polkit-1/actions/org.weir.Weir1.policy \
-    dbus-1/interfaces/org.weir.Weir1.xml; do
+    polkit-1/rules.d/org.weir.Weir1.rules dbus-1/interfaces/org.weir.Weir1.xml; do
     if [ -f "systemd/${bus##*/}" ]; then
         put 644 "systemd/${bus##*/}" "$SYSTEM/share/$bus"
     fi

@@ -174,7 +174,11 @@ fn what_is_installed_is_whole_names_its_own_binary_and_goes_again() {
     for name in INSTALLED {
         assert!(there.contains(&format!("opt/weir/{name}")), "{name} is not in {there:?}");
     }
-    for bus in ["dbus-1/system.d/org.weir.Weir1.conf", "polkit-1/actions/org.weir.Weir1.policy"] {
+    for bus in [
+        "dbus-1/system.d/org.weir.Weir1.conf",
+        "polkit-1/actions/org.weir.Weir1.policy",
+        "polkit-1/rules.d/org.weir.Weir1.rules",
+    ] {
         let source = repository("systemd").join(Path::new(bus).file_name().expect("a name"));
         assert_eq!(there.contains(&format!("usr/share/{bus}")), source.exists(), "{bus}");
     }

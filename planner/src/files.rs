@@ -21,7 +21,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
     let written = (|| {
-        let mut file = File::create(&temporary)?;
+        // Of its own making: where others may write too, a link of that name would lead elsewhere. What a crash left is gone
+        // first.
+        drop(fs::remove_file(&temporary));
+        let mut file = File::create_new(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

@@ -1,6 +1,8 @@
 //! The files of models: each is read and verified once, however many workers load it.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -32,9 +34,17 @@ impl Files {
 fn read_model(backend: &Backend, spec: &ModelSpec) -> Result<Vec<u8>, EngineError> {
     let (path, limit) = (spec.path.clone(), backend.max_model);
     match std::fs::metadata(&path).map(|file| file.len()) {
+        Err(source) => return Err(EngineError::Read { path, source }),
+        Ok(bytes) if bytes > limit => return Err(EngineError::TooLarge { path, bytes, limit }),
+        Ok(_) => {}
+    }
+    // A device or a pipe has no length, and a file may grow.
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes));
+    match read {
         Err(source) => Err(EngineError::Read { path, source }),
-        Ok(bytes) if bytes > limit => Err(EngineError::TooLarge { path, bytes, limit }),
-        Ok(_) => read_verified(&path, &spec.sha256),
+        Ok(read) if read as u64 > limit => Err(EngineError::TooLarge { path, bytes: read as u64, limit }),
+        Ok(_) => verified(&path, &spec.sha256, bytes),
     }
 }
 
@@ -44,6 +54,10 @@ fn read_model(backend: &Backend, spec: &ModelSpec) -> Result<Vec<u8>, EngineErro
 /// [`EngineError::Read`] and [`EngineError::Hash`].
 pub(crate) fn read_verified(path: &Path, sha256: &str) -> Result<Vec<u8>, EngineError> {
     let bytes = std::fs::read(path).map_err(|source| EngineError::Read { path: path.to_owned(), source })?;
+    verified(path, sha256, bytes)
+}
+
+fn verified(path: &Path, sha256: &str, bytes: Vec<u8>) -> Result<Vec<u8>, EngineError> {
     let found = sha256_hex(&bytes);
     if found != sha256 {
         return Err(EngineError::Hash { path: path.to_owned(), expected: sha256.to_owned(), found });
@@ -81,5 +95,13 @@ mod tests {
         assert!(matches!(fresh(&spec), Err(EngineError::Hash { .. })));
         let other = ModelSpec { sha256: sha256_hex(b"abd"), ..spec };
         assert_eq!(files.read(&Backend::TRACT, &other).unwrap(), b"abd");
+    }
+
+    #[test]
+    fn what_has_no_length_is_read_up_to_the_limit() {
+        let spec = ModelSpec { path: "/dev/zero".into(), ..toy_spec(1, 1) };
+        let backend = Backend { max_model: 5, ..Backend::TRACT };
+        let refused = Files::default().read(&backend, &spec).map(<[u8]>::len);
+        assert!(matches!(refused, Err(EngineError::TooLarge { bytes: 6, limit: 5, .. })), "{refused:?}");
     }
 }

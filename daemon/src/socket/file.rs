@@ -27,7 +27,7 @@ impl SocketFile {
     /// If somebody listens there, anything but a socket is there, or the folder cannot be written.
     pub(crate) fn bind(path: &Path, mode: Option<u32>) -> Result<(UnixListener, Self)> {
         make_room(path)?;
-        // Bound under another name, then given its mode, then renamed: nobody can connect in between.
+        // Bound under another name, then given its mode, then renamed: under its own name nobody can connect before it has it.
         let mut draft = path.as_os_str().to_owned();
         draft.push(DRAFT);
         let draft = PathBuf::from(draft);

@@ -254,7 +254,7 @@ impl WorkerObject {
     }
 
     /// 1 free, 2 at work, 3 lost; that it is lost and that it has returned are told, each batch is not.
-    #[zbus(property(emits_changed_signal = "false"))]
+    #[zbus(property)]
     pub(super) fn state(&self) -> u32 {
         let worker = self.service.latest().view().workers().nth(self.id);
         worker.unwrap_or(WorkerView::Lost) as u32
