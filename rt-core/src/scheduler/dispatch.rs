@@ -30,9 +30,8 @@ use super::batch::View;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
 use super::types::{Action, Event, NEVER, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
-use crate::safe_mode::Severity;
 use crate::stream::{MissReason, StreamId};
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -159,7 +158,7 @@ impl Scheduler {
 
     /// The worker that takes the next batch, if dispatch is due.
     #[inline(always)]
-    fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+    pub(super) fn due_worker(&self, now: Instant) -> Option<WorkerId> {
         // Mostly all are busy, or nothing waits.
         if self.pool.is_busy() || self.waiting.len() == 0 {
             return None;
@@ -188,7 +187,7 @@ impl Scheduler {
 
     /// The worker that takes the next batch, of the free ones that something waits for that with the shortest full batch,
     /// the first of equals; and how many requests of each class it leaves to others.
-    fn next_worker(&self, now: Instant) -> Option<(WorkerId, Classes<usize>)> {
+    pub(super) fn next_worker(&self, now: Instant) -> Option<(WorkerId, Classes<usize>)> {
         let waiting = if self.quiet { self.waiting.class(MANDATORY).len() } else { self.waiting.len() };
         if waiting == 0 || self.pool.is_busy() {
             return None;
@@ -205,7 +204,7 @@ impl Scheduler {
     }
 
     /// When `worker` must start at the latest: where the earliest deadline less the guard leaves just the time of its full batch.
-    fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
+    pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
         let earliest = [MANDATORY, WANTED, OPTIONAL].into_iter().filter_map(first).min();
         let time = self.config.guard + self.pool.kind(worker).batch_time();
@@ -327,63 +326,6 @@ impl Scheduler {
                 self.waiting.push(MANDATORY, Request { mandatory: true, ..other });
                 self.waiting.push(WANTED, Request { mandatory: false, ..later });
             }
-        }
-    }
-
-    /// When `poll` has something to do again if nothing happens before.
-    fn next_wake(&mut self, now: Instant) -> Instant {
-        let just_past = |t: Instant| t + Span::from_nanos(1);
-        self.armed = match self.config.dispatch {
-            Dispatch::Eager => None,
-            Dispatch::FullOrLatest => {
-                self.next_worker(now).map(|(worker, skip)| self.latest_start(worker, skip).max(now))
-            }
-        };
-        let mut next = self.armed.unwrap_or(NEVER);
-        if let Some((bound, likely)) = self.pool.quickest() {
-            let mut expire = |class, time| {
-                if let Some(deadline) = self.waiting.first_deadline(class) {
-                    next = next.min(just_past(deadline - time));
-                }
-            };
-            expire(MANDATORY, bound);
-            if !self.waiting.is_mandatory_only() {
-                expire(WANTED, likely);
-                expire(OPTIONAL, likely);
-            }
-        }
-        // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        if let Some(due) = self.pool.earliest_due() {
-            next = next.min(just_past(due + self.config.guard));
-        }
-        if let Some(resumption) = self.suspensions.next(now) {
-            next = next.min(resumption);
-        }
-        if let Some(end) = self.safe_mode.leaves_at() {
-            next = next.min(end);
-        }
-        next
-    }
-
-    /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
-    fn is_time(&self, now: Instant) -> bool {
-        now >= self.next || self.armed.is_some_and(|armed| now > armed)
-    }
-
-    /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.safe_mode.severity() == Severity::Normal && !self.suspensions.is_any()
-    }
-
-    /// Time brings something about at `at`, perhaps.
-    pub(super) fn look_at(&mut self, at: Instant) {
-        self.next = self.next.min(at);
-    }
-
-    /// Notes that an idle worker should have taken what came at `since`, if one is to now.
-    pub(super) fn arm(&mut self, now: Instant, since: Instant) {
-        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
-            self.armed = Some(since);
         }
     }
 }

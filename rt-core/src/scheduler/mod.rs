@@ -5,6 +5,7 @@ mod batch;
 mod carry_in;
 mod dispatch;
 mod earliest;
+mod few;
 mod handover;
 mod pool;
 mod prolong;
@@ -13,6 +14,7 @@ mod select;
 mod streams;
 mod suspension;
 mod types;
+mod wake;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::earliest::Earliest;
-use super::types::{MAX_WORKERS, Request, WorkerId};
+use super::few::Few;
+use super::types::{Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
@@ -46,29 +47,6 @@ impl Worker {
     /// Whether its batch should have ended.
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
         matches!(self.state, State::Busy { due, .. } if due < now)
-    }
-}
-
-/// Numbers of workers, a bit each; as an iterator it gives them in order.
-#[derive(Clone, Copy, Debug, Default)]
-struct Few([u64; MAX_WORKERS / 64]);
-
-impl Few {
-    fn set(&mut self, number: usize, there: bool) {
-        let bit = 1 << (number % 64);
-        let word = &mut self.0[number / 64];
-        *word = if there { *word | bit } else { *word & !bit };
-    }
-}
-
-impl Iterator for Few {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let (index, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
-        let bit = word.trailing_zeros() as usize;
-        *word &= *word - 1;
-        Some(index * 64 + bit)
     }
 }
 
@@ -327,7 +305,7 @@ impl Pool {
         if let State::Busy { reported, .. } = before {
             kind.due.remove(worker - kind.first);
             kind.overdue -= usize::from(reported);
-            if self.long.0 != [0; MAX_WORKERS / 64] {
+            if !self.long.is_empty() {
                 self.long.set(worker, false);
             }
             self.running -= w.batch.len();
