@@ -241,11 +241,12 @@ Proof.
   split; [congruence|]. split; [now rewrite app_nil_r|]. split; [intros r []|auto].
 Qed.
 
-Lemma phase_start st w b : phase st -> next_up p st w ->
-  phase (State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
+(** A batch that takes what a full one does, or more, and no longer. *)
+Lemma phase_start st w most b : phase st -> next_up p st w -> B w <= most ->
+  phase (State (now st) (late st) (arrived st) (skipn most (waiting st))
                (set (running st) w (Some (now st + T w, b))) (answered st) (load st) (clean st)).
 Proof.
-  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hup.
+  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hup Hmost.
   destruct Hup as (Hw & Hidle & Hmin).
   set (st' := State _ _ _ _ _ _ _ _).
   assert (Hfree : forall v, v < n -> free_at st' v = if v =? w then now st + T w else free_at st v).
@@ -256,18 +257,18 @@ Proof.
     - subst. specialize (HTG w Hw). lia.
     - auto. }
   destruct (list_eq_dec (fun x y : request => ltac:(decide equality; apply Nat.eq_dec) : {x = y} + {x <> y})
-              (skipn (B w) (waiting st)) []) as [Hrest|Hrest].
+              (skipn most (waiting st)) []) as [Hrest|Hrest].
   { apply (phase_clear st' G); auto. intros Hc. now apply Hclean. }
   pose proof (skip_long _ _ Hrest) as Hfull.
   destruct q0 as [|y q0'].
   - (* all that waits came since s: the batch is full of it *)
     simpl in Hq. rewrite Hq in *.
-    exists G, s, (set j w (j w + 1)), g, r0, late0, [], (skipn (B w) q1), before, since.
+    exists G, s, (set j w (j w + 1)), g, r0, late0, [], (skipn most q1), before, since.
     split; [auto|]. split; [auto|]. split; [auto|]. split; [simpl; now rewrite Hq|].
     split; [auto|]. split; [auto|]. split; [auto|].
     rewrite sum_set by auto.
-    assert (EL : length q1 = B w + length (skipn (B w) q1)).
-    { rewrite <- (firstn_skipn (B w) q1) at 1. rewrite app_length. lia. }
+    assert (EL : length q1 = most + length (skipn most q1)).
+    { rewrite <- (firstn_skipn most q1) at 1. rewrite app_length. lia. }
     split. { simpl. lia. }
     split.
     { intros a r c E. apply split_skip in E. destruct (Hpos _ _ _ E) as (x & Hx & Hd).
@@ -281,11 +282,11 @@ Proof.
     { rewrite (sum_ext _ (fun _ => 0)), sum_zero; auto. intros i Hi. rewrite Hj; lia. }
     rewrite Ez in *. clearbody q0. clear y q0'.
     rewrite Hq in *. rewrite skipn_app in *. rewrite firstn_app, app_length in Hfull.
-    exists G, s, j, g, r0, late0, (skipn (B w) q0), (skipn (B w - length q0) q1), before, since.
+    exists G, s, j, g, r0, late0, (skipn most q0), (skipn (most - length q0) q1), before, since.
     rewrite Ez. split; [auto|]. split; [auto|]. split; [auto|].
     split; [simpl; rewrite Hq; now rewrite skipn_app|].
     split; [auto|]. split; [auto|]. split; [auto|].
-    split. { simpl. pose proof (skipn_length (B w - length q0) q1). lia. }
+    split. { simpl. pose proof (skipn_length (most - length q0) q1). lia. }
     split.
     { intros a r c E. apply split_skip in E. destruct (Hpos _ _ _ E) as (x & Hx & Hd).
       exists x. rewrite app_length in Hx. lia. }
@@ -294,13 +295,13 @@ Proof.
       destruct (Nat.eqb_spec u w); [subst; nia|auto]. }
     split; [|auto].
     intros Hne. simpl. split; [auto|]. split; [auto|]. split; [auto|].
-    exists v. pose proof (skipn_length (B w) q0) as L.
-    assert (skipn (B w) q0 = [] \/ B w < length q0) as [?|Hlt].
-    { destruct (Nat.le_gt_cases (length q0) (B w)); [left; now apply skipn_all2|auto]. }
+    exists v. pose proof (skipn_length most q0) as L.
+    assert (skipn most q0 = [] \/ most < length q0) as [?|Hlt].
+    { destruct (Nat.le_gt_cases (length q0) most); [left; now apply skipn_all2|auto]. }
     { congruence. }
     assert (v <> w) by (intros ->; lia).
     split; [auto|]. split; [now rewrite set_other|]. split; [lia|].
-    intros r Hr. apply Hvd. rewrite <- (firstn_skipn (B w) q0). apply in_or_app. auto.
+    intros r Hr. apply Hvd. rewrite <- (firstn_skipn most q0). apply in_or_app. auto.
 Qed.
 
 Lemma phase_late st : phase st -> late st < guard p ->
@@ -455,8 +456,9 @@ Proof.
   split; [congruence|]. split; [now rewrite app_nil_r|]. split; [intros r []|congruence].
 Qed.
 
-Lemma phase_long st w l S b : shield p st w l S (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) ->
-  let st' := State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
+(** A batch that the shield allows, of however many requests. *)
+Lemma phase_long st w most l S b : shield p st w l S (firstn most (waiting st)) (skipn most (waiting st)) ->
+  let st' := State (now st) (late st) (arrived st) (skipn most (waiting st))
                (set (running st) w (Some (now st + l, b))) (answered st) S false in
   phase st' \/ exists e, hushed e st'.
 Proof.
@@ -470,6 +472,17 @@ Proof.
   destruct He as [(-> & ->)|(Hq & _ & Hl)]; [left; now apply (phase_anew st' (after p st w l (now st)))|right].
   exists e, (after p st w l e). split; [exact Hq|]. split; [reflexivity|]. split; [exact Hl|].
   split; [exact HT|]. split; [exact HF|]. rewrite Hq in Hcov. exact Hcov.
+Qed.
+
+(** Where no stream is counted nothing mandatory can come, and nothing is too long. *)
+Lemma phase_unpromised st : load st = [] -> waiting st = [] -> clean st = false -> phase st.
+Proof.
+  intros HS Hq Hc. apply (phase_clear st (fun v => Nat.max (T v) (free_at st v - now st))); auto.
+  - intros w _. lia.
+  - intros w _. lia.
+  - rewrite HS. intros c l _ _ Ho s d. unfold came. rewrite (count_ext _ (fun _ => false)), count_false; [lia|].
+    intros r Hr. destruct (mandatory r) eqn:E; [destruct (Ho r Hr E)|reflexivity].
+  - congruence.
 Qed.
 
 (** Whoever came in the lull would not have kept to the declaration. *)
@@ -555,7 +568,7 @@ Lemma never_hopeless st r : Inv st -> In r (waiting st) -> ~ hopeless p st r.
 Proof.
   intros I Hr Hh. destruct Hh as [Hh|(w & Hup & Hh)].
   - destruct (Inv_reach st r I Hr) as ((u & Hu & Hd) & _). specialize (Hh u Hu). pose proof (Inv_now _ I u Hu). lia.
-  - pose proof (phase_start st w [] (Inv_waits st r I Hr) Hup) as Hph.
+  - pose proof (phase_start st w (B w) [] (Inv_waits st r I Hr) Hup (le_n _)) as Hph.
     set (st' := State _ _ _ _ _ _ _ _) in Hph.
     assert (Hfree : forall v, free_at st' v = if v =? w then now st + T w else free_at st v).
     { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); auto. }
@@ -598,22 +611,25 @@ Proof.
         apply (hushed_goes e st _ [r]); auto.
         intros w _. change (free_at st w <= Nat.max (free_at st w) (e + T w)). lia.
   - (* Start *)
-    rename H into Hup, H1 into Hoth, H2 into Hlen. pose proof Hup as (Hw & Hidle & _).
-    assert (Hd : forall r, In r (firstn (B w) (waiting st)) -> now st + l <= arr r + D).
-    { intros r Hr. destruct Hlen as [(-> & _)|((_ & Hb & _) & _)]; [|auto].
-      apply (Hreach r); auto. rewrite <- (firstn_skipn (B w)). apply in_or_app. auto. }
+    rename H into Hup, H0 into Hmost, H2 into Hoth, H3 into Hlen. pose proof Hup as (Hw & Hidle & _).
+    assert (Hd : forall r, In r (firstn most (waiting st)) -> now st + l <= arr r + D).
+    { intros r Hr. destruct Hlen as [(-> & _)|[((_ & Hb & _) & _)|(_ & Hq & _)]]; [|auto|].
+      - apply (Hreach r); auto. rewrite <- (firstn_skipn most). apply in_or_app. auto.
+      - rewrite Hq, firstn_nil in Hr. destruct Hr. }
     constructor; cbn [now late arrived waiting running answered load clean]; try apply I.
     + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [Hq|[(v & due & b & Hv & Hrun & Hb)|?]]; auto.
-      * rewrite <- (firstn_skipn (B w)) in Hq. apply in_app_or in Hq as [Hq|Hq]; auto.
+      * rewrite <- (firstn_skipn most) in Hq. apply in_app_or in Hq as [Hq|Hq]; auto.
         right. left. exists w. rewrite set_same. eexists _, _. split; [auto|]. split; [reflexivity|].
         apply in_or_app. auto.
       * right. left. exists v, due, b. rewrite set_other; [auto|]. congruence.
-    + intros r Hr. apply I. rewrite <- (firstn_skipn (B w)). apply in_or_app. auto.
+    + intros r Hr. apply I. rewrite <- (firstn_skipn most). apply in_or_app. auto.
     + intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hne].
       * rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. apply in_app_or in Hr as [Hr|Hr]; [auto|].
         destruct (Hoth r Hr). congruence.
       * rewrite set_other by auto. now apply I.
-    + destruct Hlen as [(-> & -> & ->)|(Hlong & ->)]; [|now apply phase_long].
+    + destruct Hlen as [(-> & -> & ->)|[(Hlong & ->)|(_ & Hq & -> & ->)]].
+      2: now apply phase_long.
+      2: left; apply phase_unpromised; auto; cbn [waiting]; rewrite Hq; apply skipn_nil.
       destruct (inv_phase _ I) as [Hph|(e & He)]; [left; now apply phase_start|right]. exists e.
       pose proof He as (_ & Hq & _ & (Hn & _) & _). apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
       * now rewrite app_nil_r.

@@ -9,7 +9,7 @@ Import ListNotations.
 
 (** * The problem: what `weir certify` reads *)
 
-Record worker := Worker { batch : nat; time : nat }.          (* up to [batch] requests in at most [time] *)
+Record worker := Worker { batch : nat; time : nat }.          (* up to [batch] requests in at most [time]: a full batch *)
 Record stream := Stream { num : nat; den : nat;               (* density rho = num/den: the share to be served *)
                           curve : nat -> nat }.               (* alpha: the most requests in any interval of a length *)
 Record problem := Problem { deadline : nat; guard : nat; eager : bool;
@@ -104,9 +104,9 @@ Definition in_order now g rest := forall a r b, rest = a ++ r :: b ->
 Definition lull st S e := now st <= e /\ forall k s x, In k S -> nth_error (streams p) k = Some s -> now st <= x < e ->
   exists a d, a <= x < a + d /\ curve s d <= count (fun r => of k r && within a d r) (arrived st).
 
-(** The shield: worker [w] may take [l] for a batch that takes [taken] and leaves [rest] waiting, if the batch, what
-    waits and what can come is in time.  That is looked at now; or, if nothing is left waiting, when a lull of the streams
-    [S] ends, and from then on no others count. *)
+(** The shield: worker [w] may take [l] for a batch, however large, that takes [taken] and leaves [rest] waiting, if the
+    batch, what waits and what can come is in time.  That is looked at now; or, if nothing is left waiting, when a lull of
+    the streams [S] ends, and from then on no others count. *)
 Definition after st w l e v := Nat.max ((if v =? w then now st + l else free_at st v) - e) (T v).
 Definition shield st w l S taken rest := T w <= l /\
   (forall r, In r taken -> now st + l <= arr r + deadline p) /\
@@ -144,15 +144,16 @@ Inductive step : state -> state -> Prop :=
     (mandatory r = true -> In (src r) (load st)) ->
     step st (State (now st) (late st) (arrived st ++ [r])
                (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st))
-| Start st w l others S c :
-    (* mandatory requests first, in order; then any others *)
-    next_up st w ->
-    length (firstn (B w) (waiting st)) + length others <= B w ->
+| Start st w most l others S c :
+    (* up to [most] requests, at least a full batch: mandatory ones first, in order; then any others *)
+    next_up st w -> B w <= most ->
+    length (firstn most (waiting st)) + length others <= most ->
     (forall r, In r others -> In r (arrived st) /\ mandatory r = false) ->
-    l = T w /\ S = load st /\ c = clean st \/
-    shield st w l S (firstn (B w) (waiting st)) (skipn (B w) (waiting st)) /\ c = false ->
-    step st (State (now st) (late st) (arrived st) (skipn (B w) (waiting st))
-               (set (running st) w (Some (now st + l, firstn (B w) (waiting st) ++ others))) (answered st) S c)
+    ( l = T w /\ S = load st /\ c = clean st                              (* in the time of a full batch, *)
+    \/ shield st w l S (firstn most (waiting st)) (skipn most (waiting st)) /\ c = false  (* or what the shield allows, *)
+    \/ load st = [] /\ waiting st = [] /\ S = [] /\ c = false ) ->         (* or any time, where nothing is promised *)
+    step st (State (now st) (late st) (arrived st) (skipn most (waiting st))
+               (set (running st) w (Some (now st + l, firstn most (waiting st) ++ others))) (answered st) S c)
 | Finish st w due b :
     w < n -> running st w = Some (due, b) ->
     step st (State (now st) (late st) (arrived st) (waiting st)

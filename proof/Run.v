@@ -118,8 +118,10 @@ Definition lullb st e := (nnow st <=? e) && forallb (fun k => of_stream k (fun s
 Definition lull_end st :=
   fold_right (fun k => N.min (of_stream k (fun s => snd (held st k s)) (nnow st))) (nnow st + ndeadline pr) numbers.
 
-(** A long batch may begin as things are now; or, if it leaves nothing waiting, as they will be at the end of a lull. *)
+(** A long batch may begin as things are now; or, if it leaves nothing waiting, as they will be at the end of a lull; or if
+    nothing is promised. *)
 Definition may_start fuel st w l taken waits :=
+  match nstreams pr, nwaiting st with [], [] => true | _, _ => false end ||
   shieldb fuel st w l (nnow st) taken waits ||
   match waits with
   | [] => let e := lull_end st in lullb st e && shieldb fuel st w l e taken []
@@ -153,10 +155,11 @@ Definition exec fuel st e := match e with
       Some (NState (nnow st) (nlate st) (r :: narrived st)
               (if mandatoryN r then nwaiting st ++ [r] else nwaiting st) (nrunning st))
   | Starts w l b =>
-      let taken := firstn (N.to_nat (BN w)) (nwaiting st) in
-      let waits := skipn (N.to_nat (BN w)) (nwaiting st) in
+      let most := N.to_nat (N.max (BN w) (N.of_nat (length b))) in
+      let taken := firstn most (nwaiting st) in
+      let waits := skipn most (nwaiting st) in
       let others := filter (fun r => negb (mandatoryN r)) b in
-      if next_upb st w && all_same (filter mandatoryN b) taken && (N.of_nat (length b) <=? BN w) &&
+      if next_upb st w && all_same (filter mandatoryN b) taken &&
          forallb (fun r => existsb (same r) (narrived st)) others &&
          ((l <=? TN w) || may_start fuel st w l taken waits)
       then Some (NState (nnow st) (nlate st) (narrived st) waits
@@ -519,27 +522,33 @@ Proof.
       split; [auto|]. split; [auto|]. split; [cbn [rev]; now rewrite map_app, Ha|].
       split; [rewrite mandatory_N; destruct (mandatoryN r); [rewrite map_app|]; now rewrite Hw|auto].
   - (* Starts *)
-    set (taken := firstn _ _). set (waits := skipn _ _). set (others := filter (fun r => negb (mandatoryN r)) b).
-    destruct (next_upb st w && _ && _ && _ && _) eqn:E; [|discriminate].
-    rewrite !andb_true_iff, N.leb_le, forallb_forall in E. destruct E as ((((Hup & Hsame) & Hsize) & Hoth) & Hlong).
+    set (most := N.to_nat _). set (taken := firstn _ _). set (waits := skipn _ _).
+    set (others := filter (fun r => negb (mandatoryN r)) b).
+    destruct (next_upb st w && _ && _ && _) eqn:E; [|discriminate].
+    rewrite !andb_true_iff, forallb_forall in E. destruct E as (((Hup & Hsame) & Hoth) & Hlong).
     destruct (next_up_shows st s w Hs Hup) as (Hwn & Hup').
     apply all_same_eq in Hsame. intros E. injection E as <-.
-    assert (Htaken : firstn (B p w) (waiting s) = map req taken) by (rewrite Hw, B_N, firstn_map; reflexivity).
-    assert (Hwaits : skipn (B p w) (waiting s) = map req waits) by (rewrite Hw, B_N, skipn_map; reflexivity).
+    assert (Htaken : firstn most (waiting s) = map req taken) by (rewrite Hw, firstn_map; reflexivity).
+    assert (Hwaits : skipn most (waiting s) = map req waits) by (rewrite Hw, skipn_map; reflexivity).
     eexists. split.
-    + apply (Start p s w (N.to_nat (N.max l (TN w))) (map req others) (everyone p) (if l <=? TN w then clean s else false)); auto.
-      * rewrite Htaken, !map_length, B_N. pose proof (filter_split mandatoryN b) as Hsplit.
-        rewrite Hsame in Hsplit. fold others in Hsplit. lia.
+    + apply (Start p s w most (N.to_nat (N.max l (TN w))) (map req others) (everyone p) (if l <=? TN w then clean s else false)); auto.
+      * rewrite B_N. unfold most. lia.
+      * rewrite Htaken, !map_length. pose proof (filter_split mandatoryN b) as Hsplit.
+        rewrite Hsame in Hsplit. fold others in Hsplit. unfold most. lia.
       * intros x Hx. apply in_map_iff in Hx as (y & <- & Hy). specialize (Hoth y Hy).
         apply existsb_exists in Hoth as (z & Hz & E). apply same_req in E as <-.
         split; [rewrite Ha; apply in_map; now apply -> in_rev|].
         rewrite mandatory_N. apply filter_In in Hy as (_ & Hy). now apply negb_true_iff in Hy.
       * destruct (N.leb_spec l (TN w)) as [H|Hl'].
         { left. rewrite T_N. repeat split; [lia|auto]. }
-        cbn [orb] in Hlong. right. split; [|reflexivity]. rewrite Htaken, Hwaits. replace (N.max l (TN w)) with l by lia.
-        unfold may_start in Hlong. apply orb_true_iff in Hlong as [H|H]; [apply (shieldb_shows fuel st s w l (nnow st)); auto|].
-        destruct waits as [|r0 q0]; [|discriminate]. cbv zeta in H. apply andb_true_iff in H as (Hlull & H).
-        apply (shieldb_shows fuel st s w l (lull_end st)); auto. right. split; [reflexivity|]. now apply (lullb_shows st).
+        cbn [orb] in Hlong. right. rewrite Htaken, Hwaits. replace (N.max l (TN w)) with l by lia.
+        unfold may_start in Hlong. rewrite !orb_true_iff in Hlong. destruct Hlong as [[H|H]|H].
+        -- right. unfold everyone. cbn [streams to_problem]. rewrite Hload. unfold everyone. cbn [streams to_problem].
+           destruct (nstreams pr); [|discriminate]. rewrite Hw. destruct (nwaiting st); [auto|discriminate].
+        -- left. split; [|reflexivity]. apply (shieldb_shows fuel st s w l (nnow st)); auto.
+        -- left. split; [|reflexivity]. destruct waits as [|r0 q0]; [|discriminate].
+           cbv zeta in H. apply andb_true_iff in H as (Hlull & H).
+           apply (shieldb_shows fuel st s w l (lull_end st)); auto. right. split; [reflexivity|]. now apply (lullb_shows st).
     + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
       split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [now rewrite put_length|]. split; [|auto].
       intros v Hv. unfold run_of. cbn [nrunning]. rewrite put_nth by lia. unfold set. destruct (v =? w)%nat eqn:Ev.

@@ -108,7 +108,7 @@ impl Machine {
         let mandatory = batch.iter().take_while(|r| r.mandatory);
         let taken: Vec<_> = mandatory.map(|r| (r.stream, r.arrival.as_nanos())).collect();
         let first: Vec<_> = self.waiting.drain(..most.min(self.waiting.len())).collect();
-        // Where nothing is promised, the model has no word on how large a batch is.
+        // Without a shield more than a full batch is taken only where nothing is promised.
         if taken != first
             || self.promised && batch.len() > most
             || batch.iter().skip(taken.len()).any(|r| r.mandatory)

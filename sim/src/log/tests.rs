@@ -139,10 +139,9 @@ fn what_the_model_does_not_do_is_refused_where_it_happens() {
     let two = Problem { workers: problem(&[3, 3], 1, 9, &[]).workers, ..latest };
     assert_eq!(refused(&two, &[came(0), (6, starts(0, 3, &[(0, 0)]))]), None);
     assert_eq!(refused(&two, &[came(0), (7, starts(0, 3, &[(0, 0)]))]), Some(1));
-    // It takes longer than it may, runs what runs, takes too many, a stranger's first, or what is not there.
+    // It takes longer than it may, runs what runs, takes the second first, a stranger's first, or what is not there.
     assert_eq!(refused(&eager, &changed(3, (4, Entry::Ends(0)))), Some(3));
     assert_eq!(refused(&eager, &changed(3, (2, starts(0, 3, &[(0, 1)])))), Some(3));
-    assert_eq!(refused(&eager, &[came(0), came(0), (0, starts(0, 3, &[(0, 0), (0, 1)]))]), Some(2));
     assert_eq!(refused(&eager, &[came(0), came(0), (0, starts(0, 3, &[(0, 1)]))]), Some(2));
     let stranger = (0, Entry::Arrives(1));
     assert_eq!(refused(&eager, &[stranger.clone(), came(0), (0, starts(0, 3, &[(1, 0)]))]), Some(2));
@@ -158,9 +157,24 @@ fn what_the_model_does_not_do_is_refused_where_it_happens() {
     let long = |length| [(0, Entry::Arrives(1)), (0, starts(0, length, &[(1, 0)]))];
     assert_eq!(refused(&eager, &long(3)), None);
     assert_eq!(refused(&eager, &long(4)), Some(1));
-    let patient = Problem { deadline: ns(11), ..eager };
+    let patient = Problem { deadline: ns(11), ..eager.clone() };
     assert_eq!(refused(&patient, &long(5)), None);
     assert_eq!(refused(&patient, &long(6)), Some(1));
+    // A batch of two where one is full: the same holds, and in no more than the time of one it needs no leave.
+    let (stranger, member) = ((0, Entry::Arrives(1)), |length| starts(0, length, &[(0, 0), (1, 0)]));
+    let beyond = |length| [came(0), stranger.clone(), (0, member(length))];
+    assert_eq!(refused(&eager, &beyond(3)), None);
+    assert_eq!(refused(&eager, &beyond(4)), Some(2));
+    assert_eq!(refused(&patient, &beyond(5)), None);
+    assert_eq!(refused(&patient, &beyond(6)), Some(2));
+    // Not where a mandatory request waits for the place of the stranger's; with both, none can come before 8.
+    assert_eq!(refused(&patient, &[came(0), came(0), stranger.clone(), (0, member(5))]), Some(3));
+    let both = |length| [came(0), came(0), (0, starts(0, length, &[(0, 0), (0, 1)]))];
+    assert_eq!(refused(&patient, &both(11)), None);
+    assert_eq!(refused(&patient, &both(12)), Some(2));
+    // Where nothing is promised a batch may be as large and as long as one likes.
+    let unpromised = Problem { streams: Vec::new(), ..patient };
+    assert_eq!(refused(&unpromised, &beyond(50)), None);
 }
 
 #[test]
