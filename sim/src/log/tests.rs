@@ -3,7 +3,9 @@
 use planner::Problem;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use rt_core::{Dispatch, Instant, LatencyProfile, LoadMonitor, SelectTable, Selector, Span, Variant};
+use rt_core::{
+    Dispatch, Instant, LatencyProfile, LoadMonitor, SelectTable, Selector, Span, Variant, Workers,
+};
 
 use super::{AcceptError, Entry, Log, Member};
 use crate::dice::Dice;
@@ -44,6 +46,31 @@ fn slower(problem: &Problem) -> Selector {
     };
     let table = SelectTable::new(f64::INFINITY, ns(2), 4, vec![3; 4]).expect("valid");
     Selector::new([1, 2, 3, 4].map(variant), [table], LoadMonitor::default()).expect("valid")
+}
+
+/// With a profile that goes on beyond the full batch of the promise, to up to three times as many requests.
+fn larger(problem: Problem, dice: &mut Dice) -> Problem {
+    let workers = problem.workers.iter().map(|kind| {
+        let mut times: Vec<_> = (1..=kind.batch).map(|b| kind.profile.bound(b)).collect();
+        for _ in 0..dice.within(1, 2 * kind.batch as u64) {
+            times.push(times[times.len() - 1] + ns(dice.within(0, 2)));
+        }
+        let profile = LatencyProfile::new(&times).expect("valid");
+        Workers { profile, ..kind.clone() }
+    });
+    Problem { workers: workers.collect(), ..problem }
+}
+
+/// How many requests of a batch are mandatory.
+fn mandatory(problem: &Problem, batch: &[Member]) -> usize {
+    let marked = |member: &&Member| {
+        let spec = problem.streams.get(member.stream).and_then(|(_, spec)| spec.demand());
+        spec.is_some_and(|(density, _)| {
+            let (p, q) = (u64::from(density.numerator()), u64::from(density.denominator()));
+            (member.seq + 1) * p / q > member.seq * p / q
+        })
+    };
+    batch.iter().filter(marked).count()
 }
 
 /// With time kept back for dispatch, of which a simulation needs none.
@@ -95,6 +122,47 @@ fn hundreds_of_loads_with_long_batches_are_runs_of_the_model() {
     }
     println!("300 runs, {longer} of {batches} batches granted more than a full one takes");
     assert!(longer * 20 > batches, "{longer} of {batches}");
+}
+
+/// The same of batches of more requests than the promise is computed for, by the base alone and with slower variants.
+#[test]
+fn hundreds_of_loads_with_batches_beyond_the_full_one_are_runs_of_the_model() {
+    let Some(prover) = prover() else { return };
+    let mut runner = TestRunner::deterministic();
+    let one_kind = admitted_problem().prop_filter("one kind", |p| p.workers.len() == 1 && p.background);
+    let (mut batches, mut beyond, mut longer, mut crowded, mut unpromised) = (0, 0, 0, 0, 0);
+    for seed in 0..150 {
+        let mut dice = Dice(seed);
+        let mut problem = one_kind.new_tree(&mut runner).expect("a problem").current();
+        if seed % 10 == 0 {
+            problem.streams.clear();
+        }
+        let more = ns(dice.within(0, 3) * problem.system().longest_batch().as_nanos());
+        let problem = guarded(Problem { deadline: problem.deadline + more, ..problem }, dice.within(0, 3));
+        let problem = larger(problem, &mut dice);
+        let (full, time) = (problem.workers[0].batch, problem.workers[0].batch_time());
+        for order in Order::ALL {
+            let selector = (seed % 3 == 0).then(|| slower(&problem));
+            let (run, log) = played(&problem, selector, order, &mut dice, 100);
+            log.accept(&problem, &prover).unwrap_or_else(|e| panic!("{e}: {problem:?} {log:?}"));
+            batches += run.batches.len();
+            for (_, entry) in &log.entries {
+                let Entry::Starts { length, batch, .. } = entry else { continue };
+                if batch.len() > full {
+                    beyond += 1;
+                    longer += usize::from(*length > time);
+                    crowded += usize::from(mandatory(&problem, batch) > full);
+                    unpromised += usize::from(problem.streams.is_empty());
+                }
+            }
+        }
+    }
+    println!(
+        "450 runs, {beyond} of {batches} batches beyond the full one, {longer} of them longer, {crowded} with more \
+         mandatory requests than a full one takes, {unpromised} where nothing is promised"
+    );
+    assert!(beyond * 10 > batches && longer * 10 > batches, "{beyond} and {longer} of {batches}");
+    assert!(crowded > 100 && unpromised > 100, "{crowded} and {unpromised}");
 }
 
 /// One worker, 3 a request; two in 8, within 9.
