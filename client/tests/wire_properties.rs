@@ -68,6 +68,19 @@ fn build(p: &Parts) -> Frame<'_> {
     use {ClientFrame as C, DaemonFrame as D, Frame::Client, Frame::Daemon};
     let misses_left = Some(p.int[1]).filter(|n| *n != u32::MAX);
     let [service, stream] = &p.names;
+    // What both kinds of event tell beside their state.
+    let change = |breaches| Change {
+        cause: SafeModeCause::from_code(p.short[1]),
+        sequence: p.long[0],
+        entered_ns: p.long[1],
+        limit: p.long[2],
+        seen: p.long[3],
+        window_ns: p.long[4],
+        breaches,
+        service,
+        stream,
+        text: &p.text,
+    };
     match p.kind {
         Kind::Hello => Client(C::Hello { min_version: p.short[0], max_version: p.short[1], name: service }),
         Kind::Register => Client(C::Register(Cow::Borrowed(&p.registration))),
@@ -120,36 +133,12 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::Pong => Daemon(D::Pong),
         Kind::Refused => Daemon(D::Refused { code: RefusalCode::from_code(p.short[0]), text: &p.text }),
         Kind::Error => Daemon(D::Error { code: ErrorCode::from_code(p.short[0]), text: &p.text }),
-        Kind::EventSafeMode => Daemon(D::SafeMode {
-            state: SafeModeState::from_code(p.short[0]),
-            change: Change {
-                cause: SafeModeCause::from_code(p.short[1]),
-                sequence: p.long[0],
-                entered_ns: p.long[1],
-                limit: p.long[2],
-                seen: p.long[3],
-                window_ns: p.long[4],
-                breaches: p.long[0],
-                service,
-                stream,
-                text: &p.text,
-            },
-        }),
-        Kind::EventSuspension => Daemon(D::Suspension {
-            state: StreamState::from_code(p.short[0]),
-            change: Change {
-                cause: SafeModeCause::from_code(p.short[1]),
-                sequence: p.long[0],
-                entered_ns: p.long[1],
-                limit: p.long[2],
-                seen: p.long[3],
-                window_ns: p.long[4],
-                breaches: p.long[5],
-                service,
-                stream,
-                text: &p.text,
-            },
-        }),
+        Kind::EventSafeMode => {
+            Daemon(D::SafeMode { state: SafeModeState::from_code(p.short[0]), change: change(p.long[0]) })
+        }
+        Kind::EventSuspension => {
+            Daemon(D::Suspension { state: StreamState::from_code(p.short[0]), change: change(p.long[5]) })
+        }
         Kind::EventMissesLeft => {
             let constraint = Constraint::from_fields(p.short[0] as u8, p.int[1], p.int[2]);
             Daemon(D::MissesLeft { misses_left: p.int[0], constraint, service, stream })

@@ -163,39 +163,15 @@ impl Peer {
     pub(crate) fn safe_mode(&mut self, sequence: u64) {
         let event = DaemonFrame::SafeMode {
             state: SafeModeState::SafeMode,
-            change: Change {
-                cause: SafeModeCause::ArrivalExcess,
-                sequence,
-                entered_ns: 5,
-                limit: 10,
-                seen: 11,
-                window_ns: 1_000,
-                breaches: 1,
-                service: "obstacles",
-                stream: "front",
-                text: "11 arrivals in 1 us, 10 declared",
-            },
+            change: change(SafeModeCause::ArrivalExcess, sequence),
         };
         self.send(0, &event);
     }
 
     pub(crate) fn suspension(&mut self, sequence: u64, state: StreamState) {
         let excess = SafeModeCause::ArrivalExcess;
-        let event = DaemonFrame::Suspension {
-            state,
-            change: Change {
-                cause: if state.is_suspended() { excess } else { SafeModeCause::Unknown(0) },
-                sequence,
-                entered_ns: 5,
-                limit: 10,
-                seen: 11,
-                window_ns: 1_000,
-                breaches: 1,
-                service: "obstacles",
-                stream: "front",
-                text: "11 arrivals in 1 us, 10 declared",
-            },
-        };
+        let cause = if state.is_suspended() { excess } else { SafeModeCause::Unknown(0) };
+        let event = DaemonFrame::Suspension { state, change: change(cause, sequence) };
         self.send(0, &event);
     }
 
@@ -223,4 +199,20 @@ pub(crate) fn registration() -> Registration {
 
 pub(crate) fn impatient() -> Options {
     Options { timeout: Duration::from_millis(250), ..Options::default() }
+}
+
+/// What both kinds of event tell beside their state.
+fn change(cause: SafeModeCause, sequence: u64) -> Change<'static> {
+    Change {
+        cause,
+        sequence,
+        entered_ns: 5,
+        limit: 10,
+        seen: 11,
+        window_ns: 1_000,
+        breaches: 1,
+        service: "obstacles",
+        stream: "front",
+        text: "11 arrivals in 1 us, 10 declared",
+    }
 }

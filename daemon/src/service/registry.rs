@@ -1,9 +1,8 @@
 //! Who holds which stream of a service, and whether another one can be promised anything beside them.
 //!
 //! Locks are taken in this order: moving, admission, registry, scheduler (and an executor before a scheduler; all of it is in
-//! `ARCHITECTURE.md`). The first two are held while a new
-//! stream is tested and waits for long batches, and the first one while another service takes over; the others for as
-//! short as can be.
+//! `ARCHITECTURE.md`). The first two are held while a new stream is tested and waits for long batches, and the first one
+//! while another service takes over; the others for as short as can be.
 
 mod moves;
 

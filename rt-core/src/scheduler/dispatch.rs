@@ -28,7 +28,7 @@
 use super::Scheduler;
 use super::batch::View;
 use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
-use super::types::{Action, Event, NEVER, Outcome, Request, WorkerId};
+use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stream::{MissReason, StreamId};
 use crate::time::Instant;
@@ -40,7 +40,7 @@ impl Scheduler {
             return Action::Resolve(resolution);
         }
         if !self.changed && now < self.next && self.told.events.is_empty() {
-            return Action::WakeAt((self.next < NEVER).then_some(self.next));
+            return self.wait();
         }
         self.decide(now)
     }
@@ -74,7 +74,7 @@ impl Scheduler {
                     self.next = self.next_wake(now);
                     self.changed = false;
                     if now < self.next {
-                        return Action::WakeAt((self.next < NEVER).then_some(self.next));
+                        return self.wait();
                     }
                 }
             }

@@ -56,9 +56,9 @@ struct Kind {
     workers: Workers,
     /// The number of the first of them.
     first: usize,
+    /// Those that are free.
     free: Few,
     free_count: usize,
-
     /// Those that are busy and not yet reported as overdue.
     due: Earliest,
     /// Those that were.

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::queue::{MANDATORY, OPTIONAL, WANTED};
-use super::types::NEVER;
+use super::types::{Action, NEVER};
 use crate::admission::Dispatch;
 use crate::safe_mode::Severity;
 use crate::time::{Instant, Span};
@@ -51,6 +51,11 @@ impl Scheduler {
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
     pub(super) fn is_at_rest(&self) -> bool {
         self.safe_mode.severity() == Severity::Normal && !self.suspensions.is_any()
+    }
+
+    /// There is nothing to do before `next`.
+    pub(super) fn wait(&self) -> Action {
+        Action::WakeAt((self.next < NEVER).then_some(self.next))
     }
 
     /// Time brings something about at `at`, perhaps.
