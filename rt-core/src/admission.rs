@@ -20,8 +20,9 @@ use alloc::vec::Vec;
 use crate::busy::{BusyPeriod, MAX_RISES, Rise};
 use crate::curve::ArrivalCurve;
 use crate::refine::Refinement;
+use crate::stalls::Stalls;
 use crate::stream::StreamSpec;
-use crate::time::Span;
+use crate::time::{MAX_SPAN, Span};
 use crate::word::Density;
 use crate::workers::Workers;
 
@@ -47,6 +48,8 @@ pub struct System {
     pub latency: Span,
     /// By how much a dispatch may come late.
     pub guard: Span,
+    /// Rare losses of time, for which a part of `L` is kept back.
+    pub stalls: Option<Stalls>,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
     /// Whether requests that no curve bounds (best effort, or beyond a declaration) may occupy a worker. Without
@@ -115,6 +118,15 @@ pub enum AdmissionError {
     /// The load is so close to capacity that its busy period goes on beyond what is looked at.
     #[error("the busy period holds more than {MAX_RISES} instants to test: lower the load a little")]
     Horizon,
+    /// More stalls than are kept back for may fall into one busy period.
+    #[error("stalls must be so rare that a window of them covers {needed}, but it is {window}")]
+    Stalls {
+        /// A busy period behind a delay of a deadline, and what may end late after it; the longest of all spans if it need not
+        /// end.
+        needed: Span,
+        /// The window that is declared.
+        window: Span,
+    },
 }
 
 impl System {
@@ -122,7 +134,8 @@ impl System {
     #[must_use]
     pub fn identical(workers: Workers, latency: Span) -> Self {
         let guard = Span::ZERO;
-        Self { workers: vec![workers], latency, guard, dispatch: Dispatch::Eager, background: true }
+        let stalls = None;
+        Self { workers: vec![workers], latency, guard, stalls, dispatch: Dispatch::Eager, background: true }
     }
 
     /// Runs the test on `streams`; best-effort streams (no constraints) demand nothing, but one that does not
@@ -143,6 +156,10 @@ impl System {
             return Ok(Admission { binding: None, waiting: 0, busy: Span::ZERO, plain: true });
         }
         self.check_rate(&all)?;
+        self.check_stalls(&all)?;
+        // What is proved of the refinement knows late dispatch, and no stalls.
+        let closed = closed && self.stalls.is_none();
+        let latency = self.latency.saturating_sub(self.reserve());
         let refinement = if closed { Refinement::new(self, &all) } else { None };
         let mut tightest: Option<Binding> = None;
         let (mut waiting, mut busy, mut after, mut plain) = (0, Span::ZERO, Span::ZERO, true);
@@ -150,7 +167,7 @@ impl System {
         for Rise { length, next, backlog, begun } in &mut rises {
             let delta = length.saturating_sub(Span::from_nanos(1));
             let mut binding =
-                Binding { delta, backlog, lhs: begun + self.longest_batch(), rhs: delta + self.latency };
+                Binding { delta, backlog, lhs: begun + self.longest_batch(), rhs: delta + latency };
             waiting = waiting.max(self.waiting(backlog, delta));
             (busy, after) = (begun, next);
             if binding.lhs > binding.rhs
@@ -164,7 +181,7 @@ impl System {
             }
         }
         // What comes at the end of the busy period may still find the last of it waiting.
-        let end = busy + self.guard + Span::from_nanos(1);
+        let end = busy + self.guard + self.reserve() + Span::from_nanos(1);
         if busy < after && end >= after {
             waiting =
                 waiting.max(self.waiting(mandatory(&all, end), after.saturating_sub(Span::from_nanos(1))));
@@ -208,10 +225,28 @@ impl System {
         self.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO)
     }
 
+    /// What stalls may take in a busy period.
+    fn reserve(&self) -> Span {
+        self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+    }
+
+    /// Whether no more stalls can fall into a busy period than one window has ([`crate::stalls`]).
+    fn check_stalls(&self, load: &Load) -> Result<(), AdmissionError> {
+        let Some(stalls) = self.stalls else { return Ok(()) };
+        let deadline = self.latency + self.guard;
+        let busy = BusyPeriod::after(self, load, deadline).length();
+        let window = stalls.window();
+        match busy.map(|busy| busy + deadline + stalls.length()) {
+            Some(needed) if needed <= window => Ok(()),
+            needed => Err(AdmissionError::Stalls { needed: needed.unwrap_or(MAX_SPAN), window }),
+        }
+    }
+
     /// The most mandatory requests waiting at offset `delta` or later if `backlog` have come: less those in batches
     /// that were due before, dispatched as late as may be; up to `B - 1` may have waited for their batch to fill.
     fn waiting(&self, backlog: u64, delta: Span) -> u64 {
-        let before = delta.saturating_sub(self.guard).saturating_sub(Span::from_nanos(1));
+        let lost = self.guard + self.reserve() + Span::from_nanos(1);
+        let before = delta.saturating_sub(lost);
         let left = u128::from(backlog).saturating_sub(self.begun_by(before));
         let filling = self.workers.iter().map(|w| w.batch as u64 - 1).max().unwrap_or(0);
         u64::try_from(left).unwrap_or(u64::MAX).saturating_add(filling)

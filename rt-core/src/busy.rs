@@ -29,6 +29,8 @@ pub(crate) struct BusyPeriod<'a> {
     system: &'a System,
     demand: Vec<Demand<'a>>,
     repetition: Span,
+    /// What has been lost before the workers begin.
+    delay: Span,
     length: Span,
     left: u64,
     /// Whether the last rise was the last that matters, and not just the last that is looked at.
@@ -38,10 +40,23 @@ pub(crate) struct BusyPeriod<'a> {
 impl<'a> BusyPeriod<'a> {
     /// Of a load that demands something of `system`.
     pub(crate) fn new(system: &'a System, load: &Load<'a>) -> Self {
+        Self::after(system, load, Span::ZERO)
+    }
+
+    /// The same, of which the workers begin everything by so much later.
+    pub(crate) fn after(system: &'a System, load: &Load<'a>, delay: Span) -> Self {
         let length = Span::from_nanos(1);
         let demand = load.iter().filter(|(density, _)| density.numerator() > 0);
         let demand = demand.map(|&(density, arrivals)| Demand::new(density, arrivals, length)).collect();
-        Self { system, demand, repetition: system.repetition(load), length, left: MAX_RISES, ended: false }
+        let repetition = system.repetition(load);
+        Self { system, demand, repetition, delay, length, left: MAX_RISES, ended: false }
+    }
+}
+
+impl BusyPeriod<'_> {
+    /// When the workers have caught up; `None` if they need not, or too many instants would need a look.
+    pub(crate) fn length(mut self) -> Option<Span> {
+        self.find_map(|rise| (rise.begun < rise.next).then_some(rise.begun))
     }
 }
 
@@ -53,7 +68,7 @@ impl Iterator for BusyPeriod<'_> {
         let length = self.length;
         let backlog = self.demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
         let next = self.demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
-        let begun = self.system.time_to_begin(backlog);
+        let begun = self.system.time_to_begin(backlog) + self.delay;
         // Before the next rise the workers have begun all that can have come; or what comes has come before.
         self.ended = begun < next || length > self.repetition;
         self.demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));

@@ -36,6 +36,7 @@ mod safe_mode;
 mod scheduler;
 mod select;
 mod shield;
+mod stalls;
 mod stream;
 mod time;
 mod word;
@@ -67,6 +68,7 @@ pub use select::{
     Selector, Variant, VariantSelector,
 };
 pub use shield::{Shield, ShieldError};
+pub use stalls::{MAX_STALLS, Stalls, StallsError};
 pub use stream::{MissReason, StreamCounts, StreamId, StreamSpec};
 pub use time::{Instant, MAX_SPAN, Span};
 pub use word::{BalancedWord, Density};

@@ -98,7 +98,7 @@ pub(crate) enum Class {
     /// The promise counts on it.
     Mandatory,
     /// It would be mandatory if it kept to the declaration.
-    Wanted,
+    Demoted,
     /// Neither.
     Optional,
 }
@@ -128,7 +128,7 @@ impl Marks {
         full(self.earned) && !full(self.word.remainder)
     }
 
-    /// The class of the next request. Outside an excess nothing is wanted: what the word is ahead is forgotten.
+    /// The class of the next request. Outside an excess nothing is demoted: what the word is ahead is forgotten.
     pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
         if !excess {
             self.word.remainder = self.word.remainder.min(self.earned);
@@ -140,7 +140,7 @@ impl Marks {
         self.earned = (if mandatory { earned - q } else { earned.min(q - 1) }) as u32;
         match (marked, mandatory) {
             (_, true) => Class::Mandatory,
-            (true, false) => Class::Wanted,
+            (true, false) => Class::Demoted,
             (false, false) => Class::Optional,
         }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_conforming_stream_never_has_wanted_requests(
+        fn a_conforming_stream_never_has_demoted_requests(
             (q, p) in (1u32..12).prop_flat_map(|q| (Just(q), 0..=q)),
             excesses in proptest::collection::vec((proptest::collection::vec(any::<bool>(), 0..20), 0usize..60), 1..4),
         ) {
@@ -198,7 +198,7 @@ mod tests {
                     }
                 }
                 let classes: Vec<_> = (0..after).map(|_| marks.next(true, false)).collect();
-                prop_assert!(classes.iter().all(|&class| class != Class::Wanted));
+                prop_assert!(classes.iter().all(|&class| class != Class::Demoted));
                 let mandatory: Vec<_> = classes.iter().map(|&class| class == Class::Mandatory).collect();
                 for n in 1..=after {
                     let least = n as u64 * u64::from(p) / u64::from(q);

@@ -5,7 +5,9 @@ mod harness;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use harness::load::{Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stretch};
+use harness::load::{
+    Bench, QUICK, Setup, open_or_closed, setup_and_next, shield_of, stalls, stretch, with_stalls,
+};
 use harness::{Dice, Harness};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -22,6 +24,7 @@ struct Tally {
     left: usize,
     missed_in_safe_mode: usize,
     longer: usize,
+    stalls: usize,
 }
 
 /// A load that keeps to its declarations, save for floods, on workers that are lost, fail and overrun, with timers
@@ -106,6 +109,7 @@ impl<'a> Chaos<'a> {
         self.bench.finish();
         self.tally.longer =
             self.bench.harness.longer_than(self.setup.config.workers[0].batch_time().as_nanos());
+        self.tally.stalls = self.bench.harness.scheduler.stalls() as usize;
     }
 
     /// The next request comes, or, where all streams have left, some time passes.
@@ -279,6 +283,14 @@ proptest! {
     }
 
     #[test]
+    fn nor_where_stalls_are_declared(setup in open_or_closed(), (count, length) in stalls()) {
+        prop_assume!(!setup.streams.is_empty());
+        if let Some((setup, _)) = with_stalls(setup, count, length) {
+            run(&setup, None);
+        }
+    }
+
+    #[test]
     fn nor_across_takeovers((setup, other) in setup_and_next()) {
         prop_assume!(!setup.streams.is_empty());
         run(&setup, other.as_ref());
@@ -292,6 +304,9 @@ fn much_goes_wrong_and_ends() {
     let mut all = Tally::default();
     for _ in 0..100 {
         let (setup, other) = setup_and_next().new_tree(&mut runner).expect("a setup").current();
+        if let Some((setup, _)) = with_stalls(setup.clone(), 1, 20) {
+            all.stalls += run(&setup, None).stalls;
+        }
         let one = run(&setup, other.as_ref());
         all.disturbances += one.disturbances;
         all.takeovers += one.takeovers;
@@ -310,6 +325,7 @@ fn much_goes_wrong_and_ends() {
         all.left,
         all.missed_in_safe_mode,
         all.longer,
+        all.stalls,
     ];
     assert!(least.iter().all(|&count| count > 100), "{all:?}");
 }

@@ -87,6 +87,7 @@ impl Caller {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos(4 * P),
             guard: Span::from_nanos(P / 10),
+            stalls: None,
             workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
             background: true,

@@ -60,6 +60,7 @@ impl Service {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
+            stalls: None,
             workers: vec![workers.clone()],
             dispatch: config.dispatch,
             background: config.background,

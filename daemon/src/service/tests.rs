@@ -30,6 +30,7 @@ pub(crate) fn small_config() -> SchedulerConfig {
     SchedulerConfig {
         deadline: span + span,
         guard: Span::ZERO,
+        stalls: None,
         workers: vec![Workers { count: 1, batch: 1, profile }],
         dispatch: Dispatch::Eager,
         background: true,

@@ -139,6 +139,7 @@ impl Inputs {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: latency,
             guard: Span::ZERO,
+            stalls: None,
             workers: vec![workers],
             dispatch: Dispatch::Eager,
             background: true,

@@ -9,14 +9,14 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED, Waiting};
+use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL, Waiting};
 use super::types::Request;
 use crate::stream::{MissReason, StreamId};
 use crate::time::Instant;
 use crate::workers::Workers;
 
 /// The classes that fill a batch, in order.
-const FILLING: [usize; 2] = [WANTED, OPTIONAL];
+const FILLING: [usize; 2] = [DEMOTED, OPTIONAL];
 /// Of so many requests the one is taken whose stream has waited longest for its turn.
 const NEAR: usize = 16;
 /// One request, as a share of it.
@@ -133,7 +133,7 @@ impl BatchPlanner {
         last.filter(|index| turn(index) > own)
     }
 
-    /// Plans the batch: mandatory requests first, then wanted, then optional ones.
+    /// Plans the batch: mandatory requests first, then demoted, then optional ones.
     pub(super) fn plan(&mut self, view: &View) {
         self.fates.iter_mut().for_each(Vec::clear);
         (self.rows, self.taken) = (Default::default(), 0);

@@ -20,7 +20,7 @@
 
 use super::Scheduler;
 use super::pool::{State, Worker};
-use super::queue::WANTED;
+use super::queue::DEMOTED;
 use super::types::MAX_WORKERS;
 use crate::shield::Shield;
 use crate::time::{Instant, Span};
@@ -75,7 +75,7 @@ impl Scheduler {
     pub(super) fn settle_safe_mode(&mut self, now: Instant) {
         if self.safe_mode.severity().is_suspended() {
             self.aftermath = self.settled(now, self.aftermath);
-            let excess = !self.waiting.class(WANTED).is_empty();
+            let excess = !self.waiting.class(DEMOTED).is_empty();
             self.safe_mode.set_aftermath(excess || self.aftermath != CarryIn::None);
         }
     }

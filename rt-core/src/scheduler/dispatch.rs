@@ -27,9 +27,10 @@
 
 use super::Scheduler;
 use super::batch::View;
-use super::queue::{Classes, MANDATORY, OPTIONAL, WANTED};
+use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, Outcome, Request, WorkerId};
 use crate::admission::Dispatch;
+use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamId};
 use crate::time::Instant;
 
@@ -107,7 +108,7 @@ impl Scheduler {
     fn expire(&mut self, now: Instant) -> bool {
         let Some((bound, likely)) = self.pool.quickest() else { return false };
         let mut any = false;
-        for (class, time) in [(MANDATORY, bound), (WANTED, likely), (OPTIONAL, likely)] {
+        for (class, time) in [(MANDATORY, bound), (DEMOTED, likely), (OPTIONAL, likely)] {
             while let Some(request) = self.waiting.pop_before(class, now + time) {
                 self.end(now, request, Outcome::Missed(MissReason::Expired));
                 any = true;
@@ -129,12 +130,13 @@ impl Scheduler {
             self.armed = None;
             let delay = now.since(armed);
             self.worst_delay = self.worst_delay.max(delay);
-            if delay > self.config.guard {
+            let stalled = |stalls: &mut StallMonitor| stalls.explains_dispatch(armed, now);
+            if delay > self.config.guard && !self.stalls.as_mut().is_some_and(stalled) {
                 self.raise_late(now, self.config.guard, delay);
                 return true;
             }
         }
-        if let Some((started, due)) = self.pool.report_overdue(now) {
+        if let Some((started, due)) = self.report_overdue(now) {
             self.overrun(now, due.since(started), now.since(started));
             return true;
         }
@@ -206,8 +208,8 @@ impl Scheduler {
     /// When `worker` must start at the latest: where the earliest deadline less the guard leaves just the time of its full batch.
     pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
-        let earliest = [MANDATORY, WANTED, OPTIONAL].into_iter().filter_map(first).min();
-        let time = self.config.guard + self.pool.kind(worker).batch_time();
+        let earliest = [MANDATORY, DEMOTED, OPTIONAL].into_iter().filter_map(first).min();
+        let time = self.config.reserve() + self.pool.kind(worker).batch_time();
         earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 
@@ -226,7 +228,7 @@ impl Scheduler {
             return [0; 3];
         }
         let reach = now + kind.batch_time();
-        [MANDATORY, WANTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
+        [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
     }
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
@@ -234,7 +236,7 @@ impl Scheduler {
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
         self.armed = None;
         let skip = self.out_of_reach(now, worker);
-        if !self.waiting.class(WANTED).is_empty() {
+        if !self.waiting.class(DEMOTED).is_empty() {
             self.pass_marks_back(now, worker, skip);
         }
         if self.shield.is_some() {
@@ -303,28 +305,28 @@ impl Scheduler {
         taken
     }
 
-    /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older wanted
-    /// one of its own stream and is wanted itself, which is the same to all other streams. Only if they are few, so
+    /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older demoted
+    /// one of its own stream and is demoted itself, which is the same to all other streams. Only if they are few, so
     /// that all may yet be served. In a lasting overload the places of mandatory requests are what keeps the misses apart.
     #[inline(never)]
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let (full, from) =
-            (kind.batch, self.waiting.before(WANTED, now + kind.batch_time()).max(skip[WANTED]));
-        if self.waiting.class(WANTED).len() - from > full / 2 {
+            (kind.batch, self.waiting.before(DEMOTED, now + kind.batch_time()).max(skip[DEMOTED]));
+        if self.waiting.class(DEMOTED).len() - from > full / 2 {
             return;
         }
         let last = self.waiting.class(MANDATORY).len().min(skip[MANDATORY] + full);
         for index in skip[MANDATORY]..last {
             let place = self.waiting.class(MANDATORY)[index];
             let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
-            let wanted = self.waiting.class(WANTED).range(from..).position(older);
-            if let Some(found) = wanted
-                && let Some(other) = self.waiting.remove(WANTED, from + found)
+            let demoted = self.waiting.class(DEMOTED).range(from..).position(older);
+            if let Some(found) = demoted
+                && let Some(other) = self.waiting.remove(DEMOTED, from + found)
                 && let Some(later) = self.waiting.remove(MANDATORY, index)
             {
                 self.waiting.push(MANDATORY, Request { mandatory: true, ..other });
-                self.waiting.push(WANTED, Request { mandatory: false, ..later });
+                self.waiting.push(DEMOTED, Request { mandatory: false, ..later });
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::ledger::LoadLedger;
 use crate::safe_mode::{Cause, Evidence, SafeMode};
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
+use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use crate::word::Class;
@@ -93,6 +94,8 @@ pub struct Scheduler {
     /// The latest dispatch, and the longest part of a batch's time outside the engine.
     worst_delay: Span,
     worst_handover: Span,
+    /// Of what is lost rarely, if that is declared.
+    stalls: Option<StallMonitor>,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Arc<Shield>>,
     /// The shield is right for what runs, whoever of those that it counts comes.
@@ -133,6 +136,7 @@ impl Scheduler {
             changed: false,
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
+            stalls: config.stalls.map(StallMonitor::new),
             shield: None,
             vouched: true,
             awaited: false,
@@ -220,7 +224,7 @@ impl Scheduler {
             return;
         };
         self.changed = true;
-        self.pool.end(worker, false);
+        self.pool.end(now, worker, false);
         let bound = due.since(started);
         let held = now.since(started);
         match ran {
@@ -229,6 +233,7 @@ impl Scheduler {
                 self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
                 match (held > bound, time > bound) {
                     (false, _) => {}
+                    _ if !reported && self.has_stalled(started, due, now) => {}
                     (true, true) if reported => self.safe_mode.put_off(now),
                     (true, true) => self.overrun(now, bound, time),
                     // The engine kept its time; what lies around it did not.
@@ -250,7 +255,7 @@ impl Scheduler {
             return;
         }
         self.changed = true;
-        self.pool.end(worker, true);
+        self.pool.end(now, worker, true);
         // The quickest that is left may be too slow for what waits.
         self.look_at(now);
         self.count_workers(now);
@@ -265,7 +270,7 @@ impl Scheduler {
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
             self.changed = true;
-            self.pool.end(worker, false);
+            self.pool.end(now, worker, false);
             self.count_workers(now);
         }
     }
@@ -318,6 +323,12 @@ impl Scheduler {
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
         Some((stream.counts, stream.left.map(|(left, _)| left)))
+    }
+
+    /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.
+    #[must_use]
+    pub fn stalls(&self) -> u64 {
+        self.stalls.as_ref().map_or(0, |stalls| stalls.count)
     }
 
     /// The configuration.

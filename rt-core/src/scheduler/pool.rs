@@ -77,6 +77,8 @@ pub(super) struct Pool {
     workers: Box<[Worker]>,
     running: usize,
     free: usize,
+    /// Since when at least one has been.
+    free_since: Instant,
     /// Those whose batch was granted more than `P`.
     long: Few,
     lost: usize,
@@ -112,6 +114,7 @@ impl Pool {
             free: workers.len(),
             workers: workers.into(),
             running: 0,
+            free_since: Instant::ZERO,
             long: Few::default(),
             lost: 0,
             quickest: None,
@@ -186,6 +189,12 @@ impl Pool {
         self.free == 0
     }
 
+    /// Since when at least one has been free; means something only if one is.
+    #[inline]
+    pub(super) fn free_since(&self) -> Instant {
+        self.free_since
+    }
+
     /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
     pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let own = self.workers[acting].kind;
@@ -232,17 +241,28 @@ impl Pool {
         self.kinds.iter().any(|kind| kind.overdue > 0)
     }
 
-    /// A batch that should have ended and has not been reported: when it began and was due. It counts as reported now.
-    pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
-        let late = |kind: &mut Kind| {
-            kind.due.earliest().filter(|&(due, _)| due < now).map(|(_, id)| (id, kind.first))
+    /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
+    /// two. It counts as reported now.
+    pub(super) fn report_overdue(
+        &mut self,
+        now: Instant,
+        mut excused: impl FnMut(Instant, Instant) -> bool,
+    ) -> Option<(Instant, Instant)> {
+        if self.earliest_due().is_none_or(|due| due >= now) {
+            return None;
+        }
+        let late = |worker: &Worker| match worker.state {
+            State::Busy { started, due, reported: false } if due < now && !excused(started, due) => {
+                Some((started, due))
+            }
+            _ => None,
         };
-        let (index, first) = self.kinds.iter_mut().find_map(late)?;
-        let worker = &mut self.workers[first + index];
-        let State::Busy { started, due, reported } = &mut worker.state else { return None };
-        *reported = true;
-        let (kind, told) = (&mut self.kinds[worker.kind], (*started, *due));
-        kind.due.remove(index);
+        let (id, told) =
+            self.workers.iter().map(late).enumerate().find_map(|(id, told)| Some((id, told?)))?;
+        let worker = &mut self.workers[id];
+        worker.state = State::Busy { started: told.0, due: told.1, reported: true };
+        let kind = &mut self.kinds[worker.kind];
+        kind.due.remove(id - kind.first);
         kind.overdue += 1;
         Some(told)
     }
@@ -297,7 +317,7 @@ impl Pool {
     }
 
     /// `worker` no longer runs a batch, and is free, or `lost`. Its batch is still there: [`Pool::batch_mut`].
-    pub(super) fn end(&mut self, worker: WorkerId, lost: bool) {
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId, lost: bool) {
         let w = &mut self.workers[worker];
         let kind = &mut self.kinds[w.kind];
         let after = if lost { State::Lost } else { State::Free };
@@ -312,6 +332,9 @@ impl Pool {
         }
         let (was_free, is_free) = (before == State::Free, !lost);
         if was_free != is_free {
+            if self.free == 0 {
+                self.free_since = now;
+            }
             kind.set_free(worker, is_free);
             self.free = self.free + usize::from(is_free) - usize::from(was_free);
         }

@@ -39,7 +39,7 @@ impl Scheduler {
         if self.pool.only_kind() != Some(shield.workers()) {
             return Err(ShieldError::Foreign);
         }
-        let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.config.guard));
+        let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.config.reserve()));
         if latency > limit {
             return Err(ShieldError::Deadline { latency, limit });
         }
@@ -185,9 +185,9 @@ impl Scheduler {
             && self.pool.earliest_due().is_none_or(|due| now <= due)
     }
 
-    /// When a request must be answered: its deadline less the guard.
+    /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.
     pub(super) fn due(&self, request: &Request) -> Instant {
-        request.deadline - self.config.guard
+        request.deadline - self.config.reserve()
     }
 
     /// When those that wait and that a promise counts on must be answered, in order, but for the first few.

@@ -1,4 +1,4 @@
-//! What waits for a service: mandatory, wanted and optional requests, each class in the order of deadlines.
+//! What waits for a service: mandatory, demoted and optional requests, each class in the order of deadlines.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::word::Class;
 /// The queue of mandatory requests.
 pub(super) const MANDATORY: usize = Class::Mandatory as usize;
 /// Of those that would be mandatory if their stream kept to its declaration.
-pub(super) const WANTED: usize = Class::Wanted as usize;
+pub(super) const DEMOTED: usize = Class::Demoted as usize;
 /// Of all others.
 pub(super) const OPTIONAL: usize = Class::Optional as usize;
 
@@ -24,20 +24,20 @@ pub(super) struct Waiting {
     classes: Classes<VecDeque<Request>>,
     len: usize,
     room: usize,
-    /// By the place of a stream: its wanted requests.
-    wanted: Vec<u32>,
+    /// By the place of a stream: its demoted requests.
+    demoted: Vec<u32>,
 }
 
 impl Waiting {
     /// Empty, with room for so many, of so many streams. Allocates.
     pub(super) fn new(room: usize, streams: usize) -> Self {
         let classes = [(); 3].map(|()| VecDeque::with_capacity(room));
-        Self { classes, len: 0, room, wanted: alloc::vec![0; streams] }
+        Self { classes, len: 0, room, demoted: alloc::vec![0; streams] }
     }
 
     /// For so many streams. Allocates.
     pub(super) fn resize(&mut self, streams: usize) {
-        self.wanted.resize(streams, 0);
+        self.demoted.resize(streams, 0);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -77,17 +77,17 @@ impl Waiting {
         self.classes[class].front().map(|request| request.deadline)
     }
 
-    /// Whether wanted requests of the stream in this place wait.
-    pub(super) fn has_wanted(&self, slot: u16) -> bool {
-        self.wanted[usize::from(slot)] > 0
+    /// Whether demoted requests of the stream in this place wait.
+    pub(super) fn has_demoted(&self, slot: u16) -> bool {
+        self.demoted[usize::from(slot)] > 0
     }
 
     /// Takes in a request; there is room.
     pub(super) fn push(&mut self, class: usize, request: Request) {
         let queue = &mut self.classes[class];
         self.len += 1;
-        if class == WANTED {
-            self.wanted[usize::from(request.stream.slot)] += 1;
+        if class == DEMOTED {
+            self.demoted[usize::from(request.stream.slot)] += 1;
         }
         if queue.back().is_none_or(|last| last.deadline <= request.deadline) {
             queue.push_back(request);
@@ -120,20 +120,20 @@ impl Waiting {
         let queue = &mut self.classes[class];
         let request = if index == 0 { queue.pop_front() } else { queue.remove(index) }?;
         self.len -= 1;
-        if class == WANTED {
-            self.wanted[usize::from(request.stream.slot)] -= 1;
+        if class == DEMOTED {
+            self.demoted[usize::from(request.stream.slot)] -= 1;
         }
         Some(request)
     }
 
     /// The oldest of the lowest class gives way to one of `class`, unless all that wait are above it.
     pub(super) fn give_way(&mut self, class: usize) -> Option<Request> {
-        (class.max(WANTED)..self.classes.len()).rev().find_map(|lower| self.pop(lower))
+        (class.max(DEMOTED)..self.classes.len()).rev().find_map(|lower| self.pop(lower))
     }
 
     /// Whether [`Waiting::give_way`] finds one.
     pub(super) fn gives_way(&self, class: usize) -> bool {
-        (class.max(WANTED)..self.classes.len()).any(|lower| !self.classes[lower].is_empty())
+        (class.max(DEMOTED)..self.classes.len()).any(|lower| !self.classes[lower].is_empty())
     }
 
     /// Takes out all requests of `stream`, telling each; linear in what waits.
@@ -149,6 +149,6 @@ impl Waiting {
             });
             self.len -= before - queue.len();
         }
-        self.wanted[usize::from(stream.slot)] = 0;
+        self.demoted[usize::from(stream.slot)] = 0;
     }
 }

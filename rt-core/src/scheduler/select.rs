@@ -1,7 +1,7 @@
 //! The variant of a batch that has just been formed: what the table wishes for, as far as the shield allows.
 
 use super::pool::State;
-use super::queue::{MANDATORY, OPTIONAL, WANTED};
+use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::{Action, Scheduler, WorkerId};
 use crate::select::{BatchView, SelectError, SelectTables, Selector};
 use crate::time::{Instant, Span};
@@ -90,16 +90,16 @@ impl Scheduler {
     /// comes, can be answered in time by full batches. No promise rests on it.
     fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
         let Some(shield) = &self.shield else { return Span::ZERO };
-        let [mandatory, wanted, optional] =
-            [MANDATORY, WANTED, OPTIONAL].map(|class| self.waiting.class(class));
+        let [mandatory, demoted, optional] =
+            [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.class(class));
         let first = mandatory.len();
         // The first of each batch is due first, and of each class.
         let each = shield.workers().batch;
-        let at = |i: usize| wanted.get(i).or_else(|| optional.get(i - wanted.len()));
-        let firsts = (first.next_multiple_of(each) - first..wanted.len() + optional.len()).step_by(each);
-        let rest = [0, wanted.len()].into_iter().chain(firsts);
+        let at = |i: usize| demoted.get(i).or_else(|| optional.get(i - demoted.len()));
+        let firsts = (first.next_multiple_of(each) - first..demoted.len() + optional.len()).step_by(each);
+        let rest = [0, demoted.len()].into_iter().chain(firsts);
         let rest = rest.filter_map(|i| Some((first + i, self.due(at(i)?))));
-        let next = (self.waiting(), now + self.config.deadline - self.config.guard);
+        let next = (self.waiting(), now + self.config.deadline - self.config.reserve());
         let rest = rest.chain([next]);
         shield.longest_beside(now, self.pool.long_beside(now, worker), rest)
     }

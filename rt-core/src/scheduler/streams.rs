@@ -292,7 +292,7 @@ impl Scheduler {
 pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
-    let life = config.deadline + slowest + config.guard;
+    let life = config.deadline + slowest + config.reserve();
     let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

@@ -7,7 +7,7 @@
 //!
 //! *How long.* Each excess request suspends the promise until `clean` after its effects end: those of the arrival monitor, which
 //! lets requests conform one by one for four times the longest window of the declaration, and at most for
-//! [`crate::MAX_MEMORY`]; for `hold` at least from the first on; and as long as one of its *wanted* requests waits, which is at
+//! [`crate::MAX_MEMORY`]; for `hold` at least from the first on; and as long as one of its *demoted* requests waits, which is at
 //! most a deadline. From then on what comes within the declaration is marked by the word alone and answered in time. A window
 //! that holds an earlier request may still be violated: that is announced, as the stream's own.
 
@@ -113,7 +113,7 @@ impl Scheduler {
 
     /// Resumes the promise to one stream if nothing of what it broke is left, and tells what has not been told.
     fn resume_stream(&mut self, now: Instant, slot: u16) {
-        let waits = self.waiting.has_wanted(slot);
+        let waits = self.waiting.has_demoted(slot);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         match stream.suspended {
             Some(Suspended { until, .. }) if now < until || waits => self.look_again(until),
@@ -163,7 +163,7 @@ impl Scheduler {
         self.suspensions.listed.retain(|&listed| listed != id.slot);
     }
 
-    /// Ends all suspensions by order of an operator, as soon as nothing of what was wanted waits.
+    /// Ends all suspensions by order of an operator, as soon as nothing of what was demoted waits.
     pub(super) fn clear_suspensions(&mut self, now: Instant) {
         for stream in self.streams.iter_mut() {
             if let Some(suspended) = &mut stream.suspended {

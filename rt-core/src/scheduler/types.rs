@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::admission::Dispatch;
 use crate::constraint::Constraint;
 use crate::safe_mode::{SafeModeConfig, Suspension, Transition};
+use crate::stalls::Stalls;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, MAX_SPAN, Span};
 use crate::workers::Workers;
@@ -22,6 +23,8 @@ pub struct SchedulerConfig {
     pub deadline: Span,
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
+    /// Rare losses of time that the promise is computed with; a part of the deadline is left for them too.
+    pub stalls: Option<Stalls>,
     /// Workers, kind by kind and numbered in this order; of all kinds together `1..=MAX_WORKERS`. Their
     /// profiles bound the time from [`Action::Start`] to [`crate::Scheduler::handle_completion`]. Promises are computed for
     /// batches of up to [`Workers::batch`]; where they allow it, batches are as large as profiles go.
@@ -55,11 +58,11 @@ pub enum ConfigError {
         max: u64,
     },
     /// Not even a batch of one of some worker fits into the deadline beside the guard.
-    #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
+    #[error("deadline {deadline} is below guard {guard} (with stalls) and the batch time {time}")]
     Deadline {
         /// The deadline.
         deadline: Span,
-        /// The guard.
+        /// The guard, and what is kept back for stalls.
         guard: Span,
         /// `P(1)`.
         time: Span,
@@ -218,6 +221,12 @@ impl SchedulerConfig {
         self.kinds().nth(id)
     }
 
+    /// What is kept back of the deadline: the guard, and what stalls may take.
+    #[must_use]
+    pub fn reserve(&self) -> Span {
+        self.guard + self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+    }
+
     /// The kind of each worker.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Workers> {
         self.workers.iter().flat_map(|kind| core::iter::repeat_n(kind, kind.count))
@@ -240,8 +249,9 @@ impl SchedulerConfig {
         range("streams", self.streams as u64, 1, 4096)?;
         range("deadline", self.deadline.as_nanos(), 1, MAX_SPAN.as_nanos())?;
         for time in self.workers.iter().map(|kind| kind.profile.bound(1)) {
-            if self.deadline < self.guard + time {
-                return Err(ConfigError::Deadline { deadline: self.deadline, guard: self.guard, time });
+            let guard = self.reserve();
+            if self.deadline < guard + time {
+                return Err(ConfigError::Deadline { deadline: self.deadline, guard, time });
             }
         }
         Ok(())

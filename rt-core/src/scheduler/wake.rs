@@ -1,7 +1,7 @@
 //! What time brings about: when `poll` has something to do if nothing happens before, and whether dispatch was late.
 
 use super::Scheduler;
-use super::queue::{MANDATORY, OPTIONAL, WANTED};
+use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, NEVER};
 use crate::admission::Dispatch;
 use crate::safe_mode::Severity;
@@ -26,13 +26,16 @@ impl Scheduler {
             };
             expire(MANDATORY, bound);
             if !self.waiting.is_mandatory_only() {
-                expire(WANTED, likely);
+                expire(DEMOTED, likely);
                 expire(OPTIONAL, likely);
             }
         }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
         if let Some(due) = self.pool.earliest_due() {
-            next = next.min(just_past(due + self.config.guard));
+            let alarm = just_past(due + self.config.guard);
+            // By now it may be a stall, then it has as long as one may last.
+            let stalls = self.config.stalls.filter(|_| alarm <= now);
+            next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
         }
         if let Some(resumption) = self.suspensions.next(now) {
             next = next.min(resumption);
@@ -45,12 +48,30 @@ impl Scheduler {
 
     /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
     pub(super) fn is_time(&self, now: Instant) -> bool {
-        now >= self.next || self.armed.is_some_and(|armed| now > armed)
+        now >= self.next
+            || self.armed.is_some_and(|armed| now > armed)
+            || self.stalls.is_some() && self.pool.earliest_due().is_some_and(|due| now > due)
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
     pub(super) fn is_at_rest(&self) -> bool {
         self.safe_mode.severity() == Severity::Normal && !self.suspensions.is_any()
+    }
+
+    /// A batch that should have ended by now and is not late by a stall that was declared: when it began and was due.
+    #[inline(never)]
+    pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
+        // None has ended yet, so nothing of it is on the account.
+        let mut stalls = self.stalls.clone();
+        let excused =
+            |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now));
+        self.pool.report_overdue(now, excused)
+    }
+
+    /// Whether a batch that ends now is late by a stall that was declared.
+    #[inline(never)]
+    pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
+        self.stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now))
     }
 
     /// There is nothing to do before `next`.
@@ -63,8 +84,9 @@ impl Scheduler {
         self.next = self.next.min(at);
     }
 
-    /// Notes that an idle worker should have taken what came at `since`, if one is to now.
+    /// Notes that an idle worker should have taken what came at `since`, or when it became idle, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
+        let since = since.max(self.pool.free_since());
         if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
             self.armed = Some(since);
         }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, SafeModeConfig,
-    SchedulerConfig, Shield, Span, StreamId, StreamSpec, System,
+    AdmissionError, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, MAX_SPAN,
+    SafeModeConfig, SchedulerConfig, Shield, Span, Stalls, StreamId, StreamSpec, System,
 };
 
 use super::{Dice, Harness, config, earliest};
@@ -98,7 +98,7 @@ fn tight(mut system: System, streams: &[StreamSpec]) -> System {
 
 /// The shield for `setup`, when these are its streams.
 pub(crate) fn shield_of<'a>(setup: &Setup, streams: impl IntoIterator<Item = &'a StreamSpec>) -> Shield {
-    let latency = setup.config.deadline.saturating_sub(setup.config.guard);
+    let latency = setup.config.deadline.saturating_sub(setup.config.reserve());
     let load = streams.into_iter().filter_map(StreamSpec::demand);
     Shield::new(&setup.config.workers[0], latency, load).expect("an admitted load")
 }
@@ -152,6 +152,34 @@ fn setup_with(
             Setup { config, streams, seed, greedy, slow }
         },
     )
+}
+
+/// `setup` with stalls, a deadline longer by what they may take, and the shortest window with which it is admitted.
+pub(crate) fn with_stalls(setup: Setup, count: u32, length: u64) -> Option<(Setup, Stalls)> {
+    let stalls = |window| Stalls::new(count, window, ns(length)).ok();
+    let deadline = setup.config.deadline + stalls(MAX_SPAN)?.reserve();
+    let with = |stalls| Setup {
+        config: SchedulerConfig { stalls: Some(stalls), deadline, ..setup.config.clone() },
+        ..setup.clone()
+    };
+    let admit = |stalls| super::system(&with(stalls).config).admit(&setup.streams);
+    let short = stalls(ns(u64::from(count) * length + 1))?;
+    let needed = match admit(short) {
+        Err(AdmissionError::Stalls { needed, .. }) if needed < MAX_SPAN => needed,
+        _ => return None,
+    };
+    let least = stalls(needed)?;
+    if admit(least).is_err() {
+        // It took the refinement, which knows no stalls.
+        assert!(!setup.config.background, "not admitted with what is said to be needed");
+        return None;
+    }
+    Some((with(least), least))
+}
+
+/// How many and how long.
+pub(crate) fn stalls() -> impl Strategy<Value = (u32, u64)> {
+    (1u32..4, 1u64..30)
 }
 
 /// A scheduler under conforming load.

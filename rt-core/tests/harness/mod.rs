@@ -30,6 +30,7 @@ pub(crate) fn config(
     SchedulerConfig {
         deadline: Span::from_nanos(deadline),
         guard: Span::ZERO,
+        stalls: None,
         workers: vec![Workers { count: workers, batch, profile }],
         dispatch,
         background: true,
@@ -45,6 +46,7 @@ pub(crate) fn system(config: &SchedulerConfig) -> System {
         workers: config.workers.clone(),
         latency: config.deadline.saturating_sub(config.guard),
         guard: config.guard,
+        stalls: config.stalls,
         dispatch: config.dispatch,
         background: config.background,
     }
@@ -148,11 +150,22 @@ impl Harness {
 
     /// A request arrives now, and the caller polls only before time goes on.
     pub(crate) fn arrive_unpolled(&mut self, stream: StreamId) -> u64 {
+        self.take_in(stream, self.now)
+    }
+
+    /// A request that came at `at` is taken in now; the scheduler is polled.
+    pub(crate) fn arrive_late(&mut self, stream: StreamId, at: u64) {
+        self.take_in(stream, at);
+        self.settle();
+    }
+
+    fn take_in(&mut self, stream: StreamId, at: u64) -> u64 {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));
         self.unpolled = true;
         let now = Instant::from_nanos(self.now);
-        let refused = self.scheduler.handle_arrival(now, Arrival { stream, token, at: now });
+        let at = Instant::from_nanos(at);
+        let refused = self.scheduler.handle_arrival(now, Arrival { stream, token, at });
         refused.into_iter().for_each(|r| self.resolved(r));
         token
     }

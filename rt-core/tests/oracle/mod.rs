@@ -94,6 +94,8 @@ pub(crate) enum Step {
     Start { group: usize, mandatory: usize, time: u8 },
     /// Time goes on by one.
     Tick,
+    /// The same, and nothing else does.
+    Stall,
 }
 
 /// What an exhaustive search says.

@@ -31,6 +31,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) limit: usize,
     /// Slow actions, on identical workers only.
     pub(crate) slow: Option<Slow<'a>>,
+    /// For so many ticks, from an instant at which no mandatory request waits to the next, nothing need go on.
+    pub(crate) stall: u8,
     /// Finds a shortest way to a miss, if it may look at so many states.
     pub(crate) shortest: bool,
 }
@@ -111,7 +113,7 @@ type Next = (Step, Option<State>);
 
 impl<'a> Judge<'a> {
     pub(crate) fn new(mode: Mode, limit: usize) -> Self {
-        Self { mode, limit, slow: None, shortest: false }
+        Self { mode, limit, slow: None, stall: 0, shortest: false }
     }
 
     /// Visits every reachable state.
@@ -145,7 +147,7 @@ impl<'a> Judge<'a> {
     fn steps(&self, instance: &Instance, state: &State, next: &mut Vec<Next>) {
         let groups = || instance.groups.iter().enumerate().filter(|(g, _)| state.is_free(instance, *g));
         let latest = instance.groups.iter().map(Group::full).max();
-        let latest = state.earliest().is_some_and(|left| Some(left) <= latest);
+        let latest = state.earliest().is_some_and(|left| Some(left) <= latest.map(|full| full + self.stall));
         let due = |threshold: Option<usize>| match (self.mode.full_or_latest, threshold) {
             (_, None) => false,
             (true, Some(threshold)) => latest || state.waiting() >= threshold,
@@ -154,7 +156,14 @@ impl<'a> Judge<'a> {
         if !due(groups().map(|(_, g)| g.batch).max()) {
             let mut other = *state;
             let kept = other.tick(instance);
+            other.look_back();
             next.push((Step::Tick, kept.then_some(other)));
+        }
+        if state.lost < self.stall {
+            let mut other = *state;
+            let kept = other.stall(instance);
+            other.look_back();
+            next.push((Step::Stall, kept.then_some(other)));
         }
         let may = due(groups().map(|(_, g)| g.batch).min());
         for (index, group) in groups() {
@@ -260,9 +269,12 @@ impl<'a> Judge<'a> {
         times: std::ops::RangeInclusive<u8>,
         next: &mut Vec<Next>,
     ) {
+        // The batch itself may lose all that may yet be lost.
+        let bound = bound + self.stall - state.lost;
         let late = state.mandatory.as_slice()[..mandatory].iter().any(|&left| left < bound);
         let mut other = *state;
         other.mandatory.drop_front(mandatory);
+        other.look_back();
         for time in times {
             let mut other = other;
             other.occupy(instance, group, time);

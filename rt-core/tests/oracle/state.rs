@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) optional: Queue,
     /// Time that each worker is still busy, group by group, sorted in each.
     pub(super) busy: [u8; 4],
+    /// Ticks lost to stalls since no mandatory request waited.
+    pub(super) lost: u8,
 }
 
 impl State {
@@ -147,6 +149,21 @@ impl State {
         let workers = &mut self.busy[Self::places(instance, group)];
         workers[0] = time;
         workers.sort_unstable();
+    }
+
+    /// A tick in which no worker gets on. `false` as for [`State::tick`].
+    pub(super) fn stall(&mut self, instance: &Instance) -> bool {
+        let busy = self.busy;
+        let kept = self.tick(instance);
+        (self.busy, self.lost) = (busy, self.lost + 1);
+        kept
+    }
+
+    /// Where no mandatory request waits, what was lost before counts no more.
+    pub(super) fn look_back(&mut self) {
+        if self.mandatory.len() == 0 {
+            self.lost = 0;
+        }
     }
 
     /// `false` if a mandatory request is lost by waiting: even alone on the fastest worker it would be late.

@@ -63,6 +63,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
     let config = SchedulerConfig {
         deadline: problem.deadline,
         guard: problem.guard,
+        stalls: None,
         workers: problem.workers.clone(),
         dispatch: problem.dispatch,
         // A stream that declares nothing is background, as admission sees it.

@@ -1,0 +1,218 @@
+//! Stalls: rare losses of time that are declared, so that the promise is computed with them and holds through them.
+//!
+//! A machine *stalls* when it stands still, or some of it does: batches that run then end later than their bound, and
+//! dispatch comes later than the guard allows. Let all that is lost so lie in intervals of at most `ℓ`, of which at most `k`
+//! end in any half-open interval of `T`. Then every promise is kept that Theorem A gives with `L = D - δ - k·ℓ`, provided
+//! that
+//!
+//! ```text
+//! β + D + ℓ  ≤  T ,   β the longest busy period of the load after a delay of D .
+//! ```
+//!
+//! *Why.* Take a mandatory request that comes at `a`, and let `s ≤ a` be the instant that the proof of Theorem A looks back
+//! to, or the last long batch that the shield allowed. Read all times of the workers behind `s` on a clock that stands
+//! still in each stall. On it every batch keeps its bound, whether it began before `s` or later, and dispatch is late by at
+//! most `δ`: so the proof of Theorem A, or of the shield, holds as it stands, with the requests counted by the instants at which they
+//! really came. The request is answered by `a + L` and what the clock stood still since `s`. It comes within a busy period,
+//! `a ≤ s + β`, for a delay of `D` covers `δ`, `k·ℓ` and the longest batch that the shield allows. A stall that began by
+//! `a + D` ends by `a + D + ℓ`, within `T` of `s`: so there were at most `k`, and `k·ℓ` was kept back for them.
+//!
+//! When a batch ends `x` late it can have lost `x` at any time while it ran, and it is enough that *some* intervals explain all that
+//! is seen: the monitor lets a stall cover whatever it can. It is strict with what goes on: what no stall
+//! that ended now could explain is told now, before it makes a request miss.
+
+use crate::time::{Instant, MAX_SPAN, Span};
+
+/// The most stalls that can be declared in a window.
+pub const MAX_STALLS: usize = 8;
+
+/// At most so many stalls of at most such a length in any half-open interval of `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    count: u32,
+    window: Span,
+    length: Span,
+}
+
+/// Why a declaration of stalls is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StallsError {
+    /// None, or too many to keep account of.
+    #[error("{count} stalls are outside 1..={MAX_STALLS}")]
+    Count {
+        /// Stalls given.
+        count: u32,
+    },
+    /// Nothing, or longer than any span may be.
+    #[error("stalls of {length} in {window}: each must be above 0, and the window at most {MAX_SPAN}")]
+    Span {
+        /// The length given.
+        length: Span,
+        /// The window given.
+        window: Span,
+    },
+    /// They may fill the whole window.
+    #[error("{count} stalls of {length} fill the window of {window}")]
+    Full {
+        /// Stalls given.
+        count: u32,
+        /// The length given.
+        length: Span,
+        /// The window given.
+        window: Span,
+    },
+}
+
+impl Stalls {
+    /// At most `count` stalls in any half-open interval of `window`, each of at most `length`.
+    ///
+    /// # Errors
+    /// If a number is outside its range, or the stalls may fill the window.
+    pub fn new(count: u32, window: Span, length: Span) -> Result<Self, StallsError> {
+        if !(1..=MAX_STALLS as u32).contains(&count) {
+            return Err(StallsError::Count { count });
+        }
+        if length == Span::ZERO || window > MAX_SPAN || length > MAX_SPAN {
+            return Err(StallsError::Span { length, window });
+        }
+        let stalls = Self { count, window, length };
+        if stalls.reserve() >= window { Err(StallsError::Full { count, length, window }) } else { Ok(stalls) }
+    }
+
+    /// How many there may be in a window.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The window.
+    #[must_use]
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// How long one may be.
+    #[must_use]
+    pub const fn length(&self) -> Span {
+        self.length
+    }
+
+    /// `k·ℓ`: what a promise keeps back of the deadline for them.
+    #[must_use]
+    pub const fn reserve(&self) -> Span {
+        Span::from_nanos(self.length.as_nanos() * self.count as u64)
+    }
+}
+
+/// Keeps account of what is lost, and tells whether stalls as declared explain it.
+#[derive(Clone, Debug)]
+pub(crate) struct StallMonitor {
+    declared: Stalls,
+    /// The last stalls; `oldest` is the place of the first of them.
+    recent: [Option<Stall>; MAX_STALLS],
+    oldest: usize,
+    /// How many there were.
+    pub(crate) count: u64,
+}
+
+/// An interval in which time was lost.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    from: Instant,
+    to: Instant,
+}
+
+impl StallMonitor {
+    pub(crate) fn new(declared: Stalls) -> Self {
+        Self { declared, recent: [None; MAX_STALLS], oldest: 0, count: 0 }
+    }
+
+    /// Whether a batch that began at `started`, was due at `due` and ends `now` may be late by a stall, which is then on the
+    /// account. Instants `now` do not go back from one call to the next.
+    pub(crate) fn explains_batch(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
+        let lost = now.since(due);
+        self.explains(Stall { from: due, to: now }, |stall| {
+            // As much of the stall as is wanted lies in the batch: its beginning is moved back first, then its end on.
+            if lost <= stall.to.since(started) {
+                Stall { from: stall.from.min(stall.to - lost), ..stall }
+            } else {
+                Stall { from: stall.from.min(started), to: started + lost }
+            }
+        })
+    }
+
+    /// The same of dispatch that was due at `armed` and comes `now`.
+    pub(crate) fn explains_dispatch(&mut self, armed: Instant, now: Instant) -> bool {
+        self.explains(Stall { from: armed, to: now }, |stall| Stall { from: stall.from.min(armed), to: now })
+    }
+
+    /// Whether a stall of the account can be made to cover it, or a new one, `alone`.
+    fn explains(&mut self, alone: Stall, cover: impl Fn(Stall) -> Stall) -> bool {
+        let Stalls { window, length, .. } = self.declared;
+        let count = self.declared.count as usize;
+        let fits = |stall: &Stall| stall.to.since(stall.from) <= length;
+        // The latest is the likeliest; only that one may end later, for the account is in order.
+        let last = (self.oldest + count - 1) % count;
+        if let Some(wider) = self.recent[last].map(&cover).filter(fits) {
+            self.recent[last] = Some(wider);
+            return true;
+        }
+        if !fits(&alone) || self.recent[self.oldest].is_some_and(|stall| stall.to + window > alone.to) {
+            return false;
+        }
+        self.recent[self.oldest] = Some(alone);
+        self.oldest = (self.oldest + 1) % count;
+        self.count += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ns(t: u64) -> Span {
+        Span::from_nanos(t)
+    }
+
+    fn at(t: u64) -> Instant {
+        Instant::from_nanos(t)
+    }
+
+    #[test]
+    fn a_declaration_is_within_its_limits() {
+        assert_eq!(Stalls::new(2, ns(10), ns(4)).expect("valid").reserve(), ns(8));
+        assert_eq!(Stalls::new(0, ns(10), ns(4)), Err(StallsError::Count { count: 0 }));
+        assert_eq!(Stalls::new(9, ns(100), ns(1)), Err(StallsError::Count { count: 9 }));
+        let none = StallsError::Span { length: ns(0), window: ns(10) };
+        assert_eq!(Stalls::new(1, ns(10), ns(0)), Err(none));
+        let full = StallsError::Full { count: 2, length: ns(5), window: ns(10) };
+        assert_eq!(Stalls::new(2, ns(10), ns(5)), Err(full));
+    }
+
+    /// The machine stands still from 100 to 130; three batches of 20 ran then, and a request came at 110.
+    #[test]
+    fn one_stall_explains_all_that_ran_meanwhile() {
+        let mut monitor = StallMonitor::new(Stalls::new(1, ns(1_000), ns(30)).expect("valid"));
+        assert!(monitor.explains_batch(at(83), at(103), at(133)));
+        assert!(monitor.explains_dispatch(at(110), at(133)), "taken in at once afterwards");
+        assert!(monitor.explains_batch(at(90), at(110), at(140)));
+        assert!(monitor.explains_batch(at(100), at(120), at(150)));
+        assert_eq!(monitor.count, 1);
+        assert!(!monitor.explains_batch(at(133), at(153), at(154)), "it began when the stall was over");
+        assert!(!monitor.explains_dispatch(at(1_100), at(1_130)), "too soon");
+        assert!(monitor.explains_dispatch(at(1_103), at(1_133)), "half-open");
+        assert!(!monitor.explains_batch(at(3_000), at(3_020), at(3_052)), "too long");
+        assert_eq!(monitor.count, 2);
+    }
+
+    #[test]
+    fn of_two_in_a_window_the_third_is_too_many() {
+        let mut monitor = StallMonitor::new(Stalls::new(2, ns(1_000), ns(30)).expect("valid"));
+        let mut late = |due| monitor.explains_batch(at(due - 20), at(due), at(due + 30));
+        assert!(late(100) && late(300));
+        assert!(!late(500) && !late(1_099));
+        assert!(late(1_100));
+        assert!(!late(1_299));
+    }
+}
