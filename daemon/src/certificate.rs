@@ -255,6 +255,7 @@ fn problem(
         unit: raw::Unit::Ns,
         deadline: number(config.deadline),
         guard: number(config.guard),
+        stalls: None,
         dispatch: match config.dispatch {
             Dispatch::Eager => raw::Dispatch::Eager,
             Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,

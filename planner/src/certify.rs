@@ -24,6 +24,7 @@ pub fn certify(problem: &Problem) -> Claim {
         Ok(admission) => (Rule::Refined, admission.binding),
         Err(AdmissionError::Rate { .. }) => (Rule::Rate, None),
         Err(AdmissionError::Horizon) => (Rule::Horizon, None),
+        Err(AdmissionError::Stalls { .. }) => (Rule::Stalls, None),
         Err(AdmissionError::Burst(binding)) if is_closed(problem) => (Rule::Refined, Some(*binding)),
         Err(AdmissionError::Burst(binding)) => (Rule::TheoremA, Some(*binding)),
         // No problem has such workers.
@@ -60,9 +61,10 @@ pub fn certify(problem: &Problem) -> Claim {
     }
 }
 
-/// Whether the refinement has a say: one kind of workers, and every request under a declared curve.
+/// Whether the refinement has a say: one kind of workers without stalls, and every request under a declared curve.
 fn is_closed(problem: &Problem) -> bool {
-    !problem.background && problem.workers.len() == 1 && problem.specs().all(|s| s.arrivals().is_some())
+    let plain = !problem.background && problem.stalls.is_none() && problem.workers.len() == 1;
+    plain && problem.specs().all(|s| s.arrivals().is_some())
 }
 
 fn written(problem: &Problem, binding: rt_core::Binding) -> Binding {

@@ -4,7 +4,7 @@
 mod check;
 pub mod raw;
 
-use rt_core::{Dispatch, Span, StreamSpec, System, Workers};
+use rt_core::{Dispatch, Span, Stalls, StreamSpec, System, Workers};
 
 use crate::number::Number;
 
@@ -24,6 +24,8 @@ pub struct Problem {
     pub deadline: Span,
     /// The part of it kept back for late dispatch, below `deadline`.
     pub guard: Span,
+    /// Rare losses of time that are counted on; they, the guard and a batch of one are at most `deadline`.
+    pub stalls: Option<Stalls>,
     /// When a free worker takes a batch.
     pub dispatch: Dispatch,
     /// See [`raw::Problem::background`].
@@ -86,9 +88,16 @@ impl Problem {
             workers: self.workers.clone(),
             latency: self.deadline.saturating_sub(self.guard),
             guard: self.guard,
+            stalls: self.stalls,
             dispatch: self.dispatch,
             background: self.background,
         }
+    }
+
+    /// What is kept back of the deadline: the guard, and what stalls may take.
+    #[must_use]
+    pub fn reserve(&self) -> Span {
+        self.guard + self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
     }
 
     /// What the streams declare and are promised, in order, for [`System::admit`].

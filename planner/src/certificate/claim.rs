@@ -85,6 +85,8 @@ pub enum Rule {
     Rate,
     /// So close to capacity that the busy period goes on beyond what is looked at.
     Horizon,
+    /// More stalls may fall into a busy period than are kept back for.
+    Stalls,
 }
 
 /// The tightest instant of the inequality `lhs ≤ rhs`.

@@ -108,15 +108,18 @@ impl<'a> Search<'a> {
         };
         // The left side of Theorem A does not depend on the deadline, so its smallest margin gives the limit.
         let plain = System { background: true, ..self.system.clone() };
-        let by_theorem_a = admit(&plain, MAX_SPAN.as_nanos()).and_then(|a| a.binding).and_then(|tightest| {
-            let margin = tightest.rhs.saturating_sub(tightest.lhs);
-            let deadline = MAX_SPAN.saturating_sub(margin).as_nanos();
-            Some((deadline, admit(&plain, deadline)?))
-        });
+        let unstalled = System { stalls: None, ..plain.clone() };
+        let by_theorem_a =
+            admit(&unstalled, MAX_SPAN.as_nanos()).and_then(|a| a.binding).and_then(|tightest| {
+                let margin = tightest.rhs.saturating_sub(tightest.lhs);
+                let lost = self.problem.reserve().saturating_sub(guard);
+                let deadline = (MAX_SPAN.saturating_sub(margin) + lost).as_nanos();
+                Some((deadline, admit(&plain, deadline)?))
+            });
         let known = self.admission.map(|admission| (self.problem.deadline.as_nanos(), admission));
         let mut best = by_theorem_a.into_iter().chain(known).min_by_key(|found| found.0);
         let system = self.within(self.effort(self.problem.specs()));
-        if !system.background {
+        if !system.background && system.stalls.is_none() {
             let most = || Some((MAX_SPAN.as_nanos(), admit(&system, MAX_SPAN.as_nanos())?));
             let start = best.or_else(most)?;
             best = Some(bisect(start, guard.as_nanos(), |deadline| admit(&system, deadline)));

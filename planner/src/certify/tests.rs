@@ -116,6 +116,21 @@ fn several() -> Vec<Problem> {
             }
         }
     }
+    // Some with stalls, which only a system with background is said to hold through.
+    let with_stalls = |problem: &Problem| {
+        let raw = crate::problem::raw::Problem {
+            stalls: Some(crate::problem::raw::Stalls {
+                count: 1,
+                window: Number::whole(1_000_000),
+                length: Number::whole(1_500),
+            }),
+            deadline: Number::whole(11_500),
+            ..problem.raw.clone()
+        };
+        Problem::from_raw(raw).expect("in range")
+    };
+    let stalled: Vec<_> = all.iter().map(with_stalls).collect();
+    all.extend(stalled);
     all
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Display;
 
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile, MAX_BATCH,
-    MAX_SPAN, MAX_WINDOW, MAX_WORKERS, ParseConstraintError, Span, StreamSpec, Workers,
+    MAX_SPAN, MAX_STALLS, MAX_WINDOW, MAX_WORKERS, ParseConstraintError, Span, Stalls, StallsError,
+    StreamSpec, Workers,
 };
 
 use super::{MAX_STREAMS, MAX_TRACE, Problem, ProblemError, raw};
@@ -21,6 +22,8 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
     if guard >= deadline {
         return Err(refuse("guard", raw.guard, format_args!("must be below the deadline, {}", raw.deadline)));
     }
+    let stalls = raw.stalls.map(|stalls| check.stalls(stalls)).transpose()?;
+    let reserve = stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
     number("length of workers", raw.workers.len(), 1, MAX_WORKERS)?;
     let mut workers = Vec::new();
     let mut count = 0;
@@ -30,10 +33,12 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         count += kind.count;
         number(&format!("{field}.count, added to those before,"), count, 1, MAX_WORKERS)?;
         let one = kind.profile.bound(1);
-        if guard + one > deadline {
-            let one = Number::of_span(one, raw.unit);
+        if guard + reserve + one > deadline {
+            let [one, lost] = [one, reserve].map(|span| Number::of_span(span, raw.unit));
+            let stalls = stalls.map_or_else(String::new, |_| format!(" + {lost}"));
+            let words = if stalls.is_empty() { "" } else { " + stalls" };
             let reason = format!(
-                "leaves no time for one request on {field}: must be at least guard + P(1) = {} + {one}",
+                "leaves no time for one request on {field}: must be at least guard + P(1){words} = {} + {one}{stalls}",
                 raw.guard
             );
             return Err(refuse("deadline", raw.deadline, reason));
@@ -55,7 +60,7 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         raw::Dispatch::Eager => Dispatch::Eager,
         raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
     };
-    Ok(Problem { deadline, guard, dispatch, background: raw.background, workers, streams, raw })
+    Ok(Problem { deadline, guard, stalls, dispatch, background: raw.background, workers, streams, raw })
 }
 
 /// Knows the unit of all times.
@@ -64,6 +69,19 @@ struct Check {
 }
 
 impl Check {
+    fn stalls(&self, raw: raw::Stalls) -> Result<Stalls, ProblemError> {
+        let window = self.span("stalls.window", raw.window, Span::from_nanos(1))?;
+        let length = self.span("stalls.length", raw.length, Span::from_nanos(1))?;
+        Stalls::new(raw.count, window, length).map_err(|e| match e {
+            StallsError::Full { .. } => {
+                let reason =
+                    format_args!("must be below the window, {}, taken {} times", raw.window, raw.count);
+                refuse("stalls.length", raw.length, reason)
+            }
+            _ => refuse("stalls.count", raw.count, format_args!("must be in 1..={MAX_STALLS}")),
+        })
+    }
+
     fn workers(&self, field: &str, raw: &raw::Workers) -> Result<Workers, ProblemError> {
         number(&format!("{field}.count"), raw.count, 1, MAX_WORKERS)?;
         let batch = number(&format!("{field}.batch"), raw.batch, 1, MAX_BATCH)?;

@@ -19,6 +19,9 @@ pub struct Problem {
     /// The part of the deadline kept back for late dispatch.
     #[serde(default)]
     pub guard: Number,
+    /// Rare losses of time that are counted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<Stalls>,
     /// When a free worker takes a batch.
     #[serde(default)]
     pub dispatch: Dispatch,
@@ -29,6 +32,18 @@ pub struct Problem {
     pub workers: Vec<Workers>,
     /// In the order in which they are named elsewhere.
     pub streams: Vec<Stream>,
+}
+
+/// See [`rt_core::Stalls`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stalls {
+    /// How many there are at most in a window.
+    pub count: u32,
+    /// The window.
+    pub window: Number,
+    /// How long each may be.
+    pub length: Number,
 }
 
 /// A unit of time.

@@ -224,6 +224,7 @@ pub(crate) fn problems() -> impl Strategy<Value = raw::Problem> {
             unit,
             deadline: Number::whole(2000),
             guard: if unit == Unit::Ns { Number::whole(guard) } else { Number::thousandths(guard) },
+            stalls: None,
             dispatch: if latest { raw::Dispatch::FullOrLatest } else { raw::Dispatch::Eager },
             background,
             workers: workers

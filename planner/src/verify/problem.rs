@@ -11,7 +11,10 @@ const MANY: i128 = 1 << 16;
 #[derive(Clone)]
 pub(super) struct System {
     pub(super) latency: i128,
+    /// What is kept back of the deadline, stalls included.
     pub(super) guard: i128,
+    /// The window of stalls, and the length of one.
+    pub(super) stalls: Option<(i128, i128)>,
     pub(super) full_or_latest: bool,
     pub(super) background: bool,
     pub(super) kinds: Vec<Kind>,
@@ -138,9 +141,16 @@ impl System {
             same("problem.streams.arrivals", &bounds.is_empty(), &(stream.arrivals.is_none() && p == 0))?;
             streams.push(Stream { name: stream.name.clone(), constraints, p, q, bounds });
         }
-        let (deadline, guard) = (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
+        let (deadline, mut guard) =
+            (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
+        let mut stalls = None;
+        if let Some(s) = &problem.stalls {
+            let (window, length) = (span("stalls.window", s.window, 1)?, span("stalls.length", s.length, 1)?);
+            stalls = Some((window, length));
+            guard += i128::from(s.count) * length;
+        }
         let (background, full_or_latest) = (problem.background, problem.dispatch == Dispatch::FullOrLatest);
-        Ok(Self { latency: deadline - guard, guard, full_or_latest, background, kinds, streams })
+        Ok(Self { latency: deadline - guard, guard, stalls, full_or_latest, background, kinds, streams })
     }
 }
 

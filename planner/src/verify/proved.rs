@@ -72,7 +72,9 @@ impl Prover {
         let claims = certificate.claims.iter().enumerate().filter(|(_, c)| c.admissible && promised(c.rule));
         let (mut asked, mut lines, mut unproved) = (Vec::new(), String::new(), Vec::new());
         for (claim, c) in claims {
-            if c.rule == Rule::Refined {
+            if c.problem.stalls.is_some() {
+                unproved.push(Unproved { claim, reason: "it counts on stalls, of which nothing is proved" });
+            } else if c.rule == Rule::Refined {
                 unproved.push(Unproved { claim, reason: "it rests on the refinement, which is not proved" });
             } else {
                 asked.push(claim);
@@ -155,8 +157,9 @@ pub fn problem_line(problem: &Problem) -> String {
         times: (1..=kind.batch).map(|b| ns(kind.profile.bound(b))).collect(),
     };
     line(&System {
-        latency: ns(problem.deadline.saturating_sub(problem.guard)),
-        guard: ns(problem.guard),
+        latency: ns(problem.deadline.saturating_sub(problem.reserve())),
+        guard: ns(problem.reserve()),
+        stalls: None,
         full_or_latest: problem.dispatch == Dispatch::FullOrLatest,
         background: problem.background,
         kinds: problem.workers.iter().map(kind).collect(),

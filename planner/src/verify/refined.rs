@@ -8,9 +8,12 @@ use super::theorem::gcd;
 const MAX_STEPS: i128 = 1 << 26;
 
 impl System {
-    /// Whether the refinement has a say: workers of one kind, and no request that is under no curve.
+    /// Whether the refinement has a say: workers of one kind without stalls, and no request that is under no curve.
     pub(super) fn closed(&self) -> bool {
-        self.kinds.len() == 1 && !self.background && self.streams.iter().all(|s| !s.bounds.is_empty())
+        self.kinds.len() == 1
+            && self.stalls.is_none()
+            && !self.background
+            && self.streams.iter().all(|s| !s.bounds.is_empty())
     }
 
     /// The tick: all times are multiples of it.

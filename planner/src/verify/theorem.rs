@@ -39,6 +39,7 @@ impl System {
         let slowest = self.kinds.iter().map(Kind::time).max().unwrap_or(0);
         let filling = self.kinds.iter().map(|k| k.times.len() as i128 - 1).max().unwrap_or(0);
         let gain = |period| self.streams.iter().map(|s| s.p * s.growth(period) / s.q).sum::<i128>();
+        self.stalls_are_rare()?;
         let repetition = self.repetition(1).filter(|&(_, period)| gain(period) <= begun_by(period));
         let mut demand: Vec<_> = self.streams.iter().filter(|s| s.p > 0).map(|s| (s, 0, 1)).collect();
         let (mut length, mut begun, mut waiting) = (1, 0, 0);
@@ -85,6 +86,40 @@ impl System {
             length = next;
         }
         Err(format!("{UNCONFIRMED}: the busy period has more than {MAX_STEPS} rises"))
+    }
+
+    /// No two windows of stalls meet in what a request can see: behind a delay of a deadline `D` the workers have caught
+    /// up after `busy`, the least length with `D + min{ u : σ(u) ≥ α_m(busy) } ≤ busy`, and a stall that begins
+    /// by another `D` ends a stall later.
+    fn stalls_are_rare(&self) -> Result<(), String> {
+        let Some((window, length)) = self.stalls else { return Ok(()) };
+        let deadline = self.latency + self.guard;
+        let mut busy = deadline;
+        for _ in 0..MAX_STEPS {
+            let needed = busy + deadline + length;
+            if needed > window {
+                return Err(format!("stalls must be {needed} ns apart, {window} ns is their window"));
+            }
+            let backlog = self.streams.iter().filter(|s| s.p > 0).map(|s| s.mandatory(busy)).sum();
+            let longer = deadline + self.begun(backlog);
+            if longer <= busy {
+                return Ok(());
+            }
+            busy = longer;
+        }
+        Err(format!("{UNCONFIRMED}: the busy period behind a delay has more than {MAX_STEPS} rises"))
+    }
+
+    /// `min{ u : σ(u) ≥ backlog }`.
+    fn begun(&self, backlog: i128) -> i128 {
+        let by = |u: i128| self.kinds.iter().map(|k| k.round() * (u / k.time())).sum::<i128>();
+        let (mut begun, mut high) =
+            (0, self.kinds.iter().map(|k| up(backlog, k.round()) * k.time()).min().unwrap_or(0));
+        while begun < high {
+            let middle = (begun + high) / 2;
+            (begun, high) = if by(middle) < backlog { (middle + 1, high) } else { (begun, middle) };
+        }
+        begun
     }
 
     /// `(from, period)`: from lengths above `from` on each curve grows by the same number of requests, and so do the

@@ -71,6 +71,7 @@ impl Scheduled {
             unit: written::Unit::Ns,
             deadline: number(inputs.latency),
             guard: Number::default(),
+            stalls: None,
             dispatch: written::Dispatch::Eager,
             background: true,
             workers,

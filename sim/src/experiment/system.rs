@@ -101,6 +101,7 @@ impl System {
             unit: written::Unit::Ns,
             deadline: number(deadline),
             guard: Number::default(),
+            stalls: None,
             dispatch: raw.dispatch,
             background: true,
             workers,

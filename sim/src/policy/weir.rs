@@ -63,7 +63,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
     let config = SchedulerConfig {
         deadline: problem.deadline,
         guard: problem.guard,
-        stalls: None,
+        stalls: problem.stalls,
         workers: problem.workers.clone(),
         dispatch: problem.dispatch,
         // A stream that declares nothing is background, as admission sees it.
@@ -85,6 +85,6 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
 fn shield(scheduler: &mut Scheduler, problem: &Problem) -> Result<(), ShieldError> {
     let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign) };
     let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
-    let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.guard), load)?;
+    let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.reserve()), load)?;
     scheduler.set_shield(Some(shield)).map(drop)
 }
