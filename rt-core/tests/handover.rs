@@ -105,6 +105,39 @@ fn work_that_was_promised_is_waited_for_and_other_work_is_cancelled() {
     assert_eq!(harness.scheduler.stream_counts(id).expect("a stream").0.arrived, 2);
 }
 
+/// A quick worker and a slow one, both busy until 10. Then the quick one takes what has waited longest; of what else is
+/// mandatory nothing is in reach of the slow one, and it starts nothing for the request that is.
+#[test]
+fn a_slow_worker_starts_nothing_that_was_not_promised_while_quick_ones_work() {
+    for quiet in [true, false] {
+        let kinds = [2, 10].map(|time| config(&[time], 1, 1, 12, Dispatch::Eager).workers.remove(0));
+        let config = SchedulerConfig { workers: kinds.to_vec(), ..config(&[2], 1, 1, 12, Dispatch::Eager) };
+        let mut harness = Harness::new(config, |_, bound| bound);
+        let strict = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+        let window = ArrivalBound::window(9, ns(30)).expect("valid");
+        let id = harness.add(StreamSpec::promised(strict, ArrivalCurve::new(&[window]).expect("one")));
+        let nothing = harness.add(StreamSpec::best_effort());
+        harness.scheduler.set_quiet(quiet);
+        for (at, requests) in [(0, 2), (1, 4), (7, 2)] {
+            harness.advance_to(at);
+            for _ in 0..requests {
+                harness.arrive(id);
+            }
+        }
+        harness.advance_to(9);
+        harness.arrive(nothing);
+        harness.advance_to(10);
+        let slow = harness.is_busy(1);
+        assert_eq!(
+            (harness.is_busy(0), slow, harness.scheduler.waiting()),
+            (true, !quiet, 1 + usize::from(quiet))
+        );
+        harness.scheduler.set_quiet(false);
+        harness.drain();
+        assert_eq!(harness.mandatory_misses(), []);
+    }
+}
+
 #[test]
 fn suspensions_and_the_arrival_monitor_go_along() {
     let (mut harness, id) = busy();
