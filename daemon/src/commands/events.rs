@@ -15,10 +15,10 @@ use weir_client::blocking::Client;
 
 use super::Socket;
 use super::watch;
-use crate::clock;
-use crate::notice::notice;
+use weir_os::clock;
+use weir_os::notice::notice;
 
-pub(super) use line::Line;
+pub use line::Line;
 
 /// How soon it is seen that nobody reads any more.
 const LOOK: Duration = Duration::from_millis(500);

@@ -10,9 +10,9 @@ use weir_client::blocking::Client;
 
 use super::Socket;
 use super::watch::status;
-use crate::clock;
-use crate::notice::notice;
-use crate::pipe::say;
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_os::pipe::say;
 
 /// How often it is asked whether it is done.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir_client::blocking::Client;
 
 use super::Socket;
-use crate::pipe::say;
+use weir_os::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let json = Client::connect(&args.socket.socket)?.status()?;
-    crate::pipe::end_with_reader();
+    weir_os::pipe::end_with_reader();
     let status: Value = serde_json::from_str(&json)?;
     if args.json {
         say!("{status:#}");

@@ -9,7 +9,7 @@ use weir_client::{Event, SafeModeState, StreamState};
 /// What is told on one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub(in crate::commands) enum Line {
+pub enum Line {
     /// How a service stands as it is first looked at.
     State(Standing),
     /// How it has come to stand.
@@ -31,7 +31,7 @@ pub(in crate::commands) enum Line {
 
 /// How the promises of a service stand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in crate::commands) struct Standing {
+pub struct Standing {
     /// When it was entered, or looked at where nothing has broken; nanoseconds of `CLOCK_MONOTONIC`.
     at_ns: u64,
     service: String,
@@ -45,7 +45,7 @@ pub(in crate::commands) struct Standing {
 
 /// How the promise to one stream stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in crate::commands) struct Suspension {
+pub struct Suspension {
     /// When it was entered, in nanoseconds of `CLOCK_MONOTONIC`.
     at_ns: u64,
     service: String,
@@ -61,7 +61,7 @@ pub(in crate::commands) struct Suspension {
 
 impl Line {
     /// A stream of a service in a reply to STATUS, if it is suspended, and since when.
-    pub(in crate::commands) fn suspended(service: &str, stream: &Value) -> Option<(Self, u64)> {
+    pub fn suspended(service: &str, stream: &Value) -> Option<(Self, u64)> {
         let why = stream["suspended"].as_object()?;
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let at_ns = why.get("entered_ns").and_then(Value::as_u64).unwrap_or(0);
@@ -79,7 +79,7 @@ impl Line {
     }
 
     /// A stream that a reply to STATUS of instant `at_ns` tells suspended no longer.
-    pub(in crate::commands) fn resumed(service: &str, stream: &str, at_ns: u64) -> Self {
+    pub fn resumed(service: &str, stream: &str, at_ns: u64) -> Self {
         Self::Suspension(Suspension {
             at_ns,
             service: service.to_owned(),
@@ -93,7 +93,7 @@ impl Line {
     }
 
     /// The state of a service in a reply to STATUS of instant `at_ns`, and the number of its last change.
-    pub(in crate::commands) fn present(service: &Value, at_ns: u64) -> (Self, u64) {
+    pub fn present(service: &Value, at_ns: u64) -> (Self, u64) {
         let mode = &service["safe_mode"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let sequence = mode["sequence"].as_u64().unwrap_or(0);
@@ -110,7 +110,7 @@ impl Line {
     }
 
     /// An event that was read at `at_ns`.
-    pub(in crate::commands) fn event(event: &Event, at_ns: u64) -> Self {
+    pub fn event(event: &Event, at_ns: u64) -> Self {
         match event {
             Event::SafeMode(event) => Self::SafeMode(Standing {
                 at_ns: u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX),
@@ -143,7 +143,7 @@ impl Line {
     }
 
     /// The service it is about; empty where it is about all.
-    pub(in crate::commands) fn service(&self) -> &str {
+    pub fn service(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.service,
             Self::Suspension(suspension) => &suspension.service,
@@ -153,7 +153,7 @@ impl Line {
     }
 
     /// The word that says how bad it is.
-    pub(in crate::commands) fn state(&self) -> &str {
+    pub fn state(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.state,
             Self::Suspension(suspension) => &suspension.state,
@@ -163,7 +163,7 @@ impl Line {
     }
 
     /// As one JSON object.
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::json!(self)
     }
 
