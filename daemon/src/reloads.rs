@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use anyhow::{Result, ensure};
 use rt_core::Instant;
 use rustix::process::{Signal, getpid, kill_process};
-use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
+use weir_client::status;
 use weir_os::clock;
 use weir_os::locks::lock;
 use weir_plan::config::Config;
@@ -117,16 +117,16 @@ impl Reloads {
         lock(&self.state).waiting.clear();
     }
 
-    /// The last one, as JSON; `null` before the first.
-    pub(crate) fn status(&self) -> Value {
+    /// The last one; none before the first.
+    pub(crate) fn status(&self) -> Option<status::Reload> {
         let state = lock(&self.state);
-        let Some(Ended { began, ended, outcome }) = &state.last else { return Value::Null };
-        json!({
-            "sequence": state.sequence,
-            "began_ns": began.as_nanos(),
-            "ended_ns": ended.as_nanos(),
-            "changes": outcome.changes,
-            "error": outcome.error(),
+        let Ended { began, ended, outcome } = state.last.as_ref()?;
+        Some(status::Reload {
+            sequence: state.sequence,
+            began_ns: began.as_nanos(),
+            ended_ns: ended.as_nanos(),
+            changes: outcome.changes.clone(),
+            error: outcome.error(),
         })
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 use weir_client::blocking::Client;
+use weir_client::status::Status;
 use weir_client::{Error, EventMask, Options};
 
 use weir_os::backoff::Backoff;
@@ -13,8 +13,8 @@ use weir_os::backoff::Backoff;
 /// Connects, subscribes, and asks for the state only then: what changes in between is told as an event.
 ///
 /// # Errors
-/// A [`weir_client::Error`], or a state that is not JSON.
-pub fn open(socket: &Path, name: &str) -> Result<(Client, Value)> {
+/// A [`weir_client::Error`], or a state that is none.
+pub fn open(socket: &Path, name: &str) -> Result<(Client, Status)> {
     let options = Options { name: name.to_owned(), ..Options::default() };
     let mut client = Client::connect_with(socket, options)?;
     client.subscribe(EventMask::ALL)?;
@@ -26,7 +26,7 @@ pub fn open(socket: &Path, name: &str) -> Result<(Client, Value)> {
 ///
 /// # Errors
 /// Those of [`open`].
-pub fn status(client: &mut Client) -> Result<Value> {
+pub fn status(client: &mut Client) -> Result<Status> {
     serde_json::from_str(&client.status()?).context("the daemon's status")
 }
 

@@ -20,7 +20,7 @@ use rt_core::{Cause, Constraint, Span};
 use weir_client::wire::{Change, DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState};
 
-use crate::overview::Overview;
+use crate::overview::{self, Overview};
 use weir_os::clock;
 use weir_os::pi_mutex::PiMutex;
 use weir_serve::announcement::{Announcement, State};
@@ -42,8 +42,8 @@ pub(crate) struct Front {
 
 impl Front {
     /// The state of everything, as a JSON object.
-    fn status(&self) -> serde_json::Value {
-        self.overview.status(self.hub.count())
+    fn status(&self) -> String {
+        overview::json(&self.overview.status(self.hub.count()))
     }
 }
 

@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
             }
             ClientFrame::Status => {
                 // It takes as long as there are streams, and nobody's deadline depends on it.
-                let json = realtime::calmly(|| self.front.status().to_string());
+                let json = realtime::calmly(|| self.front.status());
                 self.reply(id, &DaemonFrame::StatusReply { json: &json });
             }
             ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),

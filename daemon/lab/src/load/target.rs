@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use rt_core::Constraint;
-use serde::Deserialize;
-
+use weir_client::status::{self, Status};
 use weir_engine::{TensorSpec, packed_len};
 
 /// A service of a running daemon.
@@ -59,7 +58,7 @@ impl Target {
         let Some(found) = status.services.into_iter().find(|s| s.name == service) else {
             bail!("no service {service}; there are: {}", names.join(", "));
         };
-        let stream = |s: StreamStatus| {
+        let stream = |s: status::Stream| {
             let constraints = parse_all(&s.constraints)?;
             Ok(Stream { name: s.name, constraints, declared_per_s: s.declared_per_s })
         };
@@ -70,7 +69,7 @@ impl Target {
             model: found.model,
             variants: found.variants.into_iter().map(|v| (v.model, v.accuracy)).collect(),
             simulated: found.simulated,
-            input_bytes: packed_len(&found.inputs),
+            input_bytes: packed_len(&tensors(&found.inputs)?),
             deadline_ns: found.deadline_ns,
             jitter_ns: found.jitter_ns,
             promised_period_ns: found.promised_period_ns,
@@ -128,49 +127,13 @@ impl Target {
     }
 }
 
+/// Both have the same form in JSON.
+fn tensors(told: &[status::Tensor]) -> Result<Vec<TensorSpec>> {
+    serde_json::from_value(serde_json::to_value(told)?).context("the service's inputs")
+}
+
 fn parse_all(texts: &[String]) -> Result<Vec<Constraint>> {
     texts.iter().map(|text| Ok(text.parse()?)).collect()
-}
-
-/// The part of the status that matters here.
-#[derive(Deserialize)]
-struct Status {
-    services: Vec<ServiceStatus>,
-}
-
-#[derive(Deserialize)]
-struct ServiceStatus {
-    name: String,
-    model: String,
-    variants: Vec<VariantStatus>,
-    simulated: bool,
-    inputs: Vec<TensorSpec>,
-    deadline_ns: u64,
-    jitter_ns: u64,
-    promised_period_ns: Option<u64>,
-    constraints: Vec<String>,
-    safe_mode: SafeModeStatus,
-    streams: Vec<StreamStatus>,
-}
-
-#[derive(Deserialize)]
-struct VariantStatus {
-    model: String,
-    accuracy: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct SafeModeStatus {
-    state: String,
-    cause: Option<String>,
-    text: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct StreamStatus {
-    name: String,
-    constraints: Vec<String>,
-    declared_per_s: Option<f64>,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rt_core::Span;
-use serde_json::{Value, json};
+use weir_client::status;
 
 /// Upper bounds of the latencies told apart, in nanoseconds: 1, 2 and 5 of each power of ten from 100 µs to 10 s.
 const LATENCIES_NS: [u64; 16] = [
@@ -48,13 +48,13 @@ impl Meters {
         self.batch.count(size as u64);
     }
 
-    /// From a request's arrival to the end of its batch, of those that were answered, as JSON.
-    pub(super) fn latency_status(&self) -> Value {
+    /// From a request's arrival to the end of its batch, of those that were answered.
+    pub(super) fn latency_status(&self) -> status::Histogram {
         self.latency.status()
     }
 
-    /// The sizes of the batches that were run, as JSON.
-    pub(super) fn batch_status(&self) -> Value {
+    /// The sizes of the batches that were run.
+    pub(super) fn batch_status(&self) -> status::Histogram {
         self.batch.status()
     }
 }
@@ -80,10 +80,10 @@ impl<const N: usize> Histogram<N> {
     }
 
     /// While values are counted, the sum may be some of them ahead or behind.
-    fn status(&self) -> Value {
+    fn status(&self) -> status::Histogram {
         let counts = self.counts.iter().chain([&self.beyond]).map(|count| count.load(Ordering::Relaxed));
-        let (bounds, sum) = (self.bounds.as_slice(), self.sum.load(Ordering::Relaxed));
-        json!({ "bounds": bounds, "counts": counts.collect::<Vec<_>>(), "sum": sum })
+        let (bounds, sum) = (self.bounds.to_vec(), self.sum.load(Ordering::Relaxed));
+        status::Histogram { bounds, counts: counts.collect(), sum }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         let histogram = Histogram::new([10, 20]);
         [1, 10, 11, 20, 21, u64::MAX >> 1].iter().for_each(|&value| histogram.count(value));
         let status = histogram.status();
-        assert_eq!(status["counts"], json!([2, 2, 2]));
-        assert_eq!(status["sum"], json!(63 + (u64::MAX >> 1)));
+        assert_eq!(status.counts, [2, 2, 2]);
+        assert_eq!(status.sum, 63 + (u64::MAX >> 1));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use rt_core::{Cause, Evidence, Instant, Span};
-use serde_json::Value;
+use weir_client::status;
 
 use super::{Core, Effects, Planning, Service};
 use weir_os::clock;
@@ -69,13 +69,13 @@ impl Service {
         self.answered.iter().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// What is planned for the load that comes, as JSON; `null` if nothing is.
-    pub fn planning_status(&self) -> Value {
-        self.planning.as_ref().map(Planning::status).unwrap_or_default()
+    /// What is planned for the load that comes, if anything is.
+    pub fn planning_status(&self) -> Option<status::Planning> {
+        self.planning.as_ref().map(Planning::status)
     }
 
-    /// How long answers took and how large batches were, as JSON.
-    pub fn meters_status(&self) -> (Value, Value) {
+    /// How long answers took and how large batches were.
+    pub fn meters_status(&self) -> (status::Histogram, status::Histogram) {
         (self.meters.latency_status(), self.meters.batch_status())
     }
 }

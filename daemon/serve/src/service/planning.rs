@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use planner::selection::{Inputs, MAX_PLANNED, Planned, plan};
 use rt_core::{Instant, Scheduler, SelectTable, SelectTables};
-use serde_json::{Value, json};
+use weir_client::status;
 
 use super::{Service, lock};
 use weir_os::notice::notice;
@@ -66,19 +66,20 @@ impl Planning {
         std::thread::Builder::new().name(name).spawn(move || own.keep_planning()).map(drop)
     }
 
-    /// As JSON: the load, what was planned and what is expected of it, and what is being planned for.
-    pub(super) fn status(&self) -> Value {
+    /// The load, what was planned and what is expected of it, and what is being planned for.
+    pub(super) fn status(&self) -> status::Planning {
         let number = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
-        let table = |one: &Planned| {
-            let expected = one.expected;
-            json!({ "rate_per_s": one.rate_per_s, "accuracy": expected.accuracy, "missed": expected.missed })
+        let table = |one: &Planned| status::Table {
+            rate_per_s: one.rate_per_s,
+            accuracy: one.expected.accuracy,
+            missed: one.expected.missed,
         };
-        json!({
-            "load_per_s": number(&self.load),
-            "planning_per_s": Some(number(&self.busy)).filter(|&rate| rate > 0.0),
-            "tables": lock(&self.planned).iter().map(table).collect::<Vec<_>>(),
-            "most_tables": MAX_PLANNED,
-        })
+        status::Planning {
+            load_per_s: number(&self.load),
+            planning_per_s: Some(number(&self.busy)).filter(|&rate| rate > 0.0),
+            tables: lock(&self.planned).iter().map(table).collect(),
+            most_tables: MAX_PLANNED,
+        }
     }
 
     /// Plans the table that is missing most for the present load; false if none is.

@@ -12,7 +12,7 @@ use zbus::{BoxDBusError, Connection, DBusError};
 
 use super::permit::permit;
 use super::tree::Tree;
-use crate::overview::Overview;
+use crate::overview::{self, Overview};
 use crate::socket::Hub;
 use weir_plan::text::service_json;
 use weir_serve::service::Service;
@@ -99,7 +99,7 @@ impl Manager {
     /// What `weir status --json` prints.
     #[zbus(out_args("json"))]
     fn status(&self) -> String {
-        self.overview.status(self.hub.count()).to_string()
+        overview::json(&self.overview.status(self.hub.count()))
     }
 
     /// What is promised and why: `services` as `weir plan --json` prints them.

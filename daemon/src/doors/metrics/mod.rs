@@ -60,7 +60,10 @@ impl Metrics {
             Listener::bind(&self.config)?
         };
         let (overview, hub, stop) = (Arc::clone(overview), Arc::clone(hub), Arc::clone(&self.stop));
-        let figures: Figures = Arc::new(move || text::render(&overview.status(hub.count())));
+        let figures: Figures = Arc::new(move || {
+            let status = serde_json::to_value(overview.status(hub.count()));
+            text::render(&status.unwrap_or_default())
+        });
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {

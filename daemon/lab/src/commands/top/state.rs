@@ -1,88 +1,87 @@
 //! What the screen shows, as a value: the last state that was told, the rates since the one before, the last events.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-
-use serde::Deserialize;
+use std::ops::Deref;
 
 use weir::commands::Line;
+use weir_client::status::{self, Status};
 
 /// Events that are kept.
 const EVENTS: usize = 100;
 
-/// The fields of a reply to STATUS that are shown (`docs/protocol.md`); one that an older daemon does not send is empty.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    pub(super) version: String,
-    pid: u64,
-    now_ns: u64,
-    pub(super) clients: u64,
-    pub(super) draining: bool,
+/// A reply to STATUS, with what is measured between two of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    told: Status,
     pub(super) services: Vec<Service>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+/// A service, and what is measured of it.
+#[derive(Clone, Debug)]
 pub(super) struct Service {
-    pub(super) name: String,
-    pub(super) engine: String,
-    pub(super) simulated: bool,
-    pub(super) certified_per_s: Option<f64>,
-    pub(super) safe_mode: Mode,
-    pub(super) variants: Vec<Variant>,
-    pub(super) workers: u64,
-    pub(super) workers_alive: u64,
-    pub(super) waiting: u64,
-    pub(super) running: u64,
-    pub(super) guard_ns: u64,
-    pub(super) guard_seen_ns: u64,
-    pub(super) handover_ns: u64,
-    pub(super) handover_seen_ns: u64,
-    pub(super) lock_held_ns: u64,
+    told: status::Service,
     pub(super) streams: Vec<Stream>,
     /// Requests a second since the state before; `None` with the first.
-    #[serde(skip)]
     pub(super) rate: Option<f64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Mode {
-    pub(super) state: String,
-    pub(super) breaches: u64,
-    pub(super) text: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Variant {
-    pub(super) model: String,
-    pub(super) answered: u64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+/// A stream, and what is measured of it.
+#[derive(Clone, Debug)]
 pub(super) struct Stream {
-    pub(super) name: String,
-    pub(super) connected: bool,
-    pub(super) arrived: u64,
-    pub(super) served: u64,
-    pub(super) missed: BTreeMap<String, u64>,
-    pub(super) misses_left: Option<u64>,
-    /// Why its promise is suspended, if it is.
-    pub(super) suspended: Option<serde_json::Value>,
+    told: status::Stream,
     /// As the service's.
-    #[serde(skip)]
     pub(super) rate: Option<f64>,
     /// The most misses left that this screen has seen, the scale of the bar: it is not told how many there can be.
-    #[serde(skip)]
-    pub(super) most_left: u64,
+    pub(super) most_left: u32,
+}
+
+impl From<Status> for Shown {
+    fn from(mut told: Status) -> Self {
+        let stream = |told| Stream::new(told, 0);
+        let service = |mut told: status::Service| {
+            let streams = std::mem::take(&mut told.streams).into_iter().map(stream).collect();
+            Service { told, streams, rate: None }
+        };
+        let services = std::mem::take(&mut told.services).into_iter().map(service).collect();
+        Self { told, services }
+    }
+}
+
+impl Stream {
+    /// Of which nothing has been measured yet, and at most so many misses left were seen.
+    pub(super) fn new(told: status::Stream, most_left: u32) -> Self {
+        Self { told, rate: None, most_left }
+    }
+}
+
+impl Deref for Shown {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.told
+    }
+}
+
+impl Deref for Service {
+    type Target = status::Service;
+
+    fn deref(&self) -> &status::Service {
+        &self.told
+    }
+}
+
+impl Deref for Stream {
+    type Target = status::Stream;
+
+    fn deref(&self) -> &status::Stream {
+        &self.told
+    }
 }
 
 /// What the screen shows.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) status: Status,
+    pub(super) status: Shown,
     /// Why there is no connection; `None` while there is one.
     pub(super) gone: Option<String>,
     pub(super) paused: bool,
@@ -93,7 +92,8 @@ pub(super) struct State {
 
 impl State {
     /// Shows a newer state, unless paused.
-    pub(super) fn take(&mut self, mut status: Status) {
+    pub(super) fn take(&mut self, status: Status) {
+        let mut status = Shown::from(status);
         self.gone = None;
         if self.paused {
             return;
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-impl Status {
+impl Shown {
     /// Fills in what two states tell together.
     fn measure(&mut self, before: &Self) {
         let same = self.pid == before.pid;
@@ -163,7 +163,8 @@ impl Service {
     /// Requests missed by reason, those that happened.
     pub(super) fn missed(&self) -> BTreeMap<&str, u64> {
         let mut missed = BTreeMap::new();
-        for (reason, count) in self.streams.iter().flat_map(|stream| &stream.missed).filter(|(_, n)| **n > 0)
+        for (reason, count) in
+            self.streams.iter().flat_map(|stream| &stream.told.missed).filter(|(_, n)| **n > 0)
         {
             *missed.entry(reason.as_str()).or_default() += count;
         }
@@ -184,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    fn status(pid: u64, now_s: u64, streams: &[(&str, u64, Option<u64>)]) -> Status {
+    fn status(pid: u64, now_s: u64, streams: &[(&str, u64, Option<u32>)]) -> Status {
         let streams: Vec<_> = streams
             .iter()
             .map(|(name, arrived, left)| json!({"name": name, "arrived": arrived, "misses_left": left}))

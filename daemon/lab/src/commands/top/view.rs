@@ -100,7 +100,12 @@ fn draw_service(frame: &mut Frame<'_>, area: Rect, service: &Service) {
     let simulated = if service.simulated { " (simulated)" } else { "" };
     let title = format!("{} on {}{simulated}", service.name, service.engine);
     let mode = &service.safe_mode;
-    let text = Line::from(format!("{}, {} breaches {}", mode.state, mode.breaches, mode.text));
+    let text = Line::from(format!(
+        "{}, {} breaches {}",
+        mode.state,
+        mode.breaches,
+        mode.text.as_deref().unwrap_or_default()
+    ));
     let text = Paragraph::new(text.fg(colour(&mode.state))).wrap(Wrap { trim: true });
     frame.render_widget(text.block(titled(&title)), alarm);
     let counters = counters(service);
@@ -141,8 +146,8 @@ fn misses_left(stream: &Stream) -> Span<'static> {
     if stream.suspended.is_some() {
         return Span::styled("suspended", Style::new().fg(Color::Red));
     }
-    let Some(left) = stream.misses_left else { return Span::raw("-").dim() };
-    let all = stream.most_left.max(left).max(1);
+    let Some(left) = stream.misses_left.map(u64::from) else { return Span::raw("-").dim() };
+    let all = u64::from(stream.most_left).max(left).max(1);
     let length = all.min(BLOCKS);
     // Rounded up: the bar is empty only where no miss is left.
     let full = (left * length).div_ceil(all);

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use serde_json::Value;
 use weir_client::blocking::Client;
+use weir_client::status::Status;
 
-use super::state::Status;
 use weir::commands::Line;
 use weir::commands::watch;
 use weir_os::clock;
@@ -46,7 +45,7 @@ struct Watcher {
 
 impl Watcher {
     /// Until nobody wants the news.
-    fn run(&self, opened: (Client, Value)) {
+    fn run(&self, opened: (Client, Status)) {
         let (mut opened, mut pauses) = (Ok(opened), watch::pauses());
         loop {
             let error = match opened {
@@ -67,10 +66,9 @@ impl Watcher {
         }
     }
 
-    fn listen(&self, mut client: Client, mut status: Value) -> Result<std::convert::Infallible> {
+    fn listen(&self, mut client: Client, mut status: Status) -> Result<std::convert::Infallible> {
         loop {
-            let status_read = serde_json::from_value(status).context("the daemon's status")?;
-            self.sender.send(News::Status(Box::new(status_read)))?;
+            self.sender.send(News::Status(Box::new(status)))?;
             let next = clock::now() + Span::from_nanos(self.interval.as_nanos() as u64);
             loop {
                 let left = next.since(clock::now());

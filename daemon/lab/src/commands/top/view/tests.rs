@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::commands::top::state::Status;
+use weir_client::status::Status;
 
 /// Two services, one in safe mode, at the second of two states.
 fn state() -> State {
@@ -152,7 +152,8 @@ fn a_screen_of_any_size_is_drawn() {
 #[test]
 fn a_bar_is_empty_only_where_no_miss_is_left() {
     let bar = |left, most_left| {
-        let stream = Stream { misses_left: Some(left), most_left, ..Stream::default() };
+        let told = weir_client::status::Stream { misses_left: Some(left), ..Default::default() };
+        let stream = Stream::new(told, most_left);
         misses_left(&stream).content.into_owned()
     };
     assert_eq!(bar(0, 3), "□□□ 0");
