@@ -12,7 +12,7 @@ all: $(WEIR)
 
 ## demo: serve the shipped models under a computed promise, overload them, recover; about a minute
 demo: deps
-	$(CARGO) build --release --bin weir
+	$(CARGO) build --release --bin weir --bin weir-lab
 	$(WEIR) demo
 
 # Where each check that cannot be made on this machine leaves a line, for the end of `make test`.
@@ -97,11 +97,11 @@ target/debug/weir: FORCE
 	$(CARGO) test --workspace --no-run
 
 $(WEIR): FORCE
-	$(CARGO) build --release --bin weir
+	$(CARGO) build --release --bin weir --bin weir-lab
 
 ## bench: measured figures, as ratios in one run or counted instructions
 bench: fetched
-	$(CARGO) build --release --bin weir
+	$(CARGO) build --release --bin weir --bin weir-lab
 	$(CARGO) bench -p weir --bench round_trip
 	$(CARGO) bench -p weir --bench hold
 	$(CARGO) bench -p weir --bench isolation
@@ -115,17 +115,17 @@ bench: fetched
 	./tests/bench/engines.py --weir $(WEIR)
 	./tests/deps.sh bench target/bench-python
 	target/bench-python/bin/python tests/bench/batches.py --weir $(WEIR)
-	$(CARGO) test -p weir --bin weir overhead -- --ignored --nocapture
+	$(CARGO) test -p weir-engine overhead -- --ignored --nocapture
 	./tests/bench/start.sh
 
 ## profile-example: the tables and the figure of docs/profiles.md
 profile-example: deps
-	$(CARGO) build --release --bin weir
+	$(CARGO) build --release --bin weir --bin weir-lab
 	FIGURE=docs/profile.svg ./tests/bench/profile.sh
 
 ## experiments: the tables and figures of docs/experiments.md; WEIR_DATA names the folder of others' measurements
 experiments: deps
-	$(CARGO) build --release --bin weir
+	$(CARGO) build --release --bin weir --bin weir-lab
 	mkdir -p docs/experiments
 	$(WEIR) simulate $(if $(WEIR_DATA),sim/experiments/*.toml,$(shell grep -L 'file = ' sim/experiments/*.toml)) \
 	    -o docs/experiments --into docs/experiments.md >/dev/null

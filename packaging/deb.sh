@@ -10,7 +10,7 @@ chmod 755 "$stage"
 
 DESTDIR=$stage PREFIX=/usr WEIR=$WEIR packaging/install.sh
 if command -v strip > /dev/null; then
-    strip --strip-unneeded "$stage/usr/bin/weir"
+    strip --strip-unneeded "$stage/usr/bin/weir" "$stage/usr/bin/weir-lab"
 fi
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 # Debian's zsh looks here.
@@ -25,8 +25,8 @@ END
 
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 architecture=$(dpkg --print-architecture)
-# The newest symbols that the binary asks of the C library tell which one it needs.
-libc=$(grep -ao 'GLIBC_2\.[0-9]*' "$stage/usr/bin/weir" | sort -Vu | tail -1 | cut -d_ -f2)
+# The newest symbols that the programs ask of the C library tell which one they need.
+libc=$(grep -aoh 'GLIBC_2\.[0-9]*' "$stage"/usr/bin/weir* | sort -Vu | tail -1 | cut -d_ -f2)
 mkdir "$stage/DEBIAN"
 cat > "$stage/DEBIAN/control" << END
 Package: weir

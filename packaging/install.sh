@@ -1,15 +1,18 @@
 #!/bin/sh
 # Installs what `make` has built, or with --remove takes it away again; called by the Makefile and by deb.sh.
 #
-#   WEIR      the binary              PREFIX   /usr/local unless given
+#   WEIR      the binary, with weir-lab beside it    PREFIX   /usr/local unless given
 #   DESTDIR   put before all paths    SYSTEM   where D-Bus and polkit look, which read nothing below /usr/local
 set -eu
 cd "$(dirname "$0")/.."
 : "${WEIR:=target/release/weir}" "${PREFIX:=/usr/local}" "${SYSTEM:=/usr}" "${DESTDIR:=}"
-if [ "${1:-}" != --remove ] && [ ! -x "$WEIR" ]; then
-    echo "install: $WEIR is not there: run make first" >&2
-    exit 2
-fi
+lab=${WEIR%weir}weir-lab
+for program in "$WEIR" "$lab"; do
+    if [ "${1:-}" != --remove ] && [ ! -x "$program" ]; then
+        echo "install: $program is not there: run make first" >&2
+        exit 2
+    fi
+done
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
@@ -28,12 +31,12 @@ put_unit() {
     put 644 "$stage/$1" "$PREFIX/lib/systemd/system/$1"
 }
 
-# Pages and completions are made by the binary itself; to remove them their names are enough.
+# Pages and completions are made by weir-lab; to remove them their names are enough.
 generate() {
     [ "$remove" = yes ] && return
-    "$WEIR" man --out "$stage"
+    "$lab" man --out "$stage"
     for shell in bash zsh fish; do
-        "$WEIR" completions "$shell" > "$stage/$shell"
+        "$lab" completions "$shell" > "$stage/$shell"
     done
 }
 
@@ -42,6 +45,7 @@ remove=no
 generate
 share=$PREFIX/share
 put 755 "$WEIR" "$PREFIX/bin/weir"
+put 755 "$lab" "$PREFIX/bin/weir-lab"
 put_unit weir.service
 put_unit weir.socket
 put 644 systemd/weir.sysusers "$PREFIX/lib/sysusers.d/weir.conf"

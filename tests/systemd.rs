@@ -151,8 +151,9 @@ fn files(folder: &Path) -> BTreeSet<String> {
 }
 
 /// What must be there, whatever else is.
-const INSTALLED: [&str; 11] = [
+const INSTALLED: [&str; 12] = [
     "bin/weir",
+    "bin/weir-lab",
     "lib/systemd/system/weir.service",
     "lib/systemd/system/weir.socket",
     "lib/sysusers.d/weir.conf",

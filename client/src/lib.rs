@@ -37,6 +37,8 @@ mod error;
 mod incoming;
 mod options;
 pub mod shared;
+#[cfg(feature = "status")]
+pub mod status;
 pub mod types;
 pub mod wire;
 

@@ -5,42 +5,17 @@ use std::time::Duration;
 
 use rt_core::{Cause, Evidence, Span};
 
-use crate::clock;
-use crate::daemon::Daemon;
-use crate::notice::notice;
-use crate::profile::{Fingerprint, folders, read_line};
-use crate::service::Effects;
+use crate::overview::Overview;
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_plan::profile::{Fingerprint, folders, read_line};
+use weir_serve::cause::Stale;
+use weir_serve::service::Effects;
 
 /// How often: the longest time until a change is seen.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// A breach lasts until the look after the next one.
 const LASTS: Span = Span::from_millis(1_500);
-
-/// What about the machine is not as profiled; the numbers are those of the evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Stale {
-    /// A frequency limit, in kHz.
-    Frequency = 1,
-    /// Throttled by heat: so many times since the last look, or cooling devices that hold it back.
-    Throttled = 2,
-    /// Cores online.
-    Cores = 3,
-    /// Anything else that the profile tells: governor, power mode, processor, kernel, engine, GPU.
-    Other = 4,
-}
-
-impl Stale {
-    /// The one of that number.
-    pub(crate) fn from_number(number: u64) -> Self {
-        match number {
-            1 => Self::Frequency,
-            2 => Self::Throttled,
-            3 => Self::Cores,
-            _ => Self::Other,
-        }
-    }
-}
 
 /// A difference: what, the value profiled and the one seen, and in words.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,15 +64,15 @@ impl Watch {
         Some(Difference { what, limit, seen, text: text.join("; ") })
     }
 
-    /// Looks at the machine until `daemon` drains, and raises safe mode of all services that run on it, or of those alone
+    /// Looks at the machine until the daemon drains, and raises safe mode of all services that run on it, or of those alone
     /// whose engine is not the one that was profiled.
-    pub(crate) fn run(mut self, daemon: &Daemon) {
+    pub(crate) fn run(mut self, overview: &Overview) {
         let mut effects = Effects::default();
         let mut told = None;
-        while !daemon.is_draining() {
-            let difference = self.look(&daemon.profiled());
+        while !overview.served.is_draining() {
+            let difference = self.look(&overview.profiled());
             let mut texts: Vec<String> = difference.iter().map(|d| d.text.clone()).collect();
-            for service in daemon.services().iter().filter(|s| !s.plan.is_simulated()) {
+            for service in overview.served.services().iter().filter(|s| !s.plan.is_simulated()) {
                 let engine = &service.plan.mismatches;
                 let other = || (!engine.is_empty()).then_some((Stale::Other, 0, engine.len() as u64));
                 let breach = difference.as_ref().map(|d| (d.what, d.limit, d.seen)).or_else(other);

@@ -3,144 +3,54 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rt_core::Instant;
-use rustix::process::{Signal, getpid, kill_process};
-use serde_json::{Value, json};
-use tokio::sync::oneshot::{Receiver, Sender, channel};
+use weir_os::notice::notice;
+use weir_plan::certificate::checked;
+use weir_plan::config::Config;
+use weir_plan::models::resolve_models;
+use weir_plan::plan::{Plan, ServicePlan};
+use weir_plan::profile::{Fingerprint, profile_missing};
+use weir_serve::manager;
+use weir_serve::out::Audience;
+use weir_serve::service::Service;
 
-use crate::certificate::checked;
-use crate::clock;
-use crate::commands::profile_missing;
-use crate::config::Config;
-use crate::daemon::Daemon;
-use crate::manager;
-use crate::notice::notice;
-use crate::plan::{Plan, ServicePlan, resolve_models};
-use crate::profile::Fingerprint;
-use crate::service::{Service, lock};
+use crate::doors::Doors;
+use crate::errors::whole;
+use crate::overview::Overview;
+use crate::reloads::Outcome;
 
-/// How many may wait for the outcome of theirs at a time.
-const CALLERS: usize = 16;
-
-/// What has come of it so far.
-pub(crate) struct Reloads {
-    state: Mutex<State>,
+/// Takes configurations over, for a daemon that serves.
+pub(crate) struct Reload {
+    pub(crate) overview: Arc<Overview>,
+    pub(crate) doors: Arc<Doors>,
 }
 
-struct State {
-    /// The last configuration that was taken over as a whole, and the machine of its profile.
-    taken: Config,
-    profiled: Fingerprint,
-    /// How many there have been, and the last of them.
-    sequence: u64,
-    last: Option<Ended>,
-    /// Who waits for the outcome of the next one.
-    waiting: Vec<Sender<Outcome>>,
-}
-
-/// One that is over. Whoever asked before it began has its outcome.
-struct Ended {
-    began: Instant,
-    ended: Instant,
-    outcome: Outcome,
-}
-
-/// What one has changed, and what it could not, a line each.
-#[derive(Clone, Default)]
-pub(crate) struct Outcome {
-    pub(crate) changes: Vec<String>,
-    failures: Vec<String>,
-}
-
-impl Reloads {
-    /// None yet; the daemon has started with `config`, which was measured on the machine `profiled`.
-    pub(crate) fn new(config: &Config, profiled: Fingerprint) -> Self {
-        let state = State { taken: config.clone(), profiled, sequence: 0, last: None, waiting: Vec::new() };
-        Self { state: Mutex::new(state) }
-    }
-
-    /// The machine of the profile that was taken over last.
-    pub(crate) fn profiled(&self) -> Fingerprint {
-        lock(&self.state).profiled.clone()
-    }
-
-    /// Asks for one as SIGHUP does. The receiver gets the outcome of one that began after this call, or an error if
-    /// the daemon ends instead.
-    ///
-    /// # Errors
-    /// If too many wait for theirs already, or the signal cannot be sent.
-    pub(crate) fn ask(&self) -> Result<Receiver<Outcome>> {
-        let (sender, outcome) = channel();
-        let mut state = lock(&self.state);
-        state.waiting.retain(|caller| !caller.is_closed());
-        ensure!(
-            state.waiting.len() < CALLERS,
-            "{CALLERS} callers, the most there may be, wait for a reload already"
-        );
-        state.waiting.push(sender);
-        drop(state);
-        kill_process(getpid(), Signal::HUP)?;
-        Ok(outcome)
-    }
-
-    /// The last one, as JSON; `null` before the first.
-    pub(crate) fn status(&self) -> Value {
-        let state = lock(&self.state);
-        let Some(Ended { began, ended, outcome }) = &state.last else { return Value::Null };
-        json!({
-            "sequence": state.sequence,
-            "began_ns": began.as_nanos(),
-            "ended_ns": ended.as_nanos(),
-            "changes": outcome.changes,
-            "error": outcome.error(),
-        })
-    }
-}
-
-impl Outcome {
-    /// What failed, in a sentence; `None` if nothing did.
-    pub(crate) fn error(&self) -> Option<String> {
-        let whose = if self.changes.is_empty() {
-            "refused, everything goes on as it was"
-        } else {
-            "taken over in part, what is named here goes on as it was"
-        };
-        (!self.failures.is_empty()).then(|| format!("{whose}: {}", self.failures.join("; ")))
-    }
-}
-
-/// Takes the configuration over whenever `again` becomes readable, until it is shut down.
-pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
-    let mut asked = [0; 64];
-    while again.read(&mut asked).is_ok_and(|count| count > 0) {
-        // Whoever asks from now on, asks for another one.
-        let began = clock::now();
-        let callers = std::mem::take(&mut lock(&daemon.reloads.state).waiting);
-        manager::reloading();
-        let outcome = reload(daemon).unwrap_or_else(|error| Outcome {
-            failures: vec![crate::commands::whole(&error)],
-            ..Outcome::default()
-        });
-        let error = outcome.error();
-        outcome.changes.iter().chain(&error).for_each(|line| notice!("reload: {line}"));
-        if outcome.changes.is_empty() && error.is_none() {
-            notice!("reload: nothing has changed");
+impl Reload {
+    /// Takes the configuration over whenever `again` becomes readable, until it is shut down.
+    pub(crate) fn run(&self, mut again: UnixStream) {
+        let (reloads, served) = (&self.overview.reloads, &self.overview.served);
+        let mut asked = [0; 64];
+        while again.read(&mut asked).is_ok_and(|count| count > 0) {
+            let begun = reloads.begin();
+            manager::reloading();
+            let outcome = reload(self)
+                .unwrap_or_else(|error| Outcome { failures: vec![whole(&error)], ..Outcome::default() });
+            let error = outcome.error();
+            outcome.changes.iter().chain(&error).for_each(|line| notice!("reload: {line}"));
+            if outcome.changes.is_empty() && error.is_none() {
+                notice!("reload: nothing has changed");
+            }
+            reloads.end(begun, &outcome, || {
+                if !served.is_draining() {
+                    manager::ready();
+                }
+                self.doors.refresh();
+            });
         }
-        let mut state = lock(&daemon.reloads.state);
-        state.sequence += 1;
-        state.last = Some(Ended { began, ended: clock::now(), outcome: outcome.clone() });
-        drop(state);
-        if !daemon.is_draining() {
-            manager::ready();
-        }
-        daemon.doors.refresh();
-        // A caller that has given up does not hear it.
-        callers.into_iter().for_each(|caller| drop(caller.send(outcome.clone())));
+        reloads.close();
     }
-    lock(&daemon.reloads.state).waiting.clear();
 }
 
 /// What one service of the new configuration needs.
@@ -151,14 +61,14 @@ enum Step {
 }
 
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
-fn reload(daemon: &Daemon) -> Result<Outcome> {
-    let config = Config::load(&daemon.config.path)?;
+fn reload(this: &Reload) -> Result<Outcome> {
+    let config = Config::load(&this.overview.config.path)?;
     let models = resolve_models(&config)?;
-    let profile = profile_missing(&config, &models, daemon.draining())?;
+    let profile = profile_missing(&config, &models, this.overview.served.draining())?;
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
-    let present = daemon.services();
+    let present = this.overview.served.services();
     let find = |name: &str| present.iter().find(|service| service.name() == name);
-    let same_mode = lock(&daemon.reloads.state).taken.safe_mode == config.safe_mode;
+    let same_mode = this.overview.reloads.taken().safe_mode == config.safe_mode;
     let steps = plan.services.into_iter().map(|plan| match find(&plan.config.name) {
         None => Step::Start(plan),
         // Plans that read alike are alike.
@@ -183,9 +93,9 @@ fn reload(daemon: &Daemon) -> Result<Outcome> {
             check_record(plan, &present)?;
         }
     }
-    let heirs = prepare(daemon, &config, steps)?;
+    let heirs = prepare(this, &config, steps)?;
     let gone: Vec<_> = gone.into_iter().cloned().collect();
-    Ok(take_over(daemon, config, plan.profiled, heirs, &gone))
+    Ok(take_over(this, config, plan.profiled, heirs, &gone))
 }
 
 /// Whether no other service is recorded in the file of `plan` until all is taken over.
@@ -207,7 +117,7 @@ fn stays(service: &Service, held: &[String]) -> String {
 type Heir = (Arc<Service>, Option<Arc<Service>>);
 
 /// Loads and warms all that is new; if anything cannot be, what was started is stopped again.
-fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Heir>> {
+fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Heir>> {
     let mut heirs: Vec<Heir> = Vec::new();
     for step in steps {
         let (plan, before) = match step {
@@ -216,11 +126,11 @@ fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Hei
             Step::Replace(service, plan) => (plan, Some(service)),
         };
         let name = plan.config.name.clone();
-        let (doors, realtime) = (Arc::clone(&daemon.doors), daemon.config.daemon.realtime);
+        let (doors, realtime) = (Arc::clone(&this.doors), this.overview.config.daemon.realtime);
         let start = || Service::start(plan, config.safe_mode, doors, realtime, before.as_deref());
-        match goes_on(daemon).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
+        match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((service, threads)) => {
-                daemon.add_threads(threads);
+                this.overview.served.add_threads(threads);
                 heirs.push((service, before));
             }
             Err(error) => {
@@ -233,14 +143,14 @@ fn prepare(daemon: &Daemon, config: &Config, steps: Vec<Step>) -> Result<Vec<Hei
 }
 
 /// Nothing more is begun once the daemon ends.
-fn goes_on(daemon: &Daemon) -> Result<(), String> {
-    if daemon.is_draining() { Err("the daemon is stopping".to_owned()) } else { Ok(()) }
+fn goes_on(this: &Reload) -> Result<(), String> {
+    if this.overview.served.is_draining() { Err("the daemon is stopping".to_owned()) } else { Ok(()) }
 }
 
 /// Lets what is ready take over, one service after the other, and each is seen as soon as it has; a service that cannot
 /// be taken over, or that somebody holds by now, goes on.
 fn take_over(
-    daemon: &Daemon,
+    this: &Reload,
     config: Config,
     profiled: Fingerprint,
     heirs: Vec<Heir>,
@@ -251,16 +161,16 @@ fn take_over(
         let name = service.name().to_owned();
         let Some(old) = before else {
             changes.push(format!("service {name}: new"));
-            daemon.change_services(|all| all.push(service));
+            this.overview.served.change(|all| all.push(service));
             continue;
         };
-        match goes_on(daemon).and_then(|()| old.hand_over(&service)) {
+        match goes_on(this).and_then(|()| old.hand_over(&service)) {
             Ok(()) => {
                 changes.push(format!(
                     "service {name}: {}, deadline {}",
                     service.plan.spec.name, service.plan.config.deadline
                 ));
-                daemon.change_services(|all| {
+                this.overview.served.change(|all| {
                     all.iter_mut()
                         .filter(|one| one.name() == name)
                         .for_each(|one| *one = Arc::clone(&service));
@@ -275,44 +185,27 @@ fn take_over(
     for service in gone {
         match service.stop_unless_held() {
             Ok(()) => {
-                daemon.change_services(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
-                daemon.doors.forget(service.name());
+                this.overview.served.change(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
+                this.doors.forget(service.name());
                 changes.push(format!("service {}: gone", service.name()));
             }
             Err(held) => failures.push(stays(service, &held)),
         }
     }
     let place = |service: &Arc<Service>| config.services.iter().position(|c| c.name == service.name());
-    daemon.change_services(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
+    this.overview.served.change(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
     if failures.is_empty() {
-        let mut state = lock(&daemon.reloads.state);
-        if state.taken.hook != config.hook {
+        let taken = this.overview.reloads.taken();
+        if taken.hook != config.hook {
             let program =
                 config.hook.as_ref().map_or("none".to_owned(), |hook| hook.program.display().to_string());
             changes.push(format!("safe-mode.hook: {program}"));
-            daemon.doors.set_hook(config.hook.clone());
+            this.doors.set_hook(config.hook.clone());
         }
-        if state.taken.daemon.needs_start(&config.daemon) {
+        if taken.daemon.needs_start(&config.daemon) {
             changes.push("[daemon]: what has changed there takes effect at the next start".to_owned());
         }
-        (state.taken, state.profiled) = (config, profiled);
+        this.overview.reloads.take(config, profiled);
     }
     Outcome { changes, failures }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_could_not_be_taken_over_is_told_beside_what_was() {
-        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let error = |changes: &[&str], failures: &[&str]| {
-            Outcome { changes: list(changes), failures: list(failures) }.error()
-        };
-        assert_eq!(error(&["a"], &[]), None);
-        assert_eq!(error(&[], &["b"]).as_deref(), Some("refused, everything goes on as it was: b"));
-        let part = error(&["a"], &["b", "c"]).expect("failures");
-        assert!(part.starts_with("taken over in part") && part.ends_with(": b; c"), "{part}");
-    }
 }

@@ -13,7 +13,7 @@ samples=${SAMPLES:-500}
 folder=$(mktemp -d)
 daemon=""
 trap 'kill $daemon 2>/dev/null || true; rm -rf "$folder"' EXIT
-[ -n "${WEIR:-}" ] || cargo build --release --quiet --bin weir
+[ -n "${WEIR:-}" ] || cargo build --release --quiet --bin weir --bin weir-lab
 
 # One profile for all: nobody is judged by another measurement of the same model.
 sed -e "s|\.\./target/|$folder/|; s|\.\./models|$PWD/models|" config/selection.toml >"$folder/selected.toml"

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::config::{Config, ConfigError, Select};
-use crate::notice::notice;
-use crate::pipe::say;
-use crate::plan::{Plan, PlanError, check_tables, resolve_models, run_singly};
-use crate::profile::Profile;
+use weir_os::notice::notice;
+use weir_os::pipe::say;
+use weir_plan::config::{Config, ConfigError, Select};
+use weir_plan::models::{resolve_models, run_singly};
+use weir_plan::plan::{Plan, PlanError, check_tables};
+use weir_plan::profile::Profile;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
             }
             Err(error) => {
-                notice!("{}", super::whole(&error));
+                notice!("{}", crate::errors::whole(&error));
                 let unread = matches!(error.downcast_ref(), Some(ConfigError::Read { .. }));
                 code = code.max(if unread { 2 } else { 1 });
             }

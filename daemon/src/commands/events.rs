@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::Value;
 use weir_client::Event;
 use weir_client::blocking::Client;
+use weir_client::status::{Status, Stream};
 
 use super::Socket;
 use super::watch;
-use crate::clock;
-use crate::notice::notice;
+use weir_os::clock;
+use weir_os::notice::notice;
 
-pub(super) use line::Line;
+pub use line::Line;
 
 /// How soon it is seen that nobody reads any more.
 const LOOK: Duration = Duration::from_millis(500);
@@ -110,24 +110,24 @@ struct Out {
 
 impl Out {
     /// Prints the state of the services and streams that have changed since they were last told.
-    fn state(&mut self, status: &Value) -> io::Result<()> {
-        self.state_at = status["now_ns"].as_u64().unwrap_or(0);
-        for service in status["services"].as_array().into_iter().flatten() {
+    fn state(&mut self, status: &Status) -> io::Result<()> {
+        self.state_at = status.now_ns;
+        for service in &status.services {
             let (line, sequence) = Line::present(service, self.state_at);
             if self.told.insert(line.service().to_owned(), sequence) != Some(sequence) {
                 self.print(&line)?;
             }
-            self.streams(line.service(), &service["streams"])?;
+            self.streams(line.service(), &service.streams)?;
         }
         Ok(())
     }
 
     /// Prints which streams of a service are suspended, and which are no longer.
-    fn streams(&mut self, service: &str, streams: &Value) -> io::Result<()> {
+    fn streams(&mut self, service: &str, streams: &[Stream]) -> io::Result<()> {
         let mut before: BTreeMap<_, _> = self.suspended.extract_if(.., |(of, _), _| of == service).collect();
-        for stream in streams.as_array().into_iter().flatten() {
+        for stream in streams {
             let Some((line, since)) = Line::suspended(service, stream) else { continue };
-            let key = (service.to_owned(), stream["name"].as_str().unwrap_or_default().to_owned());
+            let key = (service.to_owned(), stream.name.clone());
             if before.remove(&key) != Some(since) {
                 self.print(&line)?;
             }

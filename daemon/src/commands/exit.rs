@@ -10,9 +10,11 @@ use planner::CertificateError;
 use planner::verify::VerifyError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::certificate::Mismatch;
-use crate::notice::notice;
-use crate::plan::PlanError;
+use weir_os::notice::notice;
+use weir_plan::certificate::Mismatch;
+
+use crate::errors::whole;
+use weir_plan::plan::PlanError;
 
 /// Wrong usage or input, or the system refuses.
 const TROUBLE: u8 = 2;
@@ -20,7 +22,7 @@ const TROUBLE: u8 = 2;
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// Set when the process is asked to end: a run then ends soon, and in order, with the signal's exit code.
-pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: whoever sees `stop` finds the signal.
@@ -31,11 +33,16 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Tells of errors and chooses the exit code; `written` is what became of the standard output.
-pub(crate) fn conclude(ended: Result<ExitCode>, written: Result<(), &io::Error>) -> ExitCode {
+/// Tells of errors and chooses the exit code; `written` is what became of the standard output, and `refuses` knows further
+/// errors that are an answer.
+pub fn conclude(
+    ended: Result<ExitCode>,
+    written: Result<(), &io::Error>,
+    refuses: fn(&(dyn std::error::Error + 'static)) -> bool,
+) -> ExitCode {
     let code = ended.unwrap_or_else(|error| {
-        notice!("{}", super::whole(&error));
-        ExitCode::from(if is_refusal(&error) { 1 } else { TROUBLE })
+        notice!("{}", whole(&error));
+        ExitCode::from(if is_refusal(&error) || error.chain().any(refuses) { 1 } else { TROUBLE })
     });
     let signal = SIGNAL.load(Ordering::Relaxed) as u8;
     match written {
@@ -58,7 +65,6 @@ fn is_refusal(error: &Error) -> bool {
             || certificate.is_some_and(|e| matches!(e, CertificateError::Digest { .. }))
             || cause.is::<VerifyError>()
             || cause.is::<Mismatch>()
-            || cause.is::<sim::ReplayError>()
             || cause.is::<weir_client::Refusal>()
     })
 }

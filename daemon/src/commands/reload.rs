@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use weir_client::blocking::Client;
 
 use super::Socket;
 use super::watch::status;
-use crate::clock;
-use crate::notice::notice;
-use crate::pipe::say;
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_os::pipe::say;
 
 /// How often it is asked whether it is done.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,33 +32,30 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut client = Client::connect(&args.socket.socket)?;
     let now = status(&mut client)?;
     // One that begins later reads all that is written by now; one that runs already may not.
-    let asked = now["now_ns"].as_u64().context("the daemon's status tells no time")?;
-    let number = now["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let asked = now.now_ns;
+    let number = i32::try_from(now.pid).ok();
     let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
     kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
     let until = clock::now() + rt_core::Span::from_nanos(args.timeout.as_nanos() as u64);
     let outcome = loop {
         std::thread::park_timeout(PAUSE);
         let status = status(&mut client)?;
-        if status["reload"]["began_ns"].as_u64().is_some_and(|began| began >= asked) {
-            break status["reload"].clone();
+        if let Some(reload) = status.reload.filter(|reload| reload.began_ns >= asked) {
+            break reload;
         }
         if clock::now() >= until {
             bail!("no outcome within {}", humantime::format_duration(args.timeout));
         }
     };
-    let error = outcome["error"].as_str();
     if args.json {
-        say!("{outcome:#}");
+        say!("{:#}", serde_json::to_value(&outcome).context("the outcome")?);
     } else {
-        let changes: Vec<_> =
-            outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        changes.iter().for_each(|change| say!("{change}"));
-        match error {
+        outcome.changes.iter().for_each(|change| say!("{change}"));
+        match &outcome.error {
             Some(error) => notice!("{error}"),
-            None if changes.is_empty() => say!("nothing has changed"),
+            None if outcome.changes.is_empty() => say!("nothing has changed"),
             None => {}
         }
     }
-    Ok(if error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::plan::print_plan;
-use crate::certificate::checked;
-use crate::config::Config;
-use crate::daemon::Daemon;
-use crate::manager;
-use crate::pipe::say;
-use crate::plan::Plan;
+use crate::daemon;
+use weir_os::pipe::say;
+use weir_plan::certificate::checked;
+use weir_plan::config::Config;
+use weir_plan::plan::Plan;
+use weir_plan::text::print_plan;
+use weir_serve::manager;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -36,11 +36,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let (again, asker) = UnixStream::pair().context("signal pipe")?;
     signal_hook::low_level::pipe::register(SIGHUP, asker).context("signal handler")?;
-    Daemon::run(config, plan, (&stop, again), |daemon| {
-        manager::status(&format!("serving on {}", daemon.config.daemon.socket.display()));
+    daemon::run(config, plan, (&stop, again), |config| {
+        manager::status(&format!("serving on {}", config.daemon.socket.display()));
         manager::ready();
         if !args.quiet {
-            say!("listening on {}", daemon.config.daemon.socket.display());
+            say!("listening on {}", config.daemon.socket.display());
         }
     })?;
     Ok(ExitCode::SUCCESS)

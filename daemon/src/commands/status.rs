@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use weir_client::blocking::Client;
+use weir_client::status::{Service, Status, Stream};
 
 use super::Socket;
-use crate::pipe::say;
+use weir_os::pipe::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,57 +21,55 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let json = Client::connect(&args.socket.socket)?.status()?;
-    crate::pipe::end_with_reader();
-    let status: Value = serde_json::from_str(&json)?;
+    weir_os::pipe::end_with_reader();
     if args.json {
-        say!("{status:#}");
+        // All of it, also what this program does not know.
+        say!("{:#}", serde_json::from_str::<Value>(&json)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let list = |v: &Value| v.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
-    let each = |v: &Value| v.as_array().cloned().unwrap_or_default();
-    say!("weir {}, {} client(s)", text(&status["version"]), status["clients"]);
-    for service in each(&status["services"]) {
-        let mode = &service["safe_mode"];
-        let simulated = if service["simulated"] == true { " (simulated)" } else { "" };
-        say!(
-            "\n{}: {} on {}{simulated}, {} of {} workers, {} waiting, {} running",
-            text(&service["name"]),
-            text(&service["model"]),
-            text(&service["engine"]),
-            service["workers_alive"],
-            service["workers"],
-            service["waiting"],
-            service["running"]
-        );
-        let variants = each(&service["variants"]);
-        if variants.len() > 1 {
-            let answers: u64 = variants.iter().filter_map(|v| v["answered"].as_u64()).sum();
-            let share = |v: &Value| 100.0 * v["answered"].as_f64().unwrap_or(0.0) / answers.max(1) as f64;
-            let shares = variants.iter().map(|v| format!("{:.1}% by {}", share(v), text(&v["model"])));
-            let shares = shares.collect::<Vec<_>>().join(", ");
-            let shield = if service["shielded"] == true { "" } else { ", no shield: base only" };
-            say!("  answered {shares} (select {}{shield})", text(&service["select"]));
-        }
-        say!("  {} {}", text(&mode["state"]), mode["text"].as_str().unwrap_or_default());
-        for stream in each(&service["streams"]) {
-            let missed: u64 =
-                stream["missed"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
-            let left =
-                stream["misses_left"].as_u64().map_or_else(String::new, |n| format!(", {n} misses left"));
-            say!(
-                "  {:<16} {:>9} served {:>7} missed{left}  [{}] {}{}",
-                text(&stream["name"]),
-                stream["served"].to_string(),
-                missed,
-                list(&stream["constraints"]),
-                list(&stream["arrivals"]),
-                if stream["connected"] == true { "" } else { " (not connected)" }
-            );
-            if let Some(why) = stream["suspended"]["text"].as_str() {
-                say!("  {:<16} suspended: {why}", "");
-            }
-        }
-    }
+    let status: Status = serde_json::from_str(&json).context("the daemon's status")?;
+    say!("weir {}, {} client(s)", status.version, status.clients);
+    status.services.iter().for_each(print_service);
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_service(service: &Service) {
+    let simulated = if service.simulated { " (simulated)" } else { "" };
+    say!(
+        "\n{}: {} on {}{simulated}, {} of {} workers, {} waiting, {} running",
+        service.name,
+        service.model,
+        service.engine,
+        service.workers_alive,
+        service.workers,
+        service.waiting,
+        service.running
+    );
+    if service.variants.len() > 1 {
+        let answers: u64 = service.variants.iter().map(|variant| variant.answered).sum();
+        let share = |answered: u64| 100.0 * answered as f64 / answers.max(1) as f64;
+        let shares = service.variants.iter().map(|v| format!("{:.1}% by {}", share(v.answered), v.model));
+        let shares = shares.collect::<Vec<_>>().join(", ");
+        let shield = if service.shielded { "" } else { ", no shield: base only" };
+        say!("  answered {shares} (select {}{shield})", service.select.as_deref().unwrap_or_default());
+    }
+    let mode = &service.safe_mode;
+    say!("  {} {}", mode.state, mode.text.as_deref().unwrap_or_default());
+    service.streams.iter().for_each(print_stream);
+}
+
+fn print_stream(stream: &Stream) {
+    let missed: u64 = stream.missed.values().sum();
+    let left = stream.misses_left.map_or_else(String::new, |left| format!(", {left} misses left"));
+    say!(
+        "  {:<16} {:>9} served {missed:>7} missed{left}  [{}] {}{}",
+        stream.name,
+        stream.served,
+        stream.constraints.join(", "),
+        stream.arrivals.as_deref().unwrap_or_default().join(", "),
+        if stream.connected { "" } else { " (not connected)" }
+    );
+    if let Some(why) = &stream.suspended {
+        say!("  {:<16} suspended: {}", "", why.text);
+    }
 }

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 use weir_client::blocking::Client;
+use weir_client::status::Status;
 use weir_client::{Error, EventMask, Options};
 
-use crate::backoff::Backoff;
+use weir_os::backoff::Backoff;
 
 /// Connects, subscribes, and asks for the state only then: what changes in between is told as an event.
 ///
 /// # Errors
-/// A [`weir_client::Error`], or a state that is not JSON.
-pub(super) fn open(socket: &Path, name: &str) -> Result<(Client, Value)> {
+/// A [`weir_client::Error`], or a state that is none.
+pub fn open(socket: &Path, name: &str) -> Result<(Client, Status)> {
     let options = Options { name: name.to_owned(), ..Options::default() };
     let mut client = Client::connect_with(socket, options)?;
     client.subscribe(EventMask::ALL)?;
@@ -26,12 +26,12 @@ pub(super) fn open(socket: &Path, name: &str) -> Result<(Client, Value)> {
 ///
 /// # Errors
 /// Those of [`open`].
-pub(super) fn status(client: &mut Client) -> Result<Value> {
+pub fn status(client: &mut Client) -> Result<Status> {
     serde_json::from_str(&client.status()?).context("the daemon's status")
 }
 
 /// The end of a connection after which it is worth trying again; any other error as it is.
-pub(super) fn gone(error: anyhow::Error) -> Result<Error> {
+pub fn gone(error: anyhow::Error) -> Result<Error> {
     match error.downcast::<Error>()? {
         error @ (Error::Refused(_) | Error::Version(_)) => Err(error.into()),
         error => Ok(error),
@@ -39,7 +39,7 @@ pub(super) fn gone(error: anyhow::Error) -> Result<Error> {
 }
 
 /// The pauses between attempts to connect again.
-pub(super) fn pauses() -> Backoff {
+pub fn pauses() -> Backoff {
     Backoff::new(Duration::from_millis(100), Duration::from_secs(5))
 }
 

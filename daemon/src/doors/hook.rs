@@ -13,10 +13,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::newest::Newest;
 use super::{Announcement, Subject};
-use crate::clock;
-use crate::config::HookConfig;
-use crate::notice::notice;
-use crate::pi_mutex::PiMutex;
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_os::pi_mutex::PiMutex;
+use weir_plan::config::HookConfig;
 
 /// The way to the thread that runs the hook: of a service one run at a time for itself, and one for all of its streams.
 pub(crate) struct Hook {

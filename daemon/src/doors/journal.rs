@@ -86,8 +86,8 @@ fn kind(state: State) -> (&'static str, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::announcement::tests::{overrun, suspension};
     use super::*;
+    use crate::doors::announced::{overrun, suspension};
 
     #[test]
     fn an_entry_has_the_message_its_id_and_every_field() {

@@ -10,8 +10,9 @@ use rt_core::{Instant, Severity, Span};
 use super::journal::Journal;
 use super::newest::Newest;
 use super::{Announcement, ROOM, State};
-use crate::service::lock;
-use crate::{clock, manager, notice};
+use weir_os::locks::lock;
+use weir_os::{clock, notice};
+use weir_serve::manager;
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
@@ -167,8 +168,8 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::announcement::tests::{overrun, suspension};
     use super::*;
+    use crate::doors::announced::{overrun, suspension};
 
     #[test]
     fn a_flood_of_changes_is_cut_and_counted() {

@@ -1,6 +1,7 @@
 //! Beside a request's way: how promises stand goes out on every door as it changes, and nobody who serves waits for it.
 
-mod announcement;
+#[cfg(test)]
+mod announced;
 mod bus;
 mod hook;
 mod journal;
@@ -14,15 +15,16 @@ use std::thread::JoinHandle;
 
 use anyhow::Result;
 
-use crate::config::{Config, HookConfig};
-use crate::daemon::Daemon;
+use crate::overview::Overview;
 use crate::socket::Hub;
 use bus::Bus;
 use hook::Hook;
 use log::Log;
 use metrics::Metrics;
-
-pub(crate) use announcement::{Announcement, State, Subject};
+use rt_core::Constraint;
+use weir_plan::config::{Config, HookConfig};
+use weir_serve::announcement::{Announcement, State, Subject};
+use weir_serve::out::Audience;
 
 /// Announcements that wait before a door at most.
 const ROOM: usize = 256;
@@ -54,33 +56,14 @@ impl Doors {
         Ok((Arc::new(doors), vec![hooking]))
     }
 
-    /// Opens the doors through which one also looks in, once there is a daemon to look at. [`Doors::close`] ends these
+    /// Opens the doors through which one also looks in, once there is something to look at. [`Doors::close`] ends these
     /// threads too.
     ///
     /// # Errors
     /// If a thread cannot be started, or an address not be bound.
-    pub(crate) fn start(&self, daemon: &Arc<Daemon>) -> Result<Vec<JoinHandle<()>>> {
-        let bus = self.bus.iter().map(|bus| bus.start(daemon));
-        bus.chain(self.metrics.iter().map(|metrics| metrics.start(daemon))).collect()
-    }
-
-    /// Tells it everywhere. Never waits: what finds no room before a door is counted, and told in the log.
-    pub(crate) fn announce(&self, announcement: Announcement) {
-        let announcement = Arc::new(announcement);
-        self.hub.announce(&announcement);
-        self.hook.put(&announcement);
-        // The log comes last: it tells what was counted before it.
-        if self.bus.as_ref().is_some_and(|bus| !bus.put(&announcement)) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-        if !self.log.put(&announcement) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Has the doors through which one looks in tell what is different, though there was nothing to announce.
-    pub(crate) fn refresh(&self) {
-        self.bus.iter().for_each(Bus::refresh);
+    pub(crate) fn start(&self, overview: &Arc<Overview>) -> Result<Vec<JoinHandle<()>>> {
+        let bus = self.bus.iter().map(|bus| bus.start(overview, &self.hub));
+        bus.chain(self.metrics.iter().map(|metrics| metrics.start(overview, &self.hub))).collect()
     }
 
     /// Has another program run from now on, or none.
@@ -100,6 +83,31 @@ impl Doors {
         self.metrics.iter().for_each(Metrics::close);
         self.hook.close();
         self.log.close();
+    }
+}
+
+impl Audience for Doors {
+    /// Tells it everywhere: what finds no room before a door is counted, and told in the log.
+    fn announce(&self, announcement: Announcement) {
+        let announcement = Arc::new(announcement);
+        self.hub.announce(&announcement);
+        self.hook.put(&announcement);
+        // The log comes last: it tells what was counted before it.
+        if self.bus.as_ref().is_some_and(|bus| !bus.put(&announcement)) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        if !self.log.put(&announcement) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn misses_left(&self, service: &str, stream: &str, left: u32, constraint: Constraint) {
+        self.hub.announce_misses_left(service, stream, left, constraint);
+    }
+
+    /// Has the doors through which one looks in tell what is different, though there was nothing to announce.
+    fn refresh(&self) {
+        self.bus.iter().for_each(Bus::refresh);
     }
 }
 

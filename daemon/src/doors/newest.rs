@@ -54,8 +54,8 @@ impl Newest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::announcement::tests::{overrun, suspension};
     use super::*;
+    use crate::doors::announced::{overrun, suspension};
 
     #[test]
     fn what_is_older_stays_out_and_streams_count_for_themselves() {

@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 
-use super::announcement::tests::overrun;
+use crate::doors::announced::overrun;
 
 use super::hook::tests::Place;
 use super::*;
-use crate::config::BusConfig;
+use weir_plan::config::BusConfig;
 
 /// More than there is room for before all doors together.
 const MANY: u64 = 4 * ROOM as u64;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2, retry_on_intr};
 
-use crate::realtime::{self, Role};
+use weir_os::realtime::{self, Role};
 
 /// Bytes of the stack of a thread that does next to nothing; the whole of it may be locked in memory.
 const STACK: usize = 128 << 10;

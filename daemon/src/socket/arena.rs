@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_client::shared::Memory;
 use weir_client::wire::PACKING;
+use weir_serve::service::Region;
 
 /// The shared memory of one connection. It stays mapped until the last answer that goes there is written.
 pub(super) struct Arena(Arc<Memory>);
@@ -27,7 +28,7 @@ impl Arena {
     ///
     /// # Errors
     /// In words, if it is not aligned or reaches beyond the arena.
-    pub(super) fn place(&self, what: &str, at: u64, length: usize) -> Result<Place, String> {
+    pub(super) fn place(&self, what: &str, at: u64, length: usize) -> Result<Region, String> {
         if !at.is_multiple_of(PACKING as u64) {
             return Err(format!("{what} at {at}, must be a multiple of {PACKING}"));
         }
@@ -35,29 +36,7 @@ impl Arena {
         let start =
             usize::try_from(at).ok().filter(|at| room.checked_sub(*at).is_some_and(|left| left >= length));
         let start = start.ok_or_else(|| format!("{what} of {length} bytes at {at}, the arena has {room}"))?;
-        Ok(Place { memory: Arc::clone(&self.0), start, length })
-    }
-}
-
-/// Some bytes of a client's memory, known to be there.
-pub(crate) struct Place {
-    memory: Arc<Memory>,
-    start: usize,
-    length: usize,
-}
-
-impl Place {
-    /// Replaces `into` by a copy of the bytes.
-    pub(super) fn read(&self, into: &mut Vec<u8>) {
-        into.resize(self.length, 0);
-        self.memory.read(self.start, into);
-    }
-
-    /// Writes an output of this length there, and returns what is left for the answer's frame: nothing.
-    pub(crate) fn write<'o>(&self, output: &'o [u8]) -> &'o [u8] {
-        let (here, rest) = output.split_at(self.length.min(output.len()));
-        self.memory.write(self.start, here);
-        rest
+        Ok(Region::new(Arc::clone(&self.0), start, length))
     }
 }
 

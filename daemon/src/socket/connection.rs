@@ -11,7 +11,8 @@ use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
 
 use super::alarm::Alarm;
 use super::send::{Unsent, send_now};
-use crate::pi_mutex::PiMutex;
+use weir_os::pi_mutex::PiMutex;
+use weir_serve::out::Replies;
 
 /// One client as seen by those who answer it.
 pub(crate) struct Connection {
@@ -133,16 +134,6 @@ impl Connection {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that came.
-    pub(crate) fn request_opened(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts the end of a request.
-    pub(crate) fn request_closed(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Has the client's thread look for what others have left for it.
     pub(crate) fn wake(&self) {
         // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
@@ -202,6 +193,20 @@ impl Connection {
         pending.push(rest, descriptor.filter(|_| sent == 0));
         self.wake();
         true
+    }
+}
+
+impl Replies for Connection {
+    fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn closed(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn send(&self, frame: &[u8]) {
+        Self::send(self, frame);
     }
 }
 

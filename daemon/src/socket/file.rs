@@ -6,11 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-
-/// Added to the name until others may connect.
-const DRAFT: &str = ".new";
-/// Bytes that the path of a socket may have: what the kernel takes, less the draft's.
-pub(crate) const LONGEST_PATH: u64 = 107 - DRAFT.len() as u64;
+use weir_plan::config::SOCKET_DRAFT;
 
 /// Our own socket's file; it goes when this is dropped.
 pub(crate) struct SocketFile {
@@ -29,7 +25,7 @@ impl SocketFile {
         make_room(path)?;
         // Bound under another name, then given its mode, then renamed: under its own name nobody can connect before it has it.
         let mut draft = path.as_os_str().to_owned();
-        draft.push(DRAFT);
+        draft.push(SOCKET_DRAFT);
         let draft = PathBuf::from(draft);
         make_room(&draft)?;
         // Only left behind by a daemon killed between two lines.
@@ -105,7 +101,7 @@ mod tests {
     #[test]
     fn the_longest_path_is_one_that_can_be_bound() {
         let folder = tempfile::tempdir().unwrap();
-        let length = LONGEST_PATH as usize - folder.path().as_os_str().len() - 1;
+        let length = weir_plan::config::LONGEST_PATH as usize - folder.path().as_os_str().len() - 1;
         SocketFile::bind(&folder.path().join("s".repeat(length)), None).unwrap();
         assert!(SocketFile::bind(&folder.path().join("s".repeat(length + 1)), None).is_err());
     }

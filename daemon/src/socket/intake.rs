@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rt_core::Span;
 
-use crate::clock;
+use weir_os::clock;
 
 /// How often it is looked whether all has been dealt with.
 const PAUSE: Duration = Duration::from_millis(1);

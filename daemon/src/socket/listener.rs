@@ -16,10 +16,9 @@ use weir_client::wire::{DaemonFrame, ErrorCode};
 use super::Connection;
 use super::file::identity;
 use super::peer::may_connect;
-use super::{SocketFile, session};
-use crate::config::DaemonConfig;
-use crate::daemon::Daemon;
-use crate::notice::notice;
+use super::{Front, SocketFile, session};
+use weir_os::notice::notice;
+use weir_plan::config::DaemonConfig;
 
 /// The listening socket; its file goes when this is dropped.
 pub(crate) struct Listener {
@@ -48,7 +47,7 @@ impl Listener {
     ///
     /// # Errors
     /// If waiting itself fails.
-    pub(crate) fn run(&self, daemon: &Arc<Daemon>, stop: &UnixStream) -> Result<()> {
+    pub(crate) fn run(&self, front: &Arc<Front>, stop: &UnixStream) -> Result<()> {
         let clients = Arc::new(AtomicUsize::new(0));
         loop {
             let mut waits = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
@@ -60,7 +59,7 @@ impl Listener {
                 return Ok(());
             }
             match self.socket.accept() {
-                Ok((stream, _)) => welcome(stream, daemon, &clients),
+                Ok((stream, _)) => welcome(stream, front, &clients),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
@@ -99,8 +98,8 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     Ok(Some(socket))
 }
 
-fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>) {
-    let config = &daemon.config.daemon;
+fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
+    let config = &front.overview.config.daemon;
     let (permitted, who) = may_connect(&stream, config.allowed.as_ref());
     let room = clients.fetch_add(1, Ordering::Relaxed) < config.max_clients;
     let place = Place(Arc::clone(clients));
@@ -120,10 +119,10 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
         let text = format!("daemon.max-clients = {} are connected", config.max_clients);
         return turn_away(&connection, ErrorCode::TooManyClients, &text);
     }
-    daemon.doors.hub.add(&connection);
-    let daemon = Arc::clone(daemon);
+    front.hub.add(&connection);
+    let front = Arc::clone(front);
     let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
-        session::run(&daemon, &connection);
+        session::run(&front, &connection);
         drop(place);
     });
     if let Err(error) = spawned {

@@ -20,19 +20,32 @@ use rt_core::{Cause, Constraint, Span};
 use weir_client::wire::{Change, DaemonFrame, EventMask};
 use weir_client::{SafeModeCause, SafeModeState};
 
-use crate::clock;
-use crate::doors::{Announcement, State};
-use crate::hardware::Stale;
-use crate::pi_mutex::PiMutex;
+use crate::overview::{self, Overview};
+use weir_os::clock;
+use weir_os::pi_mutex::PiMutex;
+use weir_serve::announcement::{Announcement, State};
 
-pub(crate) use arena::Place;
 pub(crate) use connection::Connection;
-pub(crate) use file::{LONGEST_PATH, SocketFile};
+pub(crate) use file::SocketFile;
 pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
 
 /// How often it is looked whether clients have taken their last answers.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// What every client's thread works with.
+pub(crate) struct Front {
+    pub(crate) overview: Arc<Overview>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) intake: Intake,
+}
+
+impl Front {
+    /// The state of everything, as a JSON object.
+    fn status(&self) -> String {
+        overview::json(&self.overview.status(self.hub.count()))
+    }
+}
 
 /// Knows every connection, to tell events to those that asked.
 #[derive(Default)]
@@ -116,49 +129,6 @@ impl Hub {
 /// Whether the window of its evidence is a stretch of time, or says what is stale.
 fn has_window(cause: Cause) -> bool {
     matches!(cause, Cause::ArrivalExcess | Cause::RateHigh | Cause::ProfileStale)
-}
-
-/// The evidence of a cause in words and units.
-pub(crate) fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
-    let span = Span::from_nanos;
-    match cause {
-        Cause::ArrivalExcess => format!(
-            "{cause}: stream {stream} sent {seen} requests within {}, {limit} were declared",
-            span(window)
-        ),
-        Cause::ServiceOverrun => {
-            format!("{cause}: a batch took {} or more, its bound is {}", span(seen), span(limit))
-        }
-        Cause::LateDispatch => {
-            format!("{cause}: the daemon needed {} where {} is allowed", span(seen), span(limit))
-        }
-        Cause::WorkerLost => format!("{cause}: {seen} of {limit} workers are left"),
-        Cause::ConstraintViolated => {
-            format!(
-                "{cause}: stream {stream} missed {seen} of {window} requests, {limit} were promised at most"
-            )
-        }
-        Cause::ProfileStale => match Stale::from_number(window) {
-            Stale::Frequency => {
-                format!(
-                    "{cause}: at most {seen} kHz are allowed, it was profiled with {limit} kHz (0: not known)"
-                )
-            }
-            Stale::Throttled => format!("{cause}: heat throttles the processor"),
-            Stale::Cores => format!("{cause}: {seen} cores are online, it was profiled with {limit}"),
-            Stale::Other => {
-                format!("{cause}: the machine is not as profiled in {seen} respects; the journal names them")
-            }
-        },
-        Cause::Operator => format!("{cause}: raised by an operator"),
-        Cause::MissesLow => {
-            format!("{cause}: stream {stream} can miss {seen} more of {window} requests, {limit} in all")
-        }
-        Cause::RateHigh => format!(
-            "{cause}: {seen} requests came within {}, more than {limit}, nine tenths of the certified rate",
-            span(window)
-        ),
-    }
 }
 
 #[cfg(test)]

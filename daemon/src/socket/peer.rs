@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::sockopt::socket_peercred;
 
-use crate::config::Allowed;
+use weir_plan::config::Allowed;
 
 /// The most supplementary groups that are looked at, the kernel's own limit.
 const MAX_GROUPS: usize = 65_536;

@@ -13,11 +13,12 @@ use weir_client::{RefusalCode, Registration, StreamInfo, TensorInfo};
 
 use super::Connection;
 use super::session::DRAINING;
-use crate::clock;
-use crate::daemon::Daemon;
-use crate::engine::{DataType, TensorSpec, packed_len};
-use crate::realtime::{self, Role};
-use crate::service::{Effects, Lease, Refusal, Registry, Service, lock};
+use crate::overview::Overview;
+use weir_engine::{DataType, TensorSpec, packed_len};
+use weir_os::clock;
+use weir_os::locks::lock;
+use weir_os::realtime::{self, Role};
+use weir_serve::service::{Effects, Lease, Refusal, Registry, Service};
 
 /// Registrations of one connection that may wait for their turn.
 const MAX_WAITING: usize = 16;
@@ -49,13 +50,13 @@ impl Waiting {
     /// If there is no thread for it.
     pub(super) fn start(
         &mut self,
-        daemon: &Arc<Daemon>,
+        overview: &Arc<Overview>,
         connection: &Arc<Connection>,
         asked: Asked,
     ) -> Result<(), Refusal> {
         let queue = match &self.thread {
             Some((queue, _)) => queue,
-            None => &self.thread.insert(self.spawn(daemon, connection)?).0,
+            None => &self.thread.insert(self.spawn(overview, connection)?).0,
         };
         let none = |_| Refusal { code: RefusalCode::TooManyStreams, text: "its thread has ended".to_owned() };
         queue.send(asked).map_err(none)?;
@@ -65,16 +66,16 @@ impl Waiting {
 
     fn spawn(
         &self,
-        daemon: &Arc<Daemon>,
+        overview: &Arc<Overview>,
         connection: &Arc<Connection>,
     ) -> Result<(SyncSender<Asked>, JoinHandle<()>), Refusal> {
         let (queue, asked) = sync_channel::<Asked>(MAX_WAITING);
-        let (daemon, connection) = (Arc::clone(daemon), Arc::clone(connection));
+        let (overview, connection) = (Arc::clone(overview), Arc::clone(connection));
         let (ended, gone) = (Arc::clone(&self.ended), Arc::clone(&self.gone));
         let run = move || {
-            realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
+            realtime::enter(Role::Dispatch, None, overview.config.daemon.realtime);
             for (id, registration) in asked.iter().take_while(|_| !gone.load(Ordering::Relaxed)) {
-                let outcome = register(&daemon, &registration, &mut Effects::default(), true);
+                let outcome = register(&overview, &registration, &mut Effects::default(), true);
                 lock(&ended).extend(outcome.map(|outcome| (id, outcome)));
                 connection.wake();
             }
@@ -114,12 +115,12 @@ impl Waiting {
 /// # Errors
 /// A [`Refusal`] that names the field, or the instant at which the promise would fail.
 pub(super) fn register(
-    daemon: &Daemon,
+    overview: &Overview,
     registration: &Registration,
     effects: &mut Effects,
     patience: bool,
 ) -> Option<Result<Lease, Refusal>> {
-    let (service, spec) = match asked_for(daemon, registration) {
+    let (service, spec) = match asked_for(overview, registration) {
         Ok(found) => found,
         Err(refusal) => return Some(Err(refusal)),
     };
@@ -129,19 +130,19 @@ pub(super) fn register(
     }
     let outcome = Registry::register(&service, effects, (name, spec), patience)?;
     // Whatever the reason: this one is the last.
-    Some(outcome.map_err(|refusal| if daemon.is_draining() { draining() } else { refusal }))
+    Some(outcome.map_err(|refusal| if overview.served.is_draining() { draining() } else { refusal }))
 }
 
 /// The service of which a stream is wanted, and what it declares.
 fn asked_for(
-    daemon: &Daemon,
+    overview: &Overview,
     registration: &Registration,
 ) -> Result<(Arc<Service>, Option<StreamSpec>), Refusal> {
     let refuse = |code, text: String| Refusal { code, text };
-    if daemon.is_draining() {
+    if overview.served.is_draining() {
         return Err(draining());
     }
-    let services = daemon.services();
+    let services = overview.served.services();
     let service = services.iter().find(|s| s.name() == registration.service()).ok_or_else(|| {
         let names: Vec<_> = services.iter().map(|s| s.name()).collect();
         let text = format!("no service {}; there are: {}", registration.service(), names.join(", "));

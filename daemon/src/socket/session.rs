@@ -16,18 +16,17 @@ use weir_client::wire::{
     VERSION, WireError,
 };
 
-use super::Connection;
 use super::alarm::Alarm;
 use super::arena::Arena;
 use super::intake::Taken;
 use super::quota::Quota;
 use super::receive::{Received, receive};
 use super::register::{self, Waiting};
-use crate::clock;
-use crate::config::DaemonConfig;
-use crate::daemon::Daemon;
-use crate::realtime::{self, Otherwise, Role};
-use crate::service::{Effects, Lease, Refusal, Registry};
+use super::{Connection, Front};
+use weir_os::clock;
+use weir_os::realtime::{self, Otherwise, Role};
+use weir_plan::config::DaemonConfig;
+use weir_serve::service::{Effects, Lease, Refusal, Registry};
 
 /// A client that connects must say hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -39,7 +38,7 @@ pub(super) const DRAINING: &str = "the daemon is stopping";
 struct Goodbye(ErrorCode, String);
 
 struct Session<'a> {
-    daemon: &'a Arc<Daemon>,
+    front: &'a Arc<Front>,
     connection: &'a Arc<Connection>,
     begun: Instant,
     /// Of the protocol; none before HELLO.
@@ -58,10 +57,10 @@ struct Session<'a> {
 }
 
 /// Serves a client until it goes, breaks the protocol, or the connection is closed by others.
-pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
-    realtime::enter(Role::Dispatch, None, daemon.config.daemon.realtime);
+pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>) {
+    realtime::enter(Role::Dispatch, None, front.overview.config.daemon.realtime);
     let mut session = Session {
-        daemon,
+        front,
         connection,
         begun: clock::now(),
         version: None,
@@ -70,7 +69,7 @@ pub(super) fn run(daemon: &Arc<Daemon>, connection: &Arc<Connection>) {
         next_stream: 1,
         descriptor: None,
         arena: None,
-        questions: Quota::new(daemon.config.daemon.client_questions),
+        questions: Quota::new(front.overview.config.daemon.client_questions),
         calm: None,
         effects: Effects::default(),
         frame: Vec::new(),
@@ -96,7 +95,7 @@ impl<'a> Session<'a> {
                 let first = self.version.is_none();
                 self.handle(&header, frame)?;
                 if first {
-                    buffer.set_max_frame(self.daemon.config.daemon.max_frame);
+                    buffer.set_max_frame(self.front.overview.config.daemon.max_frame);
                 }
             }
             if self.descriptor.is_some() && !buffer.is_mid_frame() {
@@ -108,11 +107,11 @@ impl<'a> Session<'a> {
 
     /// Waits for bytes, flushing meanwhile what others could not send, and reads them; `None` at the end of the stream.
     fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<Taken<'a>>, Goodbye> {
-        let (daemon, connection) = (self.daemon, self.connection);
+        let (front, connection) = (self.front, self.connection);
         let socket = connection.socket();
         loop {
             let mut wanted = PollFlags::empty();
-            wanted.set(PollFlags::IN, !daemon.intake.is_closed());
+            wanted.set(PollFlags::IN, !front.intake.is_closed());
             wanted.set(PollFlags::OUT, connection.has_pending());
             let flush_signal = self.connection.flush_signal();
             let mut waits =
@@ -142,7 +141,7 @@ impl<'a> Session<'a> {
             if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 continue;
             }
-            let Some(taken) = daemon.intake.enter() else {
+            let Some(taken) = front.intake.enter() else {
                 match socket_ready.intersects(PollFlags::HUP | PollFlags::ERR) {
                     true => return Ok(None),
                     // What has not been read by now is not the daemon's any more.
@@ -176,7 +175,7 @@ impl<'a> Session<'a> {
                     return Err(Goodbye(ErrorCode::Version, text));
                 }
                 self.version = Some(version);
-                let DaemonConfig { max_frame, max_arena, .. } = self.daemon.config.daemon;
+                let DaemonConfig { max_frame, max_arena, .. } = self.front.overview.config.daemon;
                 let daemon = concat!("weir ", env!("CARGO_PKG_VERSION"));
                 self.reply(id, &DaemonFrame::Welcome { version, max_frame, max_arena, daemon });
             }
@@ -196,16 +195,16 @@ impl<'a> Session<'a> {
             }
             ClientFrame::Alarm => self.alarm(id),
             ClientFrame::Register(registration) => {
-                let most = self.daemon.config.daemon.client_streams;
+                let most = self.front.overview.config.daemon.client_streams;
                 if self.leases.len() + self.waiting.len() >= most {
                     let text = format!("daemon.client-streams = {most} are held by this connection or wait");
                     self.refuse(id, RefusalCode::TooManyStreams, &text);
                 } else if let Some(outcome) =
-                    register::register(self.daemon, &registration, &mut self.effects, false)
+                    register::register(&self.front.overview, &registration, &mut self.effects, false)
                 {
                     self.registered(id, outcome);
                 } else if let Err(refusal) =
-                    self.waiting.start(self.daemon, self.connection, (id, registration.into_owned()))
+                    self.waiting.start(&self.front.overview, self.connection, (id, registration.into_owned()))
                 {
                     self.registered(id, Err(refusal));
                 }
@@ -218,7 +217,7 @@ impl<'a> Session<'a> {
                 None => self.refuse_stream(id, stream),
             },
             ClientFrame::Subscribe { .. } | ClientFrame::Status | ClientFrame::Ping if !self.may_ask() => {
-                let most = self.daemon.config.daemon.client_questions;
+                let most = self.front.overview.config.daemon.client_questions;
                 let text = format!("daemon.client-questions = {most} a second were asked");
                 self.refuse(id, RefusalCode::TooManyQuestions, &text);
             }
@@ -228,7 +227,7 @@ impl<'a> Session<'a> {
             }
             ClientFrame::Status => {
                 // It takes as long as there are streams, and nobody's deadline depends on it.
-                let json = realtime::calmly(|| self.daemon.status().to_string());
+                let json = realtime::calmly(|| self.front.status());
                 self.reply(id, &DaemonFrame::StatusReply { json: &json });
             }
             ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),
@@ -262,7 +261,7 @@ impl<'a> Session<'a> {
     fn share(&mut self, id: u64, file: OwnedFd, length: u64) {
         let shared = match &self.arena {
             Some(_) => Err("this connection shares an arena already".to_owned()),
-            None => Arena::map(&file, length, self.daemon.config.daemon.max_arena),
+            None => Arena::map(&file, length, self.front.overview.config.daemon.max_arena),
         };
         match shared {
             Ok(arena) => {
@@ -279,7 +278,7 @@ impl<'a> Session<'a> {
         } else if !self.connection.wants(EventMask::CHANGES) {
             "it would never count: SUBSCRIBE to EVENT_SAFE_MODE or EVENT_SUSPENSION first".to_owned()
         } else {
-            match Alarm::new(self.daemon.config.daemon.realtime) {
+            match Alarm::new(self.front.overview.config.daemon.realtime) {
                 Ok((alarm, file)) => {
                     self.frame.clear();
                     DaemonFrame::Alarmed.encode(id, &mut self.frame);

@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
+use weir_client::status::{Service, Stream};
 use weir_client::{Event, SafeModeState, StreamState};
 
 /// What is told on one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub(in crate::commands) enum Line {
+pub enum Line {
     /// How a service stands as it is first looked at.
     State(Standing),
     /// How it has come to stand.
@@ -31,7 +32,7 @@ pub(in crate::commands) enum Line {
 
 /// How the promises of a service stand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in crate::commands) struct Standing {
+pub struct Standing {
     /// When it was entered, or looked at where nothing has broken; nanoseconds of `CLOCK_MONOTONIC`.
     at_ns: u64,
     service: String,
@@ -45,7 +46,7 @@ pub(in crate::commands) struct Standing {
 
 /// How the promise to one stream stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(in crate::commands) struct Suspension {
+pub struct Suspension {
     /// When it was entered, in nanoseconds of `CLOCK_MONOTONIC`.
     at_ns: u64,
     service: String,
@@ -61,25 +62,23 @@ pub(in crate::commands) struct Suspension {
 
 impl Line {
     /// A stream of a service in a reply to STATUS, if it is suspended, and since when.
-    pub(in crate::commands) fn suspended(service: &str, stream: &Value) -> Option<(Self, u64)> {
-        let why = stream["suspended"].as_object()?;
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let at_ns = why.get("entered_ns").and_then(Value::as_u64).unwrap_or(0);
+    pub fn suspended(service: &str, stream: &Stream) -> Option<(Self, u64)> {
+        let why = stream.suspended.as_ref()?;
         let suspension = Suspension {
-            at_ns,
+            at_ns: why.entered_ns,
             service: service.to_owned(),
-            stream: stream["name"].as_str().unwrap_or_default().to_owned(),
+            stream: stream.name.clone(),
             state: StreamState::Suspended.to_string(),
-            cause: text(why.get("cause")),
+            cause: Some(why.cause.clone()),
             sequence: None,
             breaches: None,
-            text: text(why.get("text")).unwrap_or_default(),
+            text: why.text.clone(),
         };
-        Some((Self::Suspension(suspension), at_ns))
+        Some((Self::Suspension(suspension), why.entered_ns))
     }
 
     /// A stream that a reply to STATUS of instant `at_ns` tells suspended no longer.
-    pub(in crate::commands) fn resumed(service: &str, stream: &str, at_ns: u64) -> Self {
+    pub fn resumed(service: &str, stream: &str, at_ns: u64) -> Self {
         Self::Suspension(Suspension {
             at_ns,
             service: service.to_owned(),
@@ -93,24 +92,22 @@ impl Line {
     }
 
     /// The state of a service in a reply to STATUS of instant `at_ns`, and the number of its last change.
-    pub(in crate::commands) fn present(service: &Value, at_ns: u64) -> (Self, u64) {
-        let mode = &service["safe_mode"];
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let sequence = mode["sequence"].as_u64().unwrap_or(0);
+    pub fn present(service: &Service, at_ns: u64) -> (Self, u64) {
+        let mode = service.safe_mode.clone();
         let standing = Standing {
-            at_ns: mode["entered_ns"].as_u64().unwrap_or(at_ns),
-            service: text(&service["name"]).unwrap_or_default(),
-            state: text(&mode["state"]).unwrap_or_else(|| "unknown".to_owned()),
-            cause: text(&mode["cause"]),
-            sequence,
-            breaches: mode["breaches"].as_u64().unwrap_or(0),
-            text: text(&mode["text"]).unwrap_or_default(),
+            at_ns: mode.entered_ns.unwrap_or(at_ns),
+            service: service.name.clone(),
+            state: mode.state,
+            cause: mode.cause,
+            sequence: mode.sequence,
+            breaches: mode.breaches,
+            text: mode.text.unwrap_or_default(),
         };
-        (Self::State(standing), sequence)
+        (Self::State(standing), mode.sequence)
     }
 
     /// An event that was read at `at_ns`.
-    pub(in crate::commands) fn event(event: &Event, at_ns: u64) -> Self {
+    pub fn event(event: &Event, at_ns: u64) -> Self {
         match event {
             Event::SafeMode(event) => Self::SafeMode(Standing {
                 at_ns: u64::try_from(event.entered.as_nanos()).unwrap_or(u64::MAX),
@@ -143,7 +140,7 @@ impl Line {
     }
 
     /// The service it is about; empty where it is about all.
-    pub(in crate::commands) fn service(&self) -> &str {
+    pub fn service(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.service,
             Self::Suspension(suspension) => &suspension.service,
@@ -153,7 +150,7 @@ impl Line {
     }
 
     /// The word that says how bad it is.
-    pub(in crate::commands) fn state(&self) -> &str {
+    pub fn state(&self) -> &str {
         match self {
             Self::State(standing) | Self::SafeMode(standing) => &standing.state,
             Self::Suspension(suspension) => &suspension.state,
@@ -163,7 +160,7 @@ impl Line {
     }
 
     /// As one JSON object.
-    pub(super) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::json!(self)
     }
 
@@ -228,6 +225,10 @@ mod tests {
 
     use super::*;
 
+    fn read<T: serde::de::DeserializeOwned>(told: Value) -> T {
+        serde_json::from_value(told).expect("a part of a status")
+    }
+
     fn raised() -> Event {
         Event::SafeMode(SafeModeEvent {
             service: "obstacles".to_owned(),
@@ -271,7 +272,7 @@ mod tests {
         let stream = json!({"name": "front", "suspended": {
             "cause": "arrival-excess", "entered_ns": 95_000_000_000u64, "text": "arrival-excess: stream front sent 6",
         }});
-        let (state, since) = Line::suspended("obstacles", &stream).expect("it is suspended");
+        let (state, since) = Line::suspended("obstacles", &read(stream)).expect("it is suspended");
         assert_eq!(
             (state.to_string().as_str(), since),
             (
@@ -280,8 +281,8 @@ mod tests {
             )
         );
         assert_eq!((&state.json()["kind"], &state.json()["stream"]), (&json!("suspension"), &json!("front")));
-        assert_eq!(Line::suspended("obstacles", &json!({"name": "front", "suspended": null})), None);
-        assert_eq!(Line::suspended("obstacles", &json!({"name": "of an older daemon"})), None);
+        assert_eq!(Line::suspended("obstacles", &read(json!({"name": "front", "suspended": null}))), None);
+        assert_eq!(Line::suspended("obstacles", &read(json!({"name": "of an older daemon"}))), None);
         let end = suspension(StreamState::Normal, SafeModeCause::Unknown(0), "it holds");
         let (end, seen) = (Line::event(&end, 0), Line::resumed("obstacles", "front", 1));
         assert_eq!((end.state(), end.json()["cause"].is_null()), ("normal", true));
@@ -306,7 +307,7 @@ mod tests {
             "state": "safe-mode", "sequence": 1, "breaches": 2, "cause": "service-overrun",
             "entered_ns": 90_000_000_000u64, "text": "service-overrun: a batch took 6 ns",
         }});
-        let (state, sequence) = Line::present(&service, 95_000_000_000);
+        let (state, sequence) = Line::present(&read(service), 95_000_000_000);
         assert_eq!((state.to_string(), sequence), (Line::event(&raised(), 0).to_string(), 1));
         assert_eq!(
             (&state.json()["kind"], &state.json()["at_ns"]),

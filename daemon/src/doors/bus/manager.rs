@@ -12,9 +12,10 @@ use zbus::{BoxDBusError, Connection, DBusError};
 
 use super::permit::permit;
 use super::tree::Tree;
-use crate::commands::plan::service_json;
-use crate::daemon::Daemon;
-use crate::service::Service;
+use crate::overview::{self, Overview};
+use crate::socket::Hub;
+use weir_plan::text::service_json;
+use weir_serve::service::Service;
 
 /// The longest time for which announcements can be held back: a day.
 const LONGEST_INHIBITION_USEC: u64 = 86_400_000_000;
@@ -31,18 +32,19 @@ enum ManagerError {
 
 /// `org.weir.Weir1.Manager`.
 pub(super) struct Manager {
-    daemon: Arc<Daemon>,
+    overview: Arc<Overview>,
+    hub: Arc<Hub>,
     tree: Arc<Tree>,
 }
 
 impl Manager {
-    pub(super) fn new(daemon: Arc<Daemon>, tree: Arc<Tree>) -> Self {
-        Self { daemon, tree }
+    pub(super) fn new(overview: Arc<Overview>, hub: Arc<Hub>, tree: Arc<Tree>) -> Self {
+        Self { overview, hub, tree }
     }
 
     /// The service of that name, or all of them if it is empty.
     fn services(&self, name: &str) -> Result<Vec<Arc<Service>>> {
-        let all = self.daemon.services();
+        let all = self.overview.served.services();
         let (chosen, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|service| name.is_empty() || service.name() == name);
         if chosen.is_empty() {
@@ -77,7 +79,7 @@ impl Manager {
     /// 1 normal, 2 warning, 3 safe mode, 4 lost: the worst of the services.
     #[zbus(property)]
     fn state(&self) -> u32 {
-        let services = self.daemon.services();
+        let services = self.overview.served.services();
         let states = services.iter().map(|service| service.latest().view().standing().severity);
         states.max().unwrap_or(Severity::Normal) as u32
     }
@@ -85,28 +87,28 @@ impl Manager {
     /// Whether new requests are refused because the daemon is about to end.
     #[zbus(property(emits_changed_signal = "false"))]
     fn draining(&self) -> bool {
-        self.daemon.is_draining()
+        self.overview.served.is_draining()
     }
 
     /// Clients on the socket.
     #[zbus(property(emits_changed_signal = "false"))]
     fn clients(&self) -> u32 {
-        self.daemon.doors.hub.count() as u32
+        self.hub.count() as u32
     }
 
     /// What `weir status --json` prints.
     #[zbus(out_args("json"))]
     fn status(&self) -> String {
-        self.daemon.status().to_string()
+        overview::json(&self.overview.status(self.hub.count()))
     }
 
     /// What is promised and why: `services` as `weir plan --json` prints them.
     #[zbus(out_args("json"))]
     async fn plan(&self) -> Result<String> {
-        let daemon = Arc::clone(&self.daemon);
+        let overview = Arc::clone(&self.overview);
         let compute = move || {
             let services: Vec<_> =
-                daemon.services().iter().map(|service| service_json(&service.plan)).collect();
+                overview.served.services().iter().map(|service| service_json(&service.plan)).collect();
             json!({ "services": services }).to_string()
         };
         tokio::task::spawn_blocking(compute).await.map_err(|error| Error::Failed(error.to_string()))
@@ -157,9 +159,10 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
     ) -> std::result::Result<Vec<String>, BoxDBusError> {
         permit(connection, &header).await?;
-        let outcome = self.daemon.reloads.ask().map_err(|error| Error::LimitsExceeded(error.to_string()))?;
+        let outcome =
+            self.overview.reloads.ask().map_err(|error| Error::LimitsExceeded(error.to_string()))?;
         let ending = || Error::Failed("the daemon is about to end".to_owned());
-        if self.daemon.is_draining() {
+        if self.overview.served.is_draining() {
             return Err(ending().into());
         }
         let outcome = tokio::time::timeout(RELOAD_LIMIT, outcome).await;

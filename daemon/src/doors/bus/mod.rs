@@ -17,14 +17,15 @@ use zbus::fdo::ObjectManager;
 use zbus::object_server::SignalEmitter;
 
 use super::{Announcement, ROOM, State};
-use crate::backoff::Backoff;
-use crate::config::BusConfig;
-use crate::daemon::Daemon;
-use crate::notice::notice;
-use crate::service::lock;
+use crate::overview::Overview;
+use crate::socket::Hub;
 use manager::Manager;
 use service::{Evidence, ServiceObject};
 use tree::{ROOT, Tree, service_path};
+use weir_os::backoff::Backoff;
+use weir_os::locks::lock;
+use weir_os::notice::notice;
+use weir_plan::config::BusConfig;
 
 /// The name on the bus.
 const NAME: &str = "org.weir.Weir1";
@@ -54,24 +55,24 @@ impl Bus {
         (config != BusConfig::Off).then_some(Self { config, queue, announcements, changed, stop })
     }
 
-    /// Starts the thread, which serves `daemon` on the bus whenever there is one.
+    /// Starts the thread, which shows `overview`, and how many clients `hub` has, on the bus whenever there is one.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<JoinHandle<()>> {
+    pub(super) fn start(&self, overview: &Arc<Overview>, hub: &Arc<Hub>) -> Result<JoinHandle<()>> {
         let announcements = lock(&self.announcements).take().context("the bus is served already")?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(2)
             .build()
             .context("D-Bus")?;
-        let (daemon, config) = (Arc::clone(daemon), self.config.clone());
+        let (shown, config) = ((Arc::clone(overview), Arc::clone(hub)), self.config.clone());
         let (changed, stop) = (Arc::clone(&self.changed), Arc::clone(&self.stop));
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = stop.notified() => {}
-                    () = keep(&config, &daemon, announcements, &changed) => {}
+                    () = keep(&config, &shown, announcements, &changed) => {}
                 }
             });
             // A plan that is being computed for somebody is not waited for.
@@ -103,13 +104,13 @@ impl Bus {
 /// Stays on the bus, and comes back to it. What is announced while there is none has no listeners.
 async fn keep(
     config: &BusConfig,
-    daemon: &Arc<Daemon>,
+    shown: &(Arc<Overview>, Arc<Hub>),
     mut announcements: Receiver<Arc<Announcement>>,
     changed: &Notify,
 ) {
     let (mut pauses, mut absent) = (Backoff::new(FIRST_PAUSE, LONGEST_PAUSE), false);
     loop {
-        match connect(config, daemon).await {
+        match connect(config, shown).await {
             Ok((connection, tree)) => {
                 if absent {
                     notice!("D-Bus: on the bus as {NAME}");
@@ -133,14 +134,17 @@ async fn keep(
 }
 
 /// Takes our name, with every object in place.
-async fn connect(config: &BusConfig, daemon: &Arc<Daemon>) -> zbus::Result<(Connection, Arc<Tree>)> {
+async fn connect(
+    config: &BusConfig,
+    (overview, hub): &(Arc<Overview>, Arc<Hub>),
+) -> zbus::Result<(Connection, Arc<Tree>)> {
     let builder = match config {
         BusConfig::System | BusConfig::Off => Builder::system(),
         BusConfig::Session => Builder::session(),
         BusConfig::Address(address) => Builder::address(address.as_str()),
     };
-    let tree = Arc::new(Tree::new(Arc::clone(daemon)));
-    let manager = Manager::new(Arc::clone(daemon), Arc::clone(&tree));
+    let tree = Arc::new(Tree::new(Arc::clone(overview)));
+    let manager = Manager::new(Arc::clone(overview), Arc::clone(hub), Arc::clone(&tree));
     let builder = builder.method_timeout(PATIENCE).serve_at(ROOT, ObjectManager).serve_at(ROOT, manager);
     let connection = builder.build().await?;
     tree.follow(&connection).await?;

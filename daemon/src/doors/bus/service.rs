@@ -9,8 +9,8 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Type, Variant};
 
 use super::{Announcement, State};
-use crate::clock;
-use crate::service::{AlarmView, Service, Standing, WorkerView};
+use weir_os::clock;
+use weir_serve::service::{AlarmView, Service, Standing, WorkerView};
 
 /// Properties and their values, always in the same order.
 pub(super) type Facts = Vec<(&'static str, Variant<'static>)>;
@@ -263,8 +263,8 @@ impl WorkerObject {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::announcement::tests::{overrun, suspension};
     use super::*;
+    use crate::doors::announced::{overrun, suspension};
 
     #[test]
     fn the_evidence_names_its_stream_also_when_the_suspension_is_over() {

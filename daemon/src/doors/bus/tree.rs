@@ -11,15 +11,15 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectServer, Variant};
 
 use super::service::{Facts, ServiceObject, WorkerObject};
-use crate::daemon::Daemon;
-use crate::service::{Service, WorkerView};
+use crate::overview::Overview;
+use weir_serve::service::{Service, WorkerView};
 
 /// The object of the box; services lie below it.
 pub(super) const ROOT: &str = "/org/weir/Weir1";
 
 /// The objects of one connection.
 pub(super) struct Tree {
-    daemon: Arc<Daemon>,
+    overview: Arc<Overview>,
     told: Mutex<Told>,
 }
 
@@ -42,9 +42,9 @@ struct Shown {
 
 impl Tree {
     /// Without objects yet.
-    pub(super) fn new(daemon: Arc<Daemon>) -> Self {
+    pub(super) fn new(overview: Arc<Overview>) -> Self {
         let told = Told { state: Severity::Normal as u32, shown: BTreeMap::new() };
-        Self { daemon, told: Mutex::new(told) }
+        Self { overview, told: Mutex::new(told) }
     }
 
     /// Has objects come and go as services and workers have, and tells which of their properties are different from
@@ -54,7 +54,7 @@ impl Tree {
     /// If the bus takes no more.
     pub(super) async fn follow(&self, connection: &Connection) -> zbus::Result<()> {
         let mut told = self.told.lock().await;
-        let services = self.daemon.services();
+        let services = self.overview.served.services();
         let is_gone = |shown: &Shown| !services.iter().any(|service| is_heir(service, &shown.service));
         let gone: Vec<_> = told.shown.extract_if(.., |_, shown| is_gone(shown)).collect();
         for (_, shown) in gone {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::announcement::tests::{overrun, suspension};
 use super::*;
+use crate::doors::announced::{overrun, suspension};
 use std::os::unix::fs::PermissionsExt;
 
 /// A folder with a shell script as hook, which finds its own folder in `$1`.

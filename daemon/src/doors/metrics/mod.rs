@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::config::MetricsConfig;
-use crate::daemon::Daemon;
-use crate::notice::notice;
-use crate::socket::SocketFile;
+use crate::overview::Overview;
+use crate::socket::{Hub, SocketFile};
+use weir_os::notice::notice;
+use weir_plan::config::MetricsConfig;
 
 /// Readers at a time: more wait in the system's backlog.
 const CONNECTIONS: usize = 4;
@@ -34,6 +34,9 @@ pub(crate) struct Metrics {
     stop: Arc<Notify>,
 }
 
+/// What is answered with.
+type Figures = Arc<dyn Fn() -> String + Send + Sync>;
+
 enum Listener {
     Socket(UnixListener),
     Port(TcpListener),
@@ -45,23 +48,27 @@ impl Metrics {
         Self { config, stop: Arc::default() }
     }
 
-    /// Binds the address, and starts the thread that answers with the figures of `daemon`.
+    /// Binds the address, and starts the thread that answers with the figures of `overview`, and how many clients `hub` has.
     ///
     /// # Errors
     /// If the address is in use or not permitted, or there is no thread to be had.
-    pub(super) fn start(&self, daemon: &Arc<Daemon>) -> Result<JoinHandle<()>> {
+    pub(super) fn start(&self, overview: &Arc<Overview>, hub: &Arc<Hub>) -> Result<JoinHandle<()>> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("metrics")?;
         let (listener, file) = {
             let _inside = runtime.enter();
             Listener::bind(&self.config)?
         };
-        let (daemon, stop) = (Arc::clone(daemon), Arc::clone(&self.stop));
+        let (overview, hub, stop) = (Arc::clone(overview), Arc::clone(hub), Arc::clone(&self.stop));
+        let figures: Figures = Arc::new(move || {
+            let status = serde_json::to_value(overview.status(hub.count()));
+            text::render(&status.unwrap_or_default())
+        });
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = stop.notified() => {}
-                    () = serve(listener, daemon) => {}
+                    () = serve(listener, figures) => {}
                 }
             });
             drop(file);
@@ -94,18 +101,18 @@ impl Listener {
     }
 }
 
-async fn serve(listener: Listener, daemon: Arc<Daemon>) {
+async fn serve(listener: Listener, figures: Figures) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let daemon = Arc::clone(&daemon);
+        let figures = Arc::clone(&figures);
         let accepted: std::io::Result<()> = match &listener {
             Listener::Socket(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move { (converse(stream, daemon).await, place).1 });
+                tokio::spawn(async move { (converse(stream, figures).await, place).1 });
             }),
             Listener::Port(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move { (converse(stream, daemon).await, place).1 });
+                tokio::spawn(async move { (converse(stream, figures).await, place).1 });
             }),
         };
         if let Err(error) = accepted {
@@ -117,9 +124,9 @@ async fn serve(listener: Listener, daemon: Arc<Daemon>) {
 }
 
 /// Answers the requests of one connection; one that takes too long, or talks nonsense, is closed.
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, daemon: Arc<Daemon>) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, figures: Figures) {
     let answer = service_fn(|request| {
-        let response = answer(&request, &daemon);
+        let response = answer(&request, &figures);
         async { Ok::<_, Infallible>(response) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -128,9 +135,9 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, daemon: Arc<Daemo
     let _ = tokio::time::timeout(PATIENCE, connection).await;
 }
 
-fn answer(request: &Request<Incoming>, daemon: &Daemon) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, figures: &Figures) -> Response<Full<Bytes>> {
     let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => (StatusCode::OK, text::render(&daemon.status())),
+        (&Method::GET, "/metrics") => (StatusCode::OK, figures()),
         (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "GET alone\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
     };

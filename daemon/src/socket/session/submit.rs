@@ -5,10 +5,9 @@ use std::sync::Arc;
 use weir_client::wire::{DaemonFrame, RESULT_HEAD_LEN};
 use weir_client::{MissReason, RefusalCode};
 
-use super::super::arena::Place;
 use super::{DRAINING, Session};
-use crate::engine::packed_len;
-use crate::service::{Closed, Origin};
+use weir_engine::packed_len;
+use weir_serve::service::{Closed, Origin, Region};
 
 impl Session<'_> {
     pub(super) fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
@@ -19,7 +18,7 @@ impl Session<'_> {
             let text = format!("payload of {} bytes, the inputs have {expected}", payload.len());
             return self.refuse(id, RefusalCode::InputLength, &text);
         }
-        let (answer, limit) = (RESULT_HEAD_LEN + output, self.daemon.config.daemon.max_frame);
+        let (answer, limit) = (RESULT_HEAD_LEN + output, self.front.overview.config.daemon.max_frame);
         if answer > limit as usize {
             let text = format!("an answer takes {answer} bytes, daemon.max-frame = {limit}: share an arena");
             return self.refuse(id, RefusalCode::OutputLength, &text);
@@ -43,19 +42,19 @@ impl Session<'_> {
     }
 
     /// Hands a request to its service; `fill` lays its tensors in an empty slot.
-    fn enqueue(&mut self, id: u64, stream: u32, output: Option<Place>, fill: impl FnOnce(&mut Vec<u8>)) {
+    fn enqueue(&mut self, id: u64, stream: u32, output: Option<Region>, fill: impl FnOnce(&mut Vec<u8>)) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
-        if self.daemon.is_draining() {
+        if self.front.overview.served.is_draining() {
             return self.refuse(id, RefusalCode::Draining, DRAINING);
         }
         // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
-        let most = self.daemon.config.daemon.client_requests;
+        let most = self.front.overview.config.daemon.client_requests;
         if self.connection.open_requests() >= most && lease.spec.demand().is_none() {
             let service = Arc::clone(lease.service());
             let refused = service.refuse(&mut self.effects, lease);
             return self.queue_full(id, stream, refused);
         }
-        let mut fresh = Some((fill, Origin::new(self.connection, id, stream, output)));
+        let mut fresh = Some((fill, Origin::new(Arc::clone(self.connection) as _, id, stream, output)));
         let mut moved = None;
         loop {
             let service = Arc::clone(lease.service());

@@ -1,0 +1,264 @@
+//! What STATUS tells, as the daemon writes it and everybody reads it: one object in JSON.
+//!
+//! A member that an older daemon does not send is empty here; one that this library does not know is left out. Times are
+//! in nanoseconds, instants those of `CLOCK_MONOTONIC`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The whole of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Of the daemon.
+    pub version: String,
+    /// Of the daemon's process.
+    pub pid: u32,
+    /// When this was told.
+    pub now_ns: u64,
+    /// Whether new requests are refused because the daemon ends.
+    pub draining: bool,
+    /// Connections, the one that asks too.
+    pub clients: usize,
+    /// The last reload; none before the first.
+    pub reload: Option<Reload>,
+    /// What is served, in the order of the configuration.
+    pub services: Vec<Service>,
+}
+
+/// How a reload ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reload {
+    /// How many there have been.
+    pub sequence: u64,
+    /// Whoever asked before this has its outcome.
+    pub began_ns: u64,
+    /// When it was over.
+    pub ended_ns: u64,
+    /// What has changed, a line each.
+    pub changes: Vec<String>,
+    /// What could not be taken over, in a sentence.
+    pub error: Option<String>,
+}
+
+/// A service, or who has taken over from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    /// In the configuration.
+    pub name: String,
+    /// What runs its models.
+    pub engine: String,
+    /// Whether that computes nothing.
+    pub simulated: bool,
+    /// The base variant.
+    pub model: String,
+    /// The share of right answers of the base, 0 to 1; none where it is not known.
+    pub accuracy: Option<f64>,
+    /// In the order of RESULT's numbers.
+    pub variants: Vec<Variant>,
+    /// What chooses among several variants.
+    pub select: Option<String>,
+    /// What is planned for the load that comes, if it is.
+    pub planning: Option<Planning>,
+    /// Whether longer batches and other variants than the base are allowed at all.
+    pub shielded: bool,
+    /// What a request brings.
+    pub inputs: Vec<Tensor>,
+    /// What an answer consists of.
+    pub outputs: Vec<Tensor>,
+    /// From a request's arrival to its answer.
+    pub deadline_ns: u64,
+    /// The part of the deadline that is kept for late dispatch.
+    pub guard_ns: u64,
+    /// The batch size that is promised by.
+    pub batch: usize,
+    /// What such a batch takes at most.
+    pub batch_time_ns: u64,
+    /// How late requests of the promised rate may come.
+    pub jitter_ns: u64,
+    /// The service's own.
+    pub constraints: Vec<String>,
+    /// The least time between the requests of one more stream with these constraints; none where there is no room.
+    pub promised_period_ns: Option<u64>,
+    /// Requests a second that are certified; none where nothing is.
+    pub certified_per_s: Option<f64>,
+    /// Requests a second of streams that declare their arrivals; none where nothing is certified.
+    pub measured_per_s: Option<f64>,
+    /// From arrival to the end of the batch, of answers.
+    pub latency_ns: Histogram,
+    /// Requests in a batch.
+    pub batch_sizes: Histogram,
+    /// Whether anything is served that no stream declared.
+    pub background: bool,
+    /// Workers configured.
+    pub workers: usize,
+    /// Those that are not lost.
+    pub workers_alive: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests that run.
+    pub running: usize,
+    /// The latest dispatch so far.
+    pub guard_seen_ns: u64,
+    /// What the way to a worker and back may take.
+    pub handover_ns: u64,
+    /// The longest such way so far.
+    pub handover_seen_ns: u64,
+    /// The longest time for which one thread held the scheduler so far.
+    pub lock_held_ns: u64,
+    /// How its promises stand.
+    pub safe_mode: SafeMode,
+    /// Of its streams.
+    pub suspensions: Suspensions,
+    /// Those that are there, by name.
+    pub streams: Vec<Stream>,
+}
+
+/// One of the models that may answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Variant {
+    /// Its name.
+    pub model: String,
+    /// The share of right answers, 0 to 1; none where it is not known.
+    pub accuracy: Option<f64>,
+    /// Results so far.
+    pub answered: u64,
+}
+
+/// Tables for the load that comes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Planning {
+    /// Requests a second now.
+    pub load_per_s: f64,
+    /// What a table is being planned for, if one is.
+    pub planning_per_s: Option<f64>,
+    /// Those there are.
+    pub tables: Vec<Table>,
+    /// So many there may be.
+    pub most_tables: usize,
+}
+
+/// One of these, and what is expected of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Table {
+    /// Requests a second that it is for.
+    pub rate_per_s: f64,
+    /// The share of right answers.
+    pub accuracy: f64,
+    /// The share of requests missed.
+    pub missed: f64,
+}
+
+/// A tensor of a request or an answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tensor {
+    /// Its name in the model.
+    pub name: String,
+    /// `f32` and the like.
+    #[serde(rename = "type")]
+    pub data_type: String,
+    /// Its dimensions without that of the batch.
+    pub shape: Vec<usize>,
+}
+
+/// Values counted by the first bound that they do not exceed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Histogram {
+    /// Ascending.
+    pub bounds: Vec<u64>,
+    /// One more than bounds: the last is of those beyond all.
+    pub counts: Vec<u64>,
+    /// Of all values.
+    pub sum: u64,
+}
+
+/// How the promises of a service stand.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SafeMode {
+    /// By the names of EVENT_SAFE_MODE.
+    pub state: String,
+    /// Its number.
+    pub state_number: u32,
+    /// Of the cause; 0 without one.
+    pub cause_number: u32,
+    /// Of the last change.
+    pub sequence: u64,
+    /// Since the start.
+    pub breaches: u64,
+    /// Why the state is not normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entered_ns: Option<u64>,
+    /// The cause and its evidence in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// The suspensions of a service's streams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Suspensions {
+    /// Of the last suspension or its end.
+    pub sequence: u64,
+    /// How many streams are suspended now.
+    pub streams: u64,
+}
+
+/// A stream of a service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stream {
+    /// Under which it was registered.
+    pub name: String,
+    /// Whether the configuration has a place for it.
+    pub reserved: bool,
+    /// Whether a client holds it.
+    pub connected: bool,
+    /// What it is promised.
+    pub constraints: Vec<String>,
+    /// What it declared of its arrivals, if it did.
+    pub arrivals: Option<Vec<String>>,
+    /// Requests a second by that.
+    pub declared_per_s: Option<f64>,
+    /// Requests that came.
+    pub arrived: u64,
+    /// Requests answered in time.
+    pub served: u64,
+    /// Requests missed, by the name of the reason.
+    pub missed: BTreeMap<String, u64>,
+    /// Misses until a constraint is violated; none without constraints.
+    pub misses_left: Option<u32>,
+    /// Why its promise is suspended, if it is.
+    pub suspended: Option<Suspended>,
+}
+
+/// Why a stream is suspended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Suspended {
+    /// By the names of EVENT_SUSPENSION.
+    pub cause: String,
+    /// Its number.
+    pub cause_number: u32,
+    /// Since when.
+    pub entered_ns: u64,
+    /// What was allowed, in the units of the cause.
+    pub limit: u64,
+    /// What was seen.
+    pub seen: u64,
+    /// Within what.
+    pub window: u64,
+    /// All of it in words.
+    pub text: String,
+}

@@ -1,0 +1,253 @@
+//! The memory in which a batch lies, tensor by tensor.
+
+use std::os::fd::AsFd;
+
+use super::memory::{LINE, Memory};
+use super::tensor::{DataType, PACKING, TensorSpec, fill_tensor, packed_len};
+use super::{EngineError, ModelSpec, Side};
+
+/// The inputs and outputs of one batch: each tensor's requests side by side, in memory that stays in place.
+#[derive(Debug)]
+pub struct Buffers {
+    memory: Memory,
+    inputs: Vec<Block>,
+    outputs: Vec<Block>,
+    request_len: usize,
+    max_batch: usize,
+    model: String,
+}
+
+/// The requests of one tensor.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    /// Where it begins in memory.
+    at: usize,
+    /// Bytes of one request.
+    each: usize,
+    /// Where the tensor begins within a packed request or answer.
+    packed: usize,
+}
+
+impl Buffers {
+    /// Zeros for up to `max_batch` requests of the model.
+    pub fn new(spec: &ModelSpec, max_batch: usize) -> Self {
+        Self::within(spec, max_batch, Memory::zeros(Self::len(spec, max_batch)))
+    }
+
+    /// The same in `file`, from `offset` on, a multiple of 64, for [`Buffers::len`] bytes: whoever else maps
+    /// them sees the same batch. The file must hold them and be sealed against shrinking.
+    ///
+    /// # Errors
+    /// If the system has no room for the mapping.
+    pub(super) fn shared(
+        spec: &ModelSpec,
+        max_batch: usize,
+        (file, offset): (impl AsFd, u64),
+    ) -> std::io::Result<Self> {
+        let memory = Memory::shared(file, offset, Self::len(spec, max_batch))?;
+        Ok(Self::within(spec, max_batch, memory))
+    }
+
+    /// The bytes that `max_batch` requests of the model take, a multiple of 64.
+    pub(super) fn len(spec: &ModelSpec, max_batch: usize) -> usize {
+        let mut end = 0;
+        blocks(&spec.inputs, max_batch, &mut end);
+        blocks(&spec.outputs, max_batch, &mut end);
+        end.next_multiple_of(LINE)
+    }
+
+    fn within(spec: &ModelSpec, max_batch: usize, memory: Memory) -> Self {
+        let mut end = 0;
+        let inputs = blocks(&spec.inputs, max_batch, &mut end);
+        let outputs = blocks(&spec.outputs, max_batch, &mut end);
+        let request_len = packed_len(&spec.inputs);
+        Self { memory, inputs, outputs, request_len, max_batch, model: spec.name.clone() }
+    }
+
+    /// Lays a request's tensors at place `index` of the batch.
+    ///
+    /// # Panics
+    /// If `index` is not below max_batch or `request` not as long as [`packed_len`] says.
+    pub fn put(&mut self, index: usize, request: &[u8]) {
+        assert!(index < self.max_batch && request.len() == self.request_len);
+        for block in &self.inputs {
+            self.memory.write(block.start(index), &request[block.packed..][..block.each]);
+        }
+    }
+
+    /// Writes the answer at place `index` of the batch over `answer`.
+    ///
+    /// # Panics
+    /// If `index` is not below max_batch.
+    pub fn get(&self, index: usize, answer: &mut Vec<u8>) {
+        assert!(index < self.max_batch);
+        answer.clear();
+        for block in &self.outputs {
+            answer.resize(block.packed, 0);
+            self.memory.append(block.start(index), block.each, answer);
+        }
+    }
+
+    /// Copies a tensor of as many requests as `into` has room for, from place `first` of the batch on.
+    ///
+    /// # Panics
+    /// If they are not whole, or beyond the batch.
+    pub fn read(&self, side: Side, tensor: usize, first: usize, into: &mut [u8]) {
+        let at = self.requests(side, tensor, first, into.len());
+        self.memory.read(at, into);
+    }
+
+    /// Writes a tensor of as many requests as `bytes` holds, from place `first` of the batch on.
+    ///
+    /// # Panics
+    /// If they are not whole, or beyond the batch.
+    pub fn write(&mut self, side: Side, tensor: usize, first: usize, bytes: &[u8]) {
+        let at = self.requests(side, tensor, first, bytes.len());
+        self.memory.write(at, bytes);
+    }
+
+    /// Makes up input `tensor`, of that type, for the first `batch` requests; see [`fill_tensor`].
+    pub fn fill(&mut self, seed: u64, tensor: usize, data_type: DataType, batch: usize) {
+        let mut bytes = vec![0; batch * self.each(Side::Input, tensor)];
+        fill_tensor(seed, data_type, &mut bytes);
+        self.write(Side::Input, tensor, 0, &bytes);
+    }
+
+    /// Repeats the first input over output `tensor` at place `index` of the batch.
+    ///
+    /// # Panics
+    /// If `index` is not below max_batch.
+    pub fn repeat_input(&mut self, tensor: usize, index: usize) {
+        assert!(index < self.max_batch);
+        let (input, output) = (self.inputs[0], self.outputs[tensor]);
+        for done in (0..output.each).step_by(input.each) {
+            let length = input.each.min(output.each - done);
+            self.memory.copy(input.start(index), output.start(index) + done, length);
+        }
+    }
+
+    /// Where the memory begins, for an engine that computes in place: good until the buffers are used otherwise.
+    pub fn base(&mut self) -> *mut u8 {
+        self.memory.base()
+    }
+
+    /// How far from there a tensor has the request at place `index` of the batch.
+    pub fn offset(&self, side: Side, tensor: usize, index: usize) -> usize {
+        self.block(side, tensor).start(index)
+    }
+
+    /// Bytes of a tensor of one request.
+    pub fn each(&self, side: Side, tensor: usize) -> usize {
+        self.block(side, tensor).each
+    }
+
+    /// Whether a batch of that size may be run.
+    ///
+    /// # Errors
+    /// [`EngineError::Batch`] outside 1..=max_batch.
+    pub fn check(&self, batch: usize) -> Result<(), EngineError> {
+        if (1..=self.max_batch).contains(&batch) {
+            return Ok(());
+        }
+        Err(EngineError::Batch { model: self.model.clone(), batch, max_batch: self.max_batch })
+    }
+
+    /// Requests that there is room for.
+    pub fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    /// The model they belong to.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The number of tensors on a side.
+    pub fn count(&self, side: Side) -> usize {
+        match side {
+            Side::Input => self.inputs.len(),
+            Side::Output => self.outputs.len(),
+        }
+    }
+
+    fn block(&self, side: Side, tensor: usize) -> Block {
+        match side {
+            Side::Input => self.inputs[tensor],
+            Side::Output => self.outputs[tensor],
+        }
+    }
+
+    /// Where these bytes of a tensor begin.
+    fn requests(&self, side: Side, tensor: usize, first: usize, bytes: usize) -> usize {
+        let block = self.block(side, tensor);
+        assert!(bytes.is_multiple_of(block.each) && first + bytes / block.each <= self.max_batch);
+        block.start(first)
+    }
+}
+
+impl Block {
+    /// Where it has the request at place `index` of the batch.
+    fn start(self, index: usize) -> usize {
+        self.at + index * self.each
+    }
+}
+
+fn blocks(tensors: &[TensorSpec], max_batch: usize, end: &mut usize) -> Vec<Block> {
+    let mut packed_end: usize = 0;
+    let block = |tensor: &TensorSpec| {
+        let (at, packed) = (end.next_multiple_of(LINE), packed_end.next_multiple_of(PACKING));
+        let each = tensor.bytes();
+        (*end, packed_end) = (at + max_batch * each, packed + each);
+        Block { at, each, packed }
+    };
+    tensors.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::toy_spec;
+    use super::*;
+
+    fn tensor(data_type: DataType, shape: &[usize]) -> TensorSpec {
+        TensorSpec { name: "t".to_owned(), data_type, shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn requests_come_out_where_they_were_put() {
+        let mut spec = toy_spec(1, 1);
+        spec.inputs = vec![tensor(DataType::U8, &[3]), tensor(DataType::F32, &[2])];
+        spec.outputs = vec![tensor(DataType::U8, &[1]), tensor(DataType::U8, &[2])];
+        let mut buffers = Buffers::new(&spec, 2);
+        assert_eq!((packed_len(&spec.inputs), packed_len(&spec.outputs)), (16, 10));
+        let request: Vec<u8> = (1..=16).collect();
+        buffers.put(0, &request);
+        buffers.put(1, &request[..].iter().map(|b| b + 100).collect::<Vec<_>>());
+        let (mut first, mut second) = ([0; 6], [0; 8]);
+        buffers.read(Side::Input, 0, 0, &mut first);
+        buffers.read(Side::Input, 1, 0, &mut second);
+        assert_eq!(first, [1, 2, 3, 101, 102, 103]);
+        assert_eq!(second, [9, 10, 11, 12, 13, 14, 15, 16]);
+        buffers.write(Side::Output, 0, 0, &[1, 2]);
+        buffers.write(Side::Output, 1, 0, &[3, 4, 5, 6]);
+        let mut answer = vec![9; 40];
+        buffers.get(1, &mut answer);
+        assert_eq!(answer, [2, 0, 0, 0, 0, 0, 0, 0, 5, 6]);
+    }
+
+    #[test]
+    fn every_tensor_begins_on_a_cache_line() {
+        let mut spec = toy_spec(1, 1);
+        spec.inputs = vec![tensor(DataType::U8, &[3]), tensor(DataType::F32, &[2])];
+        let buffers = Buffers::new(&spec, 5);
+        for tensor in 0..2 {
+            assert_eq!(buffers.offset(Side::Input, tensor, 0) % LINE, 0);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion")]
+    fn a_tensor_does_not_reach_into_the_next() {
+        let mut buffers = Buffers::new(&toy_spec(2, 2), 2);
+        buffers.write(Side::Input, 0, 1, &[0; 16]);
+    }
+}

@@ -1,0 +1,85 @@
+//! The equipment of an engine: its version and its GPU, which the times of its models depend on beside the machine.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Backend, EngineKind, TRACT_VERSION, gpu, ort};
+
+/// What a model's times were measured with; held against what is here before it is served by them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Equipment {
+    /// The library that computes, with its version.
+    version: String,
+    /// The name of the GPU; null for engines that use none, and where the kernel does not tell.
+    gpu: Option<String>,
+    /// The version of its driver, likewise.
+    driver: Option<String>,
+}
+
+impl Equipment {
+    /// What `backend` computes with here, once [`super::prepare`] has loaded its library.
+    pub fn current(backend: &Backend) -> Self {
+        let version = match backend.kind {
+            EngineKind::Simulated => "none".to_owned(),
+            EngineKind::Tract | EngineKind::TractCuda => format!("tract {TRACT_VERSION}"),
+            _ => format!("onnxruntime {}", ort::version().unwrap_or("unknown")),
+        };
+        let gpu::Gpu { name: gpu, driver } = gpu::find(backend.kind, backend.device);
+        Self { version, gpu, driver }
+    }
+
+    /// In what `here` differs, such as "engine: profile onnxruntime 1.30.0, here onnxruntime 1.31.1".
+    pub fn differences(&self, here: &Self) -> Vec<String> {
+        let pairs = self.fields().into_iter().zip(here.fields()).filter(|(profile, here)| profile != here);
+        pairs.map(|((name, profile), (_, here))| format!("{name}: profile {profile}, here {here}")).collect()
+    }
+
+    /// All of it in a line, for certificates.
+    pub fn line(&self) -> String {
+        let given = [Some(&self.version), self.gpu.as_ref(), self.driver.as_ref()];
+        given.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    fn fields(&self) -> [(&'static str, &str); 3] {
+        [
+            ("engine", &self.version),
+            ("gpu", self.gpu.as_deref().unwrap_or("none")),
+            ("driver", self.driver.as_deref().unwrap_or("none")),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_engine_has_its_own_and_equals_itself() {
+        let of = |kind| Equipment::current(&Backend { kind, ..Backend::TRACT });
+        assert_eq!(of(EngineKind::Tract).line(), format!("tract {TRACT_VERSION}"));
+        assert_eq!(of(EngineKind::Simulated).line(), "none");
+        assert!(of(EngineKind::OrtCpu).line().starts_with("onnxruntime "));
+        for kind in EngineKind::ALL {
+            assert_eq!(of(kind).differences(&of(kind)), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn every_field_that_differs_is_told() {
+        let profile = Equipment {
+            version: "onnxruntime 1.30.0".to_owned(),
+            gpu: Some("Model A".to_owned()),
+            driver: Some("535.1".to_owned()),
+        };
+        let here =
+            Equipment { version: "onnxruntime 1.31.1".to_owned(), gpu: None, driver: profile.driver.clone() };
+        assert_eq!(
+            profile.differences(&here),
+            [
+                "engine: profile onnxruntime 1.30.0, here onnxruntime 1.31.1",
+                "gpu: profile Model A, here none"
+            ]
+        );
+        assert_eq!(profile.line(), "onnxruntime 1.30.0, Model A, 535.1");
+    }
+}

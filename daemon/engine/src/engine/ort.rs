@@ -1,0 +1,133 @@
+//! The ort engines compute a batch with ONNX Runtime, on the CPU or a device: a library that is loaded when the
+//! first model needs it, one session for each worker and model.
+//!
+//! A session computes any batch size, on the buffers in place. It has one thread, the worker's own: a second one
+//! would run beside the cores that the promise counts.
+
+mod call;
+mod library;
+mod provider;
+
+use ::ort::session::Session;
+use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+
+use super::batching::{BothWays, choose_modes, loop_modes};
+use super::signature::{check_output_shape, decode, has_symbolic_batch};
+use super::{Backend, Buffers, DataType, EngineError, Files, ModelSpec, RunMode, Side};
+use call::Call;
+use library::Library;
+
+pub use library::forbid_telemetry;
+pub(super) use library::{prepare, version};
+
+/// What sessions are made in.
+#[cfg(test)]
+pub(super) fn environment() -> Result<&'static ::ort::environment::Environment, EngineError> {
+    let backend = Backend { kind: super::EngineKind::OrtCpu, ..Backend::TRACT };
+    library::open(&backend).map(|library| &library.environment)
+}
+
+/// A model in a session of ONNX Runtime.
+pub(super) struct OrtRunner {
+    buffers: Buffers,
+    call: Call,
+    /// `modes[b - 1]`: how a batch of `b` is run.
+    modes: Vec<RunMode>,
+}
+
+impl OrtRunner {
+    /// Reads, checks and compiles the model for batches in `buffers`; see [`super::load`] for the errors and [`super::Engine`] for
+    /// `modes`.
+    pub(super) fn load(
+        (backend, spec): (&Backend, &ModelSpec),
+        files: &mut Files,
+        buffers: Buffers,
+        modes: Option<&[RunMode]>,
+    ) -> Result<Self, EngineError> {
+        let max_batch = buffers.max_batch();
+        let library = library::open(backend)?;
+        let bytes = files.read(backend, spec)?;
+        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, bytes)?)?;
+        let largest = if batched { max_batch } else { 1 };
+        let session = session(library, backend, spec, bytes, largest)?;
+        provider::check(backend, spec, &session)?;
+        let call = Call::new(session, spec)?;
+        let mut runner = Self { buffers, call, modes: loop_modes(max_batch) };
+        runner.check_outputs(spec, 1)?;
+        if batched && modes.is_none() {
+            runner.check_outputs(spec, max_batch)?;
+        }
+        runner.modes = choose_modes(&mut runner, spec, batched, modes)?;
+        Ok(runner)
+    }
+
+    /// Runs a batch on zeros to see that its outputs have the types and shapes of the manifest.
+    fn check_outputs(&mut self, spec: &ModelSpec, batch: usize) -> Result<(), EngineError> {
+        let found = self.call.output_types(&mut self.buffers, batch).map_err(|error| {
+            EngineError::Compile { model: spec.name.clone(), batch, reason: error.to_string() }
+        })?;
+        for (tensor, (data_type, shape)) in spec.outputs.iter().zip(found) {
+            if data_type != call::element_type(tensor.data_type) {
+                let (model, side) = (spec.name.clone(), Side::Output);
+                let (name, declared) = (tensor.name.clone(), tensor.data_type);
+                let known = DataType::ALL.into_iter().find(|known| call::element_type(*known) == data_type);
+                let found = known.map_or_else(|| format!("{data_type:?}"), |known| known.to_string());
+                return Err(EngineError::DataType { model, side, name, declared, found });
+            }
+            check_output_shape(spec, tensor, batch, Some(&shape))?;
+        }
+        Ok(())
+    }
+}
+
+impl BothWays for OrtRunner {
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    fn modes(&self) -> &[RunMode] {
+        &self.modes
+    }
+
+    fn run_as(&mut self, mode: RunMode, batch: usize) -> Result<(), EngineError> {
+        let step = match mode {
+            RunMode::Batched => batch,
+            RunMode::Loop | RunMode::Simulated => 1,
+        };
+        for first in (0..batch).step_by(step) {
+            if let Err(error) = self.call.run(&mut self.buffers, first..first + step) {
+                let model = self.buffers.model().to_owned();
+                return Err(EngineError::Run { model, batch: step, reason: error.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compiles the model for batches of up to `largest`.
+fn session(
+    library: &Library,
+    backend: &Backend,
+    spec: &ModelSpec,
+    bytes: &[u8],
+    largest: usize,
+) -> Result<Session, EngineError> {
+    let build = || -> ::ort::Result<SessionBuilder> {
+        Ok(Session::builder(&library.environment)?
+            .with_optimization_level(GraphOptimizationLevel::All)?
+            .with_intra_threads(1)?
+            .with_inter_threads(1)?
+            .with_parallel_execution(false)?
+            .with_intra_op_spinning(false)?
+            .with_inter_op_spinning(false)?
+            .with_config_entry("session.record_ep_graph_assignment_info", "1")?)
+    };
+    let builder = build()
+        .and_then(|builder| Ok(builder.with_execution_providers(provider::wanted(backend, spec, largest))?));
+    let mut builder = builder.map_err(|error| provider::missing(backend, library, &error.to_string()))?;
+    builder.commit_from_memory(bytes).map_err(|error| EngineError::Parse {
+        path: spec.path.clone(),
+        engine: backend.kind,
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,147 @@
+//! `weir certify`: what can be promised, or not, as a certificate that anyone can check.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use planner::certificate::{Binding, Claim, Limit, Shows};
+use planner::problem::raw::Unit;
+use planner::{Certificate, Number, Problem, read_at_most, read_file_at_most};
+
+use weir_os::pipe::say;
+use weir_plan::certificate::{certificate, made_by};
+use weir_plan::config::Config;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file
+    #[arg(required_unless_present = "problem", conflicts_with = "problem")]
+    file: Option<PathBuf>,
+    /// An abstract problem instead of a configuration; `-` reads it from standard input
+    #[arg(long, value_name = "FILE")]
+    problem: Option<PathBuf>,
+    /// Where the certificate goes [default: daemon.certificate, or beside FILE; nowhere for a problem]
+    #[arg(long, short, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Print the certificate
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let (mut made, output) = match (&args.file, &args.problem) {
+        (Some(file), _) => {
+            let config = Config::load(file)?;
+            let beside = || file.with_extension("certificate.json");
+            let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
+            (certificate(&config)?, Some(output))
+        }
+        (None, Some(file)) => {
+            let problem = read_problem(file)?;
+            let claim = planner::certify(&problem);
+            (Certificate::new(made_by(), BTreeMap::new(), vec![claim]), args.output.clone())
+        }
+        (None, None) => unreachable!("one of them is required"),
+    };
+    for claim in made.claims.iter_mut().filter(|claim| !claim.admissible) {
+        claim.refutation = sim::refute(&Problem::from_raw(claim.problem.clone())?);
+    }
+    if let Some(output) = &output {
+        made.save(output)?;
+    }
+    if args.json {
+        say!("{}", made.to_json());
+    } else {
+        made.claims.iter().for_each(print_claim);
+        if let Some(output) = &output {
+            say!("written to {}", output.display());
+        }
+    }
+    let promised = made.claims.iter().all(|claim| claim.admissible);
+    Ok(if promised { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads a problem from a file, or from standard input.
+pub(super) fn read_problem(file: &Path) -> Result<Problem> {
+    let name = file.display().to_string();
+    let most = planner::problem::MAX_BYTES as u64;
+    let text = match name.as_str() {
+        "-" => read_at_most(most, std::io::stdin()),
+        _ => read_file_at_most(most, file),
+    };
+    let text = text.with_context(|| name.clone())?;
+    Problem::parse(&text).with_context(|| name)
+}
+
+fn print_claim(claim: &Claim) {
+    let service = claim.service.as_ref().map(|s| format!("{}: ", s.name)).unwrap_or_default();
+    let unit = claim.problem.unit;
+    match (&claim.reason, claim.admissible) {
+        (_, true) => say!("{service}admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("{service}refused: {reason}"),
+        (None, false) => say!("{service}refused"),
+    }
+    if let Some(b) = &claim.binding {
+        say!("  tightest where {}", binding(b, unit));
+    }
+    if let Some(scale) = claim.max_load_scale {
+        say!("  all streams may send {scale} times as fast");
+    }
+    let limits = &claim.limits;
+    let with =
+        |b: &Option<Binding>| b.as_ref().map_or(String::new(), |b| format!(", where {}", binding(b, unit)));
+    if let Some(Limit { value, binding }) = &limits.min_deadline {
+        say!("  the deadline may be as short as {}{}", time(*value, unit), with(binding));
+    }
+    if let Some(Limit { value, binding }) = &limits.min_workers {
+        say!("  {value} worker(s) would do{}", with(binding));
+    }
+    if let Some(Limit { value, binding }) = &limits.max_burst_scale {
+        say!("  every burst may be {value} times as large{}", with(binding));
+    }
+    for stream in &claim.streams {
+        let (p, q) = stream.density;
+        say!("  {}: {p} of {q} requests are mandatory", stream.name);
+        for (constraint, standing) in &stream.constraints {
+            say!("    {constraint} {standing}");
+        }
+        if let Some(count) = &stream.largest_count {
+            say!(
+                "    N* = {} requests in any batch time (the spread-drop paper promises {})",
+                count.n_star,
+                count.spread_drop
+            );
+        }
+        if let Some(Limit { value, .. }) = &stream.max_rate_scale {
+            say!("    it alone may send {value} times as fast");
+        }
+    }
+    if let Some(r) = &claim.refutation {
+        let shows = match r.shows {
+            Shows::Violation => "violate a constraint",
+            Shows::MandatoryMiss => "make a mandatory request miss",
+        };
+        say!(
+            "  {} arrivals that are allowed {shows} of {}: `weir replay` shows them",
+            r.arrivals.len(),
+            r.stream
+        );
+    } else if !claim.admissible {
+        say!("  no arrivals were found that break it: the refusal may be pessimistic");
+    }
+}
+
+fn binding(b: &Binding, unit: Unit) -> String {
+    let (delta, lhs, rhs) = (time(b.delta, unit), time(b.lhs, unit), time(b.rhs, unit));
+    format!("{} mandatory requests by {delta} are answered by {lhs}, {rhs} is allowed", b.backlog)
+}
+
+fn time(value: Number, unit: Unit) -> String {
+    value.to_span(unit).map_or_else(|_| value.to_string(), |span| span.to_string())
+}
+
+/// A value as it is written in certificates.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,141 @@
+//! `weir plan FILE`: what can be promised on this machine, and why.
+
+mod selection;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use planner::selection::DEFAULT_MAX_MISS;
+use serde_json::{Value, json};
+
+use weir_os::pipe::say;
+use weir_plan::certificate::problem_of;
+use weir_plan::config::{Config, Select};
+use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
+use weir_plan::text::{print_plan, service_json};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file
+    file: PathBuf,
+    /// Print the plan as JSON, times in nanoseconds
+    #[arg(long)]
+    json: bool,
+    /// Print one service's workers and reserved streams as an abstract problem instead, for `weir simulate`
+    #[arg(long, value_name = "SERVICE", conflicts_with = "json")]
+    problem: Option<String>,
+    /// Write the tables that select among a service's variants, for its `select = { table = "FILE" }`
+    #[arg(long, value_name = "SERVICE=FILE", conflicts_with = "problem", value_parser = service_and_file)]
+    select: Option<(String, PathBuf)>,
+    /// Draw one of these tables, as SVG
+    #[arg(long, value_name = "FILE", requires = "select")]
+    figure: Option<PathBuf>,
+    /// For the planned load nearest to this part of the certified rate
+    #[arg(long, value_name = "PART", requires = "figure", default_value_t = 0.5)]
+    figure_at: f64,
+    /// The share of requests that selection may expect to miss
+    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_MAX_MISS)]
+    max_miss: f64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    for (option, share) in [("--max-miss", args.max_miss), ("--figure-at", args.figure_at)] {
+        if !(0.0..=1.0).contains(&share) {
+            bail!("{option} = {share}: must be 0 to 1");
+        }
+    }
+    let plan = plan(args)?;
+    if let Some(name) = &args.problem {
+        print_problem(&plan, name)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let compute = |s: &ServicePlan| (s.variants.len() > 1).then(|| SelectionPlan::compute(s, args.max_miss));
+    let selections: Vec<_> = plan.services.iter().map(compute).collect();
+    let all = || plan.services.iter().zip(&selections);
+    if args.json {
+        let services: Vec<_> = all()
+            .map(|(service, selection)| {
+                let mut json = service_json(service);
+                json["stalls"] = service.stalls().map_or(Value::Null, |stalls| stalls_json(&stalls));
+                json["selection"] = match selection {
+                    None => Value::Null,
+                    Some(Ok(selection)) => selection::json(service, selection),
+                    Some(Err(error)) => json!({ "error": error.to_string() }),
+                };
+                json
+            })
+            .collect();
+        say!(
+            "{:#}",
+            json!({
+                "services": services,
+                "machine_differs": plan.mismatches(),
+                "workers_differ": plan.other_company,
+            })
+        );
+    } else {
+        print_plan(&plan);
+        for (service, selection) in all() {
+            match selection {
+                None => {}
+                Some(Ok(selection)) => selection::print(service, selection),
+                Some(Err(error)) => say!("{}: no tables can be made: {error}", service.config.name),
+            }
+        }
+    }
+    if let Some((name, path)) = &args.select {
+        let of = all().find(|(service, _)| service.config.name == *name);
+        let (service, selection) = of.context("the service is there")?;
+        let Some(selection) = selection else { bail!("--select = {name}: has no variants to select among") };
+        let selection = selection.as_ref().map_err(|error| anyhow::anyhow!("--select = {name}: {error}"))?;
+        selection.write(service, path)?;
+        if let Some(figure) = &args.figure {
+            selection::draw(service, selection, args.figure_at, figure)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan; tables that are about to be made need not be there.
+fn plan(args: &Args) -> Result<Plan> {
+    let mut config = Config::load(&args.file)?;
+    let Some((name, _)) = &args.select else { return Ok(Plan::compute(&config)?) };
+    let index = config.services.iter().position(|service| service.name == *name);
+    let Some(index) = index else {
+        let names: Vec<_> = config.services.iter().map(|s| s.name.as_str()).collect();
+        bail!("--select = {name}: must be one of the services, {}", names.join(", "));
+    };
+    let select = std::mem::replace(&mut config.services[index].select, Select::Base);
+    let mut plan = Plan::compute(&config)?;
+    plan.services[index].config.select = select;
+    Ok(plan)
+}
+
+/// Parses `SERVICE=FILE`.
+pub(super) fn service_and_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((service, file)) if !service.is_empty() && !file.is_empty() => Ok((service.into(), file.into())),
+        _ => Err("must be SERVICE=FILE".to_owned()),
+    }
+}
+
+fn print_problem(plan: &Plan, name: &str) -> Result<()> {
+    let Some(service) = plan.services.iter().find(|s| s.config.name == name) else {
+        let names: Vec<_> = plan.services.iter().map(|s| s.config.name.as_str()).collect();
+        bail!("--problem = {name}: must be one of the services, {}", names.join(", "));
+    };
+    say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?);
+    Ok(())
+}
+
+/// What rare long times keep from being promised, as JSON.
+fn stalls_json(stalls: &Stalls) -> Value {
+    json!({
+        "batch": stalls.batch,
+        "likely_ns": stalls.likely.as_nanos(),
+        "bound_ns": stalls.bound.as_nanos(),
+        "capacity_per_s": stalls.capacity_per_s,
+        "promised_per_s": stalls.promised_per_s,
+    })
+}

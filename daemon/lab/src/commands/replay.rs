@@ -1,0 +1,63 @@
+//! `weir replay CERT`: the arrivals that a refusal shows, run through the scheduler once more.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use planner::Problem;
+use serde_json::{Value, json};
+use sim::Broken;
+
+use super::certify::word;
+use super::verify::read_certificate;
+use weir_os::pipe::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Certificate of a refused load; `-` reads it from standard input
+    file: PathBuf,
+    /// Print every request as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let name = || args.file.display().to_string();
+    let certificate = read_certificate(&args.file)?;
+    let mut shown = Vec::new();
+    for (i, claim) in certificate.claims.iter().enumerate() {
+        let Some(refutation) = &claim.refutation else { continue };
+        let problem = Problem::from_raw(claim.problem.clone()).with_context(name)?;
+        let replay = sim::replay(&problem, refutation).with_context(|| format!("{}: claim {i}", name()))?;
+        let service = claim.service.as_ref().map(|s| s.name.clone());
+        if args.json {
+            shown.push(json!({ "service": service, "replay": replay }));
+        } else {
+            print(service, &replay.broken);
+            shown.push(Value::Null);
+        }
+    }
+    if shown.is_empty() {
+        bail!("{}: nothing to replay: no claim is refused with arrivals that show it", name());
+    }
+    if args.json {
+        say!("{:#}", Value::Array(shown));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(service: Option<String>, broken: &Broken) {
+    let Broken { shows, stream, constraint, window: (first, last), instants: (from, to), misses, .. } =
+        broken;
+    let service = service.map(|s| format!("{s}: ")).unwrap_or_default();
+    match constraint {
+        Some(constraint) => say!(
+            "{service}{}: {constraint} of stream {stream} is broken: {misses} misses in requests {first} to {last}, \
+             which came at {from} to {to}",
+            word(shows)
+        ),
+        None => {
+            say!("{service}{}: request {first} of stream {stream}, which came at {from}", word(shows));
+        }
+    }
+}

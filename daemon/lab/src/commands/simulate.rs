@@ -1,0 +1,136 @@
+//! `weir simulate`: what becomes of given arrivals, in virtual time, by the scheduler that the daemon runs, and
+//! experiments that compare it with its rivals.
+
+mod experiment;
+mod gaps;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use planner::selection::DEFAULT_MAX_MISS;
+use rt_core::Selector;
+use sim::{PolicyKind, Report, simulate, simulate_logged};
+
+use super::certify::read_problem;
+use super::plan::service_and_file;
+use gaps::Gaps;
+use weir_os::notice::notice;
+use weir_os::pipe::say;
+use weir_plan::config::{Config, Select};
+use weir_plan::plan::{Plan, SelectionPlan};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Experiments to run; or else --problem and --arrivals
+    #[arg(value_name = "EXPERIMENT", required_unless_present = "problem", conflicts_with_all = ["problem", "arrivals", "policy"])]
+    experiments: Vec<PathBuf>,
+    /// The abstract problem
+    #[arg(long, value_name = "FILE", requires = "arrivals")]
+    problem: Option<PathBuf>,
+    /// Lines `time,stream`, times in the problem's unit; `-` reads standard input
+    #[arg(long, value_name = "CSV", requires = "problem")]
+    arrivals: Option<PathBuf>,
+    /// Who decides
+    #[arg(long, value_name = "NAME", default_value = "weir", value_parser = str::parse::<PolicyKind>)]
+    policy: PolicyKind,
+    /// Select among the variants of a service as its configuration says; the problem must be of that service
+    #[arg(long, value_name = "SERVICE=CONFIG", requires = "problem", conflicts_with = "policy", value_parser = service_and_file)]
+    select: Option<(String, PathBuf)>,
+    /// Write down all that the scheduler does, for `weir accept`
+    #[arg(long, value_name = "FILE", requires = "problem", conflicts_with = "policy")]
+    log: Option<PathBuf>,
+    /// Print every request, or every result, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: experiment::Options,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let (Some(problem), Some(arrivals)) = (&args.problem, &args.arrivals) else {
+        return experiment::run(&args.experiments, &args.options, args.json);
+    };
+    let problem = read_problem(problem)?;
+    let name = || arrivals.display().to_string();
+    let csv: Box<dyn Read> = match name().as_str() {
+        "-" => Box::new(stdin().lock()),
+        path => Box::new(BufReader::new(File::open(path).with_context(name)?)),
+    };
+    let mut csv = Gaps::new(csv);
+    let report = if args.select.is_none() && args.log.is_none() {
+        simulate(&problem, &mut csv, args.policy).with_context(name)?
+    } else {
+        let selector = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
+        let (report, log) = simulate_logged(&problem, &mut csv, selector).with_context(name)?;
+        if let Some(path) = &args.log {
+            let named = || path.display().to_string();
+            let file = File::create(path).with_context(named)?;
+            log.write(&problem, BufWriter::new(file)).with_context(named)?;
+        }
+        report
+    };
+    if csv.missing() > 0 {
+        notice!(
+            "{}: {} arrivals were not recorded: what follows them may have fared otherwise",
+            name(),
+            csv.missing()
+        );
+    }
+    if args.json {
+        let mut out = BufWriter::new(stdout().lock());
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+        out.flush()?;
+    } else {
+        print(&report);
+    }
+    let held = report.streams.iter().flat_map(|s| &s.constraints).all(|c| c.held);
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would.
+fn selector(name: &str, config: &Path) -> Result<Selector> {
+    let plan = Plan::compute(&Config::load(config)?)?;
+    let names = plan.services.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
+    let service = plan.services.into_iter().find(|service| service.config.name == name);
+    let service =
+        service.with_context(|| format!("--select = {name}: must be one of the services, {names}"))?;
+    let service = service.by_bounds()?;
+    if service.config.select == Select::Planned {
+        return Ok(SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?);
+    }
+    service
+        .selector
+        .with_context(|| format!("--select = {name}: nothing is selected there, the base answers alone"))
+}
+
+fn print(report: &Report) {
+    say!("SIMULATED, in virtual time");
+    for stream in &report.streams {
+        say!(
+            "{}: {} of {} served, at most {} missed in a row",
+            stream.name,
+            stream.served,
+            stream.arrived,
+            stream.longest_miss_run
+        );
+        for c in &stream.constraints {
+            let verdict = if c.held { "kept" } else { "VIOLATED" };
+            let (misses, from) = (c.worst_window.misses, c.worst_window.from);
+            say!("  {} {verdict}: at worst {misses} misses, from request {from} on", c.constraint);
+        }
+    }
+    if report.by_variant.len() > 1 {
+        let counts: Vec<_> = report.by_variant.iter().map(ToString::to_string).collect();
+        say!("served by variant, the base first: {}", counts.join(", "));
+    }
+    for mode in &report.safe_mode {
+        match &mode.stream {
+            Some(stream) => say!("promise to {stream} suspended at {}: {}", mode.at, mode.cause),
+            None => say!("safe mode at {}: {}", mode.at, mode.cause),
+        }
+    }
+}

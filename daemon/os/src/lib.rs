@@ -1,0 +1,13 @@
+//! What the rooms of the daemon want of the operating system: the clock, locks, priorities, and the standard streams.
+
+// A failed `println!` panics, and so does a failed `eprintln!`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+#![allow(missing_docs, reason = "of the daemon alone: a field whose name says it all has no sentence")]
+
+pub mod backoff;
+pub mod clock;
+pub mod locks;
+pub mod notice;
+pub mod pi_mutex;
+pub mod pipe;
+pub mod realtime;

@@ -1,0 +1,286 @@
+//! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
+//! served.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use anyhow::Context;
+use planner::certificate::{Claim, Service, Variant};
+use planner::problem::raw;
+use planner::verify::{Verified, VerifyError, verify};
+use planner::{Certificate, Number, Problem, ProblemError, certify};
+use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+use serde_json::Value;
+
+use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::models::{prepare_engines, resolve_models};
+use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, workers_of};
+use crate::profile::{Fingerprint, Profile};
+use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
+
+/// Why a certificate is not served by.
+#[derive(Debug, thiserror::Error)]
+pub enum Mismatch {
+    #[error("{field} is {certified}, here it is {here}: run `weir certify` again")]
+    Field { field: String, certified: String, here: String },
+    #[error("service {service} is refused by its own certificate: {reason}")]
+    Refused { service: String, reason: String },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("the checker: {0}")]
+    Unverified(#[from] VerifyError),
+}
+
+/// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
+/// that has constraints of its own. A service that cannot be promised is refused in it; whoever looks for arrivals that
+/// show it adds them.
+///
+/// # Errors
+/// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
+pub fn certificate(config: &Config) -> anyhow::Result<Certificate> {
+    let profile = Profile::load(&config.daemon.profile)?;
+    let mut equipment = Vec::new();
+    let claims = config.services.iter().zip(resolve_models(config)?).map(|(service, specs)| {
+        for spec in &specs {
+            let entry = profile.entry(&spec.name, &spec.sha256, service.engine)?;
+            equipment.push((service, spec.name.clone(), entry.equipment.clone()));
+        }
+        match ServicePlan::compute(service, specs.clone(), &profile) {
+            Ok(plan) => promise(&plan),
+            Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &specs[0], &profile),
+            Err(error) => Err(error.into()),
+        }
+    });
+    let claims = claims.collect::<anyhow::Result<_>>()?;
+    Ok(Certificate::new(made_by(), machine(profile.fingerprint(), equipment), claims))
+}
+
+/// The `plan` of `config`, held against the certificate that it names, or checked like one.
+///
+/// # Errors
+/// A plan that is not what was certified or what the checker derives.
+pub fn checked(config: &Config, plan: Plan) -> anyhow::Result<Plan> {
+    let planned = of_plan(&plan)?;
+    match &config.daemon.certificate {
+        Some(path) => {
+            let name = || format!("daemon.certificate = {}, which `weir certify` writes", path.display());
+            check(&Certificate::load(path).with_context(name)?, &planned, config).with_context(name)?;
+        }
+        // What was planned just now is checked no less.
+        None => drop(verify(&planned).context("the plan is not what the checker derives")?),
+    }
+    Ok(plan)
+}
+
+/// The certificate of what was planned.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
+    let claims: anyhow::Result<_> = plan.services.iter().map(promise).collect();
+    let equipment = plan.services.iter().flat_map(|service| {
+        let of = |v: &VariantPlan| (&service.config, v.spec.name.clone(), v.equipment.clone());
+        service.variants.iter().map(of)
+    });
+    Ok(Certificate::new(made_by(), machine(&plan.profiled, equipment), claims?))
+}
+
+/// What a service has planned as an abstract problem, in nanoseconds: its workers and its reserved streams.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
+    problem(&plan.config, plan.workers(), &reserved(&plan.config).collect::<Vec<_>>())
+}
+
+/// A stream as it is written in a problem, with times in nanoseconds.
+pub fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
+    raw::Stream {
+        name: name.to_owned(),
+        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
+    }
+}
+
+/// What a machine and its engines tell of themselves, model by model; simulated ones tell nothing.
+fn machine<'a>(
+    machine: &Fingerprint,
+    equipment: impl IntoIterator<Item = (&'a ServiceConfig, String, Equipment)>,
+) -> BTreeMap<String, String> {
+    let fields = machine.fields().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let real = equipment.into_iter().filter(|(service, ..)| service.engine != EngineKind::Simulated);
+    let engines =
+        real.map(|(service, model, equipment)| (format!("{model} on {}", service.engine), equipment.line()));
+    fields.chain(engines).collect()
+}
+
+/// What this machine and the engines of `config` tell now.
+fn machine_here(config: &Config) -> Result<BTreeMap<String, String>, EngineError> {
+    prepare_engines(config)?;
+    let equipment = config.services.iter().flat_map(|service| {
+        let here = Equipment::current(service.backend(0));
+        let models = match &service.model {
+            ModelChoice::Named(names) => names.clone(),
+            ModelChoice::Simulated { .. } => Vec::new(),
+        };
+        models.into_iter().map(move |model| (service, model, here.clone()))
+    });
+    Ok(machine(&Fingerprint::current(), equipment))
+}
+
+/// What certificates say of their maker.
+pub fn made_by() -> String {
+    format!("weir {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Checks `certificate` by the independent checker, and that it is about this machine and the same as `here`, which
+/// was made from `config`, the manifest and the profile as they are now.
+///
+/// # Errors
+/// The first difference, a refused service, or what the checker finds.
+pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> Result<Verified, Mismatch> {
+    for (name, value) in machine_here(config)? {
+        same(format!("machine.{name}"), certificate.machine.get(&name).map_or("", String::as_str), &value)?;
+    }
+    same("number of services", certificate.claims.len(), here.claims.len())?;
+    for (one, other) in certificate.claims.iter().zip(&here.claims) {
+        let name = |claim: &Claim| claim.service.as_ref().map_or("", |s| s.name.as_str()).to_owned();
+        same("service", name(one), name(other))?;
+        let service = name(one);
+        if let (Some(a), Some(b)) = (&one.service, &other.service) {
+            same(format!("service {service}: model"), &a.model, &b.model)?;
+            same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
+            same(format!("service {service}: engine"), &a.engine, &b.engine)?;
+            same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
+            let counts = [a, b].map(|service| service.variants.len());
+            same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
+            for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
+                let at = |what: &str| format!("service {service}: variants[{i}], {}: {what}", b.model);
+                same(format!("service {service}: variants[{i}]"), &a.model, &b.model)?;
+                same(at("model file"), &a.model_sha256, &b.model_sha256)?;
+                same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
+            }
+        }
+        let value = |claim: &Claim| serde_json::to_value(&claim.problem).unwrap_or_default();
+        differs(&format!("service {service}: problem"), &value(one), &value(other))?;
+        if !one.admissible {
+            let reason = one.reason.clone().unwrap_or_default();
+            return Err(Mismatch::Refused { service, reason });
+        }
+    }
+    Ok(verify(certificate)?)
+}
+
+/// The first field in which two problems differ.
+fn differs(field: &str, certified: &Value, here: &Value) -> Result<(), Mismatch> {
+    match (certified, here) {
+        (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
+            a.iter().zip(b.values()).try_for_each(|((key, a), b)| differs(&format!("{field}.{key}"), a, b))
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            let mut pairs = a.iter().zip(b).enumerate();
+            pairs.try_for_each(|(i, (a, b))| differs(&format!("{field}[{i}]"), a, b))
+        }
+        (a, b) => same(field, a.to_string(), b.to_string()),
+    }
+}
+
+fn same<T: Display + PartialEq>(field: impl Into<String>, certified: T, here: T) -> Result<(), Mismatch> {
+    if certified == here {
+        return Ok(());
+    }
+    let (certified, here) = (certified.to_string(), here.to_string());
+    Err(Mismatch::Field { field: field.into(), certified, here })
+}
+
+fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
+    let streams = reserved(&plan.config).chain(plan.promised_stream());
+    let profile = plan.profile_sha256.clone();
+    let mut claim = claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), profile)?;
+    let variant = |v: &VariantPlan| Variant {
+        model: v.spec.name.clone(),
+        model_sha256: v.spec.sha256.clone(),
+        profile_sha256: v.profile_sha256.clone(),
+    };
+    if let Some(service) = &mut claim.service {
+        service.variants = plan.running_variants()[1..].iter().map(variant).collect();
+    }
+    Ok(claim)
+}
+
+/// What cannot be planned is refused for the batch size that serves most, unless one is configured.
+fn refusal(config: &ServiceConfig, spec: &ModelSpec, profile: &Profile) -> anyhow::Result<Claim> {
+    let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+    let faster = |a: Workers, b: Workers| if b.capacity_per_s() > a.capacity_per_s() { b } else { a };
+    let workers = workers_of(config, entry)?.into_iter().reduce(faster);
+    let workers = workers.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?;
+    let streams = reserved(config).chain(config.example_stream());
+    claim(config, spec, &workers, &streams.collect::<Vec<_>>(), entry.digest())
+}
+
+fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
+    config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))
+}
+
+fn claim(
+    config: &ServiceConfig,
+    spec: &ModelSpec,
+    workers: &Workers,
+    streams: &[(String, StreamSpec)],
+    profile_sha256: String,
+) -> anyhow::Result<Claim> {
+    let problem = problem(config, workers, streams)?;
+    let mut claim = certify(&problem);
+    let (model, model_sha256) = (spec.name.clone(), spec.sha256.clone());
+    let (name, engine) = (config.name.clone(), config.engine.to_string());
+    let variants = Vec::new();
+    claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256, variants });
+    Ok(claim)
+}
+
+/// A service as an abstract problem, in nanoseconds.
+fn problem(
+    config: &ServiceConfig,
+    workers: &Workers,
+    streams: &[(String, StreamSpec)],
+) -> Result<Problem, ProblemError> {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
+    Problem::from_raw(raw::Problem {
+        unit: raw::Unit::Ns,
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        stalls: None,
+        dispatch: match config.dispatch {
+            Dispatch::Eager => raw::Dispatch::Eager,
+            Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
+        },
+        background: config.background,
+        workers: vec![raw::Workers {
+            count: workers.count,
+            batch: workers.batch,
+            time: None,
+            times: Some(times.collect()),
+        }],
+        streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
+    })
+}
+
+fn arrivals(bounds: &[ArrivalBound]) -> raw::Arrivals {
+    let number = |span: &Span| Number::whole(span.as_nanos());
+    let mut arrivals = raw::Arrivals::default();
+    for bound in bounds {
+        match bound {
+            ArrivalBound::Window { count, length } => arrivals.windows.push((*count, number(length))),
+            ArrivalBound::Periodic { period, jitter } => arrivals.periodic.push(raw::Periodic {
+                period: number(period),
+                jitter: number(jitter),
+                distance: None,
+            }),
+            ArrivalBound::Distances(list) => {
+                arrivals.distances = Some(list.as_slice().iter().map(number).collect());
+            }
+        }
+    }
+    arrivals
+}

@@ -1,0 +1,95 @@
+//! The doors in the configuration: the bus, the hook and the metrics, checked.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rt_core::Span;
+
+use super::ConfigError;
+use super::check::Check;
+
+/// Added to the name of a socket until others may connect.
+pub const SOCKET_DRAFT: &str = ".new";
+/// Bytes that the path of a socket may have: what the kernel takes, less the draft's.
+pub const LONGEST_PATH: u64 = 107 - SOCKET_DRAFT.len() as u64;
+
+/// How long a hook may be let run.
+const SHORTEST_HOOK: Span = Span::from_millis(1);
+const LONGEST_HOOK: Span = Span::from_millis(60_000);
+
+/// Where the daemon shows itself on D-Bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BusConfig {
+    System,
+    Session,
+    /// Nowhere.
+    Off,
+    /// On the bus with this address.
+    Address(String),
+}
+
+/// The program that is run at each announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookConfig {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    /// It is killed if it runs longer.
+    pub limit: Span,
+}
+
+/// Where metrics are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsConfig {
+    /// On a Unix socket at this path.
+    Socket(PathBuf),
+    /// On a port of this machine.
+    Port(SocketAddr),
+}
+
+impl Check<'_> {
+    pub(super) fn bus(&self, raw: &str) -> Result<BusConfig, ConfigError> {
+        match raw {
+            "system" => Ok(BusConfig::System),
+            "session" => Ok(BusConfig::Session),
+            "off" => Ok(BusConfig::Off),
+            address if address.starts_with("unix:") => Ok(BusConfig::Address(address.to_owned())),
+            other => {
+                let reason = "must be \"system\", \"session\", \"off\" or an address \"unix:path=…\"";
+                Err(self.refuse("daemon.bus", &format!("\"{other}\""), reason))
+            }
+        }
+    }
+
+    pub(super) fn metrics(&self, raw: Option<&str>) -> Result<Option<MetricsConfig>, ConfigError> {
+        let Some(raw) = raw else { return Ok(None) };
+        let refuse = |reason: &str| Err(self.refuse("daemon.metrics", &format!("\"{raw}\""), reason));
+        if let Some(path) = raw.strip_prefix("unix:") {
+            let path = self.resolve(Path::new(path));
+            // As for `daemon.socket`.
+            self.number("length of daemon.metrics in bytes", path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
+            return Ok(Some(MetricsConfig::Socket(path)));
+        }
+        match raw.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_loopback() => Ok(Some(MetricsConfig::Port(address))),
+            Ok(_) => refuse("must be an address of this machine alone, in 127.0.0.0/8 or [::1]"),
+            Err(_) => refuse("must be \"unix:PATH\" or \"ADDRESS:PORT\""),
+        }
+    }
+
+    pub(super) fn hook(&self, raw: &[String], limit: &str) -> Result<Option<HookConfig>, ConfigError> {
+        let field = "safe-mode.hook-limit";
+        let span = self.duration(field, limit)?;
+        if span < SHORTEST_HOOK || span > LONGEST_HOOK {
+            return Err(self.refuse(field, limit, format!("must be {SHORTEST_HOOK}..={LONGEST_HOOK}")));
+        }
+        let [program, arguments @ ..] = raw else { return Ok(None) };
+        let program = self.resolve_named(Path::new(program));
+        let runs = |file: &std::fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
+        if !std::fs::metadata(&program).is_ok_and(|file| runs(&file)) {
+            let reason = "must be a file that can be run";
+            return Err(self.refuse("safe-mode.hook[0]", &program.display().to_string(), reason));
+        }
+        Ok(Some(HookConfig { program, arguments: arguments.to_vec(), limit: span }))
+    }
+}

@@ -1,0 +1,91 @@
+//! The files that a configuration names: where they are, and which may be written.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::check::Check;
+use super::{ConfigError, DaemonConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
+
+/// How a recording begins.
+pub const RECORDING: &str = "# weir: arrivals at service";
+
+/// Arrivals of a recording at most: as many as a simulation reads.
+pub const MAX_RECORDED: u64 = 10_000_000;
+
+impl Check<'_> {
+    pub(super) fn resolve(&self, path: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// Where to find what is run or loaded: a bare name would be looked for elsewhere than beside the file.
+    pub(super) fn resolve_named(&self, path: &Path) -> PathBuf {
+        Path::new(".").join(self.resolve(path))
+    }
+
+    pub(super) fn record(
+        &self,
+        at: &str,
+        path: Option<PathBuf>,
+        limit: Option<u64>,
+    ) -> Result<Option<RecordConfig>, ConfigError> {
+        let most = MAX_RECORDED;
+        let field = format!("{at}.record-limit");
+        match (path, limit) {
+            (Some(path), limit) => {
+                let path = self.resolve(&path);
+                if holds_else(&path) {
+                    let reason = "is there and is no recording; remove it, or name another file";
+                    return Err(self.refuse(&format!("{at}.record"), &path.display().to_string(), reason));
+                }
+                Ok(Some(RecordConfig { path, limit: self.number(&field, limit.unwrap_or(most), 1, most)? }))
+            }
+            (None, Some(limit)) => Err(self.refuse(
+                &field,
+                &limit.to_string(),
+                "only with record; remove it, or name a file there",
+            )),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// What the daemon or a command makes must be no other file of the configuration.
+    pub(super) fn files(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
+        let tables = services.iter().filter_map(|service| match &service.select {
+            Select::Table(path) => Some(path.as_path()),
+            _ => None,
+        });
+        let mut taken: HashSet<&Path> = tables.chain([self.path]).chain(daemon.models.as_deref()).collect();
+        let metrics = match &daemon.metrics {
+            Some(MetricsConfig::Socket(path)) => Some(path),
+            _ => None,
+        };
+        let records = services.iter().enumerate().filter_map(|(i, service)| {
+            Some((format!("service[{i}].record"), &service.record.as_ref()?.path))
+        });
+        let made = [
+            ("daemon.profile", Some(&daemon.profile)),
+            ("daemon.certificate", daemon.certificate.as_ref()),
+            ("daemon.socket", Some(&daemon.socket)),
+            ("daemon.metrics", metrics),
+        ];
+        let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
+        for (field, path) in made.chain(records) {
+            if !taken.insert(path) {
+                let value = path.display().to_string();
+                return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a recording would take the place of something else: a model, a profile, a pipe.
+fn holds_else(path: &Path) -> bool {
+    let Ok(there) = std::fs::metadata(path) else { return false };
+    let mut head = Vec::new();
+    let mut read = || File::open(path)?.take(RECORDING.len() as u64).read_to_end(&mut head);
+    // What this user may not read, the daemon's may.
+    !there.is_file() || (read().is_ok() && !RECORDING.as_bytes().starts_with(&head))
+}

@@ -1,0 +1,212 @@
+//! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
+
+mod check;
+mod doors;
+mod files;
+mod model;
+mod raw;
+
+use std::path::{Path, PathBuf};
+
+use rt_core::{
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, StreamSpec,
+};
+
+use weir_engine::{Backend, EngineKind, Isolation};
+
+pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
+pub use files::{MAX_RECORDED, RECORDING};
+pub use model::{ModelChoice, Select, SimulatedModel};
+
+/// A checked configuration. Paths are resolved against the folder of the file.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it came from.
+    pub path: PathBuf,
+    pub daemon: DaemonConfig,
+    pub safe_mode: SafeModeConfig,
+    /// Run at each announcement.
+    pub hook: Option<HookConfig>,
+    pub services: Vec<ServiceConfig>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct DaemonConfig {
+    pub socket: PathBuf,
+    /// The manifest of the models that services name.
+    pub models: Option<PathBuf>,
+    /// Where `weir profile` writes, and `weir plan` and `weir serve` read.
+    pub profile: PathBuf,
+    /// The library of ONNX Runtime; looked for if absent.
+    pub onnxruntime: Option<PathBuf>,
+    /// Bytes that a model's file may have.
+    pub max_model: u64,
+    /// The certificate that `weir serve` insists on, and where `weir certify` writes it.
+    pub certificate: Option<PathBuf>,
+    pub max_clients: usize,
+    /// Streams that a connection may hold or have waiting.
+    pub client_streams: usize,
+    /// Requests of a connection without an answer; beyond, those that are promised nothing are missed.
+    pub client_requests: usize,
+    /// STATUS, PING and SUBSCRIBE of a connection within a second; beyond, they are refused.
+    pub client_questions: usize,
+    /// Largest frame accepted from a client, in bytes without header.
+    pub max_frame: u32,
+    /// Bytes kept for a client that reads slowly; beyond, it is cut off.
+    pub max_pending: usize,
+    /// Largest memory a client may share, in bytes; 0 for none.
+    pub max_arena: u64,
+    /// `SCHED_FIFO` and locked memory where permitted.
+    pub realtime: bool,
+    /// User and group ids that may connect; `None` lets everybody in whom the socket's mode lets in.
+    pub allowed: Option<Allowed>,
+    /// Mode bits of the socket.
+    pub socket_mode: u32,
+    pub bus: BusConfig,
+    pub metrics: Option<MetricsConfig>,
+}
+
+/// What a batch size is good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Optimise {
+    /// The largest promised rate; without constraints of the service's own, the most capacity to spare.
+    #[default]
+    Rate,
+    /// The largest burst of a stream that must not miss, beside the reserved ones.
+    Burst,
+    /// The longest batch of a slower model that the reserved streams allow in a lull.
+    Headroom,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    pub users: Vec<u32>,
+    pub groups: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    pub name: String,
+    pub engine: EngineKind,
+    pub isolation: Isolation,
+    /// What computes, for each worker in turn; at least one.
+    pub(super) backends: Vec<Backend>,
+    pub model: ModelChoice,
+    /// Which of its variants answers.
+    pub select: Select,
+    pub deadline: Span,
+    pub guard: Span,
+    /// Added to each measured batch time for the way to the worker and back.
+    pub handover: Span,
+    pub workers: usize,
+    /// The core of each worker, cyclically; empty leaves them to the kernel.
+    pub cores: Vec<usize>,
+    /// The largest batch that is profiled and, of what waits, served.
+    pub max_batch: usize,
+    /// What the batch size is chosen for.
+    pub optimise: Optimise,
+    /// `B` of the promise; chosen by the plan if absent.
+    pub batch: Option<usize>,
+    /// With which a batch is to end in the time that what is promised nothing counts with, 0.5 to 0.999.
+    pub probability: f64,
+    pub dispatch: Dispatch,
+    pub queue: usize,
+    /// Whether requests are served that no stream has declared.
+    pub background: bool,
+    pub streams: usize,
+    /// What the plan computes the largest rate for.
+    pub constraints: Vec<Constraint>,
+    /// How late a periodic request may come when the plan states a rate.
+    pub jitter: Span,
+    /// Where it is written down when requests came.
+    pub record: Option<RecordConfig>,
+    /// Streams whose promise is kept for them, connected or not.
+    pub reserved: Vec<ReservedStream>,
+}
+
+/// A file of arrivals, for `weir simulate`.
+#[derive(Clone, Debug)]
+pub struct RecordConfig {
+    pub path: PathBuf,
+    /// Lines in it at most.
+    pub limit: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct ReservedStream {
+    pub name: String,
+    pub spec: StreamSpec,
+}
+
+/// Why a configuration file is refused; the message names file, field, value and limit.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Parse { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("{}: {field} = {value}: {reason}", path.display())]
+    Value { path: PathBuf, field: String, value: String, reason: String },
+}
+
+impl Config {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no TOML of this shape, or holds a value outside its limits.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            planner::read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let raw: raw::File = toml::from_str(text)
+            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })?;
+        check::Check::new(path).file(raw)
+    }
+}
+
+impl DaemonConfig {
+    /// Whether `next` differs in what a start takes over and a reload does not.
+    pub fn needs_start(&self, next: &Self) -> bool {
+        let at_reload = next.clone();
+        let reloaded = Self {
+            models: at_reload.models,
+            profile: at_reload.profile,
+            onnxruntime: at_reload.onnxruntime,
+            max_model: at_reload.max_model,
+            certificate: at_reload.certificate,
+            ..self.clone()
+        };
+        reloaded != *next
+    }
+}
+
+impl ServiceConfig {
+    /// What computes the batches of that worker.
+    pub fn backend(&self, worker: usize) -> &Backend {
+        &self.backends[worker % self.backends.len()]
+    }
+
+    /// A stream of the service's own constraints, one request a `period` and up to the service's jitter late, and a
+    /// name for it that is free; `None` without constraints.
+    pub fn stream_every(&self, period: Span) -> Option<(String, StreamSpec)> {
+        let set = ConstraintSet::new(&self.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
+        let curve = ArrivalCurve::new(&[ArrivalBound::periodic(period, self.jitter).ok()?]).ok()?;
+        let mut name = "promised".to_owned();
+        while self.reserved.iter().any(|s| s.name == name) {
+            name.push('_');
+        }
+        Some((name, StreamSpec::promised(set, curve)))
+    }
+
+    /// Such a stream that sends once a deadline: what is asked for where nothing can be promised.
+    pub fn example_stream(&self) -> Option<(String, StreamSpec)> {
+        if self.reserved.is_empty() { self.stream_every(self.deadline) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! What answers a service's requests: one model or several variants of it, and who chooses among them.
+
+use std::path::PathBuf;
+
+use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
+
+use super::check::Check;
+use super::{ConfigError, DaemonConfig, raw};
+use weir_engine::{Backend, EngineKind, Isolation, SimulatedTime};
+
+/// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
+/// ones.
+#[derive(Clone, Debug)]
+pub enum ModelChoice {
+    /// Models of the manifest, by name.
+    Named(Vec<String>),
+    /// No model at all: a simulated engine.
+    Simulated { models: Vec<SimulatedModel>, input: usize, output: usize },
+}
+
+/// What a simulated engine pretends to be.
+#[derive(Clone, Debug)]
+pub struct SimulatedModel {
+    /// The times that it waits out, `times[b-1]` for a batch of `b`.
+    pub times: Vec<SimulatedTime>,
+    /// The share of right answers that is told for it, 0..=1; `None` if nothing is.
+    pub accuracy: Option<f64>,
+}
+
+/// Which variant answers where the shield leaves a choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The base, always.
+    Base,
+    /// The most accurate.
+    Accurate,
+    /// What tables say that the daemon plans itself, for the load that comes.
+    Planned,
+    /// What the tables of this file say.
+    Table(PathBuf),
+}
+
+impl Select {
+    /// As it is configured.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Accurate => "accurate",
+            Self::Planned => "planned",
+            Self::Table(_) => "table",
+        }
+    }
+}
+
+impl ModelChoice {
+    /// Whether the base answers everything.
+    pub(super) fn is_single(&self) -> bool {
+        match self {
+            Self::Named(names) => names.len() == 1,
+            Self::Simulated { models, .. } => models.len() == 1,
+        }
+    }
+
+    /// The times that a simulated engine waits out for a variant; `None` for a real model.
+    pub fn simulated_times(&self, variant: usize) -> Option<&[SimulatedTime]> {
+        match self {
+            Self::Named(_) => None,
+            Self::Simulated { models, .. } => models.get(variant).map(|model| &model.times[..]),
+        }
+    }
+
+    fn variants(&self) -> usize {
+        match self {
+            Self::Named(models) => models.len(),
+            Self::Simulated { models, .. } => models.len(),
+        }
+    }
+}
+
+impl Check<'_> {
+    /// What computes, for each device.
+    pub(super) fn backends(
+        &self,
+        at: &str,
+        (kind, isolation): (EngineKind, Isolation),
+        device: Option<raw::Device>,
+        daemon: &DaemonConfig,
+    ) -> Result<Vec<Backend>, ConfigError> {
+        if let Some(remedy) = kind.how_to_build() {
+            let reason = format!("this weir was built without it: {remedy}");
+            return Err(self.refuse(&format!("{at}.engine"), &kind.to_string(), reason));
+        }
+        let field = format!("{at}.device");
+        let devices = match device {
+            None => vec![0],
+            Some(raw::Device::One(device)) => vec![device],
+            Some(raw::Device::Each(devices)) => devices,
+        };
+        if let Some(device) = devices.iter().find(|device| **device != 0 && !kind.has_devices()) {
+            return Err(self.refuse(
+                &field,
+                &device.to_string(),
+                format!("engine \"{kind}\" has only one, 0"),
+            ));
+        }
+        let fixed = kind == EngineKind::TractCuda && isolation == Isolation::Thread;
+        if let Some(device) = devices.iter().find(|device| **device != 0 && fixed) {
+            let reason = format!("engine \"{kind}\" computes on 0 with isolation = \"thread\"");
+            return Err(self.refuse(&field, &device.to_string(), reason));
+        }
+        self.number(&format!("number of {field}"), devices.len() as u64, 1, MAX_WORKERS as u64)?;
+        let backend = |device: u64| {
+            let device = self.number(&field, device, 0, 63)? as u32;
+            let (library, max_model) = (daemon.onnxruntime.clone(), daemon.max_model);
+            Ok(Backend { kind, device, library, max_model })
+        };
+        devices.into_iter().map(backend).collect()
+    }
+
+    /// What answers, and who chooses.
+    pub(super) fn model(
+        &self,
+        at: &str,
+        (engine, model, variants): (EngineKind, Option<String>, Vec<String>),
+        simulated: Option<raw::Simulated>,
+        select: Option<raw::Select>,
+    ) -> Result<(ModelChoice, Select), ConfigError> {
+        let refuse =
+            |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
+        let model = match (engine, model, simulated) {
+            (EngineKind::Simulated, None, Some(s)) => {
+                if let Some(first) = variants.first() {
+                    return Err(refuse("variants", first, "engine \"simulated\" has simulated.variants"));
+                }
+                self.simulated(&format!("{at}.simulated"), s)?
+            }
+            (EngineKind::Simulated, None, None) => {
+                return Err(refuse(
+                    "simulated",
+                    "(absent)",
+                    "engine \"simulated\" needs a table with its times",
+                ));
+            }
+            (EngineKind::Simulated, Some(m), _) => {
+                return Err(refuse("model", &m, "engine \"simulated\" runs no model; remove it"));
+            }
+            (_, Some(m), None) => {
+                let names: Vec<_> = [m].into_iter().chain(variants).collect();
+                for (i, name) in names.iter().enumerate().skip(1) {
+                    if names[..i].contains(name) {
+                        let reason = "is there already: name each variant once, and the base as model";
+                        return Err(refuse(&format!("variants[{}]", i - 1), &format!("{name:?}"), reason));
+                    }
+                }
+                ModelChoice::Named(names)
+            }
+            (_, None, None) => return Err(refuse("model", "(absent)", "must name a model of daemon.models")),
+            (_, _, Some(_)) => {
+                return Err(refuse("simulated", "(table)", "only for engine = \"simulated\"; remove it"));
+            }
+        };
+        let count = model.variants() as u64;
+        self.number(&format!("number of {at}.variants, with the base"), count, 1, MAX_VARIANTS as u64)?;
+        let select = match select {
+            Some(_) if count == 1 => {
+                return Err(refuse("select", "(present)", "only with variants to select among; remove it"));
+            }
+            Some(raw::Select::Base) => Select::Base,
+            Some(raw::Select::Accurate) | None => Select::Accurate,
+            Some(raw::Select::Planned) => Select::Planned,
+            Some(raw::Select::Table(path)) => Select::Table(self.resolve(&path)),
+        };
+        Ok((model, select))
+    }
+
+    fn simulated(&self, at: &str, raw: raw::Simulated) -> Result<ModelChoice, ConfigError> {
+        let mut models = vec![self.simulated_model(at, &raw.times, raw.accuracy)?];
+        if !raw.variants.is_empty() && raw.accuracy.is_none() {
+            let reason = "must be given where there are variants";
+            return Err(self.refuse(&format!("{at}.accuracy"), "(absent)", reason));
+        }
+        for (i, variant) in raw.variants.iter().enumerate() {
+            let at = format!("{at}.variants[{i}]");
+            models.push(self.simulated_model(&at, &variant.times, Some(variant.accuracy))?);
+        }
+        let size = |name: &str, size| self.number(&format!("{at}.{name}"), size, 1, 1 << 20);
+        let (input, output) = (size("input", raw.input)? as usize, size("output", raw.output)? as usize);
+        Ok(ModelChoice::Simulated { models, input, output })
+    }
+
+    fn simulated_model(
+        &self,
+        at: &str,
+        times: &[raw::SimulatedTime],
+        accuracy: Option<f64>,
+    ) -> Result<SimulatedModel, ConfigError> {
+        let field = format!("{at}.times");
+        self.number(&format!("length of {field}"), times.len() as u64, 1, MAX_BATCH as u64)?;
+        if let Some(accuracy) = accuracy.filter(|accuracy| !(0.0..=1.0).contains(accuracy)) {
+            let reason = "must be in 0..=1";
+            return Err(self.refuse(&format!("{at}.accuracy"), &accuracy.to_string(), reason));
+        }
+        let times =
+            times.iter().enumerate().map(|(i, time)| self.simulated_time(&format!("{field}[{i}]"), time));
+        let times: Result<_, _> = times.collect();
+        Ok(SimulatedModel { times: times?, accuracy })
+    }
+
+    fn simulated_time(&self, field: &str, raw: &raw::SimulatedTime) -> Result<SimulatedTime, ConfigError> {
+        let (bound, likely, mean) = match raw {
+            raw::SimulatedTime::Always(time) => {
+                return Ok(SimulatedTime::always(self.span(field, time, Span::ZERO)?.as_nanos()));
+            }
+            raw::SimulatedTime::Spread(raw::Spread { bound, likely, mean }) => (bound, likely, mean),
+        };
+        let span = |name: &str, text: &str| self.span(&format!("{field}.{name}"), text, Span::ZERO);
+        let (longest, within, mean_time) =
+            (span("bound", bound)?, span("likely", likely)?, span("mean", mean)?);
+        if within > longest {
+            return Err(self.refuse(
+                &format!("{field}.likely"),
+                likely,
+                format!("must be at most the bound, {longest}"),
+            ));
+        }
+        SimulatedTime::spread(longest.as_nanos(), within.as_nanos(), mean_time.as_nanos()).map_err(
+            |(least, most)| {
+                let [least, most] = [least, most].map(Span::from_nanos);
+                let reason = format!(
+                    "must be {least}..={most}: one batch in 100 takes the bound, 11 take the likely time"
+                );
+                self.refuse(&format!("{field}.mean"), mean, reason)
+            },
+        )
+    }
+}

@@ -1,0 +1,295 @@
+//! The configuration file as written: every field with its default, nothing checked yet.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Optimise;
+use weir_engine::{Backend, EngineKind, Isolation};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    #[serde(default)]
+    pub(super) daemon: Daemon,
+    #[serde(default)]
+    pub(super) safe_mode: SafeMode,
+    #[serde(default)]
+    pub(super) service: Vec<Service>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Daemon {
+    pub(super) socket: PathBuf,
+    pub(super) socket_mode: String,
+    pub(super) models: Option<PathBuf>,
+    pub(super) profile: PathBuf,
+    pub(super) onnxruntime: Option<PathBuf>,
+    pub(super) max_model: u64,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) max_clients: u64,
+    pub(super) client_streams: u64,
+    pub(super) client_requests: u64,
+    pub(super) client_questions: u64,
+    pub(super) max_frame: u64,
+    pub(super) max_pending: u64,
+    pub(super) max_arena: u64,
+    pub(super) realtime: bool,
+    pub(super) allow_users: Option<Vec<String>>,
+    pub(super) allow_groups: Option<Vec<String>>,
+    pub(super) bus: String,
+    pub(super) metrics: Option<String>,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            socket: "/run/weir/weir.sock".into(),
+            socket_mode: "0660".into(),
+            models: None,
+            profile: "/var/lib/weir/profile.json".into(),
+            onnxruntime: None,
+            max_model: Backend::MAX_MODEL,
+            certificate: None,
+            max_clients: 64,
+            client_streams: 16,
+            client_requests: 1024,
+            client_questions: 1000,
+            max_frame: 4 << 20,
+            max_pending: 1 << 20,
+            max_arena: 16 << 20,
+            realtime: true,
+            allow_users: None,
+            allow_groups: None,
+            bus: "system".into(),
+            metrics: None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct SafeMode {
+    pub(super) hold: String,
+    pub(super) clean: String,
+    pub(super) latch: bool,
+    /// A program and its arguments; empty runs none.
+    pub(super) hook: Vec<String>,
+    pub(super) hook_limit: String,
+}
+
+impl Default for SafeMode {
+    fn default() -> Self {
+        Self {
+            hold: "1s".into(),
+            clean: "1s".into(),
+            latch: false,
+            hook: Vec::new(),
+            hook_limit: "5s".into(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Service {
+    pub(super) name: String,
+    #[serde(default = "tract")]
+    pub(super) engine: EngineKind,
+    pub(super) isolation: Option<Isolation>,
+    pub(super) device: Option<Device>,
+    pub(super) model: Option<String>,
+    #[serde(default)]
+    pub(super) variants: Vec<String>,
+    pub(super) select: Option<Select>,
+    pub(super) simulated: Option<Simulated>,
+    pub(super) deadline: String,
+    #[serde(default = "default_guard")]
+    pub(super) guard: String,
+    #[serde(default = "default_handover")]
+    pub(super) handover: String,
+    #[serde(default = "one")]
+    pub(super) workers: u64,
+    #[serde(default)]
+    pub(super) cores: Vec<u64>,
+    pub(super) max_batch: Option<u64>,
+    pub(super) batch: Option<u64>,
+    #[serde(default = "default_probability")]
+    pub(super) probability: f64,
+    #[serde(default)]
+    pub(super) optimise: Optimise,
+    #[serde(default)]
+    pub(super) dispatch: Dispatch,
+    #[serde(default = "default_queue")]
+    pub(super) queue: u64,
+    #[serde(default = "yes")]
+    pub(super) background: bool,
+    #[serde(default = "default_streams")]
+    pub(super) streams: u64,
+    #[serde(default)]
+    pub(super) constraints: Vec<Constraint>,
+    #[serde(default = "default_jitter")]
+    pub(super) jitter: String,
+    pub(super) record: Option<PathBuf>,
+    pub(super) record_limit: Option<u64>,
+    #[serde(default)]
+    pub(super) stream: Vec<Stream>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Dispatch {
+    #[default]
+    Eager,
+    FullOrLatest,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Simulated {
+    /// `times[b-1]`: how long a batch of `b` is waited out.
+    pub(super) times: Vec<SimulatedTime>,
+    pub(super) accuracy: Option<f64>,
+    #[serde(default)]
+    pub(super) variants: Vec<SimulatedVariant>,
+    /// Values in and out of one request.
+    #[serde(default = "default_values")]
+    pub(super) input: u64,
+    #[serde(default = "default_values")]
+    pub(super) output: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SimulatedVariant {
+    pub(super) times: Vec<SimulatedTime>,
+    pub(super) accuracy: f64,
+}
+
+/// One time for every batch of a size, or what they take at most, within 0.9 and on average.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum SimulatedTime {
+    Always(String),
+    Spread(Spread),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Spread {
+    pub(super) bound: String,
+    pub(super) likely: String,
+    pub(super) mean: String,
+}
+
+/// The device of all workers, or of each in turn.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Device {
+    One(u64),
+    Each(Vec<u64>),
+}
+
+/// Who says which variant answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Select {
+    Accurate,
+    Base,
+    /// Tables that are planned while serving.
+    Planned,
+    /// A file of tables.
+    Table(PathBuf),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Stream {
+    pub(super) name: String,
+    /// Those of the service if absent; an empty list is best effort.
+    pub(super) constraints: Option<Vec<Constraint>>,
+    #[serde(default)]
+    pub(super) arrivals: Vec<Arrival>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Constraint {
+    AnyMiss {
+        m: u32,
+        k: u32,
+    },
+    AnyHit {
+        h: u32,
+        k: u32,
+    },
+    /// At most so many misses in a row.
+    RowMiss(u32),
+    RowHit {
+        h: u32,
+        k: u32,
+    },
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Arrival {
+    Window {
+        count: u64,
+        length: String,
+    },
+    Periodic {
+        period: String,
+        #[serde(default = "zero")]
+        jitter: String,
+    },
+    TokenBucket {
+        burst: u64,
+        period: String,
+    },
+}
+
+fn tract() -> EngineKind {
+    EngineKind::Tract
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn default_guard() -> String {
+    "5ms".into()
+}
+
+fn default_handover() -> String {
+    "200us".into()
+}
+
+fn default_jitter() -> String {
+    "5ms".into()
+}
+
+fn zero() -> String {
+    "0s".into()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_probability() -> f64 {
+    0.9
+}
+
+fn default_queue() -> u64 {
+    256
+}
+
+fn default_streams() -> u64 {
+    64
+}
+
+fn default_values() -> u64 {
+    64
+}

@@ -1,0 +1,128 @@
+//! The models that a configuration names: what their manifest says of them, and whether each variant can stand in for the
+//! one before it.
+
+use std::path::PathBuf;
+
+use weir_engine::manifest::{Manifest, ManifestError};
+use weir_engine::{DataType, EngineError, ModelSpec, Side, TensorSpec, has_batches, prepare, sha256_hex};
+
+use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
+
+/// Why the models of a configuration cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelsError {
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
+    NoManifest { path: PathBuf, index: usize, model: String },
+    #[error("{field} = {value}: {reason}")]
+    Variant { field: String, value: String, reason: String },
+}
+
+/// The variants of each service, in order: the base first.
+///
+/// # Errors
+/// A model that the manifest does not have, and a variant that cannot stand in for the one before it.
+pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsError> {
+    let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
+    let resolve = |(index, service): (usize, &ServiceConfig)| {
+        let specs = match (&service.model, &manifest) {
+            (ModelChoice::Simulated { models, input, output }, _) => {
+                models.iter().map(|model| simulated(model, *input, *output)).collect()
+            }
+            (ModelChoice::Named(names), Some(manifest)) => names
+                .iter()
+                .map(|name| Ok(manifest.model(name)?.clone()))
+                .collect::<Result<_, ModelsError>>()?,
+            (ModelChoice::Named(names), None) => {
+                let model = names[0].clone();
+                return Err(ModelsError::NoManifest { path: config.path.clone(), index, model });
+            }
+        };
+        check(index, &service.model, specs)
+    };
+    config.services.iter().enumerate().map(resolve).collect()
+}
+
+/// The models of a service whose files are fixed to one request at a time, one line each.
+///
+/// # Errors
+/// What the files lack or say otherwise than the manifest.
+pub fn run_singly<'a>(
+    config: &ServiceConfig,
+    specs: impl IntoIterator<Item = &'a ModelSpec>,
+) -> Result<Vec<String>, EngineError> {
+    let mut lines = Vec::new();
+    if matches!(config.model, ModelChoice::Named(_)) {
+        for spec in specs {
+            if !has_batches(config.backend(0), spec)? {
+                let line =
+                    "its file is fixed to batch 1, so that a batch takes as long as its requests one by one";
+                lines.push(format!("{}: {line}", spec.name));
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Every variant must answer the same requests, better than the one before.
+fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec>, ModelsError> {
+    let list = match model {
+        ModelChoice::Named(_) => format!("service[{index}].variants"),
+        ModelChoice::Simulated { .. } => format!("service[{index}].simulated.variants"),
+    };
+    for (i, pair) in specs.windows(2).enumerate() {
+        let (before, spec) = (&pair[0], &pair[1]);
+        let refuse = |what: &str, value: String, reason: String| {
+            let field = format!("{list}[{i}]");
+            let value = format!("{} with {what} {value}", spec.name);
+            Err(ModelsError::Variant { field, value, reason })
+        };
+        for side in [Side::Input, Side::Output] {
+            let (here, there) = (shapes(spec.tensors(side)), shapes(specs[0].tensors(side)));
+            if here != there {
+                let reason = format!("must be {there}, as of {}", specs[0].name);
+                return refuse(&format!("{side} shape"), here, reason);
+            }
+        }
+        if spec.accuracy <= before.accuracy {
+            let reason = format!("must be above {}, that of {} before it", before.accuracy, before.name);
+            return refuse("accuracy", spec.accuracy.to_string(), reason);
+        }
+    }
+    Ok(specs)
+}
+
+/// Types and shapes, such as `f32[3, 224, 224], i64[1]`.
+fn shapes(tensors: &[TensorSpec]) -> String {
+    let shape = |tensor: &TensorSpec| format!("{}{:?}", tensor.data_type, tensor.shape);
+    tensors.iter().map(shape).collect::<Vec<_>>().join(", ")
+}
+
+/// Stands for a model that does not exist; its hash is that of the times it waits out.
+fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
+    let numbers = model.times.iter().flat_map(|time| [time.usual, time.likely, time.bound]);
+    let times: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+    let sha256 = sha256_hex(&times);
+    let tensor = |name: &str, values| {
+        vec![TensorSpec { name: name.into(), data_type: DataType::F32, shape: vec![values] }]
+    };
+    ModelSpec {
+        name: format!("simulated-{}", &sha256[..8]),
+        path: PathBuf::new(),
+        sha256,
+        inputs: tensor("input", input),
+        outputs: tensor("output", output),
+        accuracy: model.accuracy.unwrap_or(f64::NAN),
+        parameters: 0,
+        macs: 0,
+    }
+}
+
+/// Loads what the engines need beside their models.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn prepare_engines(config: &Config) -> Result<(), EngineError> {
+    config.services.iter().try_for_each(|service| prepare(service.backend(0)))
+}

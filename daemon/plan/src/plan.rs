@@ -1,0 +1,286 @@
+//! The plan: what each service can promise on this machine, computed before anything is served.
+
+mod merit;
+mod rate;
+mod select;
+mod selection;
+mod stalls;
+mod variants;
+
+use std::path::PathBuf;
+
+use planner::selection::SelectionError;
+use rt_core::{
+    Admission, AdmissionError, Constraint, LoadMonitor, SelectError, Selector, Span, StreamSpec, System,
+    Workers,
+};
+
+use crate::config::{Config, ServiceConfig};
+use crate::models::{ModelsError, prepare_engines, resolve_models};
+use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
+use weir_engine::{EngineError, EngineKind, ModelSpec};
+
+pub use rate::RatePlan;
+use rate::densest;
+pub use select::{TableError, check_tables, inputs, inputs_sha256};
+pub use selection::SelectionPlan;
+pub use stalls::Stalls;
+pub use variants::VariantPlan;
+use variants::times_of;
+
+/// Who sends more than this part of the certified rate is warned.
+const WARNING_SHARE: f64 = 0.9;
+/// The rate is measured over at least so many requests of it.
+const RATE_COUNT: f64 = 40.0;
+
+/// Every service's plan, and what was profiled otherwise than it would be served.
+#[derive(Debug)]
+pub struct Plan {
+    pub services: Vec<ServicePlan>,
+    /// The machine.
+    pub profiled: Fingerprint,
+    /// Other numbers of workers at once, one line for each model.
+    pub other_company: Vec<String>,
+}
+
+/// What one service can promise, and why.
+#[derive(Clone, Debug)]
+pub struct ServicePlan {
+    pub config: ServiceConfig,
+    /// The base variant's.
+    pub spec: ModelSpec,
+    /// The base and more accurate ones.
+    pub variants: Vec<VariantPlan>,
+    /// Selects among the variants; absent if the base answers everything.
+    pub selector: Option<Selector>,
+    /// The SHA-256 of the profile's entry, in hexadecimal.
+    pub profile_sha256: String,
+    /// In what its engine is not the one that was profiled, one line each: that of a process does not change.
+    pub mismatches: Vec<String>,
+    /// The workers with the chosen batch size; its latency is the deadline less the guard.
+    pub system: System,
+    /// The reserved streams together.
+    pub admission: Admission,
+    /// The largest rate under the service's own constraints; absent if it has none.
+    pub rate: Option<RatePlan>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Models(#[from] ModelsError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(
+        "service {service}: batch = {batch}, but the profile covers 1..={profiled}: run `weir profile` again"
+    )]
+    Batch { service: String, batch: usize, profiled: usize },
+    #[error("service {service}: the times of {model} with the handover: {source}")]
+    Times { service: String, model: String, source: rt_core::ProfileError },
+    #[error(
+        "service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}"
+    )]
+    Deadline { service: String, time: Span, deadline: Span, guard: Span },
+    #[error("service {service}: the promise to stream {stream}, {constraint}, cannot be kept: {source}")]
+    Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
+    #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
+    Queue { service: String, queue: usize, waiting: u64 },
+    #[error("{field} = {value}: {reason}")]
+    Variant { field: String, value: String, reason: String },
+    #[error("service {service}: {source}")]
+    Select { service: String, source: SelectError },
+    #[error("service {service}: select = \"planned\": {source}")]
+    Planned { service: String, source: SelectionError },
+    #[error("{}: {source}", path.display())]
+    Table { path: PathBuf, source: TableError },
+    #[error(
+        "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
+         then needs its own, together {twice}, but deadline less guard is {latency}"
+    )]
+    Never { service: String, constraint: Constraint, twice: Span, latency: Span },
+    #[error(
+        "{source}; it could be but for rare long times: {share} % of batches of {batch} take at most {likely}, but \
+         P({batch}) = {bound}"
+    )]
+    Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
+}
+
+impl Plan {
+    /// Computes what `config` can promise, from the manifest and profile that it names.
+    ///
+    /// # Errors
+    /// If a file is missing or does not fit, or a promise cannot hold: the message names service,
+    /// stream and constraint.
+    pub fn compute(config: &Config) -> Result<Self, PlanError> {
+        let profile = Profile::load(&config.daemon.profile)?;
+        Self::of(config, resolve_models(config)?, &profile)
+    }
+
+    /// The same from what was read already: the `models` of each service, and the `profile`.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub fn of(config: &Config, models: Vec<Vec<ModelSpec>>, profile: &Profile) -> Result<Self, PlanError> {
+        prepare_engines(config)?;
+        let other_company = Work::other_company(config, &models, profile);
+        let services: Result<Vec<_>, _> = config
+            .services
+            .iter()
+            .zip(models)
+            .map(|(service, specs)| ServicePlan::compute(service, specs, profile))
+            .collect();
+        Ok(Self { services: services?, profiled: profile.fingerprint().clone(), other_company })
+    }
+
+    /// In what this machine and its engines differ from those that were profiled, one line each; empty if in nothing.
+    pub fn mismatches(&self) -> Vec<String> {
+        let mut lines = self.profiled.differences(&Fingerprint::current());
+        for line in self.services.iter().flat_map(|service| &service.mismatches) {
+            if !lines.contains(line) {
+                lines.push(line.clone());
+            }
+        }
+        lines
+    }
+}
+
+impl ServicePlan {
+    /// What `config` can promise with the best of its batch sizes, by the first of `specs`, its base variant.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub fn compute(
+        config: &ServiceConfig,
+        specs: Vec<ModelSpec>,
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
+        let spec = &specs[0];
+        let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+        let all = workers_of(config, entry)?;
+        let plan = Self::of(config, spec, &entry.digest(), &all);
+        plan.map_err(|error| error.or_stalls(config, spec, &all))?.with_variants(specs, profile)
+    }
+
+    /// The best of `all`, workers that differ in the batch size that is promised by.
+    fn of(
+        config: &ServiceConfig,
+        spec: &ModelSpec,
+        profile_sha256: &str,
+        all: &[Workers],
+    ) -> Result<Self, PlanError> {
+        let latency = config.deadline.saturating_sub(config.guard);
+        if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time > latency) {
+            let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard);
+            return Err(PlanError::Deadline { service, time, deadline, guard });
+        }
+        let systems = all.iter().map(|workers| System {
+            guard: config.guard,
+            dispatch: config.dispatch,
+            background: config.background,
+            ..System::identical(workers.clone(), latency)
+        });
+        Self::best(config, spec, profile_sha256, systems)
+    }
+
+    fn with_system(
+        config: &ServiceConfig,
+        spec: &ModelSpec,
+        profile_sha256: &str,
+        system: System,
+    ) -> Result<Self, PlanError> {
+        let streams = || config.reserved.iter().map(|s| &s.spec);
+        let admission = system.admit(streams()).map_err(|source| {
+            // The first stream that is one too many, with the constraint that demands most of it.
+            let fails = |n: &usize| system.admit(streams().take(*n)).is_err();
+            let culprit = (1..=config.reserved.len()).find(fails).map_or(0, |n| n - 1);
+            let stream = &config.reserved[culprit];
+            PlanError::Stream {
+                service: config.name.clone(),
+                stream: stream.name.clone(),
+                constraint: densest(stream.spec.constraints()),
+                source,
+            }
+        })?;
+        if admission.waiting > config.queue as u64 {
+            let (service, queue, waiting) = (config.name.clone(), config.queue, admission.waiting);
+            return Err(PlanError::Queue { service, queue, waiting });
+        }
+        let rate = match config.constraints.as_slice() {
+            [] => None,
+            list => Some(RatePlan::compute(config, &system, list)?),
+        };
+        Ok(Self {
+            config: config.clone(),
+            spec: spec.clone(),
+            variants: Vec::new(),
+            selector: None,
+            profile_sha256: profile_sha256.to_owned(),
+            mismatches: Vec::new(),
+            system,
+            admission,
+            rate,
+        })
+    }
+
+    /// The workers: a service has one kind.
+    pub fn workers(&self) -> &Workers {
+        &self.system.workers[0]
+    }
+
+    /// The largest batch that is served, of what waits: at least that of the promise.
+    pub fn max_batch(&self) -> usize {
+        self.workers().profile.max_batch()
+    }
+
+    /// Requests a second in full batches of the promise.
+    pub fn capacity(&self) -> f64 {
+        self.workers().capacity_per_s()
+    }
+
+    /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.
+    pub fn certified_per_s(&self) -> Option<f64> {
+        let reserved = self.config.reserved.iter().filter_map(|s| s.spec.demand());
+        let reserved: f64 = reserved.map(|(_, arrivals)| arrivals.rate_per_s()).sum();
+        let promised = self.rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0);
+        Some(reserved + promised).filter(|&rate| rate > 0.0)
+    }
+
+    /// What counts requests, and how many are nine tenths of the certified rate.
+    pub fn rate_warning(&self) -> Option<(LoadMonitor, u64)> {
+        let rate = self.certified_per_s()?;
+        let window = (RATE_COUNT / rate).max(LoadMonitor::DEFAULT_WINDOW.as_secs_f64());
+        let monitor = LoadMonitor::new(Span::from_nanos((window * 1e9) as u64)).ok()?;
+        Some((monitor, (WARNING_SHARE * rate * window).ceil() as u64))
+    }
+
+    /// One more stream of the service's own constraints at the promised rate, and a name for it that is free.
+    pub fn promised_stream(&self) -> Option<(String, StreamSpec)> {
+        let (period, _) = self.rate.as_ref()?.spare?;
+        self.config.stream_every(period)
+    }
+
+    /// Whether this is no real engine.
+    pub fn is_simulated(&self) -> bool {
+        self.config.engine == EngineKind::Simulated
+    }
+}
+
+/// The workers of a service, for each batch size that it may promise by.
+///
+/// # Errors
+/// If the profile does not go as far as the batch size that is configured.
+pub fn workers_of(config: &ServiceConfig, entry: &Entry) -> Result<Vec<Workers>, PlanError> {
+    let profile = times_of(config, entry)?;
+    let profiled = profile.max_batch();
+    if let Some(batch) = config.batch.filter(|&batch| batch > profiled) {
+        return Err(PlanError::Batch { service: config.name.clone(), batch, profiled });
+    }
+    let sizes = match config.batch {
+        Some(batch) => batch..=batch,
+        None => 1..=profiled,
+    };
+    Ok(sizes.map(|batch| Workers { count: config.workers, batch, profile: profile.clone() }).collect())
+}

@@ -1,0 +1,125 @@
+//! The rate of a plan: how fast one more stream may send beside those that are reserved.
+
+use rt_core::{
+    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
+    System, Workers, largest_count, seed_count,
+};
+
+use super::PlanError;
+use crate::config::{ReservedStream, ServiceConfig};
+
+/// The largest rate of one stream, under the densest of a service's constraints: counts for it alone, the
+/// rate beside the reserved streams.
+#[derive(Clone, Debug)]
+pub struct RatePlan {
+    pub binding: Constraint,
+    pub density: Density,
+    /// The largest `N` such that at most `N` requests in any window of `P` are admitted.
+    pub count: u64,
+    /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P` and the queue holds what can wait.
+    pub upper: u64,
+    /// The seed paper's theorem for that constraint on one worker.
+    pub seed: u64,
+    /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
+    /// its tightest instant; `None` if they leave no room.
+    pub spare: Option<(Span, Admission)>,
+    /// Whether the queue alone keeps that stream from sending faster.
+    pub queue_limits: bool,
+}
+
+impl RatePlan {
+    pub(super) fn compute(
+        config: &ServiceConfig,
+        system: &System,
+        list: &[Constraint],
+    ) -> Result<Self, PlanError> {
+        let workers = &system.workers[0];
+        let set = ConstraintSet::new(list).unwrap_or_default();
+        let (binding, density) = (densest(&set), set.density());
+        let never = || PlanError::Never {
+            service: config.name.clone(),
+            constraint: binding,
+            twice: workers.batch_time() + workers.batch_time(),
+            latency: system.latency,
+        };
+        let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
+        let queue = config.queue as u64;
+        let carries = |reserved: &[ReservedStream], bound: Result<ArrivalBound, _>| {
+            let curve = ArrivalCurve::new(&[bound.ok()?]).ok()?;
+            let one = StreamSpec::promised(set.clone(), curve);
+            system.admit(reserved.iter().map(|s| &s.spec).chain([&one])).ok()
+        };
+        let admits =
+            |reserved: &[ReservedStream], bound| carries(reserved, bound).filter(|a| a.waiting <= queue);
+        let window = |n: u64| admits(&[], ArrivalBound::window(n, workers.batch_time()));
+        // Admission is monotone in N: bisect between 0, which is always fine, and the upper bound.
+        let (mut count, mut above) = (0, upper + 1);
+        while above - count > 1 {
+            let middle = count + (above - count) / 2;
+            if window(middle).is_some() { count = middle } else { above = middle }
+        }
+        let spare = shortest_period(workers, density, config.jitter, |t| {
+            admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
+        });
+        // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
+        if spare.is_none() && (count == 0 || config.reserved.is_empty()) {
+            let seldom = carries(&config.reserved, ArrivalBound::periodic(MAX_SPAN, config.jitter));
+            return Err(match seldom.map(|admitted| admitted.waiting).filter(|&waiting| waiting > queue) {
+                Some(waiting) => {
+                    PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
+                }
+                None => never(),
+            });
+        }
+        // Faster by more than the period is exact to.
+        let queue_limits = spare.is_some_and(|(period, _)| {
+            let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / 1024 + 1));
+            carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
+        });
+        let seed = seed_count(workers.batch, binding);
+        Ok(Self { binding, density, count, upper, seed, spare, queue_limits })
+    }
+
+    /// Requests a second of that stream: the rate that the plan promises.
+    pub fn per_second(&self) -> Option<f64> {
+        self.spare.map(|(period, _)| 1.0 / period.as_secs_f64())
+    }
+}
+
+/// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
+/// just busy, the excess is doubled until it is admitted, then bisected.
+fn shortest_period(
+    workers: &Workers,
+    density: Density,
+    jitter: Span,
+    admits: impl Fn(Span) -> Option<Admission>,
+) -> Option<(Span, Admission)> {
+    let round = u128::from(workers.round()) * u128::from(density.denominator());
+    let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
+    let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
+    let step = (least / 1024).max(1);
+    let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
+    let (mut refused, mut excess) = (0, step);
+    let mut found = loop {
+        let period = Span::from_nanos(least.saturating_add(excess));
+        match admits(period) {
+            Some(admission) => break (period, admission),
+            None if period.as_nanos() > longest => return None,
+            None => (refused, excess) = (excess, excess.saturating_mul(2)),
+        }
+    };
+    while excess - refused > step {
+        let middle = refused + (excess - refused) / 2;
+        let period = Span::from_nanos(least + middle);
+        match admits(period) {
+            Some(admission) => (excess, found) = (middle, (period, admission)),
+            None => refused = middle,
+        }
+    }
+    Some(found)
+}
+
+/// The constraint that demands the largest share.
+pub(crate) fn densest(set: &ConstraintSet) -> Constraint {
+    set.densest().unwrap_or_else(|| unreachable!("asked only of streams with constraints"))
+}

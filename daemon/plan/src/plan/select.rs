@@ -1,0 +1,138 @@
+//! The file of selection tables: read and checked when a service is planned, against the inputs it was made for.
+
+use std::path::{Path, PathBuf};
+
+use rt_core::{LoadMonitor, SelectError, SelectTable, SelectTables, Selector, Span};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{PlanError, ServicePlan};
+use weir_engine::sha256_hex;
+
+/// The version of the file format, its field `weir_select`.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "weir_select")]
+    _version: u32,
+    inputs_sha256: String,
+    /// The arrival rate is that of a window of this length.
+    #[serde(default = "default_window")]
+    window_ns: u64,
+    tables: Vec<Table>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    rate_per_s: f64,
+    bin_ns: u64,
+    /// `wishes[n-1][j]`: the variant for `n` requests in the batch and waiting, and a slack from `j` bins on.
+    wishes: Vec<Vec<u8>>,
+}
+
+fn default_window() -> u64 {
+    LoadMonitor::DEFAULT_WINDOW.as_nanos()
+}
+
+/// Why a file of tables cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error("cannot be read: {0}; `weir plan --select` makes such a file")]
+    Read(#[from] std::io::Error),
+    #[error("no selection tables: {0}")]
+    Parse(#[from] serde_json::Error),
+    #[error("weir_select is {found}, this weir reads {VERSION}")]
+    Version { found: u32 },
+    #[error("inputs_sha256 is {found}, here it is {here}: make the tables anew with `weir plan --select`")]
+    Inputs { found: String, here: String },
+    #[error("tables[{table}].wishes[{row}] has {found} bins, the first row has {bins}")]
+    Row { table: usize, row: usize, found: usize, bins: usize },
+    #[error("tables[{table}].{source}")]
+    Table { table: usize, source: SelectError },
+    #[error(transparent)]
+    Select(#[from] SelectError),
+}
+
+/// The selector of `plan` by the tables of `path`.
+///
+/// # Errors
+/// [`PlanError::Table`].
+pub(super) fn load(path: &Path, plan: &ServicePlan) -> Result<Selector, PlanError> {
+    let failed = |source| PlanError::Table { path: PathBuf::from(path), source };
+    let text = planner::read_text(path).map_err(|error| failed(error.into()))?;
+    parse(&text, plan).map_err(failed)
+}
+
+/// Whether the file at `path` holds tables for so many variants, whatever machine they were made for.
+///
+/// # Errors
+/// [`PlanError::Table`], also if there is no such file.
+pub fn check_tables(path: &Path, variants: usize) -> Result<(), PlanError> {
+    let failed = |source| PlanError::Table { path: PathBuf::from(path), source };
+    let text = planner::read_text(path).map_err(|error| failed(error.into()))?;
+    let (_, tables, _) = read(&text).map_err(failed)?;
+    SelectTables::new(tables, variants).map(drop).map_err(|source| failed(source.into()))
+}
+
+fn parse(text: &str, plan: &ServicePlan) -> Result<Selector, TableError> {
+    let (found, tables, load) = read(text)?;
+    let here = inputs_sha256(plan);
+    if found != here {
+        return Err(TableError::Inputs { found, here });
+    }
+    Ok(Selector::new(plan.core_variants(), tables, load)?)
+}
+
+/// What the tables were made for, the tables, and what measures the rate.
+fn read(text: &str) -> Result<(String, Vec<SelectTable>, LoadMonitor), TableError> {
+    /// Only the version, so that a file of another version is refused for being that.
+    #[derive(Deserialize)]
+    struct Version {
+        weir_select: u32,
+    }
+    let Version { weir_select: found } = serde_json::from_str(text)?;
+    if found != VERSION {
+        return Err(TableError::Version { found });
+    }
+    let file: File = serde_json::from_str(text)?;
+    let mut tables = Vec::with_capacity(file.tables.len());
+    for (table, raw) in file.tables.iter().enumerate() {
+        let bins = raw.wishes.first().map_or(0, Vec::len);
+        if let Some(row) = raw.wishes.iter().position(|row| row.len() != bins) {
+            return Err(TableError::Row { table, row, found: raw.wishes[row].len(), bins });
+        }
+        let bin = Span::from_nanos(raw.bin_ns);
+        let made = SelectTable::new(raw.rate_per_s, bin, bins, raw.wishes.concat());
+        tables.push(made.map_err(|source| TableError::Table { table, source })?);
+    }
+    let load = LoadMonitor::new(Span::from_nanos(file.window_ns))?;
+    Ok((file.inputs_sha256, tables, load))
+}
+
+/// What tables are made for: workers, latency and variants.
+pub fn inputs(plan: &ServicePlan) -> Value {
+    let workers = plan.workers();
+    let variant = |v: &super::VariantPlan| {
+        let times = (1..=v.times.max_batch()).map(|b| v.times.bound(b).as_nanos());
+        json!({
+            "model": v.spec.name,
+            "sha256": v.spec.sha256,
+            "accuracy": v.spec.accuracy,
+            "times_ns": times.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "latency_ns": plan.system.latency.as_nanos(),
+        "workers": workers.count,
+        "batch": workers.batch,
+        "variants": plan.variants.iter().map(variant).collect::<Vec<_>>(),
+    })
+}
+
+/// SHA-256 of the inputs as compact JSON with sorted keys, in hexadecimal.
+pub fn inputs_sha256(plan: &ServicePlan) -> String {
+    sha256_hex(inputs(plan).to_string().as_bytes())
+}

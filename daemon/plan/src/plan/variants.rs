@@ -1,0 +1,204 @@
+//! The variants of a service: what each takes and is worth, and what may choose among them.
+
+use std::iter::empty;
+
+use planner::selection::{DEFAULT_MAX_MISS, Inputs};
+use rt_core::{
+    BatchTime, Instant, LatencyProfile, LoadMonitor, Selector, Shield, ShieldError, Span, StreamSpec, Variant,
+};
+
+use super::{PlanError, ServicePlan, select};
+use crate::config::{Select, ServiceConfig};
+use crate::profile::{Entry, Profile};
+use weir_engine::{Equipment, ModelSpec, RunMode};
+
+/// One variant, measured.
+#[derive(Clone, Debug)]
+pub struct VariantPlan {
+    pub spec: ModelSpec,
+    /// How each batch size was run when it was measured.
+    pub modes: Vec<RunMode>,
+    /// What its batches take, up to the largest that is served, with the handover.
+    pub times: LatencyProfile,
+    /// The median time of the largest batch that is served.
+    pub typical: Span,
+    /// The SHA-256 of the profile's entry, in hexadecimal.
+    pub profile_sha256: String,
+    /// What the engine was when it was measured.
+    pub equipment: Equipment,
+}
+
+impl VariantPlan {
+    fn new(config: &ServiceConfig, spec: ModelSpec, entry: &Entry) -> Result<Self, PlanError> {
+        let times = times_of(config, entry)?;
+        let typical = Span::from_nanos(entry.batches[times.max_batch() - 1].p50_ns);
+        let (modes, equipment, profile_sha256) = (entry.modes(), entry.equipment.clone(), entry.digest());
+        Ok(Self { spec, modes, times, typical, profile_sha256, equipment })
+    }
+}
+
+/// What batches of 1, 2, … take, up to the largest that is served, with the handover.
+///
+/// # Errors
+/// If a time is outside what a plan can count with.
+pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
+    let whole = |time: BatchTime| BatchTime {
+        bound: time.bound + config.handover,
+        likely: time.likely + config.handover,
+        mean: time.mean + config.handover,
+    };
+    let times: Vec<_> =
+        entry.times(config.probability).into_iter().map(whole).take(config.max_batch).collect();
+    LatencyProfile::expected(&times).map_err(|source| {
+        let (service, model) = (config.name.clone(), entry.model.clone());
+        PlanError::Times { service, model, source }
+    })
+}
+
+impl ServicePlan {
+    /// Adds the variants and who selects among them.
+    ///
+    /// # Errors
+    /// If one is not profiled, is faster than the one before at every batch size, or the file of tables is wrong.
+    pub(super) fn with_variants(
+        mut self,
+        specs: Vec<ModelSpec>,
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
+        let here = Equipment::current(self.config.backend(0));
+        for spec in specs {
+            let entry = profile.entry(&spec.name, &spec.sha256, self.config.engine)?;
+            self.mismatches.extend(entry.differences(&here));
+            self.variants.push(VariantPlan::new(&self.config, spec, entry)?);
+        }
+        for (i, pair) in self.variants.windows(2).enumerate() {
+            let (before, variant) = (&pair[0], &pair[1]);
+            let sizes = 1..=variant.times.max_batch().min(before.times.max_batch());
+            let last = *sizes.end();
+            if sizes.into_iter().all(|b| variant.times.bound(b) < before.times.bound(b)) {
+                let time = variant.times.bound(last);
+                return Err(PlanError::Variant {
+                    field: format!("service {}: variants[{i}]", self.config.name),
+                    value: format!("{} with P({last}) = {time}", variant.spec.name),
+                    reason: format!(
+                        "must not be faster than {} before it, which is less accurate and takes {}: leave that out",
+                        before.spec.name,
+                        before.times.bound(last)
+                    ),
+                });
+            }
+        }
+        self.selecting()
+    }
+
+    /// The plan as if each batch took its bound: that of an abstract problem, which says nothing else of times.
+    ///
+    /// # Errors
+    /// If the file of tables is wrong.
+    pub fn by_bounds(mut self) -> Result<Self, PlanError> {
+        let workers = self.system.workers.iter_mut().map(|workers| &mut workers.profile);
+        for times in workers.chain(self.variants.iter_mut().map(|variant| &mut variant.times)) {
+            let bounds: Vec<Span> = times.bounds().collect();
+            // Bounds of a profile are a profile.
+            *times = LatencyProfile::new(&bounds).unwrap_or_else(|_| times.clone());
+        }
+        self.selecting()
+    }
+
+    /// Who selects among the variants that are there.
+    fn selecting(mut self) -> Result<Self, PlanError> {
+        self.selector = match &self.config.select {
+            _ if self.variants.len() == 1 => None,
+            Select::Base => None,
+            Select::Accurate => {
+                let failed = |source| PlanError::Select { service: self.config.name.clone(), source };
+                Some(Selector::greedy(self.core_variants()).map_err(failed)?.sparing(self.capacity()))
+            }
+            Select::Planned => {
+                let service = || self.config.name.clone();
+                let checked = self.selection_inputs(DEFAULT_MAX_MISS).check();
+                checked.map_err(|source| PlanError::Planned { service: service(), source })?;
+                let none = Selector::new(self.core_variants(), [], LoadMonitor::default());
+                Some(none.map_err(|source| PlanError::Select { service: service(), source })?)
+            }
+            Select::Table(path) => Some(select::load(path, &self)?),
+        };
+        Ok(self)
+    }
+
+    /// The variants as the scheduler sees them.
+    pub(super) fn core_variants(&self) -> Vec<Variant> {
+        let variant = |v: &VariantPlan| Variant { profile: v.times.clone(), accuracy: v.spec.accuracy };
+        self.variants.iter().map(variant).collect()
+    }
+
+    /// What tables are planned for, if at most a share `max_miss` of the requests may be missed for them.
+    pub(super) fn selection_inputs(&self, max_miss: f64) -> Inputs {
+        let (workers, latency) = (self.workers(), self.system.latency);
+        let (count, batch) = (workers.count, workers.batch);
+        Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss }
+    }
+
+    /// The same for tables that are planned while serving; none if they are not.
+    pub fn planned_inputs(&self) -> Option<Inputs> {
+        let planned = self.selector.is_some() && self.config.select == Select::Planned;
+        planned.then(|| self.selection_inputs(DEFAULT_MAX_MISS))
+    }
+
+    /// The variants that are ever run: the base alone if nobody selects.
+    pub fn running_variants(&self) -> &[VariantPlan] {
+        if self.selector.is_some() { &self.variants } else { &self.variants[..1] }
+    }
+
+    /// The shield for `load`, and beside it for one more stream at the promised rate, if there is room, none like it
+    /// among `load` yet, and a shield for both: so that it can come at any time.
+    ///
+    /// # Errors
+    /// If there is none for `load` alone; no batch may take longer then.
+    pub fn shield(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let both = self.anticipated(load).map(|promised| {
+            let all: Vec<_> = load.iter().copied().chain([&promised]).collect();
+            self.shield_for(&all)
+        });
+        match both {
+            Some(Ok(shield)) => Ok(shield),
+            _ => self.shield_for(load),
+        }
+    }
+
+    /// The stream at the promised rate that may come beside `load`.
+    fn anticipated(&self, load: &[&StreamSpec]) -> Option<StreamSpec> {
+        let promised = self.promised_stream().map(|(_, spec)| spec);
+        let missing = |spec: &StreamSpec| {
+            let reserved = self.config.reserved.iter().filter(|s| s.spec == *spec).count();
+            load.iter().filter(|s| **s == spec).count() <= reserved
+        };
+        promised.filter(missing).filter(|spec| {
+            let all = load.iter().copied().chain([spec]);
+            self.system.admit(all).is_ok_and(|a| a.waiting <= self.config.queue as u64)
+        })
+    }
+
+    fn shield_for(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        let demand = load.iter().filter_map(|spec| spec.demand());
+        let shield = Shield::new(self.workers(), self.system.latency, demand)?;
+        let waiting = shield.most_waiting(self.config.deadline);
+        if waiting > self.config.queue as u64 {
+            return Err(ShieldError::Queue { waiting, limit: self.config.queue });
+        }
+        Ok(shield)
+    }
+
+    /// The longest that a batch may take while nothing waits and nothing else runs, beside the reserved streams and,
+    /// if there is room, one at the promised rate.
+    ///
+    /// # Errors
+    /// If there is no shield for them.
+    pub fn lull(&self) -> Result<Span, ShieldError> {
+        let reserved = self.config.reserved.iter().map(|s| &s.spec);
+        let all: Vec<_> = reserved.clone().collect();
+        let promised = self.anticipated(&all);
+        let all: Vec<_> = reserved.chain(&promised).collect();
+        Ok(self.shield_for(&all)?.longest(Instant::ZERO, empty(), empty::<Instant>(), Span::ZERO))
+    }
+}

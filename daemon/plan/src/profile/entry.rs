@@ -1,0 +1,255 @@
+//! What a profile says of one model on one engine, for each batch size: P(b), what it was made from, and what is
+//! expected.
+
+use std::cmp::Ordering;
+
+use rt_core::{BatchTime, Span};
+use serde::{Deserialize, Serialize};
+
+use super::ProfileError;
+use super::party::Subject;
+use super::tail::{Basis, Bound, Rule, Tail};
+use weir_engine::{Backend, EngineKind, Equipment, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
+
+/// The times of one model on one engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The model's name in its manifest.
+    pub model: String,
+    /// The hash of the model file that was measured.
+    pub sha256: String,
+    /// The engine that ran it.
+    pub engine: EngineKind,
+    /// Its version, and what it computed on.
+    pub equipment: Equipment,
+    /// Workers that ran at the same time, those of this model among them, at least 1.
+    pub workers: usize,
+    /// The probability with which a batch may exceed its bound, where that rests on a tail.
+    pub exceedance: f64,
+    /// The share by which other bounds lie above the longest time seen.
+    pub margin: f64,
+    /// One per batch size, for 1, 2, … in this order.
+    pub batches: Vec<BatchTimes>,
+}
+
+/// The times of one batch size, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchTimes {
+    /// Requests in the batch, at least 1.
+    pub batch: usize,
+    /// How the engine ran it; the bound holds for this way only.
+    pub mode: RunMode,
+    /// Timed runs, at least 1.
+    pub samples: usize,
+    /// Half of the runs took no longer.
+    pub p50_ns: u64,
+    /// 90 % of the runs took no longer.
+    pub p90_ns: u64,
+    /// 95 % of the runs took no longer.
+    pub p95_ns: u64,
+    /// 99 % of the runs took no longer.
+    pub p99_ns: u64,
+    /// 99.9 % of the runs took no longer.
+    pub p999_ns: u64,
+    /// The mean of the runs, none counted for longer than `p99_ns`: a stall must not make batches look slow.
+    pub mean_ns: u64,
+    /// The longest time seen.
+    pub max_ns: u64,
+    /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller batch.
+    pub bound_ns: u64,
+    /// What the bound rests on.
+    pub basis: Basis,
+    /// Whether it hardly changed over the last quarter of the runs; false also where that was not looked at.
+    pub stable: bool,
+    /// The tail that was fitted.
+    pub tail: Option<Tail>,
+}
+
+impl Entry {
+    /// What was measured of `subject` beside others, `workers` in all: `series` has the times of batches of 1, 2, … in
+    /// their order, at least one each, and `stable` says which bounds are.
+    pub fn new(
+        subject: &Subject,
+        modes: &[RunMode],
+        (series, stable): (&[Vec<u64>], &[bool]),
+        rule: &Rule,
+        workers: usize,
+    ) -> Self {
+        let mut below = 0;
+        let batches =
+            series.iter().zip(modes).zip(stable).enumerate().map(|(i, ((times, &mode), &stable))| {
+                let mut sorted = times.clone();
+                sorted.sort_unstable();
+                // The nearest rank: the smallest time that at least that many of a thousand runs do not exceed.
+                let quantile = |thousandths: usize| {
+                    let rank = (sorted.len() * thousandths).div_ceil(1000).max(1) - 1;
+                    sorted.get(rank).copied().unwrap_or(0)
+                };
+                let p99_ns = quantile(990);
+                let sum: u128 = sorted.iter().map(|&time| u128::from(time.min(p99_ns))).sum();
+                let Bound { bound_ns, basis, tail } = rule.bound(times);
+                below = bound_ns.max(below);
+                BatchTimes {
+                    batch: i + 1,
+                    mode,
+                    samples: times.len(),
+                    p50_ns: quantile(500),
+                    p90_ns: quantile(900),
+                    p95_ns: quantile(950),
+                    p99_ns,
+                    p999_ns: quantile(999),
+                    mean_ns: (sum / sorted.len().max(1) as u128) as u64,
+                    max_ns: quantile(1000),
+                    bound_ns: below,
+                    basis,
+                    stable,
+                    tail,
+                }
+            });
+        Self {
+            batches: batches.collect(),
+            model: subject.spec.name.clone(),
+            sha256: subject.spec.sha256.clone(),
+            engine: subject.engine,
+            equipment: Equipment::current(&subject.backend),
+            workers,
+            exceedance: rule.exceedance(),
+            margin: rule.margin(),
+        }
+    }
+
+    /// What it is of: a model's name, the hash of its file, and an engine.
+    pub(super) fn key(&self) -> (&str, &str, EngineKind) {
+        (&self.model, &self.sha256, self.engine)
+    }
+
+    /// What batches of 1, 2, … take: at most, with that `probability` (0.5 to 0.999), and on average; none of it falls.
+    pub fn times(&self, probability: f64) -> Vec<BatchTime> {
+        // Without margin, but as monotone as the bounds: noise must not make a larger batch look faster.
+        let (mut likely, mut mean) = (1, 1);
+        let times = self.batches.iter().map(|times| {
+            likely = times.within(probability).max(likely);
+            mean = times.mean_ns.max(mean);
+            let [bound, likely, mean] = [times.bound_ns, likely, mean].map(Span::from_nanos);
+            BatchTime { bound, likely, mean }
+        });
+        times.collect()
+    }
+
+    /// How batches of 1, 2, … were run; an engine that serves by these bounds must run them the same way.
+    pub fn modes(&self) -> Vec<RunMode> {
+        self.batches.iter().map(|times| times.mode).collect()
+    }
+
+    /// In what `here` is not what it was measured with, one line each.
+    pub fn differences(&self, here: &Equipment) -> Vec<String> {
+        let differences = self.equipment.differences(here);
+        differences
+            .iter()
+            .map(|difference| format!("{} on {}: {difference}", self.model, self.engine))
+            .collect()
+    }
+
+    /// What is to be said if `now` workers run beside each other and another number did when it was measured.
+    pub fn other_company(&self, now: usize) -> Option<String> {
+        let (Self { model, engine, workers, .. }, what) = (
+            self,
+            match self.workers.cmp(&now) {
+                Ordering::Less => "too short",
+                Ordering::Equal => return None,
+                Ordering::Greater => "longer than they need be",
+            },
+        );
+        Some(format!(
+            "{model} on {engine} was measured with {workers} worker(s) at once, the configuration has {now}: its \
+             times may be {what}"
+        ))
+    }
+
+    /// SHA-256 of what it says, in hexadecimal.
+    pub fn digest(&self) -> String {
+        sha256_hex(&serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// What contradicts itself in it, if anything does.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let holds = |holds: bool, fault: &dyn Fn() -> String| if holds { Ok(()) } else { Err(fault()) };
+        holds(self.workers >= 1, &|| "workers is 0, at least 1 is needed".to_owned())?;
+        Rule::new(self.exceedance, self.margin, false).map_err(|fault: ProfileError| fault.to_string())?;
+        let sizes = self.batches.len();
+        holds((1..=MAX_BATCH).contains(&sizes), &|| {
+            format!("{sizes} batch sizes are listed, the limits are 1..={MAX_BATCH}")
+        })?;
+        let mut below = 1;
+        for (i, times) in self.batches.iter().enumerate() {
+            let BatchTimes { batch, samples, p99_ns, mean_ns, max_ns, bound_ns, .. } = *times;
+            let rising = [times.p50_ns, times.p90_ns, times.p95_ns, p99_ns, times.p999_ns, max_ns, bound_ns];
+            holds(batch == i + 1, &|| format!("batch {batch} stands where {} is needed", i + 1))?;
+            holds(samples >= 1, &|| format!("batch {batch}: samples is 0, at least 1 is needed"))?;
+            holds(rising.is_sorted(), &|| {
+                format!("batch {batch}: p50_ns to bound_ns are {rising:?}, they must not fall")
+            })?;
+            holds(mean_ns <= p99_ns, &|| {
+                format!("batch {batch}: mean_ns is {mean_ns}, at most p99_ns = {p99_ns} is possible")
+            })?;
+            holds(bound_ns >= below, &|| {
+                format!("batch {batch}: bound_ns is {bound_ns}, at least {below} is needed")
+            })?;
+            let fault = times.tail.and_then(|tail| tail.fault(max_ns, samples));
+            fault.map_or(Ok(()), |fault| Err(format!("batch {batch}: {fault}")))?;
+            holds(times.basis != Basis::Tail || times.tail.is_some(), &|| {
+                format!("batch {batch}: basis is tail, but there is none")
+            })?;
+            below = bound_ns;
+        }
+        Ok(())
+    }
+}
+
+impl BatchTimes {
+    /// The time within which a run ends with at least that `probability`: the quantile that is written for it, or else
+    /// for the next one above, for it is never too short.
+    fn within(&self, probability: f64) -> u64 {
+        let written = [(0.5, self.p50_ns), (0.9, self.p90_ns), (0.95, self.p95_ns), (0.99, self.p99_ns)];
+        written.into_iter().find(|&(of, _)| of >= probability).map_or(self.p999_ns, |(_, time)| time)
+    }
+}
+
+impl Entry {
+    /// P(1), P(2), … in nanoseconds.
+    pub fn bounds(&self) -> Vec<u64> {
+        self.batches.iter().map(|times| times.bound_ns).collect()
+    }
+
+    /// What nobody measured, for tests: batches of 1, 2, … of a simulated model take so many nanoseconds at most.
+    pub fn of_simulated(model: &ModelSpec, bounds_ns: &[u64]) -> Self {
+        let batch = |(i, &ns): (usize, &u64)| BatchTimes {
+            batch: i + 1,
+            mode: RunMode::Simulated,
+            samples: 100,
+            p50_ns: ns,
+            p90_ns: ns,
+            p95_ns: ns,
+            p99_ns: ns,
+            p999_ns: ns,
+            mean_ns: ns,
+            max_ns: ns,
+            bound_ns: ns,
+            basis: Basis::Few,
+            stable: false,
+            tail: None,
+        };
+        Self {
+            model: model.name.clone(),
+            sha256: model.sha256.clone(),
+            engine: EngineKind::Simulated,
+            equipment: Equipment::current(&Backend { kind: EngineKind::Simulated, ..Backend::TRACT }),
+            workers: 1,
+            exceedance: 1e-4,
+            margin: 0.1,
+            batches: bounds_ns.iter().enumerate().map(batch).collect(),
+        }
+    }
+}

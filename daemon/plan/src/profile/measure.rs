@@ -1,0 +1,95 @@
+//! Measuring times one run at a time: the only place of the profiler that meets an engine.
+
+use rt_core::Span;
+
+use super::party::Subject;
+use weir_engine::{
+    DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
+};
+use weir_os::clock;
+
+/// A batch that takes longer than this is given up, where that can be seen from outside.
+const PATIENCE: Span = Span::from_millis(600_000);
+
+/// A model on a worker's thread.
+pub(super) struct Bench {
+    runner: Box<dyn Runner>,
+    /// The types of its inputs.
+    inputs: Vec<DataType>,
+    runs: u64,
+}
+
+impl Bench {
+    /// Loads `subject` for batches of up to `max_batch`, to be run by `modes` or, without, as is faster; a process of
+    /// its own runs at `place`, and ends with the calling thread.
+    ///
+    /// # Errors
+    /// What the engine finds wrong with it.
+    pub(super) fn load(
+        subject: &Subject,
+        max_batch: usize,
+        modes: Option<&[RunMode]>,
+        place: &Place,
+    ) -> Result<Self, EngineError> {
+        let (spec, backend, times) = (&subject.spec, &subject.backend, &subject.times);
+        let engine = match subject.engine {
+            EngineKind::Simulated => Engine::Simulated { times },
+            _ => Engine::Real { backend, modes },
+        };
+        let runner = match subject.isolation {
+            Isolation::Thread => load(engine, spec, max_batch)?,
+            Isolation::Process => {
+                let task = Task { engine, spec, max_batch, silence: vec![PATIENCE; max_batch] };
+                let lost = || EngineError::Lost { reason: "it has loaded nothing".to_owned() };
+                isolate(&[task], place)?.pop().ok_or_else(lost)?
+            }
+        };
+        let inputs = subject.spec.inputs.iter().map(|input| input.data_type).collect();
+        Ok(Self { runner, inputs, runs: 0 })
+    }
+
+    /// How batches of 1 to `max_batch` are run.
+    pub(super) fn modes(&self, max_batch: usize) -> Vec<RunMode> {
+        (1..=max_batch).map(|batch| self.runner.mode(batch)).collect()
+    }
+
+    /// Runs a batch on an input of its own; how long that took, in nanoseconds.
+    ///
+    /// # Errors
+    /// What the engine reports, and a batch that it was not loaded for.
+    pub(super) fn time(&mut self, batch: usize) -> Result<u64, EngineError> {
+        let buffers = self.runner.buffers();
+        buffers.check(batch)?;
+        for (tensor, &data_type) in self.inputs.iter().enumerate() {
+            buffers.fill(self.runs, tensor, data_type, batch);
+        }
+        self.runs += 1;
+        let started = clock::now();
+        self.runner.run(batch)?;
+        Ok(clock::now().since(started).as_nanos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::party::tests::subject;
+
+    #[test]
+    fn a_run_takes_as_long_as_its_engine() {
+        let subject = subject("m", &[1_000_000, 3_000_000]);
+        let mut bench = Bench::load(&subject, 2, None, &Place::default()).unwrap();
+        assert_eq!(bench.modes(2), [RunMode::Simulated; 2]);
+        for batch in [1, 2, 1] {
+            assert!(bench.time(batch).unwrap() >= subject.times[batch - 1].bound);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_engine_is_told() {
+        let subject = subject("m", &[0]);
+        let error = Bench::load(&subject, 1, None, &Place::default()).unwrap().time(2).unwrap_err();
+        assert!(matches!(error, EngineError::Batch { batch: 2, max_batch: 1, .. }), "{error}");
+        assert!(matches!(Bench::load(&subject, 2, None, &Place::default()), Err(EngineError::Given { .. })));
+    }
+}

@@ -1,0 +1,287 @@
+//! Who is measured, and beside whom: the workers of a configuration as they will run at once.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use super::Profile;
+use crate::config::{Config, ServiceConfig};
+use weir_engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, SimulatedTime, sha256_hex};
+
+/// Everything that is measured for a configuration.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// The models; services that share one on the same engine share its times.
+    pub subjects: Vec<Subject>,
+    /// Measured one after the other; each subject has seats in one of them only.
+    pub parties: Vec<Party>,
+    /// Whether workers have real-time priority where permitted.
+    pub realtime: bool,
+}
+
+/// A model on an engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    /// The model.
+    pub spec: ModelSpec,
+    /// What runs it.
+    pub engine: EngineKind,
+    /// With what options.
+    pub backend: Backend,
+    /// And where.
+    pub isolation: Isolation,
+    /// The times that a simulated engine waits out; empty for others.
+    pub times: Vec<SimulatedTime>,
+    /// The largest batch that any service wants of it.
+    pub max_batch: usize,
+}
+
+/// Workers that run at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Party {
+    /// At least one.
+    pub seats: Vec<Seat>,
+}
+
+/// One worker.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Seat {
+    /// Whose it is.
+    pub service: String,
+    /// Where it runs; anywhere if absent.
+    pub core: Option<usize>,
+    /// The indices of the subjects that it loads, and their largest batches; they take turns.
+    pub jobs: Vec<(usize, usize)>,
+}
+
+impl Work {
+    /// The work for `config`, whose services have the variants `specs`: all workers in one party or, if `alone`, each
+    /// subject in a party of its own with the first worker that has it. Simulated services are always alone, for they
+    /// occupy no core.
+    pub fn new(config: &Config, specs: &[Vec<ModelSpec>], alone: bool) -> Self {
+        Self::of(config, specs, alone, |_, _| true)
+    }
+
+    /// The same for the models that are `wanted` on their engine alone, with the workers that have them.
+    pub fn of(
+        config: &Config,
+        specs: &[Vec<ModelSpec>],
+        alone: bool,
+        wanted: impl Fn(&ModelSpec, EngineKind) -> bool,
+    ) -> Self {
+        let mut work = Self { subjects: Vec::new(), parties: Vec::new(), realtime: config.daemon.realtime };
+        let mut beside = Party { seats: Vec::new() };
+        // The first worker that has the subject at its largest batch measures it alone.
+        let mut lone: Vec<Option<(usize, Reverse<usize>, Seat)>> = Vec::new();
+        for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
+            let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
+            let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
+            lone.resize(work.subjects.len(), None);
+            for &(subject, batch) in &jobs {
+                let seat = Seat {
+                    service: service.name.clone(),
+                    core: service.cores.first().copied(),
+                    jobs: vec![(subject, batch)],
+                };
+                let place = &mut lone[subject];
+                if place.as_ref().is_none_or(|old| (old.0, old.1) < (batch, Reverse(order))) {
+                    *place = Some((batch, Reverse(order), seat));
+                }
+            }
+            if !alone && service.engine != EngineKind::Simulated && !jobs.is_empty() {
+                beside.seats.extend((0..service.workers).map(|id| Seat {
+                    service: service.name.clone(),
+                    core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
+                    jobs: jobs.clone(),
+                }));
+            }
+        }
+        for (subject, place) in lone.into_iter().enumerate() {
+            let simulated = work.subjects[subject].engine == EngineKind::Simulated;
+            if (alone || simulated)
+                && let Some((.., seat)) = place
+            {
+                work.parties.push(Party { seats: vec![seat] });
+            }
+        }
+        if !beside.seats.is_empty() {
+            work.parties.push(beside);
+        }
+        work
+    }
+
+    /// Workers that run beside and with a subject.
+    pub fn workers_beside(&self, subject: usize) -> usize {
+        let of = |party: &&Party| party.subjects().contains(&subject);
+        self.parties.iter().find(of).map_or(1, |party| party.seats.len())
+    }
+
+    /// What is to be said of a profile that was taken of other numbers of workers at once than `config` has, whose
+    /// services have the variants `specs`; models that are not profiled are left out.
+    pub fn other_company(config: &Config, specs: &[Vec<ModelSpec>], profile: &Profile) -> Vec<String> {
+        let work = Self::new(config, specs, false);
+        let subjects = work.subjects.iter().enumerate();
+        let lines = subjects.filter_map(|(index, Subject { spec, engine, .. })| {
+            let entry = profile.entry(&spec.name, &spec.sha256, *engine).ok()?;
+            entry.other_company(work.workers_beside(index))
+        });
+        lines.collect()
+    }
+
+    /// The equipment of its subjects, in their order.
+    pub fn equipment(&self) -> Vec<Equipment> {
+        self.subjects.iter().map(|subject| Equipment::current(&subject.backend)).collect()
+    }
+
+    /// SHA-256 of all that times depend on but the machine and the equipment, in hexadecimal.
+    pub fn digest(&self) -> String {
+        let subjects: Vec<_> = self
+            .subjects
+            .iter()
+            .map(|s| (&s.spec.name, &s.spec.sha256, &s.backend, s.isolation, s.max_batch))
+            .collect();
+        sha256_hex(&serde_json::to_vec(&(subjects, &self.parties, self.realtime)).unwrap_or_default())
+    }
+
+    /// The job of `spec`, variant `variant` of `service`.
+    fn job(&mut self, service: &ServiceConfig, variant: usize, spec: &ModelSpec) -> (usize, usize) {
+        let times = service.model.simulated_times(variant).unwrap_or_default();
+        // A simulated engine has no times for larger batches.
+        let most = if times.is_empty() { usize::MAX } else { times.len() };
+        let max_batch = service.max_batch.min(most);
+        let same = |s: &Subject| (&s.spec.name, s.engine) == (&spec.name, service.engine);
+        let index = self.subjects.iter().position(same).unwrap_or_else(|| {
+            let (spec, engine, isolation) = (spec.clone(), service.engine, service.isolation);
+            let (backend, times) = (service.backend(0).clone(), times.to_vec());
+            self.subjects.push(Subject { spec, engine, backend, isolation, times, max_batch });
+            self.subjects.len() - 1
+        });
+        let subject = &mut self.subjects[index];
+        subject.max_batch = subject.max_batch.max(max_batch);
+        (index, max_batch)
+    }
+}
+
+impl Party {
+    /// Whom it measures, in order.
+    pub fn subjects(&self) -> Vec<usize> {
+        let mut subjects: Vec<usize> =
+            self.seats.iter().flat_map(|seat| &seat.jobs).map(|&(subject, _)| subject).collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        subjects
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::models::resolve_models;
+    use weir_engine::{DataType, TensorSpec};
+
+    /// A simulated model.
+    pub(crate) fn subject(name: &str, times_ns: &[u64]) -> Subject {
+        let tensor =
+            |name: &str| TensorSpec { name: name.to_owned(), data_type: DataType::F32, shape: vec![2] };
+        let spec = ModelSpec {
+            name: name.to_owned(),
+            path: "toy.onnx".into(),
+            sha256: "aa".to_owned(),
+            inputs: vec![tensor("in")],
+            outputs: vec![tensor("out")],
+            accuracy: 1.0,
+            parameters: 0,
+            macs: 0,
+        };
+        let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
+        let (backend, isolation) = (Backend { kind: engine, ..Backend::TRACT }, Isolation::Thread);
+        let times = times_ns.iter().map(|&time| SimulatedTime::always(time)).collect();
+        Subject { spec, engine, backend, isolation, times, max_batch }
+    }
+
+    fn config(services: &str) -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/manifest.toml");
+        let text = format!("[daemon]\nmodels = {models:?}\nrealtime = false\n{services}");
+        let path = folder.path().join("weir.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).unwrap()
+    }
+
+    fn work(services: &str, alone: bool) -> Work {
+        let config = config(services);
+        Work::new(&config, &resolve_models(&config).unwrap(), alone)
+    }
+
+    fn work_of(services: &str, wanted: impl Fn(&ModelSpec, EngineKind) -> bool) -> Work {
+        let config = config(services);
+        Work::of(&config, &resolve_models(&config).unwrap(), false, wanted)
+    }
+
+    const THREE: &str = r#"
+        [[service]]
+        name = "a"
+        model = "digits-s"
+        variants = ["digits-m"]
+        deadline = "1s"
+        workers = 3
+        cores = [1, 0]
+        max-batch = 2
+        [[service]]
+        name = "b"
+        model = "digits-m"
+        deadline = "1s"
+        max-batch = 4
+        [[service]]
+        name = "c"
+        engine = "simulated"
+        simulated = { times = ["1ms", "2ms", "3ms"], input = 1, output = 1 }
+        deadline = "1s"
+        max-batch = 2
+    "#;
+
+    #[test]
+    fn all_workers_but_simulated_ones_run_at_once() {
+        let work = work(THREE, false);
+        let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
+        assert_eq!(names[..2], [("digits-s", 2), ("digits-m", 4)]);
+        assert_eq!((work.subjects[2].engine, names[2].1), (EngineKind::Simulated, 2));
+        let [simulated, beside] = &work.parties[..] else { panic!("{:?}", work.parties) };
+        assert_eq!((simulated.seats.len(), simulated.subjects()), (1, vec![2]));
+        let cores: Vec<_> = beside.seats.iter().map(|seat| (seat.service.as_str(), seat.core)).collect();
+        assert_eq!(cores, [("a", Some(1)), ("a", Some(0)), ("a", Some(1)), ("b", None)]);
+        assert_eq!(beside.seats[0].jobs, [(0, 2), (1, 2)]);
+        assert_eq!(beside.seats[3].jobs, [(1, 4)]);
+        assert_eq!([0, 1, 2].map(|subject| work.workers_beside(subject)), [4, 4, 1]);
+    }
+
+    #[test]
+    fn alone_each_model_has_the_first_worker_that_wants_most_of_it() {
+        let work = work(THREE, true);
+        let seats: Vec<_> = work.parties.iter().map(|party| &party.seats[..]).collect();
+        let [[s], [m], [_]] = seats[..] else { panic!("{seats:?}") };
+        assert_eq!((s.service.as_str(), s.core, &s.jobs[..]), ("a", Some(1), &[(0, 2)][..]));
+        assert_eq!((m.service.as_str(), m.core, &m.jobs[..]), ("b", None, &[(1, 4)][..]));
+    }
+
+    #[test]
+    fn of_the_wanted_ones_only_their_workers_and_the_largest_batch_of_all_services() {
+        let work = work_of(THREE, |spec, _| spec.name == "digits-m");
+        let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
+        assert_eq!(names, [("digits-m", 4)]);
+        let jobs: Vec<_> =
+            work.parties.iter().flat_map(|party| &party.seats).map(|seat| &seat.jobs[..]).collect();
+        assert_eq!(jobs, [&[(0, 2)][..], &[(0, 2)], &[(0, 2)], &[(0, 4)]]);
+        assert!(work_of(THREE, |_, _| false).parties.is_empty());
+    }
+
+    #[test]
+    fn the_digest_is_that_of_what_is_measured() {
+        let base = work(THREE, false).digest();
+        assert_eq!(base, work(&THREE.replace("deadline = \"1s\"", "deadline = \"2s\""), false).digest());
+        assert_ne!(base, work(THREE, true).digest());
+        for (from, to) in [("cores = [1, 0]", "cores = [0, 1]"), ("max-batch = 4", "max-batch = 3")] {
+            assert_ne!(base, work(&THREE.replace(from, to), false).digest());
+        }
+    }
+}

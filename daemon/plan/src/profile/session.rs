@@ -1,0 +1,255 @@
+//! A measurement from its first round to its last: until bounds are stable, or as long as it may take.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::crew::Crew;
+use super::measure::Bench;
+use super::part::{Kept, Part, Strand};
+use super::party::{Party, Work};
+use super::tail::{Basis, Rule};
+use weir_engine::{EngineKind, Place, RunMode};
+use weir_os::clock;
+
+/// The times of one subject, for batches of 1, 2, …: each in order, in nanoseconds.
+type Series = Vec<Vec<u64>>;
+
+/// When a measurement ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Until {
+    /// Timed runs of each batch size at least, at least 1.
+    pub samples: usize,
+    /// Every bound must have changed by less than this share of it over the last quarter of the runs; `None` does not
+    /// wait for that.
+    pub stable: Option<f64>,
+    /// Timed runs of each batch size at most.
+    pub most: usize,
+    /// No longer than this is waited for stability, in all.
+    pub limit: Duration,
+}
+
+/// A measurement: what it is of, and the times so far.
+pub struct Session<'a> {
+    work: &'a Work,
+    modes: Vec<Vec<RunMode>>,
+    series: Vec<Series>,
+    part: Option<Part>,
+}
+
+/// What came of it, for each subject.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// How batches of 1, 2, … were run.
+    pub modes: Vec<Vec<RunMode>>,
+    /// The times.
+    pub series: Vec<Series>,
+    /// Which bounds are stable, for batches of 1, 2, …; nothing is where that was not waited for.
+    pub stable: Vec<Vec<bool>>,
+}
+
+/// How far a measurement is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// What is measured now.
+    pub what: String,
+    /// Rounds done.
+    pub done: usize,
+    /// Rounds to be done until something is decided.
+    pub of: usize,
+    /// Bounds that were not stable when that was last looked at, and all of them.
+    pub unstable: Option<(usize, usize)>,
+}
+
+impl<'a> Session<'a> {
+    /// A measurement of `work` that runs batches by `modes` or, without, as is found to be faster.
+    ///
+    /// # Errors
+    /// A model that cannot be loaded.
+    pub fn new(work: &'a Work, modes: Option<Vec<Vec<RunMode>>>) -> Result<Self> {
+        let find = || -> Result<Vec<Vec<RunMode>>> {
+            let modes = work.subjects.iter().map(|subject| {
+                let bench = Bench::load(subject, subject.max_batch, None, &Place::default())?;
+                Ok(bench.modes(subject.max_batch))
+            });
+            modes.collect()
+        };
+        let modes = modes.map_or_else(find, Ok)?;
+        let series = work.subjects.iter().map(|subject| vec![Vec::new(); subject.max_batch]).collect();
+        Ok(Self { work, modes, series, part: None })
+    }
+
+    /// How batches are run.
+    pub fn modes(&self) -> &[Vec<RunMode>] {
+        &self.modes
+    }
+
+    /// Goes on from `kept`.
+    ///
+    /// # Errors
+    /// If it does not fit the work.
+    pub fn resume(work: &'a Work, kept: Kept) -> Result<Self> {
+        let fits = kept.modes.len() == work.subjects.len()
+            && kept.modes.iter().zip(&work.subjects).all(|(modes, subject)| modes.len() == subject.max_batch);
+        if !fits {
+            bail!("its models are others");
+        }
+        let mut session = Self::new(work, Some(kept.modes))?;
+        for strand in kept.blocks.into_iter().flatten() {
+            let place = session.series.get_mut(strand.subject);
+            let place = place.and_then(|series| series.get_mut(strand.batch.wrapping_sub(1)));
+            place.context("it has times of an unknown model or batch size")?.extend(strand.times);
+        }
+        Ok(session)
+    }
+
+    /// Keeps what is measured in `part` from now on.
+    pub fn keep(&mut self, part: Part) {
+        self.part = Some(part);
+    }
+
+    /// Timed runs so far.
+    pub fn runs(&self) -> usize {
+        self.series.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// Measures, party by party. What is kept stays until [`Self::finish`].
+    ///
+    /// # Errors
+    /// What an engine or the side file reports, and `stop`.
+    pub fn run(
+        &mut self,
+        until: &Until,
+        rule: &Rule,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Measured> {
+        let mut stable: Vec<Vec<bool>> =
+            self.work.subjects.iter().map(|subject| vec![false; subject.max_batch]).collect();
+        let waiting = |party: &&Party| !is_simulated(self.work, party);
+        let limit = until.limit / self.work.parties.iter().filter(waiting).count().max(1) as u32;
+        for party in &self.work.parties {
+            let until =
+                Until { stable: until.stable.filter(|_| !is_simulated(self.work, party)), limit, ..*until };
+            self.measure(party, &until, rule, stop, progress, &mut stable)?;
+        }
+        Ok(Measured { modes: self.modes.clone(), series: self.series.clone(), stable })
+    }
+
+    /// Removes what was kept.
+    ///
+    /// # Errors
+    /// Whatever removing it reports.
+    pub fn finish(self) -> Result<()> {
+        self.part.map_or(Ok(()), Part::remove)
+    }
+
+    fn measure(
+        &mut self,
+        party: &Party,
+        until: &Until,
+        rule: &Rule,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&Progress),
+        stable: &mut [Vec<bool>],
+    ) -> Result<()> {
+        let subjects = party.subjects();
+        // So that the first three quarters of the runs have a tail as well.
+        let settled = until.stable.map_or(0, |_| rule.fewest().div_ceil(3) * 4);
+        let most = until.most.max(until.samples);
+        let mut target = until.samples.max(settled.min(most));
+        let mut told = Progress { what: self.describe(party), done: 0, of: target, unstable: None };
+        let (work, modes) = (self.work, self.modes.clone());
+        let started = clock::now();
+        let late = |done: usize| {
+            done >= until.samples && clock::duration(clock::now().since(started)) >= until.limit
+        };
+        let mut lead = |crew: Option<&mut Crew>| -> Result<bool> {
+            let mut crew = crew;
+            loop {
+                let done = self.done(&subjects);
+                told = Progress { done: done.min(target), of: target, ..told.clone() };
+                progress(&told);
+                let over = late(done) && until.stable.is_some();
+                if done < target && !over {
+                    let Some(crew) = &mut crew else { return Ok(false) };
+                    if stop.load(Ordering::Relaxed) {
+                        bail!("interrupted");
+                    }
+                    let times = crew.block(target - done)?;
+                    self.take(party, times, most)?;
+                    continue;
+                }
+                let Some(share) = until.stable else { return Ok(true) };
+                let mut unstable = 0;
+                for &subject in &subjects {
+                    for (times, stable) in self.series[subject].iter().zip(&mut stable[subject]) {
+                        *stable = is_stable(times, rule, share);
+                        unstable += usize::from(!*stable);
+                    }
+                }
+                let all = subjects.iter().map(|&subject| self.series[subject].len()).sum();
+                told.unstable = Some((unstable, all));
+                if unstable == 0 || over || done >= most {
+                    progress(&told);
+                    return Ok(true);
+                }
+                target = (done + done.div_ceil(3)).min(most);
+            }
+        };
+        // What was kept may be enough: then no thread is started.
+        if lead(None)? {
+            return Ok(());
+        }
+        Crew::lead(party, &work.subjects, &modes, work.realtime, stop, |crew| lead(Some(crew))).map(drop)
+    }
+
+    /// Rounds done of all batch sizes of `subjects`.
+    fn done(&self, subjects: &[usize]) -> usize {
+        let series = subjects.iter().flat_map(|&subject| &self.series[subject]);
+        series.map(Vec::len).min().unwrap_or(0)
+    }
+
+    /// Adds the times that the workers of `party` handed over, up to `most` of each batch size, and keeps them.
+    fn take(&mut self, party: &Party, times: Vec<Vec<Vec<Vec<u64>>>>, most: usize) -> Result<()> {
+        let mut block = Vec::new();
+        for (seat, times) in party.seats.iter().zip(times) {
+            for (&(subject, _), times) in seat.jobs.iter().zip(times) {
+                for (index, mut times) in times.into_iter().enumerate() {
+                    let series = &mut self.series[subject][index];
+                    times.truncate(most.saturating_sub(series.len()));
+                    series.extend_from_slice(&times);
+                    block.push(Strand { subject, batch: index + 1, times });
+                }
+            }
+        }
+        self.part.as_mut().map_or(Ok(()), |part| part.add(&block))
+    }
+
+    fn describe(&self, party: &Party) -> String {
+        let subjects = party.subjects();
+        let names: Vec<&str> =
+            subjects.iter().map(|&subject| self.work.subjects[subject].spec.name.as_str()).collect();
+        match party.seats.len() {
+            1 => names.join(", "),
+            workers => format!("{} on {workers} workers at once", names.join(", ")),
+        }
+    }
+}
+
+fn is_simulated(work: &Work, party: &Party) -> bool {
+    party.subjects().iter().all(|&subject| work.subjects[subject].engine == EngineKind::Simulated)
+}
+
+/// Whether the last quarter of `times` changed P(b) by less than `share` of it. A tail that more runs would make usable is
+/// not.
+fn is_stable(times: &[u64], rule: &Rule, share: f64) -> bool {
+    let before = rule.bound(&times[..times.len() * 3 / 4]).bound_ns as f64;
+    let bound = rule.bound(times);
+    let now = bound.bound_ns as f64;
+    bound.basis != Basis::Unsure && (now - before).abs() < share * now
+}
+
+#[cfg(test)]
+mod tests;

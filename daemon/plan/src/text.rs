@@ -1,0 +1,191 @@
+//! A plan for people, line by line, and as JSON: what can be promised, and why.
+
+use rt_core::{Admission, BatchTime, Binding, ConstraintSet, Span};
+use serde_json::{Value, json};
+use weir_os::notice::notice;
+use weir_os::pipe::say;
+
+use crate::models::run_singly;
+use crate::plan::{Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256};
+
+/// Prints a plan for people.
+pub fn print_plan(plan: &Plan) {
+    for difference in plan.mismatches() {
+        notice!("the machine is not as profiled: {difference}; run `weir profile` again");
+    }
+    for line in &plan.other_company {
+        notice!("{line}; run `weir profile` again");
+    }
+    plan.services.iter().for_each(print_service);
+}
+
+fn print_service(plan: &ServicePlan) {
+    let (config, workers) = (&plan.config, plan.workers());
+    let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
+    say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
+    say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
+    say!(
+        "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
+        workers.count,
+        workers.batch,
+        workers.batch_time(),
+        plan.capacity()
+    );
+    if !config.background {
+        say!("  closed (background = false): nothing is served that no stream declared");
+    }
+    if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
+        say!(
+            "  in a lull of the reserved streams a slower model may take a batch for up to {}",
+            plan.headroom()
+        );
+    }
+    print_variants(plan);
+    match &plan.rate {
+        Some(rate) => print_rate(plan, rate),
+        None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
+    }
+    print_expected(plan);
+    let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
+    match (reserved.is_empty(), plan.admission.binding) {
+        (true, _) => {}
+        (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
+        (false, Some(b)) => say!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
+    }
+}
+
+/// What is served beside the promise, and what rare long times keep from being promised.
+fn print_expected(plan: &ServicePlan) {
+    let (largest, share) = (plan.max_batch(), 100.0 * plan.config.probability);
+    let times = plan.workers().profile.time(largest);
+    say!(
+        "  of what waits, batches of up to {largest} are served: {share} % of these take at most {}, {} on average",
+        times.likely,
+        times.mean
+    );
+    let Some(Stalls { batch, likely, bound, capacity_per_s, promised_per_s }) = plan.stalls() else { return };
+    say!(
+        "  rare long times keep the promise to batches of B = {}: {share} % of batches of {batch} take at most {likely}, but \
+         P({batch}) = {bound};",
+        plan.workers().batch
+    );
+    let capacity = format!("a capacity of {capacity_per_s:.1} requests/s instead of {:.1}", plan.capacity());
+    let promised = promised_per_s.map(|without| {
+        let now = plan.rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0);
+        format!("{without:.1} requests/s could be promised instead of {now:.1}, of ")
+    });
+    say!("    if no batch took longer than {share} % do, {}{capacity}", promised.unwrap_or_default());
+}
+
+/// What each variant takes, and how many requests at once it may answer in a lull.
+fn print_variants(plan: &ServicePlan) {
+    let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
+    singly.into_iter().flatten().for_each(|line| say!("  {line}"));
+    let (select, batch) = (plan.config.select.name(), plan.max_batch());
+    match (plan.variants.len(), plan.lull()) {
+        (1, _) => return,
+        (_, Ok(lull)) => say!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
+        (_, Err(error)) => say!("  variants, but the base only beside the promised rate: {error}"),
+    }
+    for VariantPlan { spec, times, .. } in &plan.variants {
+        let fits = match plan.lull().map_or(0, |lull| times.largest_within(lull, batch)) {
+            0 => "never".to_owned(),
+            size => format!("batches of up to {size}"),
+        };
+        let (one, full, accuracy) = (times.bound(1), times.bound(batch), 100.0 * spec.accuracy);
+        say!("    {:<16} {accuracy:>5.1}% right, P(1) = {one}, P({batch}) = {full}: {fits}", spec.name);
+    }
+}
+
+fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
+    say!(
+        "  promise {}: {} of {} requests must be served",
+        rate.binding,
+        rate.density.numerator(),
+        rate.density.denominator()
+    );
+    let set = ConstraintSet::new(&plan.config.constraints).unwrap_or_default();
+    for (constraint, standing) in set.standings().filter(|(c, _)| *c != rate.binding) {
+        say!("    {constraint} {standing}");
+    }
+    let time = plan.workers().batch_time();
+    say!(
+        "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
+        rate.count,
+        rate.upper + 1,
+        rate.seed
+    );
+    let beside = if plan.config.reserved.is_empty() { "" } else { " beside the reserved ones" };
+    match (rate.per_second(), rate.spare) {
+        (Some(per_second), Some((_, admission))) => {
+            say!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
+            if let Some(b) = admission.binding {
+                say!("    tightest where {}", binding(&b));
+            }
+            if rate.queue_limits {
+                say!("    queue = {} is what limits it: workers and deadline allow more", plan.config.queue);
+            }
+        }
+        _ => say!("    one stream{beside}: no room"),
+    }
+}
+
+fn binding(b: &Binding) -> String {
+    let margin = b.rhs.saturating_sub(b.lhs);
+    format!("{} mandatory requests in {} take {} of {}, margin {margin}", b.backlog, b.delta, b.lhs, b.rhs)
+}
+
+/// What is promised and why, as a JSON object; times in nanoseconds.
+pub fn service_json(plan: &ServicePlan) -> Value {
+    let workers = plan.workers();
+    let times = |of: fn(BatchTime) -> Span| -> Vec<u64> {
+        (1..=plan.max_batch()).map(|b| of(workers.profile.time(b)).as_nanos()).collect()
+    };
+    json!({
+        "name": plan.config.name,
+        "model": plan.spec.name,
+        "engine": plan.config.engine.to_string(),
+        "simulated": plan.is_simulated(),
+        "deadline_ns": plan.config.deadline.as_nanos(),
+        "guard_ns": plan.config.guard.as_nanos(),
+        "workers": workers.count,
+        "batch": workers.batch,
+        "batch_time_ns": workers.batch_time().as_nanos(),
+        "batch_times_ns": times(|time| time.bound),
+        "max_batch": plan.max_batch(),
+        "probability": plan.config.probability,
+        "likely_times_ns": times(|time| time.likely),
+        "mean_times_ns": times(|time| time.mean),
+        "background": plan.config.background,
+        "capacity_per_s": plan.capacity(),
+        "headroom_ns": plan.headroom().as_nanos(),
+        "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
+        "lull_ns": plan.lull().ok().map(|lull| lull.as_nanos()),
+        "select_inputs": inputs(plan),
+        "select_inputs_sha256": inputs_sha256(plan),
+        "rate": plan.rate.as_ref().map(|rate| json!({
+            "constraint": rate.binding.to_string(),
+            "density": [rate.density.numerator(), rate.density.denominator()],
+            "n_star": rate.count,
+            "upper_bound": rate.upper,
+            "spread_drop_paper": rate.seed,
+            "jitter_ns": plan.config.jitter.as_nanos(),
+            "period_ns": rate.spare.map(|(period, _)| period.as_nanos()),
+            "per_s": rate.per_second(),
+            "binding": rate.spare.map(|(_, admission)| binding_json(&admission)),
+        })),
+        "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
+        "binding": binding_json(&plan.admission),
+    })
+}
+
+fn binding_json(admission: &Admission) -> Value {
+    admission.binding.map_or(Value::Null, |b| {
+        json!({
+            "delta_ns": b.delta.as_nanos(),
+            "backlog": b.backlog,
+            "lhs_ns": b.lhs.as_nanos(),
+            "rhs_ns": b.rhs.as_nanos(),
+        })
+    })
+}

@@ -1,0 +1,140 @@
+//! What runs a worker's batches: its variants, loaded on its own thread or in a process of their own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rt_core::{Ran, Span, WorkerId};
+
+use super::{Effects, Service};
+use weir_engine::{
+    Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, SimulatedTime, Task, isolate,
+    load_from, longest_silence,
+};
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_plan::plan::{ServicePlan, VariantPlan};
+
+/// The variants of one worker, used by whichever thread runs its batch.
+pub(crate) struct Executor {
+    runners: Vec<Box<dyn Runner>>,
+    tokens: Vec<u64>,
+}
+
+impl Executor {
+    /// Loads the service's model, in all variants that may run, for that worker; what is among `files` is not read again. A
+    /// process of theirs reads its own, and ends with the calling thread at the latest.
+    ///
+    /// # Errors
+    /// What the engine finds wrong with it.
+    pub(crate) fn new(
+        plan: &ServicePlan,
+        worker: WorkerId,
+        place: &Place,
+        files: &mut Files,
+    ) -> Result<Self, EngineError> {
+        let variants = plan.running_variants();
+        let backend = plan.config.backend(worker);
+        let times = |v| plan.config.model.simulated_times(v);
+        let tasks: Vec<_> =
+            variants.iter().enumerate().map(|(v, variant)| task(variant, backend, times(v))).collect();
+        let runners = match plan.config.isolation {
+            Isolation::Thread => {
+                tasks.iter().map(|t| load_from(files, t.engine, t.spec, t.max_batch)).collect()
+            }
+            Isolation::Process => isolate(&tasks, place),
+        };
+        Ok(Self { runners: runners?, tokens: Vec::with_capacity(plan.max_batch()) })
+    }
+
+    /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
+    /// caches in place.
+    ///
+    /// # Errors
+    /// [`EngineError::Lost`]. An engine that fails or panics now will do so on the first batch, where it is
+    /// told and counted.
+    pub(super) fn warm_up(&mut self, plan: &ServicePlan) -> Result<(), EngineError> {
+        for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
+            let largest = variant.times.max_batch();
+            for size in (1..=largest).chain(1..=largest) {
+                let result = catch_unwind(AssertUnwindSafe(|| runner.run(size)));
+                if let Ok(Err(error @ EngineError::Lost { .. })) = result {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
+    pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
+        let Self { runners, tokens } = self;
+        let Some(variant) = service.mailboxes[id].take(tokens) else { return };
+        let runner = &mut runners[variant];
+        for (index, token) in tokens.iter().enumerate() {
+            runner.buffers().put(index, &service.slots.get(*token).input);
+        }
+        let started = clock::now();
+        let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
+        let took = clock::now().since(started);
+        if let Ok(Err(error)) = &result {
+            notice!("service {}: worker {id}: {error}", service.name());
+        }
+        let ran = match result {
+            Ok(Ok(())) => {
+                service.meters.ran(tokens.len());
+                write_results(service, (tokens, variant), runner.buffers(), started.as_nanos(), took);
+                Ran::Done(took)
+            }
+            // A panic has told its message already, and leaves the runner in any state.
+            Ok(Err(EngineError::Lost { .. })) | Err(_) => return service.lose_worker(effects, id),
+            Ok(Err(_)) => Ran::Failed,
+        };
+        service.with_scheduler(effects, |s, now| {
+            service.record_end(now, id);
+            s.handle_completion(now, id, ran);
+        });
+    }
+
+    /// Whether a process of its own has gone.
+    pub(super) fn is_lost(&mut self) -> bool {
+        self.runners.iter_mut().any(|runner| runner.is_lost())
+    }
+
+    /// Lets go of everything loaded.
+    pub(super) fn clear(&mut self) {
+        self.runners.clear();
+    }
+}
+
+fn task<'a>(
+    variant: &'a VariantPlan,
+    backend: &'a Backend,
+    simulated: Option<&'a [SimulatedTime]>,
+) -> Task<'a> {
+    let sizes = 1..=variant.times.max_batch();
+    Task {
+        engine: match simulated {
+            Some(times) => Engine::Simulated { times },
+            None => Engine::Real { backend, modes: Some(&variant.modes) },
+        },
+        spec: &variant.spec,
+        max_batch: variant.times.max_batch(),
+        silence: sizes.map(|b| longest_silence(variant.times.bound(b))).collect(),
+    }
+}
+
+fn write_results(
+    service: &Service,
+    (tokens, variant): (&[u64], usize),
+    buffers: &Buffers,
+    started_ns: u64,
+    took: Span,
+) {
+    for (index, token) in tokens.iter().enumerate() {
+        let mut slot = service.slots.get(*token);
+        buffers.get(index, &mut slot.output);
+        slot.started_ns = started_ns;
+        slot.run_ns = took.as_nanos();
+        slot.batch = tokens.len() as u16;
+        slot.variant = variant as u16;
+    }
+}

@@ -1,0 +1,291 @@
+//! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
+
+mod absence;
+mod executor;
+mod guarded;
+mod latch;
+mod meters;
+mod names;
+mod operate;
+mod planning;
+mod recorder;
+mod recording;
+mod region;
+mod registry;
+mod shield;
+mod slots;
+mod standing;
+mod start;
+mod takeover;
+mod tell;
+mod timer;
+mod view;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
+
+use crate::out::Audience;
+use executor::Executor;
+use guarded::{Core, Guarded, Named};
+use meters::Meters;
+use planning::Planning;
+use recorder::Recorder;
+use takeover::Takeover;
+use tell::Decided;
+use timer::Timer;
+use weir_engine::Place;
+use weir_os::clock;
+use weir_os::locks::{lock, read, try_read, write};
+use weir_os::pi_mutex::PiMutex;
+use weir_os::realtime::{self, Role};
+use weir_plan::plan::ServicePlan;
+use worker::Mailbox;
+
+pub use region::Region;
+pub use registry::{Lease, Refusal, Registry};
+pub use slots::{Origin, Slots};
+pub use standing::{AlarmView, Standing};
+pub use view::{ServiceView, StreamView, WorkerView};
+
+/// A service while it runs.
+pub struct Service {
+    pub plan: ServicePlan,
+    pub slots: Slots,
+    pub registry: PiMutex<Registry>,
+    /// Read by whoever registers a stream, written by whoever moves or ends them all.
+    moving: RwLock<()>,
+    /// Held by the one new stream that is being admitted.
+    admission: Mutex<()>,
+    scheduler: Guarded,
+    mailboxes: Vec<Mailbox>,
+    executors: Vec<Mutex<Executor>>,
+    /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
+    inline: bool,
+    pub timer: Timer,
+    /// Answers by variant.
+    answered: Box<[AtomicU64]>,
+    meters: Meters,
+    /// What the rate is measured over that is warned of, if one is.
+    rate_window: Option<Span>,
+    /// Set before the first request comes; who takes over goes on with that of the service before.
+    recorder: OnceLock<Arc<Recorder>>,
+    /// Plans tables for the load that comes, if it is so configured.
+    planning: Option<Planning>,
+    audience: Arc<dyn Audience>,
+    realtime: bool,
+    /// Nothing is taken in any more; set under the scheduler's lock.
+    closed: AtomicBool,
+    /// Threads between what the scheduler has decided and the last answer of it, see [`Decided`].
+    telling: AtomicUsize,
+    /// The threads end.
+    stopped: Arc<AtomicBool>,
+    /// Who takes over, and who has.
+    takeover: Takeover,
+}
+
+/// Why a request was not taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Another service has taken over: the lease must follow.
+    Retired,
+    /// The service is about to end.
+    Ending,
+}
+
+/// What is to be told once the scheduler's lock is released; reused by its thread.
+#[derive(Default)]
+pub struct Effects {
+    resolutions: Vec<Resolution>,
+    events: Vec<Named>,
+    started: Vec<WorkerId>,
+    frame: Vec<u8>,
+}
+
+impl Service {
+    /// The service's name in the configuration.
+    pub fn name(&self) -> &str {
+        &self.plan.config.name
+    }
+
+    /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
+    ///
+    /// # Errors
+    /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
+    pub fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Closed> {
+        // Also for a client that asks too much, and is read without hurry.
+        let _urgent = realtime::urgently(self.realtime);
+        let (came, mut taken) = (clock::now(), Ok(()));
+        let decided = self.drive(effects, |scheduler, now| {
+            taken = self.takes_in();
+            if taken.is_err() {
+                return None;
+            }
+            self.record(now, lease, Some(token));
+            scheduler.handle_arrival(now, Arrival { stream: lease.id, token, at: came.min(now) })
+        });
+        let inline = if self.inline { effects.started.pop() } else { None };
+        decided.ring_and_tell(effects);
+        if let Some(worker) = inline {
+            lock(&self.executors[worker]).run_batch(self, worker, effects);
+        }
+        taken
+    }
+
+    /// Counts a request for which there is no slot. Returns the misses left and the request's number.
+    pub fn refuse(&self, effects: &mut Effects, lease: &Lease) -> Option<(Option<u32>, u64)> {
+        let mut refused = None;
+        let mut retired = None;
+        self.with_scheduler(effects, |scheduler, now| {
+            retired = self.successor();
+            if retired.is_none() {
+                self.record(now, lease, None);
+                refused = scheduler.handle_refused(now, lease.id);
+            }
+        });
+        if let Some(next) = retired {
+            return next.refuse(effects, lease);
+        }
+        refused.map(|r| (r.misses_left, r.request.seq))
+    }
+
+    /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was
+    /// given a batch is not to wait for a thread that was put off its core before it could tell.
+    pub fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Core, Instant)) {
+        let _urgent = realtime::urgently(self.realtime);
+        let decided = self.drive(effects, |scheduler, now| {
+            feed(scheduler, now);
+            None
+        });
+        decided.ring_and_tell(effects);
+    }
+
+    /// What is seen of the scheduler without its lock.
+    pub fn view(&self) -> &ServiceView {
+        self.scheduler.view()
+    }
+
+    /// Takes nothing in from now on; what waits and runs is still answered.
+    pub fn close(&self) {
+        let _scheduler = self.scheduler.lock();
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes the service and ends its threads, unless clients hold streams: then it goes on.
+    ///
+    /// # Errors
+    /// The names of these streams.
+    pub fn stop_unless_held(&self) -> Result<(), Vec<String>> {
+        let _alone = write(&self.moving);
+        let held = self.registry.lock().held();
+        if !held.is_empty() {
+            return Err(held);
+        }
+        self.stop();
+        Ok(())
+    }
+
+    /// Nothing waits, nothing runs, and all answers have been handed to their connections: for good, if the service
+    /// is closed.
+    pub fn is_drained(&self) -> bool {
+        // In this order: who is telling the last one was counted before it was resolved.
+        self.view().open() == 0 && self.telling.load(Ordering::Acquire) == 0
+    }
+
+    /// Closes the service and ends all threads; what still runs is finished first.
+    pub fn stop(&self) {
+        self.close();
+        self.stopped.store(true, Ordering::Relaxed);
+        self.timer.stop();
+        self.mailboxes.iter().for_each(Mailbox::stop);
+        self.stop_recorder();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Where worker `id` runs.
+    fn place(&self, id: WorkerId) -> Place {
+        start::place(&self.plan, id, self.realtime, &self.stopped)
+    }
+
+    /// Tells that worker `id` is lost with its batch, and has it loaded anew.
+    fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
+        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
+        self.audience.refresh();
+        self.mailboxes[id].break_down();
+    }
+
+    /// Tells that worker `id` is back.
+    fn regain_worker(&self, effects: &mut Effects, id: WorkerId) {
+        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_ready(now, id));
+        self.audience.refresh();
+    }
+
+    /// Whether a request may be taken in; to be asked under the scheduler's lock.
+    fn takes_in(&self) -> Result<(), Closed> {
+        match (self.successor(), self.is_closed()) {
+            (Some(_), _) => Err(Closed::Retired),
+            (None, true) => Err(Closed::Ending),
+            (None, false) => Ok(()),
+        }
+    }
+
+    fn keep_time(&self) {
+        realtime::enter(Role::Dispatch, None, self.realtime);
+        let mut effects = Effects::default();
+        while self.timer.wait() {
+            let mut at = None;
+            self.with_scheduler(&mut effects, |_, now| at = Some(now));
+            // Only now: what the scheduler decided has been carried out too.
+            self.timer.note_poll(at);
+        }
+    }
+
+    /// Feeds the scheduler and takes down what it decides, which is still to be told.
+    fn drive(
+        &self,
+        effects: &mut Effects,
+        feed: impl FnOnce(&mut Core, Instant) -> Option<Resolution>,
+    ) -> Decided<'_> {
+        effects.resolutions.clear();
+        effects.events.clear();
+        effects.started.clear();
+        let mut scheduler = self.scheduler.lock();
+        let decided = Decided::under(self, &scheduler);
+        let now = scheduler.now;
+        effects.resolutions.extend(feed(&mut scheduler, now));
+        if let Some(planning) = &self.planning {
+            planning.meet(&mut scheduler, now);
+        }
+        loop {
+            match scheduler.poll(now) {
+                Action::Start { worker } => {
+                    let tokens = scheduler.batch(worker).iter().map(|r| r.token);
+                    self.mailboxes[worker].put(scheduler.variant(worker), tokens);
+                    self.record_start(now, &scheduler, worker);
+                    effects.started.push(worker);
+                }
+                Action::Resolve(resolution) => effects.resolutions.push(resolution),
+                Action::Event(event) => effects.events.push(scheduler.named(event)),
+                Action::WakeAt(alarm) => {
+                    // What is cancelled by handing over is still to be told.
+                    if !self.try_hand_over(&mut scheduler, now) {
+                        self.timer.set(alarm);
+                        return decided;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,81 @@
+//! What operators see of a service while it runs and do to it, whichever door they come through.
+
+use std::sync::atomic::Ordering;
+
+use rt_core::{Cause, Evidence, Instant, Span};
+use weir_client::status;
+
+use super::{Core, Effects, Planning, Service};
+use weir_os::clock;
+
+impl Service {
+    /// Suspends the promises until [`Service::clear_safe_mode`].
+    pub fn enter_safe_mode(&self) {
+        let for_good = Instant::from_nanos(u64::MAX);
+        self.operate(|scheduler, now| {
+            scheduler.raise_safe_mode(now, Cause::Operator, Evidence::default(), for_good);
+        });
+    }
+
+    /// Ends safe mode as soon as it may end.
+    pub fn clear_safe_mode(&self) {
+        self.operate(|scheduler, now| scheduler.clear_safe_mode(now));
+    }
+
+    /// Announces no change of safe mode for this long from now on; the state, its counts and its effects go on.
+    pub fn inhibit_safe_mode(&self, length: Span) {
+        self.operate(|scheduler, now| scheduler.inhibit_safe_mode(now + length));
+    }
+
+    /// Does it to the scheduler that serves now, be it that of who has taken over just before.
+    fn operate(&self, act: impl Fn(&mut Core, Instant)) {
+        let mut service = self;
+        loop {
+            let mut retired = false;
+            service.with_scheduler(&mut Effects::default(), |scheduler, now| {
+                retired = service.successor().is_some();
+                if !retired {
+                    act(scheduler, now);
+                }
+            });
+            if !retired {
+                return;
+            }
+            service = service.latest();
+        }
+    }
+
+    /// Requests a second of streams that declare their arrivals, over the window of the rate warning; `None` where
+    /// nothing is certified that they could exceed.
+    pub fn rate_seen_per_s(&self) -> Option<f64> {
+        self.rate_window.map(|window| self.view().rate_per_s(clock::now(), window))
+    }
+
+    /// The names of the streams whose promises are suspended, in order.
+    pub fn suspended_streams(&self) -> Vec<String> {
+        if self.view().standing().suspensions.1 == 0 {
+            return Vec::new();
+        }
+        let registry = self.registry.lock();
+        let suspended = registry.iter().filter(|(view, ..)| view.fared().suspended.is_some());
+        let mut names: Vec<_> = suspended.map(|(view, ..)| view.name.clone()).collect();
+        drop(registry);
+        names.sort();
+        names
+    }
+
+    /// Answers so far, by variant.
+    pub fn answered(&self) -> impl Iterator<Item = u64> + '_ {
+        self.answered.iter().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// What is planned for the load that comes, if anything is.
+    pub fn planning_status(&self) -> Option<status::Planning> {
+        self.planning.as_ref().map(Planning::status)
+    }
+
+    /// How long answers took and how large batches were.
+    pub fn meters_status(&self) -> (status::Histogram, status::Histogram) {
+        (self.meters.latency_status(), self.meters.batch_status())
+    }
+}

@@ -1,0 +1,121 @@
+//! The shield of a service while streams come and go: behind it batches may take longer, of more requests or with a better
+//! variant.
+//!
+//! It counts the streams that are there and, as long as there is room, one at the promised rate. Who registers a
+//! stream that it counts gets it at once. For any other a new shield is worked out; then long batches are held back
+//! until none is in its way any more, at most for a deadline and the busy period that follows. A stream that leaves
+//! stays counted until then: its shield protects the others all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rt_core::{Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
+use weir_client::RefusalCode;
+
+use super::registry::{Refusal, refuse};
+use super::{Service, StreamView};
+use weir_os::clock;
+use weir_os::notice::notice;
+use weir_os::realtime::calmly;
+
+/// How often it is looked whether long batches are out of the way.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a stream waits for that at most, beside two deadlines.
+const PATIENCE: Span = Span::from_millis(1_000);
+
+impl Service {
+    /// Sets the first shield, before anything runs.
+    pub(super) fn raise_shield(&self) {
+        let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
+        let shield = self.work_out_shield(&reserved);
+        self.set_shield(&mut self.scheduler.lock(), shield);
+    }
+
+    /// Adds a stream once it is admitted beside all that count, and no long batch is in its way, nor in a closed service
+    /// what was begun for streams that have gone. Blocks until then.
+    ///
+    /// # Errors
+    /// If it cannot be promised what it asks beside the others, there are too many streams, or something stays in its way.
+    pub(super) fn add_stream(&self, spec: &StreamSpec, view: &Arc<StreamView>) -> Result<StreamId, Refusal> {
+        let config = self.scheduler.lock().config().clone();
+        let most = config.deadline + config.deadline + PATIENCE;
+        let until = clock::now() + most;
+        loop {
+            let load = self.scheduler.lock().load();
+            self.admit(spec, &load)?;
+            let shielded = load.is_shielded(spec);
+            let all = || load.specs().chain([spec]).collect::<Vec<_>>();
+            let shield = if shielded { None } else { self.work_out_shield(&all()) };
+            let newcomer = Newcomer::new(&config, spec.clone()).beside(&load).shielded(shield);
+            if let Some(id) = self.add_when_ready(newcomer, view, until)? {
+                return Ok(id);
+            }
+            if clock::now() >= until {
+                self.scheduler.lock().withdraw();
+                let text = format!(
+                    "what was begun before is still in the way of this stream after {most}: try again"
+                );
+                return Err(refuse(RefusalCode::NotAdmissible, text));
+            }
+        }
+    }
+
+    /// Adds a stream that was admitted once nothing is in its way; `None` if others came meanwhile, or `until` has come.
+    fn add_when_ready(
+        &self,
+        mut newcomer: Newcomer,
+        view: &Arc<StreamView>,
+        until: Instant,
+    ) -> Result<Option<StreamId>, Refusal> {
+        let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
+        loop {
+            let joined = {
+                let mut scheduler = self.scheduler.lock();
+                let now = scheduler.now;
+                scheduler.try_add_stream(now, newcomer, view)
+            };
+            // What it brings and no longer needs is dropped here, where nobody waits for the scheduler.
+            newcomer = match joined.map_err(too_many)? {
+                Joined::Added(id, _) => return Ok(Some(id)),
+                Joined::Stale(_) => return Ok(None),
+                Joined::Wait(newcomer) => newcomer,
+            };
+            if clock::now() >= until {
+                return Ok(None);
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+
+    /// Whether `spec` can be promised beside what counts.
+    fn admit(&self, spec: &StreamSpec, load: &Load) -> Result<(), Refusal> {
+        let (queue, there) = (self.plan.config.queue, load.specs().count());
+        match calmly(|| self.plan.system.admit(load.specs().chain([spec]))) {
+            Err(error) => Err(format!("beside {there} other promised streams: {error}")),
+            Ok(admission) if admission.waiting > queue as u64 => Err(format!(
+                "beside {there} other promised streams up to {} requests that must be served can wait, queue = {queue}",
+                admission.waiting
+            )),
+            Ok(_) => Ok(()),
+        }
+        .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
+    }
+
+    /// A shield for `load`; `None` where no batch may take longer than a full one of the base.
+    pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
+        let workers = self.plan.workers();
+        let larger = workers.profile.max_batch() > workers.batch;
+        if !self.plan.config.background || !larger && self.plan.selector.is_none() {
+            return None;
+        }
+        calmly(|| self.plan.shield(load))
+            .inspect_err(|e| notice!("service {}: base only: {e}", self.name()))
+            .ok()
+    }
+
+    pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
+        if let Err(error) = scheduler.set_shield(shield).map(drop) {
+            notice!("service {}: base only: {error}", self.name());
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Where a request's tensors and its way back to the client wait while the scheduler decides.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::lock;
+use super::region::Region;
+use crate::out::Replies;
+use weir_os::pi_mutex::PiMutex;
+
+/// One request in the daemon's hands.
+#[derive(Default)]
+pub struct Slot {
+    /// Where the answer goes; `None` while the slot is free.
+    pub origin: Option<Origin>,
+    pub input: Vec<u8>,
+    pub output: Vec<u8>,
+    pub started_ns: u64,
+    pub run_ns: u64,
+    pub batch: u16,
+    pub variant: u16,
+}
+
+/// The client, the frame, and the stream's number on its connection. One of the client's requests without an answer
+/// for as long as it is there.
+pub struct Origin {
+    pub replies: Arc<dyn Replies>,
+    pub frame: u64,
+    pub stream: u32,
+    /// Where the output goes, if not into the frame of the answer.
+    pub output: Option<Region>,
+}
+
+impl Origin {
+    pub fn new(replies: Arc<dyn Replies>, frame: u64, stream: u32, output: Option<Region>) -> Self {
+        replies.opened();
+        Self { replies, frame, stream, output }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.replies.closed();
+    }
+}
+
+/// A fixed number of slots; a token names one of them.
+pub struct Slots {
+    slots: Box<[Mutex<Slot>]>,
+    free: PiMutex<Vec<u32>>,
+}
+
+impl Slots {
+    /// `count` slots, whose buffers grow to a tensor's size when first used and stay.
+    pub fn new(count: usize) -> Self {
+        let free = (0..count as u32).rev().collect();
+        Self { slots: (0..count).map(|_| Mutex::default()).collect(), free: PiMutex::new(free) }
+    }
+
+    /// Takes a free slot; `None` if all are in use.
+    pub fn take(&self) -> Option<u64> {
+        self.free.lock().pop().map(u64::from)
+    }
+
+    /// The slot of a token from [`Slots::take`].
+    pub fn get(&self, token: u64) -> MutexGuard<'_, Slot> {
+        lock(&self.slots[token as usize])
+    }
+
+    /// Gives a slot back; its origin is handed out for the answer.
+    pub fn put_back(&self, token: u64) -> Option<Origin> {
+        let origin = self.get(token).origin.take();
+        self.free.lock().push(token as u32);
+        origin
+    }
+}

@@ -1,0 +1,106 @@
+//! The way back: what the scheduler has decided is told to workers and clients, after its lock is released.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rt_core::{Event, MissReason, Outcome, Resolution, Span, Suspension};
+use weir_client::wire::{DaemonFrame, ResultHead};
+
+use super::guarded::Held;
+use super::slots::Origin;
+use super::{Effects, Named, Service};
+use crate::announcement::Announcement;
+use crate::out::Replies;
+
+/// What a scheduler has decided and nobody has been told yet. As long as this is there, the service is not drained.
+#[must_use = "workers and clients wait for what was decided: `ring_and_tell`"]
+pub(super) struct Decided<'a> {
+    service: &'a Service,
+}
+
+impl<'a> Decided<'a> {
+    /// To be made while the scheduler is locked, before anything is resolved.
+    pub(super) fn under(service: &'a Service, _scheduler: &Held<'_>) -> Self {
+        service.telling.fetch_add(1, Ordering::Relaxed);
+        Self { service }
+    }
+
+    /// Tells workers, clients and whoever else hears of it. The scheduler must no longer be locked.
+    pub(super) fn ring_and_tell(self, effects: &mut Effects) {
+        let Effects { resolutions, events, started, frame } = effects;
+        started.iter().for_each(|&worker| self.service.mailboxes[worker].ring());
+        for resolution in resolutions.iter() {
+            frame.clear();
+            if let Some(replies) = self.service.answer(resolution, frame) {
+                replies.send(frame);
+            }
+        }
+        events.iter().for_each(|event| self.service.announce(event));
+    }
+}
+
+impl Drop for Decided<'_> {
+    fn drop(&mut self) {
+        self.service.telling.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Service {
+    /// Encodes the answer to a resolved request and frees its slot.
+    fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<dyn Replies>> {
+        let Resolution { request, outcome, misses_left } = *resolution;
+        let token = request.token;
+        {
+            let slot = self.slots.get(token);
+            let &Origin { frame: id, stream, output: ref place, .. } = slot.origin.as_ref()?;
+            match outcome {
+                Outcome::Served => {
+                    let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
+                    self.meters.answered(Span::from_nanos(queued_ns + slot.run_ns));
+                    let head = ResultHead {
+                        stream,
+                        misses_left,
+                        sequence: request.seq,
+                        queued_ns,
+                        run_ns: slot.run_ns,
+                        batch: slot.batch,
+                        variant: slot.variant,
+                    };
+                    self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
+                    let output = match place {
+                        Some(place) => place.write(&slot.output),
+                        None => slot.output.as_slice(),
+                    };
+                    DaemonFrame::Result { head, output }.encode(id, frame);
+                }
+                Outcome::Missed(reason) => {
+                    let (reason, sequence) = (wire_reason(reason), request.seq);
+                    DaemonFrame::Miss { stream, misses_left, sequence, reason }.encode(id, frame);
+                }
+            }
+        }
+        // The count of requests without an answer goes down before the answer is sent: who waits for it may send anew.
+        self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
+    }
+
+    fn announce(&self, (event, stream): &Named) {
+        let stream = stream.as_ref().map_or("", |view| view.name.as_str());
+        match *event {
+            Event::SafeMode(transition) => {
+                self.audience.announce(Announcement::of_service(self.name(), transition, stream));
+            }
+            Event::Suspension(Suspension { sequence, alarm, breaches, .. }) => {
+                let names = (self.name(), stream);
+                self.audience.announce(Announcement::of_stream(names, alarm, (sequence, breaches)));
+            }
+            Event::MissesLeft { left, constraint, .. } => {
+                self.audience.misses_left(self.name(), stream, left, constraint);
+            }
+        }
+    }
+}
+
+/// The scheduler's reasons have the numbers of the protocol.
+pub(crate) fn wire_reason(reason: MissReason) -> weir_client::MissReason {
+    weir_client::MissReason::from_code(u16::from(reason as u8))
+}

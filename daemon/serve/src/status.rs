@@ -1,0 +1,131 @@
+//! Beside a request's way: what STATUS tells of a service, read from what its scheduler's holders publish.
+
+use std::sync::Arc;
+
+use rt_core::{Alarm, StreamSpec};
+use weir_client::status::{SafeMode, Service as Told, Stream, Suspended, Suspensions, Tensor, Variant};
+use weir_engine::{ModelSpec, TensorSpec};
+use weir_plan::plan::VariantPlan;
+
+use crate::cause::describe;
+use crate::service::{AlarmView, Service, Standing, StreamView};
+
+/// The state of a service, or of who has taken over from it.
+pub fn of(service: &Service) -> Told {
+    let service = service.latest();
+    let streams = streams(service);
+    let (view, standing) = (service.view(), service.view().standing());
+    let plan = &service.plan;
+    let variant = |(v, answered): (&VariantPlan, u64)| Variant {
+        model: v.spec.name.clone(),
+        accuracy: accuracy(&v.spec),
+        answered,
+    };
+    let variants = plan.variants.iter().zip(service.answered()).map(variant).collect();
+    let measured_per_s = service.rate_seen_per_s();
+    let (latency_ns, batch_sizes) = service.meters_status();
+    let (late, handover) = standing.worst_delays;
+    let (sequence, suspended) = standing.suspensions;
+    if service.successor().is_some() {
+        // Meanwhile, so that streams may be missing.
+        return of(service);
+    }
+    Told {
+        name: service.name().to_owned(),
+        engine: plan.config.engine.to_string(),
+        simulated: plan.is_simulated(),
+        model: plan.spec.name.clone(),
+        accuracy: accuracy(&plan.spec),
+        variants,
+        select: (plan.variants.len() > 1).then(|| plan.config.select.name().to_owned()),
+        planning: service.planning_status(),
+        shielded: standing.shielded,
+        inputs: plan.spec.inputs.iter().map(tensor).collect(),
+        outputs: plan.spec.outputs.iter().map(tensor).collect(),
+        deadline_ns: plan.config.deadline.as_nanos(),
+        guard_ns: plan.config.guard.as_nanos(),
+        batch: plan.workers().batch,
+        batch_time_ns: plan.workers().batch_time().as_nanos(),
+        jitter_ns: plan.config.jitter.as_nanos(),
+        constraints: plan.config.constraints.iter().map(ToString::to_string).collect(),
+        promised_period_ns: plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),
+        certified_per_s: plan.certified_per_s(),
+        measured_per_s,
+        latency_ns,
+        batch_sizes,
+        background: plan.config.background,
+        workers: plan.workers().count,
+        workers_alive: view.workers_alive(),
+        waiting: view.waiting(),
+        running: view.running(),
+        guard_seen_ns: late.as_nanos(),
+        handover_ns: plan.config.handover.as_nanos(),
+        handover_seen_ns: handover.as_nanos(),
+        lock_held_ns: view.longest_hold().as_nanos(),
+        safe_mode: safe_mode(&standing),
+        suspensions: Suspensions { sequence, streams: suspended },
+        streams,
+    }
+}
+
+fn tensor(spec: &TensorSpec) -> Tensor {
+    Tensor { name: spec.name.clone(), data_type: spec.data_type.to_string(), shape: spec.shape.clone() }
+}
+
+fn safe_mode(standing: &Standing) -> SafeMode {
+    let alarm = standing.alarm.as_ref();
+    SafeMode {
+        state: standing.severity.to_string(),
+        state_number: standing.severity as u32,
+        cause_number: standing.cause_number(),
+        sequence: standing.sequence,
+        breaches: standing.breaches,
+        cause: alarm.map(|alarm| alarm.cause.to_string()),
+        entered_ns: alarm.map(|alarm| alarm.entered.as_nanos()),
+        text: alarm.map(AlarmView::text),
+    }
+}
+
+/// Why a stream is suspended, as it was announced.
+fn suspended(Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Suspended {
+    Suspended {
+        cause: cause.to_string(),
+        cause_number: cause as u32,
+        entered_ns: entered.as_nanos(),
+        limit: e.limit,
+        seen: e.seen,
+        window: e.window,
+        text: describe(cause, e.limit, e.seen, e.window, stream),
+    }
+}
+
+/// Those that are there, by name.
+fn streams(service: &Service) -> Vec<Stream> {
+    let copy = |(view, spec, reserved, held): (&Arc<StreamView>, &StreamSpec, bool, bool)| {
+        (Arc::clone(view), spec.clone(), reserved, held)
+    };
+    let mut there: Vec<_> = service.registry.lock().iter().map(copy).collect();
+    there.sort_by(|(one, ..), (other, ..)| one.name.cmp(&other.name));
+    let told = |(view, spec, reserved, connected): (Arc<StreamView>, StreamSpec, bool, bool)| {
+        let fared = view.fared();
+        Stream {
+            name: view.name.clone(),
+            reserved,
+            connected,
+            constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
+            arrivals: spec.arrivals().map(|a| a.bounds().iter().map(ToString::to_string).collect()),
+            declared_per_s: spec.arrivals().map(|a| a.rate_per_s()),
+            arrived: fared.arrived,
+            served: fared.served,
+            missed: fared.missed().map(|(reason, count)| (reason.to_string(), count)).collect(),
+            misses_left: fared.misses_left,
+            suspended: fared.suspended.map(|alarm| suspended(alarm, &view.name)),
+        }
+    };
+    there.into_iter().map(told).collect()
+}
+
+/// None where it is not known.
+fn accuracy(spec: &ModelSpec) -> Option<f64> {
+    (!spec.accuracy.is_nan()).then_some(spec.accuracy)
+}
