@@ -103,6 +103,9 @@ pub struct Service {
     pub running: usize,
     /// The latest dispatch so far.
     pub guard_seen_ns: u64,
+    /// Stalls so far that the promise held through, as declared.
+    #[serde(default)]
+    pub stalls_seen: u64,
     /// What the way to a worker and back may take.
     pub handover_ns: u64,
     /// The longest such way so far.

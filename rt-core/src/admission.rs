@@ -159,7 +159,7 @@ impl System {
         self.check_stalls(&all)?;
         // What is proved of the refinement knows late dispatch, and no stalls.
         let closed = closed && self.stalls.is_none();
-        let latency = self.latency.saturating_sub(self.reserve());
+        let latency = self.unstalled_latency();
         let refinement = if closed { Refinement::new(self, &all) } else { None };
         let mut tightest: Option<Binding> = None;
         let (mut waiting, mut busy, mut after, mut plain) = (0, Span::ZERO, Span::ZERO, true);
@@ -223,6 +223,12 @@ impl System {
     #[must_use]
     pub fn longest_batch(&self) -> Span {
         self.workers.iter().map(Workers::batch_time).max().unwrap_or(Span::ZERO)
+    }
+
+    /// `L` less what stalls may take: within it each request that must be served is answered where none comes.
+    #[must_use]
+    pub fn unstalled_latency(&self) -> Span {
+        self.latency.saturating_sub(self.reserve())
     }
 
     /// What stalls may take in a busy period.

@@ -250,7 +250,11 @@ fn problem(
         unit: raw::Unit::Ns,
         deadline: number(config.deadline),
         guard: number(config.guard),
-        stalls: None,
+        stalls: config.stalls.map(|stalls| raw::Stalls {
+            count: stalls.count(),
+            window: number(stalls.window()),
+            length: number(stalls.length()),
+        }),
         dispatch: match config.dispatch {
             Dispatch::Eager => raw::Dispatch::Eager,
             Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,

@@ -81,7 +81,8 @@ pub enum PlanError {
     #[error("service {service}: the times of {model} with the handover: {source}")]
     Times { service: String, model: String, source: rt_core::ProfileError },
     #[error(
-        "service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less the guard {guard}"
+        "service {service}: P(1) = {time} leaves nothing of the deadline {deadline} less {guard} for late dispatch \
+         and stalls"
     )]
     Deadline { service: String, time: Span, deadline: Span, guard: Span },
     #[error("service {service}: the promise to stream {stream}, {constraint}, cannot be kept: {source}")]
@@ -98,7 +99,7 @@ pub enum PlanError {
     Table { path: PathBuf, source: TableError },
     #[error(
         "service {service}: {constraint} cannot be promised at any rate: a request can wait for one batch and \
-         then needs its own, together {twice}, but deadline less guard is {latency}"
+         then needs its own, together {twice}, but the deadline less guard and stalls is {latency}"
     )]
     Never { service: String, constraint: Constraint, twice: Span, latency: Span },
     #[error(
@@ -172,12 +173,14 @@ impl ServicePlan {
         all: &[Workers],
     ) -> Result<Self, PlanError> {
         let latency = config.deadline.saturating_sub(config.guard);
-        if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time > latency) {
-            let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard);
+        let reserve = config.stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
+        if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time + reserve > latency) {
+            let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard + reserve);
             return Err(PlanError::Deadline { service, time, deadline, guard });
         }
         let systems = all.iter().map(|workers| System {
             guard: config.guard,
+            stalls: config.stalls,
             dispatch: config.dispatch,
             background: config.background,
             ..System::identical(workers.clone(), latency)

@@ -24,6 +24,15 @@ fn print_service(plan: &ServicePlan) {
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
     say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
     say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
+    if let Some(stalls) = config.stalls {
+        say!(
+            "  of it {} are kept for stalls: at most {} of {} in any {}",
+            stalls.reserve(),
+            stalls.count(),
+            stalls.length(),
+            stalls.window()
+        );
+    }
     say!(
         "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
         workers.count,
@@ -148,6 +157,11 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "simulated": plan.is_simulated(),
         "deadline_ns": plan.config.deadline.as_nanos(),
         "guard_ns": plan.config.guard.as_nanos(),
+        "stalls_declared": plan.config.stalls.map(|stalls| json!({
+            "at_most": stalls.count(),
+            "in_ns": stalls.window().as_nanos(),
+            "of_ns": stalls.length().as_nanos(),
+        })),
         "workers": workers.count,
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),

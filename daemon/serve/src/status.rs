@@ -59,6 +59,7 @@ pub fn of(service: &Service) -> Told {
         waiting: view.waiting(),
         running: view.running(),
         guard_seen_ns: late.as_nanos(),
+        stalls_seen: standing.stalls,
         handover_ns: plan.config.handover.as_nanos(),
         handover_seen_ns: handover.as_nanos(),
         lock_held_ns: view.longest_hold().as_nanos(),

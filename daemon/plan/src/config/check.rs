@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_WORKERS,
-    SafeModeConfig, Span, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_STALLS,
+    MAX_WORKERS, SafeModeConfig, Span, Stalls, StreamSpec,
 };
 use serde::Serialize;
 use toml::ser::ValueSerializer;
@@ -107,6 +107,7 @@ impl<'a> Check<'a> {
             let reason = format!("must be below the deadline, {deadline}");
             return Err(self.refuse(&field("guard"), &raw.guard, reason));
         }
+        let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose()?;
         let batch = match raw.batch {
             Some(b) => Some(self.number(&field("batch"), b, 1, max_batch)? as usize),
             None => None,
@@ -142,6 +143,7 @@ impl<'a> Check<'a> {
             select,
             deadline,
             guard,
+            stalls,
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
             workers: self.number(&field("workers"), raw.workers, 1, MAX_WORKERS as u64)? as usize,
             cores: cores?.into_iter().map(|core| core as usize).collect(),
@@ -161,6 +163,14 @@ impl<'a> Check<'a> {
             record: self.record(at, raw.record, raw.record_limit)?,
             reserved,
         })
+    }
+
+    fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, ConfigError> {
+        let count = self.number(&format!("{at}.at-most"), raw.at_most, 1, MAX_STALLS as u64)?;
+        let window = self.span(&format!("{at}.in"), &raw.window, Span::from_nanos(1))?;
+        let length = self.span(&format!("{at}.of"), &raw.length, Span::from_nanos(1))?;
+        Stalls::new(count as u32, window, length)
+            .map_err(|error| self.refuse(&format!("{at}.of"), &raw.length, error))
     }
 
     fn probability(&self, field: &str, value: f64) -> Result<f64, ConfigError> {

@@ -9,7 +9,7 @@ mod raw;
 use std::path::{Path, PathBuf};
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, Stalls, StreamSpec,
 };
 
 use weir_engine::{Backend, EngineKind, Isolation};
@@ -97,6 +97,8 @@ pub struct ServiceConfig {
     pub select: Select,
     pub deadline: Span,
     pub guard: Span,
+    /// Rare losses of time that the promise holds through.
+    pub stalls: Option<Stalls>,
     /// Added to each measured batch time for the way to the worker and back.
     pub handover: Span,
     pub workers: usize,

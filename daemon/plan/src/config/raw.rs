@@ -107,6 +107,7 @@ pub(super) struct Service {
     pub(super) deadline: String,
     #[serde(default = "default_guard")]
     pub(super) guard: String,
+    pub(super) stalls: Option<Stalls>,
     #[serde(default = "default_handover")]
     pub(super) handover: String,
     #[serde(default = "one")]
@@ -135,6 +136,17 @@ pub(super) struct Service {
     pub(super) record_limit: Option<u64>,
     #[serde(default)]
     pub(super) stream: Vec<Stream>,
+}
+
+/// At most so many stalls in any such interval, each of at most such a length.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Stalls {
+    pub(super) at_most: u64,
+    #[serde(rename = "in")]
+    pub(super) window: String,
+    #[serde(rename = "of")]
+    pub(super) length: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -80,7 +80,7 @@ impl ServicePlan {
     /// may take in a lull.
     pub fn headroom(&self) -> Span {
         let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
-        let shield = Shield::new(self.workers(), self.system.latency, load);
+        let shield = Shield::new(self.workers(), self.system.unstalled_latency(), load);
         shield.map_or(Span::ZERO, |s| {
             s.longest(Instant::ZERO, std::iter::empty(), std::iter::empty::<Instant>(), Span::ZERO)
         })

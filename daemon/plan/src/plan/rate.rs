@@ -40,7 +40,7 @@ impl RatePlan {
             service: config.name.clone(),
             constraint: binding,
             twice: workers.batch_time() + workers.batch_time(),
-            latency: system.latency,
+            latency: system.unstalled_latency(),
         };
         let upper = largest_count(workers.count, workers.batch, density).ok_or_else(never)?;
         let queue = config.queue as u64;

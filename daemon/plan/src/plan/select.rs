@@ -125,7 +125,7 @@ pub fn inputs(plan: &ServicePlan) -> Value {
         })
     };
     json!({
-        "latency_ns": plan.system.latency.as_nanos(),
+        "latency_ns": plan.system.unstalled_latency().as_nanos(),
         "workers": workers.count,
         "batch": workers.batch,
         "variants": plan.variants.iter().map(variant).collect::<Vec<_>>(),

@@ -47,8 +47,12 @@ pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyP
         likely: time.likely + config.handover,
         mean: time.mean + config.handover,
     };
-    let times: Vec<_> =
-        entry.times(config.probability).into_iter().map(whole).take(config.max_batch).collect();
+    let times: Vec<_> = entry
+        .times(config.probability, config.stalls)
+        .into_iter()
+        .map(whole)
+        .take(config.max_batch)
+        .collect();
     LatencyProfile::expected(&times).map_err(|source| {
         let (service, model) = (config.name.clone(), entry.model.clone());
         PlanError::Times { service, model, source }
@@ -134,7 +138,7 @@ impl ServicePlan {
 
     /// What tables are planned for, if at most a share `max_miss` of the requests may be missed for them.
     pub(super) fn selection_inputs(&self, max_miss: f64) -> Inputs {
-        let (workers, latency) = (self.workers(), self.system.latency);
+        let (workers, latency) = (self.workers(), self.system.unstalled_latency());
         let (count, batch) = (workers.count, workers.batch);
         Inputs { variants: self.core_variants(), latency, workers: count, batch, max_miss }
     }
@@ -181,7 +185,7 @@ impl ServicePlan {
 
     fn shield_for(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
         let demand = load.iter().filter_map(|spec| spec.demand());
-        let shield = Shield::new(self.workers(), self.system.latency, demand)?;
+        let shield = Shield::new(self.workers(), self.system.unstalled_latency(), demand)?;
         let waiting = shield.most_waiting(self.config.deadline);
         if waiting > self.config.queue as u64 {
             return Err(ShieldError::Queue { waiting, limit: self.config.queue });

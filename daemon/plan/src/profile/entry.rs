@@ -3,13 +3,16 @@
 
 use std::cmp::Ordering;
 
-use rt_core::{BatchTime, Span};
+use rt_core::{BatchTime, Span, Stalls};
 use serde::{Deserialize, Serialize};
 
 use super::ProfileError;
 use super::party::Subject;
 use super::tail::{Basis, Bound, Rule, Tail};
 use weir_engine::{Backend, EngineKind, Equipment, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
+
+/// How many of the longest times are written down.
+pub const LONGEST: usize = 8;
 
 /// The times of one model on one engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,9 @@ pub struct BatchTimes {
     pub mean_ns: u64,
     /// The longest time seen.
     pub max_ns: u64,
+    /// The longest times seen, from the longest on; 0 where there were fewer runs, or this was not written down.
+    #[serde(default)]
+    pub longest_ns: [u64; LONGEST],
     /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller batch.
     pub bound_ns: u64,
     /// What the bound rests on.
@@ -102,6 +108,7 @@ impl Entry {
                     p999_ns: quantile(999),
                     mean_ns: (sum / sorted.len().max(1) as u128) as u64,
                     max_ns: quantile(1000),
+                    longest_ns: std::array::from_fn(|i| sorted.iter().rev().nth(i).copied().unwrap_or(0)),
                     bound_ns: below,
                     basis,
                     stable,
@@ -125,14 +132,17 @@ impl Entry {
         (&self.model, &self.sha256, self.engine)
     }
 
-    /// What batches of 1, 2, … take: at most, with that `probability` (0.5 to 0.999), and on average; none of it falls.
-    pub fn times(&self, probability: f64) -> Vec<BatchTime> {
+    /// What batches of 1, 2, … take: at most, but for `stalls`, with that `probability` (0.5 to 0.999), and on average; none of it
+    /// falls.
+    pub fn times(&self, probability: f64, stalls: Option<Stalls>) -> Vec<BatchTime> {
         // Without margin, but as monotone as the bounds: noise must not make a larger batch look faster.
-        let (mut likely, mut mean) = (1, 1);
+        let (mut bound, mut likely, mut mean) = (1, 1, 1);
         let times = self.batches.iter().map(|times| {
-            likely = times.within(probability).max(likely);
-            mean = times.mean_ns.max(mean);
-            let [bound, likely, mean] = [times.bound_ns, likely, mean].map(Span::from_nanos);
+            bound =
+                stalls.map_or(times.bound_ns, |stalls| times.bound_but_for(stalls, self.margin)).max(bound);
+            likely = times.within(probability).min(bound).max(likely);
+            mean = times.mean_ns.min(bound).max(mean);
+            let [bound, likely, mean] = [bound, likely, mean].map(Span::from_nanos);
             BatchTime { bound, likely, mean }
         });
         times.collect()
@@ -197,6 +207,12 @@ impl Entry {
             holds(bound_ns >= below, &|| {
                 format!("batch {batch}: bound_ns is {bound_ns}, at least {below} is needed")
             })?;
+            let longest = times.longest_ns;
+            holds(longest[0] == 0 || longest[0] == max_ns && longest.is_sorted_by(|a, b| a >= b), &|| {
+                format!(
+                    "batch {batch}: longest_ns is {longest:?}, it must begin with max_ns = {max_ns} and not rise"
+                )
+            })?;
             let fault = times.tail.and_then(|tail| tail.fault(max_ns, samples));
             fault.map_or(Ok(()), |fault| Err(format!("batch {batch}: {fault}")))?;
             holds(times.basis != Basis::Tail || times.tail.is_some(), &|| {
@@ -209,6 +225,22 @@ impl Entry {
 }
 
 impl BatchTimes {
+    /// P(batch) where `stalls` are declared: as many of the longest runs are taken for stalls as there may have been
+    /// while all runs went on, and none for a longer one than was declared; the longest other run and `margin` of it are the
+    /// bound.
+    fn bound_but_for(&self, stalls: Stalls, margin: f64) -> u64 {
+        let measured = self.mean_ns.saturating_mul(self.samples as u64);
+        let windows = 1 + measured / stalls.window().as_nanos();
+        let many = usize::try_from(windows.saturating_mul(stalls.count().into())).unwrap_or(usize::MAX);
+        let longest = self.longest_ns[many.min(LONGEST - 1)];
+        // Where nobody wrote the longest times down, or all runs could be stalls, nothing is known of the others.
+        if longest == 0 || many >= self.samples {
+            return self.bound_ns;
+        }
+        let bound = longest.saturating_add((longest as f64 * margin).ceil() as u64);
+        bound.max(self.max_ns.saturating_sub(stalls.length().as_nanos())).min(self.bound_ns)
+    }
+
     /// The time within which a run ends with at least that `probability`: the quantile that is written for it, or else
     /// for the next one above, for it is never too short.
     fn within(&self, probability: f64) -> u64 {
@@ -236,6 +268,7 @@ impl Entry {
             p999_ns: ns,
             mean_ns: ns,
             max_ns: ns,
+            longest_ns: [ns; LONGEST],
             bound_ns: ns,
             basis: Basis::Few,
             stable: false,

@@ -7,7 +7,7 @@ use crate::cause::describe;
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 14;
+const HEAD: usize = 15;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -47,6 +47,8 @@ pub struct Standing {
     pub shielded: bool,
     /// How often suspensions of streams began or ended, and how many are suspended now.
     pub suspensions: (u64, u64),
+    /// Stalls so far that were declared.
+    pub stalls: u64,
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -90,6 +92,7 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     words[11] = u64::from(scheduler.shield().is_some());
     let (sequence, suspended) = scheduler.suspensions();
     (words[12], words[13]) = (sequence, suspended as u64);
+    words[14] = scheduler.stalls();
     words
 }
 
@@ -115,6 +118,7 @@ impl Standing {
             worst_delays: (span(words[9]), span(words[10])),
             shielded: words[11] != 0,
             suspensions: (words[12], words[13]),
+            stalls: words[14],
         }
     }
 

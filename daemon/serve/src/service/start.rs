@@ -65,7 +65,7 @@ impl Service {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: config.deadline,
             guard: config.guard,
-            stalls: None,
+            stalls: config.stalls,
             workers: vec![workers.clone()],
             dispatch: config.dispatch,
             background: config.background,
