@@ -4,12 +4,11 @@
 //! figure is always the same text. Series are told apart by colour, marker and dash, up to 21 of them. Values that
 //! are not finite, or beyond ±1e200, are left out, and a curve is interrupted there.
 
-mod axis;
 mod bars;
 mod canvas;
 mod cells;
 mod line;
-mod text;
+mod range;
 
 use crate::statistics::Estimate;
 
@@ -64,8 +63,7 @@ pub struct Point {
 pub struct Line {
     /// Where it crosses the axis.
     pub at: f64,
-    /// What is written at its upper end, cut if it is wider than the panel. It is told best whose label it is if no
-    /// label is wider than half a panel.
+    /// What is written at its upper end, cut if it is wider than what is left of the panel beside the line.
     pub label: String,
     /// Whether it is dashed.
     pub dashed: bool,
@@ -144,7 +142,7 @@ impl From<Estimate> for Bar {
 fn interval(y: f64, spread: Option<f64>) -> Option<(f64, f64)> {
     let least = if y >= 0.0 { 0.0 } else { f64::NEG_INFINITY };
     let ends = |spread: f64| ((y - spread).max(least), y + spread);
-    spread.filter(|&spread| spread > 0.0 && axis::drawable(spread) && axis::drawable(y)).map(ends)
+    spread.filter(|&spread| spread > 0.0 && range::drawable(spread) && range::drawable(y)).map(ends)
 }
 
 #[cfg(test)]
