@@ -1,6 +1,6 @@
 //! Files that simulations read: policies that others solved, and experiments that others wrote.
 
-use planner::ramsis::{Action, Policy, RamsisError};
+use research::ramsis::{Action, Policy, RamsisError};
 use rt_core::Span;
 use sim::experiment::{Data, Experiment};
 

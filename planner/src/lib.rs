@@ -6,8 +6,6 @@ pub mod certify;
 mod files;
 pub mod number;
 pub mod problem;
-pub mod ramsis;
-pub mod select;
 pub mod selection;
 mod unique;
 pub mod verify;

@@ -1,22 +1,18 @@
 //! Tables that select among variants of one model, worked out ahead for given loads, and what to expect of them.
 //!
-//! The decision problem is that of [`crate::ramsis`] with accuracy per request: the scheduler decides on the batch, at
-//! most so many of those that wait longest, and the table on the variant. What a shield forbids is not in it.
+//! The scheduler decides on the batch, and the table on the variant. Tables are tried on the scheduler itself, in virtual
+//! time, and the best is taken. What a shield forbids is not in it.
 
 mod error;
 mod missing;
-mod rows;
-mod shared;
+mod trial;
 
 use std::panic::resume_unwind;
 
 use rt_core::{SelectError, SelectTable, Span, Variant};
 
-use crate::ramsis::{
-    Batching, Evaluation, Flavour, MAX_QUEUE, Model, Policy, Problem, RoundRobin, Slack, Spec,
-};
 use error::within;
-use shared::Trial;
+use trial::{Effort, Trial};
 
 pub use error::SelectionError;
 pub use missing::{APART, MAX_PLANNED};
@@ -26,10 +22,7 @@ pub const MAX_LOADS: usize = rt_core::MAX_TABLES;
 /// The share of requests that may miss their deadlines unless said otherwise.
 pub const DEFAULT_MAX_MISS: f64 = 1e-3;
 /// The largest batch.
-pub const MAX_BATCH: usize = MAX_QUEUE / 2;
-/// The part of the misses allowed from which on the base answers all: nearer to the limit the search takes long and
-/// gains next to nothing.
-const NOTHING_LEFT: f64 = 0.05;
+pub const MAX_BATCH: usize = 32;
 /// Intervals of slack.
 const BINS: usize = 25;
 
@@ -64,8 +57,7 @@ pub struct Planned {
     pub alone: Vec<Option<Expected>>,
 }
 
-/// What to expect in the long run: of one worker accuracy from below and misses from above, of several what became of
-/// 100,000 requests.
+/// What to expect in the long run: what became of 100,000 requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// The share of right answers among the requests that are answered in time; 0 if there are none.
@@ -74,20 +66,20 @@ pub struct Expected {
     pub missed: f64,
 }
 
-/// The best tables for `loads`, in requests a second and rising, each below what the base can carry.
+/// The best tables found for `loads`, in requests a second and rising, each below what the base can carry.
 ///
-/// Requests come at random (Poisson) and are dealt to the workers in turn; the policy is that with the most right
-/// answers of those that were found with at most `max_miss` missed. Where the base alone misses a twentieth of that or more,
-/// there is little to choose, and it answers all.
-/// That is exact for one worker. Several share a queue, of which the policy takes a worker to have its batch and its
-/// even part of what waits behind. So its table is one of several: others wish for what is worth most at a price of
-/// worker time, which rises with what waits. All are tried on the same requests at a shared queue, and the best is
-/// taken, with what became of it there. At most [`MAX_QUEUE`] requests of one worker are told apart in the policy, so
-/// no batch is wished for during which about that many would come, and what waits beyond counts as missed.
+/// Requests come at random (Poisson). A table wishes for what is worth most at a price of worker time, which rises with
+/// what waits. Tables for many prices, and each variant alone, are tried on the same requests, on the scheduler that the
+/// daemon has, and the one with the most right answers is taken of those with at most `max_miss` missed, with what became
+/// of it there; if none has so few, the one that misses least.
 ///
 /// # Errors
 /// [`SelectionError`] for the first value that is outside its range.
 pub fn plan(inputs: &Inputs, loads: &[f64]) -> Result<Vec<Planned>, SelectionError> {
+    plan_with(inputs, loads, Effort::default())
+}
+
+fn plan_with(inputs: &Inputs, loads: &[f64], effort: Effort) -> Result<Vec<Planned>, SelectionError> {
     inputs.check()?;
     within("number of loads", loads.len() as f64, 0.0, MAX_LOADS as f64)?;
     for (i, pair) in loads.windows(2).enumerate() {
@@ -95,6 +87,9 @@ pub fn plan(inputs: &Inputs, loads: &[f64]) -> Result<Vec<Planned>, SelectionErr
             let limit = format!("must be above {}, the one before", pair[0]);
             return Err(SelectionError::value(format!("loads[{}]", i + 1), pair[1], limit));
         }
+    }
+    if let Some(load) = loads.first().filter(|load| load.is_nan() || **load <= 0.0) {
+        return Err(SelectionError::value("loads[0]", load, "must be above 0"));
     }
     let most = inputs.capacity_per_s(0);
     if let Some((i, load)) = loads.iter().enumerate().find(|(_, load)| **load >= most) {
@@ -105,7 +100,9 @@ pub fn plan(inputs: &Inputs, loads: &[f64]) -> Result<Vec<Planned>, SelectionErr
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(loads.len());
     let mut all: Vec<_> = std::thread::scope(|scope| {
         let some = |first| {
-            move || (first..loads.len()).step_by(threads).map(|i| (i, inputs.plan(loads[i]))).collect()
+            move || {
+                (first..loads.len()).step_by(threads).map(|i| (i, inputs.plan(loads[i], effort))).collect()
+            }
         };
         let started: Vec<_> = (0..threads).map(|first| scope.spawn::<_, Vec<_>>(some(first))).collect();
         started.into_iter().flat_map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
@@ -150,12 +147,6 @@ impl Expected {
     }
 }
 
-impl From<Evaluation> for Expected {
-    fn from(found: Evaluation) -> Self {
-        Self { accuracy: found.accuracy, missed: found.missed }
-    }
-}
-
 impl Inputs {
     /// What the workers can carry of a variant in its full batches, in requests a second.
     ///
@@ -187,115 +178,24 @@ impl Inputs {
             least = within(format!("variants[{i}].accuracy"), variant.accuracy, least, 1.0)?;
         }
         // All else is checked where it is used.
-        within("max_miss", self.max_miss, 0.0, 1.0)
-            .and_then(|_| {
-                within("latency in nanoseconds", self.latency.as_nanos() as f64, BINS as f64, f64::MAX)
-            })
-            .map(drop)
+        within("max_miss", self.max_miss, 0.0, 1.0)?;
+        let shortest = self.variants[0].profile.bound(1).as_nanos().max(BINS as u64);
+        within("latency in nanoseconds", self.latency.as_nanos() as f64, shortest as f64, f64::MAX).map(drop)
     }
 
-    fn plan(&self, load: f64) -> Result<Planned, SelectionError> {
-        if self.workers > 1 {
-            return self.plan_shared(load);
-        }
-        let arrivals = RoundRobin::poisson(load, self.workers)?;
-        let alone: Vec<_> = (0..self.variants.len())
-            .map(|variant| self.alone(variant, load, &arrivals))
-            .collect::<Result<_, _>>()?;
-        let (policy, expected) = self.policy(load, &arrivals, &alone)?;
-        let bin = self.bin();
-        let wishes = rows::wishes(&policy, bin, self.batch, self.workers);
-        Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
-    }
-
-    /// For workers that share a queue.
-    fn plan_shared(&self, load: f64) -> Result<Planned, SelectionError> {
-        let arrivals = RoundRobin::poisson(load, self.workers)?;
-        let trial = Trial::new(self, load);
+    fn plan(&self, load: f64, effort: Effort) -> Result<Planned, SelectionError> {
+        let trial = Trial::new(self, load, effort);
         let alone = |variant| (!self.is_hopeless(variant, load)).then(|| trial.alone(variant)).transpose();
         let alone = (0..self.variants.len()).map(alone).collect::<Result<Vec<_>, _>>()?;
-        let (policy, _) = self.policy(load, &arrivals, &alone)?;
-        let bin = self.bin();
-        let dealt = rows::wishes(&policy, bin, self.batch, self.workers);
         let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
-        let constant = able.map(|variant| vec![vec![variant as u8; BINS]]);
-        let (wishes, expected) = trial.best(constant.chain([dealt]))?;
-        Ok(Planned { rate_per_s: load, bin, wishes, expected, alone })
-    }
-
-    /// The best policy of one worker to which requests are dealt in turn.
-    fn policy(
-        &self,
-        load: f64,
-        arrivals: &RoundRobin,
-        alone: &[Option<Expected>],
-    ) -> Result<(Policy, Expected), SelectionError> {
-        let problem = Problem::new(&self.spec(load, 0..self.variants.len(), self.batch), arrivals)?;
-        let mut policy = Policy::constant(&problem, 0);
-        let mut expected = Expected::from(problem.evaluate(&policy)?);
-        let mut tried = Vec::new();
-        if expected.missed <= NOTHING_LEFT * self.max_miss {
-            tried.push(problem.solve().policy);
-            // Prices of misses lead past policies between two of the best: the plainest of them are tried too.
-            let able = (1..self.variants.len()).filter(|&variant| alone[variant].is_some());
-            tried.extend(able.map(|variant| Policy::constant(&problem, variant)));
-        }
-        for other in tried {
-            let found = Expected::from(problem.evaluate(&other)?);
-            if found.betters(expected, self.max_miss) {
-                (policy, expected) = (other, found);
-            }
-        }
-        Ok((policy, expected))
+        let (wishes, expected) = trial.best(able.map(|variant| vec![vec![variant as u8; BINS]]))?;
+        Ok(Planned { rate_per_s: load, bin: self.bin(), wishes, expected, alone })
     }
 
     /// Whether a variant cannot carry the load, or takes too long for one request; the base is never given up.
     fn is_hopeless(&self, variant: usize, load: f64) -> bool {
         let time = self.variants[variant].profile.bound(1);
         variant > 0 && (load >= self.capacity_per_s(variant) || time > self.latency)
-    }
-
-    fn alone(
-        &self,
-        variant: usize,
-        load: f64,
-        arrivals: &RoundRobin,
-    ) -> Result<Option<Expected>, SelectionError> {
-        if self.is_hopeless(variant, load) {
-            return Ok(None);
-        }
-        let profile = &self.variants[variant].profile;
-        let spec = self.spec(load, variant..variant + 1, self.batch.min(profile.max_batch()));
-        let problem = Problem::new(&spec, arrivals)?;
-        Ok(Some(problem.evaluate(&Policy::constant(&problem, 0))?.into()))
-    }
-
-    /// The problem of one worker that has only `variants`.
-    fn spec(&self, load: f64, variants: std::ops::Range<usize>, batch: usize) -> Spec {
-        let base = variants.start;
-        // All that can come to a worker before the oldest is late, and two batches.
-        let rate = load / self.workers as f64;
-        let coming = |time: Span| rate * time.as_secs_f64() + 4.0 * (rate * time.as_secs_f64()).sqrt();
-        let room = MAX_QUEUE - 2 * batch;
-        let queue = room.min(coming(self.latency) as usize) + 2 * batch;
-        let model = |i: usize| {
-            let Variant { profile, accuracy } = &self.variants[i];
-            // Batches are not run either that were not measured, or during which more come than are told apart.
-            let most = self.longest();
-            let fits = |time: Span| time <= most && coming(time) <= room.max(batch) as f64;
-            let fits = |b| i == base || b <= profile.max_batch() && fits(profile.bound(b));
-            let time = |b| if fits(b) { profile.bound(b) } else { rt_core::MAX_SPAN };
-            let latencies = (1..=batch).map(|b| time(b).as_nanos() as f64).collect();
-            Model { name: i.to_string(), accuracy: *accuracy, latencies }
-        };
-        Spec {
-            models: variants.map(model).collect(),
-            slo_ns: self.latency.as_nanos(),
-            queue,
-            slack: Slack::Fixed(BINS),
-            batching: Batching::Limited(batch),
-            flavour: Flavour::Requests { max_miss: self.max_miss },
-        }
     }
 
     /// A request that has just come is, when it is looked at, no longer in the last interval of slack, which is that of

@@ -20,7 +20,6 @@ mod record;
 mod refute;
 mod replay;
 mod report;
-pub mod serving;
 mod simulate;
 pub mod statistics;
 mod time;
@@ -34,7 +33,7 @@ pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
 pub use log::{AcceptError, Entry, Log, LogError, Member};
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
-pub use record::{Run, run, run_with};
+pub use record::{run, run_with};
 pub use refute::refute;
 pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
@@ -42,4 +41,4 @@ pub use report::{
 };
 pub use simulate::{SimulateError, simulate, simulate_logged};
 pub use time::Time;
-pub use virtual_time::{Backwards, Batch, Observer, Order, Request, drive};
+pub use virtual_time::{Backwards, Batch, Observer, Order, Request, Run, drive};

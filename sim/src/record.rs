@@ -1,31 +1,16 @@
-//! A whole run, kept: every request and every batch, for those who look at each of them.
+//! Whole runs of given arrivals under a policy.
 
 use planner::Problem;
-use rt_core::{Alarm, Constraint, Instant, Outcome, Span, Transition, WorkerId};
+use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
 
 use crate::measure::Misses;
 use crate::policy::{PlayError, PolicyKind};
-use virtual_time::{Batch, Observer, Order, Request};
+use virtual_time::{Order, Run};
 
 /// Requests that can wait at once: as many as come, up to this limit of the scheduler.
 pub(crate) const MAX_WAITING: usize = 1 << 16;
 /// Streams of a run at most; the scheduler's own limit.
 pub(crate) const MAX_STREAMS: usize = 4096;
-
-/// A whole run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
-    /// Every request, in the order in which they came.
-    pub requests: Vec<Request>,
-    /// Every batch, in the order in which they started.
-    pub batches: Vec<Batch>,
-    /// Safe mode as it was entered, left, or given a further cause.
-    pub safe_mode: Vec<(Instant, Transition)>,
-    /// When the promise to a stream was suspended, for what it broke itself, or held again.
-    pub suspensions: Vec<(Instant, usize, Option<Alarm>)>,
-    /// How many streams there are: those of the problem, and those of no promise that sent something.
-    pub streams: usize,
-}
 
 /// Runs `arrivals`, instants in order with the stream of each, until all is answered; a batch of `b` takes
 /// exactly `P(b)` of its worker. Indices beyond the problem's streams are streams that are promised nothing.
@@ -68,41 +53,12 @@ pub(crate) fn record(
     Ok(run)
 }
 
-impl Run {
-    /// Of each stream, its requests in order, as indices into all.
-    pub(crate) fn by_stream(&self) -> Vec<Vec<usize>> {
-        let mut streams = vec![Vec::new(); self.streams];
-        for (index, request) in self.requests.iter().enumerate() {
-            streams[request.stream].push(index);
-        }
-        streams
-    }
-
-    /// Whether each of these requests was served, for windows up to the longest of `constraints`.
-    pub(crate) fn misses(&self, requests: &[usize], constraints: &[Constraint]) -> Misses {
-        let longest = constraints.iter().map(|constraint| constraint.window()).max().unwrap_or(1);
-        Misses::of(
-            longest,
-            constraints,
-            requests.iter().map(|&index| self.requests[index].outcome == Outcome::Served),
-        )
-    }
-}
-
-impl Observer for Run {
-    fn request(&mut self, request: &Request) {
-        self.requests.push(*request);
-    }
-
-    fn batch(&mut self, batch: &Batch) {
-        self.batches.push(*batch);
-    }
-
-    fn safe_mode(&mut self, now: Instant, transition: Transition) {
-        self.safe_mode.push((now, transition));
-    }
-
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
-        self.suspensions.push((now, stream, alarm));
-    }
+/// Whether each of these requests of `run` was served, for windows up to the longest of `constraints`.
+pub(crate) fn misses(run: &Run, requests: &[usize], constraints: &[Constraint]) -> Misses {
+    let longest = constraints.iter().map(|constraint| constraint.window()).max().unwrap_or(1);
+    Misses::of(
+        longest,
+        constraints,
+        requests.iter().map(|&index| run.requests[index].outcome == Outcome::Served),
+    )
 }

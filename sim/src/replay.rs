@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
 use crate::policy::PlayError;
-use crate::record::{Run, run};
+use crate::record::{misses, run};
 use crate::report::{Report, causes};
 use crate::time::{Time, of_arrival};
-use virtual_time::Order;
+use virtual_time::{Order, Run};
 
 /// What a refutation shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -196,7 +196,7 @@ impl Found {
 fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
     let mut found = Vec::new();
     for (stream, ((_, spec), requests)) in problem.streams.iter().zip(run.by_stream()).enumerate() {
-        let misses = run.misses(&requests, spec.constraints().as_slice());
+        let misses = misses(run, &requests, spec.constraints().as_slice());
         for (constraint, violations) in misses.violations() {
             if let Some(last) = violations.first.map(|last| last as usize) {
                 let first = (last + 1).saturating_sub(constraint.window() as usize);

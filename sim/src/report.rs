@@ -8,9 +8,9 @@ use rt_core::{Constraint, Instant, MissReason};
 use serde::{Serialize, Serializer};
 
 use crate::measure::{Misses, Violations};
-use crate::record::Run;
+use crate::record::misses;
 use crate::time::Time;
-use virtual_time::Request;
+use virtual_time::{Request, Run};
 
 /// What became of given arrivals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -124,7 +124,7 @@ impl Report {
         let stream = |(index, requests): (usize, Vec<usize>)| {
             let spec = problem.streams.get(index).map(|(_, spec)| spec.constraints().as_slice());
             let written = problem.raw.streams.get(index).map(|stream| stream.constraints.as_slice());
-            let misses = run.misses(&requests, spec.unwrap_or_default());
+            let misses = misses(run, &requests, spec.unwrap_or_default());
             stream_report(names[index].clone(), written.unwrap_or_default(), &misses)
         };
         Self {

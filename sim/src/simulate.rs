@@ -8,9 +8,9 @@ use rt_core::{Selector, Span, WorkerId};
 use crate::arrivals::{Arrivals, ArrivalsError};
 use crate::log::Log;
 use crate::policy::{Logged, PlayError, PolicyKind, scheduled, selecting};
-use crate::record::{MAX_WAITING, Run, record};
+use crate::record::{MAX_WAITING, record};
 use crate::report::Report;
-use virtual_time::{Order, drive};
+use virtual_time::{Order, Run, drive};
 
 /// Why nothing was simulated.
 #[derive(Debug, thiserror::Error)]

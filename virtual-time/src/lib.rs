@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod drive;
+mod poisson;
 mod policy;
+mod run;
 mod scheduled;
 
 pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
+pub use poisson::Poisson;
 pub use policy::{End, Policy, Step};
+pub use run::Run;
 pub use scheduled::Scheduled;

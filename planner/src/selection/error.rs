@@ -4,8 +4,6 @@ use std::fmt::Display;
 
 use rt_core::{ConfigError, SelectError, ShieldError, StreamError};
 
-use crate::ramsis::RamsisError;
-
 /// Why no tables can be made of inputs.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
@@ -19,9 +17,6 @@ pub enum SelectionError {
         /// What it must be.
         limit: String,
     },
-    /// A value that the decision problem cannot have.
-    #[error(transparent)]
-    Problem(#[from] RamsisError),
     /// A value that the scheduler cannot have.
     #[error(transparent)]
     Scheduler(#[from] ConfigError),

@@ -4,16 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
-use planner::select::{self, Demand, Effort};
 use rayon::prelude::*;
+use research::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Spec};
+use research::select::{self, Demand, Effort};
+use research::serving::{
+    Chooser, Greedy, Jellyfish, Ramsis, Serving, Shared, Static, Switching, read_models,
+};
 use rt_core::{Instant, Span, Variant, WorkerId};
 
 use super::profile::Data;
 use super::scheduled::Scheduled;
 use super::{ExperimentError, raw, refuse};
 use crate::process::{Process, stream_seed};
-use crate::serving::{Chooser, Greedy, Jellyfish, Ramsis, Serving, Shared, Static, Switching, read_models};
 use virtual_time::{Backwards, Observer, Order, drive};
 
 /// Identical workers, and the models that they can run.
@@ -172,10 +174,7 @@ impl Fleet {
 
     /// In steps of 4 %, where loads change.
     fn shared(&self, loads: (f64, f64)) -> Result<Shared, String> {
-        let latencies =
-            |model: &Variant| (1..=model.profile.max_batch()).map(|b| model.profile.bound(b)).collect();
-        let model = |model: &Variant| select::Model { accuracy: model.accuracy, latencies: latencies(model) };
-        let profile = select::Profile::new(self.deadline, self.models.iter().map(model).collect());
+        let profile = select::Profile::new(self.deadline, self.models.clone());
         let profile = profile.map_err(|error| error.to_string())?;
         let steps = ((loads.1 / loads.0).ln() / 1.04f64.ln()).ceil() as i32;
         let plan = |step: i32| {

@@ -100,8 +100,7 @@ mod tests {
 
     use super::*;
     use crate::process::Process;
-    use crate::record::Run;
-    use virtual_time::{Order, drive};
+    use virtual_time::{Order, Run, drive};
 
     /// What the planner tries out is what the daemon's scheduler does.
     #[test]

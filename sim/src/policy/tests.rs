@@ -9,10 +9,10 @@ use rt_core::{Constraint, Instant, Outcome, Span, WorkerId};
 use super::{End, Policy, PolicyKind, Rival, Step, scheduled};
 use crate::dice::Dice;
 use crate::measure::Misses;
-use crate::record::{Run, record};
+use crate::record::record;
 use crate::samples::{any_problem, problem};
 use crate::time::{at, ns};
-use virtual_time::{Order, drive};
+use virtual_time::{Order, Run, drive};
 
 /// Policies that never let a worker idle while something waits that it could serve.
 const WORK_CONSERVING: [PolicyKind; 8] = [

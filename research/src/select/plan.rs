@@ -1,12 +1,13 @@
 //! Finds the numbers that the fluid bound leaves open, by trying policies out on the same arrivals.
 
 use rt_core::{Instant, Span};
+use virtual_time::Poisson;
 
 use super::decision::{Demand, DemandError, Tuning};
 use super::fluid::{Fluid, fluid};
 use super::policy::Policy;
 use super::profile::Profile;
-use super::trial::{Poisson, Score, trial};
+use super::score::{Score, trial};
 
 /// What a violation costs, in answers that are wrong for certain.
 const VIOLATION: f64 = 20.0;

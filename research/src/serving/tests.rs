@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use planner::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Slack, Spec};
-use planner::select::{self, Demand, Effort, Order};
 use rt_core::{Instant, LatencyProfile, Outcome, Span, Variant};
+use virtual_time::{Order as Instants, Poisson, Run, drive};
 
 use super::*;
-use crate::process::Process;
-use crate::record::Run;
-use virtual_time::{Order as Instants, drive};
+use crate::ramsis::{self, Batching, Flavour, PolicySet, RoundRobin, Slack, Spec};
+use crate::select::{self, Demand, Effort, Order};
 
 const WORKERS: usize = 4;
 const DEADLINE: Span = Span::from_millis(100);
@@ -34,9 +32,7 @@ fn ramsis(flavour: Flavour) -> Ramsis {
 }
 
 fn shared(loads: &[f64]) -> Shared {
-    let latencies = |m: &Variant| (1..=m.profile.max_batch()).map(|b| m.profile.bound(b)).collect();
-    let model = |m: &Variant| select::Model { accuracy: m.accuracy, latencies: latencies(m) };
-    let profile = select::Profile::new(DEADLINE, models().iter().map(model).collect()).expect("a profile");
+    let profile = select::Profile::new(DEADLINE, models()).expect("a profile");
     let effort = Effort { tries: 300, requests: 4000, seed: 1 };
     let plan = |&load: &f64| {
         let demand = Demand { load, workers: WORKERS, order: Order::NewestToo };
@@ -61,7 +57,7 @@ fn all(load: f64) -> Vec<(&'static str, Box<dyn Chooser>)> {
 }
 
 fn run(chooser: Box<dyn Chooser>, load: f64, requests: usize) -> Run {
-    let arrivals = Process::Poisson.arrivals(load, 1).expect("a source").take(requests);
+    let arrivals = Poisson::new(load, 1).take(requests);
     let mut serving = Serving::new(chooser, models(), WORKERS, DEADLINE);
     let mut run = Run { streams: 1, ..Run::default() };
     let arrivals = arrivals.map(|instant| (instant, 0));

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use planner::{read_file_at_most, write_atomically};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::RamsisError;
 use super::policy::{Parts, Policy};
-use crate::files::{read_file_at_most, write_atomically};
 
 /// The version of the format, its field `weir_ramsis_policy`.
 pub const VERSION: u32 = 1;

@@ -1,10 +1,10 @@
 //! A bound below the fluid bound: batches need requests that arrive close enough together.
 
 use rt_core::{Instant, Span};
+use virtual_time::Poisson;
 
 use super::decision::{Demand, DemandError};
 use super::profile::Profile;
-use super::trial::Poisson;
 
 /// How many arrivals are drawn.
 const SAMPLE: usize = 200_000;

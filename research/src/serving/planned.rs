@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use planner::ramsis::{Action, PolicySet};
-use planner::select::{Decision, Policy, State, Take};
 use rt_core::Span;
 
 use super::{Choice, Chooser, View};
+use crate::ramsis::{Action, PolicySet};
+use crate::select::{Decision, Policy, State, Take};
 
 /// RAMSIS (Mendoza et al., EuroSys 2024): each worker has its own queue, which requests join in turn, and a policy for
 /// the load of the last half second: that of the lowest load for which there is one, and that is at least as high.
@@ -31,7 +31,7 @@ impl Chooser for Ramsis {
     }
 }
 
-/// Ours: one queue for all workers, batches chosen by the price of worker time ([`planner::select`]), by the policy of
+/// Ours: one queue for all workers, batches chosen by the price of worker time ([`crate::select`]), by the policy of
 /// the lowest load that is at least that of the last half second, of one or several by rising load.
 #[derive(Clone, Debug)]
 pub struct Shared(pub Arc<[(f64, Policy)]>);
@@ -39,8 +39,13 @@ pub struct Shared(pub Arc<[(f64, Policy)]>);
 impl Chooser for Shared {
     fn choose(&mut self, view: &View<'_>) -> Choice {
         let at = self.0.partition_point(|(load, _)| *load < view.load).min(self.0.len() - 1);
-        let policy = &self.0[at].1;
-        let end = view.now + policy.horizon();
+        (&self.0[at].1).choose(view)
+    }
+}
+
+impl Chooser for &Policy {
+    fn choose(&mut self, view: &View<'_>) -> Choice {
+        let end = view.now + self.horizon();
         let state = State {
             now: view.now,
             waiting: view.arrivals,
@@ -48,7 +53,7 @@ impl Chooser for Shared {
             soon: view.busy.iter().filter(|&&free| free <= end).count(),
             longest: Span::from_nanos(u64::MAX),
         };
-        match policy.decide(&state) {
+        match self.decide(&state) {
             Decision::Start { model, batch, take } => {
                 Choice::Start { model, batch, newest: take == Take::Newest }
             }

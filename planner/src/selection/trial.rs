@@ -1,14 +1,12 @@
-//! Several workers that share a queue: what becomes of a table there is tried out on the daemon's scheduler, and one is
-//! made from a price.
+//! What becomes of a table is tried out on the daemon's scheduler, in virtual time; tables are made from prices.
 
 use rt_core::{
     Alarm, Dispatch, Instant, LoadMonitor, Outcome, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
     Selector, Shield, Span, StreamSpec, Transition, Workers,
 };
-use virtual_time::{Batch, Observer, Order, Request, Scheduled, drive};
+use virtual_time::{Batch, Observer, Order, Poisson, Request, Scheduled, drive};
 
-use super::{BINS, Expected, Inputs, SelectionError, rows};
-use crate::select::Poisson;
+use super::{BINS, Expected, Inputs, SelectionError};
 
 /// Prices of worker time are tried from that at which a full batch of the base costs all that it can be worth, each
 /// this part of the one before.
@@ -16,11 +14,6 @@ const STEP: f64 = 0.6;
 const STEPS: i32 = 14;
 /// By how much of itself the price rises for each request that waits for a worker.
 const RISES: [f64; 6] = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0];
-/// Requests to try a table on, and the best tables.
-const SHORT: usize = 16_000;
-const LONG: usize = 100_000;
-/// So many tables are tried at length.
-const BEST: usize = 8;
 /// What a request missed beyond what may be costs in the search, in right answers.
 const MISS: f64 = 20.0;
 
@@ -30,17 +23,31 @@ const QUEUE: usize = 1 << 14;
 /// Wishes by what waits and by slack, as [`super::Planned`] has them.
 type Wishes = Vec<Vec<u8>>;
 
+/// How many requests the tables are tried on, round by round, and how many tables stay after each but the last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    pub(super) rounds: [(usize, usize); 2],
+    pub(super) last: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { rounds: [(4_000, 24), (16_000, 8)], last: 100_000 }
+    }
+}
+
 /// Arrivals to try tables on.
 pub(super) struct Trial<'a> {
     inputs: &'a Inputs,
     arrivals: Vec<Instant>,
+    effort: Effort,
 }
 
 impl<'a> Trial<'a> {
     /// Poisson arrivals of `load` requests a second.
-    pub(super) fn new(inputs: &'a Inputs, load: f64) -> Self {
-        let arrivals = Poisson::new(load, 1).take(LONG).collect();
-        Self { inputs, arrivals }
+    pub(super) fn new(inputs: &'a Inputs, load: f64, effort: Effort) -> Self {
+        let arrivals = Poisson::new(load, 1).take(effort.last).collect();
+        Self { inputs, arrivals, effort }
     }
 
     /// The best of tables by price, and of `others`, with what became of it.
@@ -52,18 +59,24 @@ impl<'a> Trial<'a> {
         let scale = 1.0 / self.inputs.variants[0].profile.bound(self.inputs.batch).as_secs_f64();
         let prices = (0..STEPS).map(|step| scale * STEP.powi(step));
         let tables = prices.flat_map(|price| RISES.map(|rise| self.inputs.priced(price, rise)));
-        let mut tried: Vec<(f64, Wishes)> = tables
-            .map(|wishes| {
-                let found = self.run(&wishes, SHORT)?;
+        // Many prices make the same table.
+        let mut tables: Vec<Wishes> = tables.collect();
+        tables.sort_unstable();
+        tables.dedup();
+        for (requests, stay) in self.effort.rounds {
+            let worth = |wishes: Wishes| {
+                let found = self.run(&wishes, requests)?;
                 Ok((found.right() - MISS * (found.missed - most).max(0.0), wishes))
-            })
-            .collect::<Result<_, SelectionError>>()?;
-        tried.sort_by(|a, b| b.0.total_cmp(&a.0));
-        tried.truncate(BEST);
+            };
+            let mut tried: Vec<_> = tables.into_iter().map(worth).collect::<Result<_, SelectionError>>()?;
+            tried.sort_by(|a, b| b.0.total_cmp(&a.0));
+            tried.truncate(stay);
+            tables = tried.into_iter().map(|(_, wishes)| wishes).collect();
+        }
         let base = vec![vec![0; BINS]];
-        let mut best = (self.run(&base, LONG)?, base);
-        for wishes in tried.into_iter().map(|(_, wishes)| wishes).chain(others) {
-            let found = self.run(&wishes, LONG)?;
+        let mut best = (self.run(&base, self.effort.last)?, base);
+        for wishes in tables.into_iter().chain(others) {
+            let found = self.run(&wishes, self.effort.last)?;
             if found.betters(best.0, most) {
                 best = (found, wishes);
             }
@@ -76,7 +89,8 @@ impl<'a> Trial<'a> {
         let variants = vec![self.inputs.variants[variant].clone()];
         let batch = self.inputs.batch.min(variants[0].profile.max_batch());
         let inputs = Inputs { variants, batch, ..self.inputs.clone() };
-        Trial { inputs: &inputs, arrivals: self.arrivals.clone() }.run(&[vec![0]], LONG)
+        Trial { inputs: &inputs, arrivals: self.arrivals.clone(), effort: self.effort }
+            .run(&[vec![0]], self.effort.last)
     }
 
     /// What becomes of the first `count` requests at the scheduler, where nothing is promised.
@@ -169,7 +183,14 @@ impl Inputs {
         };
         let last = self.batch * (1 + 2 * self.workers);
         let row = |n| (0..BINS as u64).map(|bin| wish(n, bin)).collect();
-        rows::shortened((1..=last).map(row).collect())
+        let mut rows: Wishes = (1..=last).map(row).collect();
+        // The last row is also for more.
+        while let [.., before, last] = &rows[..]
+            && before == last
+        {
+            rows.pop();
+        }
+        rows
     }
 
     /// Whether a batch of `size` runs with a variant in time.

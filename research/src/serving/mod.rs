@@ -1,7 +1,7 @@
 //! Serving with several models: who of the literature picks which model for which requests, on identical workers.
 //!
-//! Unlike the policies of [`crate::policy`] these choose how long a batch takes, and nothing is promised to anyone.
-//! The workers may be many more than a scheduler of the daemon has.
+//! Nothing is promised to anyone, and the workers may be many more than a scheduler of the daemon has. [`Serving`] is a
+//! dispatcher of its own because it is the rivals': they form batches themselves, and some have a queue for each worker.
 
 mod central;
 mod planned;
@@ -10,8 +10,7 @@ mod profile;
 use std::collections::VecDeque;
 
 use rt_core::{Instant, LoadMonitor, MissReason, Outcome, Span, Variant, WorkerId};
-
-use crate::policy::{End, Policy, Step};
+use virtual_time::{End, Policy, Step};
 
 pub use central::{Greedy, Jellyfish, Static, Switching};
 pub use planned::{Ramsis, Shared};

@@ -1,20 +1,22 @@
-//! What selection costs: `cargo test --release -p planner --bench select -- --nocapture` prints the table.
+//! What selection costs: `cargo test --release -p research --bench select -- --nocapture` prints the table.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-use planner::select::{Decision, Demand, Effort, Model, Order, Poisson, Profile, State, plan};
-use rt_core::{Instant, Span};
+use research::select::{Decision, Demand, Effort, Order, Profile, State, plan};
+use rt_core::{Instant, LatencyProfile, Span, Variant};
+use virtual_time::Poisson;
 
 /// Nine models of which the largest batches within the objective have 9, 8, 5, 3, 2, 2, 1, 0 and 0 requests.
 fn profile() -> Profile {
     let models = [(58, 22, 16), (73, 31, 17), (78, 54, 25), (81, 68, 40), (82, 81, 55), (83, 106, 40)]
         .into_iter()
         .chain([(84, 117, 73), (85, 193, 110), (86, 367, 180)])
-        .map(|(accuracy, first, step)| Model {
-            accuracy: f64::from(accuracy) / 100.0,
-            latencies: (0..32).map(|b| Span::from_millis(first + b * step)).collect(),
+        .map(|(accuracy, first, step)| {
+            let times: Vec<_> = (0..32).map(|b| Span::from_millis(first + b * step)).collect();
+            let profile = LatencyProfile::new(&times).expect("times that rise");
+            Variant { accuracy: f64::from(accuracy) / 100.0, profile }
         });
     Profile::new(Span::from_millis(150), models.collect()).expect("a profile")
 }

@@ -1,4 +1,4 @@
-//! What a model selection policy costs: `cargo test --release -p planner --bench ramsis -- --nocapture` prints the
+//! What a model selection policy costs: `cargo test --release -p research --bench ramsis -- --nocapture` prints the
 //! table, for the models in `$WEIR_DATA/ramsis`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use planner::ramsis::{Batching, Flavour, Model, PolicySet, Problem, RoundRobin, Slack, Spec};
+use research::ramsis::{Batching, Flavour, Model, PolicySet, Problem, RoundRobin, Slack, Spec};
 use rt_core::Span;
 use serde_json::Value;
 
