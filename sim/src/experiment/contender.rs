@@ -3,11 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 use super::fleet::ServingKind;
 use crate::policy::PolicyKind;
 
 /// Who decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Contender {
     /// Which request runs, when and where.
     Policy(PolicyKind),
@@ -45,5 +48,13 @@ impl FromStr for Contender {
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
         Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
+    }
+}
+
+impl TryFrom<String> for Contender {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse().map_err(|reason| format!("{name}: {reason}"))
     }
 }

@@ -6,24 +6,24 @@ mod fleet;
 mod plot;
 mod profile;
 mod quantity;
-pub mod raw;
+mod raw;
 mod results;
 mod scheduled;
 mod service;
 mod sweep;
 mod system;
 mod table;
+mod value;
 mod view;
 
 use std::fmt::Display;
 
 use planner::ProblemError;
-use rt_core::Span;
+use serde::Deserialize;
 
 use crate::policy::PlayError;
 use crate::process::{Process, ProcessError, Recording};
 
-use service::Service;
 use system::System;
 
 pub use beside::Beside;
@@ -52,8 +52,8 @@ pub struct Experiment {
     arrivals: Vec<Arrivals>,
     x: X,
     policies: Vec<Contender>,
-    tables: Vec<(raw::Table, Quantity)>,
-    figures: Vec<(raw::Figure, Quantity)>,
+    tables: Vec<raw::Table>,
+    figures: Vec<raw::Figure>,
 }
 
 /// How requests come.
@@ -69,7 +69,8 @@ struct Arrivals {
 }
 
 /// How many requests come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "raw::RawX")]
 struct X {
     of: Of,
     values: Vec<f64>,
@@ -145,25 +146,21 @@ impl Experiment {
     /// [`ExperimentError`], with the field, its value and what it must be.
     pub fn parse(text: &str, data: &Data) -> Result<Self, ExperimentError> {
         let raw: raw::Experiment = toml::from_str(text)?;
-        let service = Service::new("service", &raw.service)?;
-        let system = |(index, system)| System::new(index, system, &service, data);
+        let system = |(index, system)| System::new(index, system, &raw.service, data);
         let systems = raw.system.iter().enumerate().map(system);
         let arrivals = raw.arrivals.iter().enumerate().map(|(i, arrivals)| Arrivals::new(i, arrivals, data));
-        let policy = |(i, name): (usize, &String)| {
-            name.parse().map_err(|reason: String| refuse(format!("policies[{i}]"), name, reason))
-        };
         let experiment = Self {
             title: raw.title,
             about: raw.about,
-            runs: raw.runs,
-            requests: raw.requests,
+            runs: raw.runs.get(),
+            requests: raw.requests.get(),
             seed: raw.seed,
             systems: systems.collect::<Result<_, _>>()?,
             arrivals: arrivals.collect::<Result<_, _>>()?,
-            x: X::new(&raw.x)?,
-            policies: raw.policies.iter().enumerate().map(policy).collect::<Result<_, _>>()?,
-            tables: quantities("table", raw.table, |table| &table.measure)?,
-            figures: quantities("figure", raw.figure, |figure| &figure.measure)?,
+            x: raw.x,
+            policies: raw.policies,
+            tables: raw.table,
+            figures: raw.figure,
         };
         experiment.check()?;
         Ok(experiment)
@@ -177,11 +174,6 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), ExperimentError> {
-        for (field, count) in [("runs", u64::from(self.runs)), ("requests", self.requests)] {
-            if count == 0 {
-                return Err(refuse(field, 0, "must be at least 1"));
-            }
-        }
         unique("system", self.systems.iter().map(|system| &system.name))?;
         unique("arrivals", self.arrivals.iter().map(|arrivals| &arrivals.name))?;
         unique("policies", self.policies.iter())?;
@@ -205,9 +197,6 @@ impl Experiment {
 impl Arrivals {
     fn new(index: usize, raw: &raw::Arrivals, data: &Data) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("arrivals[{index}].{name}");
-        if !(raw.mean > 0.0 && raw.mean.is_finite()) {
-            return Err(refuse(field("mean"), raw.mean, "must be above 0"));
-        }
         let wrong = |error: ProcessError| ExperimentError::Process { arrivals: raw.name.clone(), error };
         let open = |file: &str, recording: Recording| {
             let path = data.path(&field("process.file"), file)?;
@@ -236,7 +225,7 @@ impl Arrivals {
             // Whatever is wrong with its shape is wrong at every rate.
             process.arrivals(1.0, 0).map_err(wrong)?;
         }
-        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean })
+        Ok(Self { name: raw.name.clone(), process, declare: raw.declare, jitter, mean: raw.mean.0 })
     }
 }
 
@@ -262,21 +251,22 @@ impl Arrivals {
     }
 }
 
-impl X {
-    fn new(raw: &raw::X) -> Result<Self, ExperimentError> {
-        let (of, name, values) = match (&raw.rate, &raw.load, &raw.capacity) {
-            (Some(values), None, None) => (Of::Second, "rate", values),
-            (None, Some(values), None) => (Of::Certified, "load", values),
-            (None, None, Some(values)) => (Of::Capacity, "capacity", values),
-            _ => return Err(refuse("x", "", "must have one of rate, load, capacity")),
+impl TryFrom<raw::RawX> for X {
+    type Error = String;
+
+    fn try_from(raw: raw::RawX) -> Result<Self, String> {
+        let (of, values) = match (raw.rate, raw.load, raw.capacity) {
+            (Some(values), None, None) => (Of::Second, values),
+            (None, Some(values), None) => (Of::Certified, values),
+            (None, None, Some(values)) => (Of::Capacity, values),
+            _ => return Err("must have one of rate, load, capacity".to_owned()),
         };
-        let values = match values {
-            raw::Values::List(list) => list.clone(),
-            &raw::Values::Range(raw::Range { from, to, step }) => {
+        let values: Vec<f64> = match values {
+            raw::Values::List(list) => list,
+            raw::Values::Range(raw::Range { from, to, step }) => {
                 let steps = ((to - from) / step + 1e-9).floor();
                 if !(step > 0.0 && (0.0..10_000.0).contains(&steps)) {
-                    let value = format!("{from} to {to} by {step}");
-                    return Err(refuse(format!("x.{name}"), value, "must be 1 to 10000 steps up"));
+                    return Err(format!("{from} to {to} by {step}: must be 1 to 10000 steps up"));
                 }
                 // As decimals, so that 0.1 steps meet 0.3.
                 let decimal = |i: u32| ((from + f64::from(i) * step) * 1e9).round() / 1e9;
@@ -284,11 +274,13 @@ impl X {
             }
         };
         if let Some(wrong) = values.iter().find(|x| !(x.is_finite() && **x > 0.0)) {
-            return Err(refuse(format!("x.{name}"), wrong, "must be above 0"));
+            return Err(format!("{wrong}: must be above 0"));
         }
         Ok(Self { of, values })
     }
+}
 
+impl X {
     /// What the axis shows.
     fn label(&self) -> &'static str {
         match self.of {
@@ -297,20 +289,6 @@ impl X {
             Of::Capacity => "load (1: all workers, full batches)",
         }
     }
-}
-
-fn quantities<T>(
-    field: &str,
-    views: Vec<T>,
-    measure: impl Fn(&T) -> &String,
-) -> Result<Vec<(T, Quantity)>, ExperimentError> {
-    let parsed = |(i, view): (usize, T)| {
-        let name = measure(&view);
-        let quantity =
-            name.parse().map_err(|reason: String| refuse(format!("{field}[{i}].measure"), name, reason))?;
-        Ok((view, quantity))
-    };
-    views.into_iter().enumerate().map(parsed).collect()
 }
 
 fn unique<T: PartialEq + Display>(field: &str, list: impl Iterator<Item = T>) -> Result<(), ExperimentError> {
@@ -326,15 +304,6 @@ fn unique<T: PartialEq + Display>(field: &str, list: impl Iterator<Item = T>) ->
 
 fn refuse(field: impl Into<String>, value: impl Display, reason: impl Display) -> ExperimentError {
     ExperimentError::Value { field: field.into(), value: value.to_string(), reason: reason.to_string() }
-}
-
-/// A time such as `20ms`.
-fn span(field: &str, text: &str) -> Result<Span, ExperimentError> {
-    let duration = humantime::parse_duration(text).map_err(|error| refuse(field, text, error))?;
-    match u64::try_from(duration.as_nanos()) {
-        Ok(nanos) if nanos > 0 => Ok(Span::from_nanos(nanos)),
-        _ => Err(refuse(field, text, "must be above 0, and of at most 584 years")),
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Figures of an experiment.
 
-use super::quantity::Quantity;
 use super::raw::{self, Theorem};
 use super::results::{Cell, Results};
-use super::table::{Dimension, is_at};
+use super::table::is_at;
+use super::view::Dimension;
 use super::{Experiment, Of};
 use crate::figure::{Bar, BarSeries, Bars, Figure, Line, Panel, Point, Series};
 use crate::statistics::Estimate;
@@ -12,10 +12,10 @@ impl Experiment {
     /// All figures: the name of each file, without ending, and its SVG.
     #[must_use]
     pub fn figures(&self, results: &Results) -> Vec<(String, String)> {
-        let draw = |(figure, quantity): &(raw::Figure, Quantity)| {
+        let draw = |figure: &raw::Figure| {
             let cells: Vec<_> = results.cells.iter().filter(|cell| is_at(cell, &figure.at)).collect();
-            let view = View { experiment: self, results, figure, quantity: *quantity };
-            let svg = match figure.groups.as_deref().and_then(Dimension::named) {
+            let view = View { experiment: self, results, figure };
+            let svg = match figure.groups {
                 Some(groups) => view.bars(groups, &cells).svg(),
                 None => view.curves(&cells).svg(),
             };
@@ -29,12 +29,11 @@ struct View<'a> {
     experiment: &'a Experiment,
     results: &'a Results,
     figure: &'a raw::Figure,
-    quantity: Quantity,
 }
 
 impl View<'_> {
     fn curves(&self, cells: &[&Cell]) -> Figure {
-        let panels = self.figure.panels.as_deref().and_then(Dimension::named);
+        let panels = self.figure.panels;
         let names = panels.map_or_else(|| vec![String::new()], |dimension| dimension.values(self.experiment));
         let panel = |name: String| {
             let inside = |cell: &&Cell| panels.is_none_or(|dimension| dimension.of(cell) == name);
@@ -44,7 +43,7 @@ impl View<'_> {
         Figure {
             title: self.figure.title.clone(),
             x: self.experiment.x.label().to_owned(),
-            y: self.quantity.label(),
+            y: self.figure.measure.label(),
             log_y: false,
             panels: names.into_iter().map(panel).filter(|panel| !panel.series.is_empty()).collect(),
         }
@@ -74,12 +73,12 @@ impl View<'_> {
             bars: names.iter().map(|group| bar(&cells, group)).collect(),
         };
         let series = self.split(cells).into_iter().map(series).collect();
-        Bars { title: self.figure.title.clone(), y: self.quantity.label(), groups: names, series }
+        Bars { title: self.figure.title.clone(), y: self.figure.measure.label(), groups: names, series }
     }
 
     /// The cells of each series.
     fn split<'b>(&self, cells: &[&'b Cell]) -> Vec<(String, Vec<&'b Cell>)> {
-        let Some(dimension) = Dimension::named(&self.figure.series) else { return Vec::new() };
+        let dimension = self.figure.series;
         let of = |name: &String| cells.iter().copied().filter(|cell| dimension.of(cell) == *name).collect();
         let all = dimension.values(self.experiment).into_iter().map(|name| (name.clone(), of(&name)));
         all.filter(|(_, cells): &(_, Vec<_>)| !cells.is_empty()).collect()
@@ -119,8 +118,8 @@ impl View<'_> {
     }
 
     fn scaled(&self, cell: &Cell) -> Option<Estimate> {
-        let estimate = self.results.estimate(cell, self.quantity)?;
-        let scale = self.quantity.scale();
+        let estimate = self.results.estimate(cell, self.figure.measure)?;
+        let scale = self.figure.measure.scale();
         Some(Estimate { mean: estimate.mean * scale, half_width: estimate.half_width * scale, ..estimate })
     }
 }

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 /// A number that a run has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Quantity {
     /// The share of requests that are missed.
     Misses,
@@ -120,5 +123,13 @@ impl FromStr for Quantity {
                 Err(format!("must be one of {}", names.join(", ")))
             }
         }
+    }
+}
+
+impl TryFrom<String> for Quantity {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse().map_err(|reason| format!("{name}: {reason}"))
     }
 }

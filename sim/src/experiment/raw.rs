@@ -1,45 +1,55 @@
-//! An experiment as it is written: TOML fields, nothing checked but their names and types.
+//! An experiment as it is written: TOML fields, each checked by itself as it is read.
 
 use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-pub use super::view::{At, Figure, Table, Theorem};
+use super::X;
+use super::contender::Contender;
+use super::service::Service;
+use super::value::{Positive, Share, Time};
+
+pub(super) use super::view::{At, Figure, Table, Theorem};
 
 /// The file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Experiment {
+pub(super) struct Experiment {
     /// What it shows, in one line.
-    pub title: String,
+    pub(super) title: String,
     /// What it is about, for the reader of its tables.
     #[serde(default)]
-    pub about: String,
+    pub(super) about: String,
     /// Runs of each cell, each with a seed of its own.
-    #[serde(default = "one")]
-    pub runs: u32,
+    #[serde(default = "once")]
+    pub(super) runs: NonZeroU32,
     /// Requests of a run, of all streams together.
-    pub requests: u64,
+    pub(super) requests: NonZeroU64,
     /// The first run's; the next has one more.
     #[serde(default = "one")]
-    pub seed: u32,
+    pub(super) seed: u32,
     /// The systems compared.
-    pub system: Vec<System>,
+    pub(super) system: Vec<System>,
     /// How requests come.
-    pub arrivals: Vec<Arrivals>,
+    pub(super) arrivals: Vec<Arrivals>,
     /// How many come.
-    pub x: X,
+    pub(super) x: X,
     /// Who decides, by name.
-    pub policies: Vec<String>,
+    pub(super) policies: Vec<Contender>,
     /// How long batches take; exactly their bound if absent.
     #[serde(default)]
-    pub service: Service,
+    pub(super) service: Service,
     /// What is printed.
     #[serde(default)]
-    pub table: Vec<Table>,
+    pub(super) table: Vec<Table>,
     /// What is drawn.
     #[serde(default)]
-    pub figure: Vec<Figure>,
+    pub(super) figure: Vec<Figure>,
+}
+
+fn once() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 fn one() -> u32 {
@@ -49,41 +59,41 @@ fn one() -> u32 {
 /// Workers, a deadline, and streams that are promised something.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct System {
+pub(super) struct System {
     /// Unique.
-    pub name: String,
+    pub(super) name: String,
     /// From arrival to answer, such as `20ms`.
-    pub deadline: String,
+    pub(super) deadline: Time,
     /// `eager` or `full-or-latest`.
     #[serde(default)]
-    pub dispatch: planner::problem::raw::Dispatch,
+    pub(super) dispatch: planner::problem::raw::Dispatch,
     /// Requests that wait at most under `weir`.
     #[serde(default = "queue")]
-    pub queue: usize,
+    pub(super) queue: usize,
     /// Kind by kind; or a fleet.
     #[serde(default)]
-    pub workers: Vec<Workers>,
+    pub(super) workers: Vec<Workers>,
     /// Identical workers that can run any of several models, and one stream that is promised nothing.
-    pub fleet: Option<Fleet>,
+    pub(super) fleet: Option<Fleet>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]
-    pub variants: Vec<Variant>,
+    pub(super) variants: Vec<Variant>,
     /// Of one kind after the other; none of a fleet.
     #[serde(default)]
-    pub streams: Vec<Streams>,
+    pub(super) streams: Vec<Streams>,
     /// How long its batches take; as the experiment says if absent.
-    pub service: Option<Service>,
+    pub(super) service: Option<Service>,
 }
 
 /// Identical workers that can run any of several models.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Fleet {
+pub(super) struct Fleet {
     /// How many.
-    pub workers: usize,
+    pub(super) workers: usize,
     /// Their models, as the authors of RAMSIS measured theirs: a JSON within the folder of data.
-    pub file: String,
+    pub(super) file: String,
 }
 
 fn queue() -> usize {
@@ -93,36 +103,36 @@ fn queue() -> usize {
 /// Identical workers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Workers {
+pub(super) struct Workers {
     /// How many.
     #[serde(default = "single")]
-    pub count: usize,
+    pub(super) count: usize,
     /// The largest batch; as far as times are given if absent.
-    pub batch: Option<usize>,
+    pub(super) batch: Option<usize>,
     /// The batch that promises are computed for; the largest if absent.
-    pub promised: Option<usize>,
+    pub(super) promised: Option<usize>,
     /// The time of every batch; one of the three.
-    pub time: Option<String>,
+    pub(super) time: Option<Time>,
     /// The times of batches of 1, 2, ….
-    pub times: Option<Vec<String>>,
+    pub(super) times: Option<Vec<Time>>,
     /// Times from a table.
-    pub profile: Option<Profile>,
+    pub(super) profile: Option<Profile>,
     /// How good their answers are, in `0..=1`.
-    pub accuracy: Option<f64>,
+    pub(super) accuracy: Option<Share>,
 }
 
 /// A variant of the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Variant {
+pub(super) struct Variant {
     /// The time of every batch; one of the three.
-    pub time: Option<String>,
+    pub(super) time: Option<Time>,
     /// The times of batches of 1, 2, ….
-    pub times: Option<Vec<String>>,
+    pub(super) times: Option<Vec<Time>>,
     /// Times from a table.
-    pub profile: Option<Profile>,
+    pub(super) profile: Option<Profile>,
     /// How good its answers are, in `0..=1`.
-    pub accuracy: f64,
+    pub(super) accuracy: Share,
 }
 
 fn single() -> usize {
@@ -132,58 +142,58 @@ fn single() -> usize {
 /// Times from a table of measurements.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Profile {
+pub(super) struct Profile {
     /// A CSV with a header, within the folder of data.
-    pub file: String,
+    pub(super) file: String,
     /// Columns and what they must say.
     #[serde(default)]
-    pub rows: BTreeMap<String, String>,
+    pub(super) rows: BTreeMap<String, String>,
     /// The column of batch sizes. A size between two takes the time of the larger one.
-    pub batch: String,
+    pub(super) batch: String,
     /// The column of times.
-    pub time: String,
+    pub(super) time: String,
     /// Their unit.
-    pub unit: planner::problem::raw::Unit,
+    pub(super) unit: planner::problem::raw::Unit,
 }
 
 /// Streams that are alike.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Streams {
+pub(super) struct Streams {
     /// How many.
     #[serde(default = "single")]
-    pub count: usize,
+    pub(super) count: usize,
     /// Such as `any_miss(1,2)`; none for best effort.
     #[serde(default)]
-    pub constraints: Vec<String>,
+    pub(super) constraints: Vec<String>,
     /// Each sends and declares one request in this time, whatever the rate, of which the other streams share the rest.
-    pub period: Option<String>,
+    pub(super) period: Option<Time>,
 }
 
 /// How requests come.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Arrivals {
+pub(super) struct Arrivals {
     /// Unique.
-    pub name: String,
+    pub(super) name: String,
     /// Their shape.
-    pub process: Process,
+    pub(super) process: Process,
     /// What each stream declares.
     #[serde(default)]
-    pub declare: Declare,
+    pub(super) declare: Declare,
     /// The mean rate, as a part of the rate that `x` says.
     #[serde(default = "whole")]
-    pub mean: f64,
+    pub(super) mean: Positive,
 }
 
-fn whole() -> f64 {
-    1.0
+fn whole() -> Positive {
+    Positive(1.0)
 }
 
 /// See [`crate::process::Process`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub enum Process {
+pub(super) enum Process {
     /// One a period.
     Constant,
     /// One a period, each up to `jitter` periods late.
@@ -235,7 +245,7 @@ pub enum Process {
 /// What each stream declares: the most of its shape that is certified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Declare {
+pub(super) enum Declare {
     /// At most so many in any window as long as a full batch takes.
     #[default]
     Window,
@@ -246,19 +256,19 @@ pub enum Declare {
 /// How many requests come; one of the three.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct X {
+pub(super) struct RawX {
     /// Requests a second.
-    pub rate: Option<Values>,
+    pub(super) rate: Option<Values>,
     /// As a part of the certified rate.
-    pub load: Option<Values>,
+    pub(super) load: Option<Values>,
     /// As a part of what the workers serve in full batches.
-    pub capacity: Option<Values>,
+    pub(super) capacity: Option<Values>,
 }
 
 /// Numbers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Values {
+pub(super) enum Values {
     /// One by one.
     List(Vec<f64>),
     /// From the first to the last.
@@ -268,43 +278,43 @@ pub enum Values {
 /// Numbers from the first to the last.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Range {
+pub(super) struct Range {
     /// The first.
-    pub from: f64,
+    pub(super) from: f64,
     /// The last, if a step meets it.
-    pub to: f64,
+    pub(super) to: f64,
     /// From one to the next.
-    pub step: f64,
+    pub(super) step: f64,
 }
 
 /// How long batches take.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Service {
+pub(super) struct RawService {
     /// Points `[share, part]` of the distribution of batch times, as parts of the times of the workers: so large a
     /// share takes at most this part. Straight lines between. Exactly those times if empty.
-    pub quantiles: Vec<(f64, f64)>,
+    pub(super) quantiles: Vec<(f64, f64)>,
     /// What now and then comes on top, and is part of the bounds.
-    pub stalls: Option<Stalls>,
+    pub(super) stalls: Option<Stalls>,
     /// The share of batches that overrun.
-    pub overruns: f64,
+    pub(super) overruns: Share,
     /// How long those take, as a multiple of their bound.
-    pub factor: f64,
+    pub(super) factor: f64,
 }
 
 /// Stalls: a batch is held up by something else.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Stalls {
+pub(super) struct Stalls {
     /// One batch in so many.
-    pub one_in: u32,
+    pub(super) one_in: u32,
     /// For so long.
-    pub length: String,
+    pub(super) length: Time,
 }
 
 /// Exactly the times of the workers.
-impl Default for Service {
+impl Default for RawService {
     fn default() -> Self {
-        Self { quantiles: Vec::new(), stalls: None, overruns: 0.0, factor: 1.0 }
+        Self { quantiles: Vec::new(), stalls: None, overruns: Share(0.0), factor: 1.0 }
     }
 }

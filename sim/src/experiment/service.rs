@@ -2,16 +2,17 @@
 //! bound now and then; and what a profile of such batches knows.
 
 use rt_core::{BatchTime, LatencyProfile, ProfileError, Span};
+use serde::Deserialize;
 
-use super::raw::Service as Raw;
-use super::{ExperimentError, refuse, span};
+use super::raw::RawService as Raw;
 use crate::dice::Dice;
 
 /// The share of batches that take no longer than their likely time.
 const LIKELY: f64 = 0.9;
 
 /// The distribution of batch times. A batch takes a part of its undisturbed bound and, if it stalls, a fixed time more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Raw")]
 pub(super) struct Service {
     /// Shares and parts of the undisturbed bound, both rising; empty: always 1.
     quantiles: Vec<(f64, f64)>,
@@ -22,40 +23,46 @@ pub(super) struct Service {
     factor: f64,
 }
 
-impl Service {
-    /// Checks `raw`, which is called `field`.
-    pub(super) fn new(field: &str, raw: &Raw) -> Result<Self, ExperimentError> {
+impl TryFrom<Raw> for Service {
+    type Error = String;
+
+    fn try_from(raw: Raw) -> Result<Self, String> {
         let mut before = (0.0, 0.0);
         for (i, &(share, part)) in raw.quantiles.iter().enumerate() {
-            let field = format!("{field}.quantiles[{i}]");
-            let value = format!("[{share}, {part}]");
             if !(before.0..=1.0).contains(&share) || !(before.1..=1.0).contains(&part) {
-                return Err(refuse(field, value, "shares and parts must rise from 0 to at most 1"));
+                let reason = "shares and parts must rise from 0 to at most 1";
+                return Err(format!("quantiles[{i}] = [{share}, {part}]: {reason}"));
             }
             before = (share, part);
         }
         if !raw.quantiles.is_empty() && before.0 < 1.0 {
-            return Err(refuse(format!("{field}.quantiles"), before.0, "the last share must be 1"));
+            return Err(format!("quantiles = {}: the last share must be 1", before.0));
         }
-        let (mut stalls, mut stall) = (0.0, Span::ZERO);
-        if let Some(raw) = &raw.stalls {
-            if raw.one_in < 10 {
-                let reason = "must be at least 10, so that a batch most likely does not stall";
-                return Err(refuse(format!("{field}.stalls.one-in"), raw.one_in, reason));
-            }
-            (stalls, stall) =
-                (1.0 / f64::from(raw.one_in), span(&format!("{field}.stalls.length"), &raw.length)?);
-        }
-        if !(0.0..=1.0).contains(&raw.overruns) {
-            return Err(refuse(format!("{field}.overruns"), raw.overruns, "must be in 0..=1"));
+        if let Some(one_in) = raw.stalls.map(|stalls| stalls.one_in).filter(|&one_in| one_in < 10) {
+            let reason = "must be at least 10, so that a batch most likely does not stall";
+            return Err(format!("stalls.one-in = {one_in}: {reason}"));
         }
         if !(1.0..=1000.0).contains(&raw.factor) {
-            return Err(refuse(format!("{field}.factor"), raw.factor, "must be in 1..=1000"));
+            return Err(format!("factor = {}: must be in 1..=1000", raw.factor));
         }
-        let (quantiles, overruns, factor) = (raw.quantiles.clone(), raw.overruns, raw.factor);
-        Ok(Self { quantiles, stalls, stall, overruns, factor })
+        Ok(Self {
+            stalls: raw.stalls.map_or(0.0, |stalls| 1.0 / f64::from(stalls.one_in)),
+            stall: raw.stalls.map_or(Span::ZERO, |stalls| stalls.length.0),
+            quantiles: raw.quantiles,
+            overruns: raw.overruns.0,
+            factor: raw.factor,
+        })
     }
+}
 
+/// Exactly the times of the workers.
+impl Default for Service {
+    fn default() -> Self {
+        Self { quantiles: Vec::new(), stalls: 0.0, stall: Span::ZERO, overruns: 0.0, factor: 1.0 }
+    }
+}
+
+impl Service {
     /// How much longer than undisturbed a batch takes that stalls; 0 if none does.
     pub(super) fn stall(&self) -> Span {
         self.stall
@@ -118,18 +125,19 @@ fn part_of(whole: Span, part: f64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::super::raw::Stalls;
+    use super::super::value::{Share, Time};
     use super::*;
 
     fn raw(quantiles: &[(f64, f64)], overruns: f64, factor: f64) -> Raw {
-        Raw { quantiles: quantiles.to_vec(), stalls: None, overruns, factor }
+        Raw { quantiles: quantiles.to_vec(), stalls: None, overruns: Share(overruns), factor }
     }
 
-    fn service(raw: &Raw) -> Result<Service, ExperimentError> {
-        Service::new("service", raw)
+    fn service(raw: &Raw) -> Result<Service, String> {
+        raw.clone().try_into()
     }
 
     fn stalling(one_in: u32) -> Raw {
-        let stalls = Some(Stalls { one_in, length: "1ms".to_owned() });
+        let stalls = Some(Stalls { one_in, length: Time(Span::from_millis(1)) });
         Raw { stalls, ..raw(&[(0.0, 0.2), (0.5, 0.4), (1.0, 1.0)], 0.0, 1.0) }
     }
 
@@ -172,7 +180,7 @@ mod tests {
         // 0.9 / 0.98 of those that do not stall; (0.2 + 0.4) / 4 + (0.4 + 1) / 4 of a millisecond.
         assert!((likely - 1e6 * (0.4 + 0.6 * (0.9 / 0.98 - 0.5) / 0.5)).abs() < 2.0, "{likely}");
         assert!((mean - 520_000.0).abs() < 3.0, "{mean}");
-        let exact = Service::new("service", &raw(&[], 0.0, 1.0)).expect("valid");
+        let exact = Service::default();
         assert_eq!(
             exact.profile([Span::from_nanos(7)]).expect("a profile").time(1),
             BatchTime::at_most(Span::from_nanos(7))
@@ -181,17 +189,17 @@ mod tests {
 
     #[test]
     fn what_is_no_distribution_is_refused() {
-        let text = |raw: &Raw| service(raw).expect_err("refused").to_string();
+        let text = |raw: &Raw| service(raw).expect_err("refused");
         let rise = "shares and parts must rise from 0 to at most 1";
         assert_eq!(
             text(&raw(&[(0.5, 0.5), (1.0, 0.4)], 0.0, 1.0)),
-            format!("service.quantiles[1] = [1, 0.4]: {rise}")
+            format!("quantiles[1] = [1, 0.4]: {rise}")
         );
-        assert_eq!(text(&raw(&[(1.0, 2.0)], 0.0, 1.0)), format!("service.quantiles[0] = [1, 2]: {rise}"));
-        assert_eq!(text(&raw(&[(0.5, 0.5)], 0.0, 1.0)), "service.quantiles = 0.5: the last share must be 1");
-        assert_eq!(text(&raw(&[], -0.1, 1.0)), "service.overruns = -0.1: must be in 0..=1");
-        assert_eq!(text(&raw(&[], 0.1, f64::NAN)), "service.factor = NaN: must be in 1..=1000");
+        assert_eq!(text(&raw(&[(1.0, 2.0)], 0.0, 1.0)), format!("quantiles[0] = [1, 2]: {rise}"));
+        assert_eq!(text(&raw(&[(0.5, 0.5)], 0.0, 1.0)), "quantiles = 0.5: the last share must be 1");
+        assert_eq!(Share::try_from(-0.1), Err("-0.1: must be in 0..=1".to_owned()));
+        assert_eq!(text(&raw(&[], 0.1, f64::NAN)), "factor = NaN: must be in 1..=1000");
         let seldom = "must be at least 10, so that a batch most likely does not stall";
-        assert_eq!(text(&stalling(9)), format!("service.stalls.one-in = 9: {seldom}"));
+        assert_eq!(text(&stalling(9)), format!("stalls.one-in = 9: {seldom}"));
     }
 }

@@ -132,7 +132,7 @@ impl Experiment {
     /// The quantities that are told, and those that tables and figures ask for.
     fn quantities(&self) -> Vec<Quantity> {
         let mut all = Quantity::ALL.to_vec();
-        let asked = self.tables.iter().map(|(_, q)| *q).chain(self.figures.iter().map(|(_, q)| *q));
+        let asked = self.tables.iter().map(|t| t.measure).chain(self.figures.iter().map(|f| f.measure));
         for quantity in asked {
             if !all.contains(&quantity) {
                 all.push(quantity);

@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::service::Service;
-use super::{ExperimentError, refuse, span};
+use super::{ExperimentError, refuse};
 
 /// A system of an experiment.
 #[derive(Clone, Debug)]
@@ -52,13 +52,11 @@ impl System {
         data: &Data,
     ) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("system[{index}].{name}");
-        let deadline = span(&field("deadline"), &raw.deadline)?;
-        let own = raw.service.as_ref().map(|own| Service::new(&field("service"), own)).transpose()?;
-        let service = own.unwrap_or_else(|| service.clone());
+        let deadline = raw.deadline.0;
+        let service = raw.service.as_ref().unwrap_or(service).clone();
         let (mut streams, mut periods) = (Vec::new(), Vec::new());
-        for (i, kind) in raw.streams.iter().enumerate() {
-            let period = |text: &String| span(&field(&format!("streams[{i}].period")), text);
-            let period = kind.period.as_ref().map(period).transpose()?;
+        for kind in &raw.streams {
+            let period = kind.period.map(|period| period.0);
             for _ in 0..kind.count {
                 let constraints = kind.constraints.clone();
                 let arrivals = period.map(|period| declaration(Declare::Periodic, 1, period.as_nanos(), 0.0));
@@ -95,8 +93,8 @@ impl System {
                 workers.push(written::Workers { count: 1, batch: 1, time, times: None });
             }
         }
-        let accuracy =
-            raw.workers.iter().flat_map(|kind| std::iter::repeat_n(kind.accuracy, kind.count)).collect();
+        let each = |kind: &RawWorkers| std::iter::repeat_n(kind.accuracy.map(|share| share.0), kind.count);
+        let accuracy = raw.workers.iter().flat_map(each).collect();
         let written = written::Problem {
             unit: written::Unit::Ns,
             deadline: number(deadline),
@@ -128,7 +126,7 @@ impl System {
         let base = kind.accuracy.ok_or_else(|| {
             refuse(field, raw.variants.len(), "must be none unless workers[0].accuracy is given")
         })?;
-        let mut variants = vec![Variant { profile: workers.profile.clone(), accuracy: base }];
+        let mut variants = vec![Variant { profile: workers.profile.clone(), accuracy: base.0 }];
         for (i, variant) in raw.variants.iter().enumerate() {
             let raw::Variant { time, times, profile, accuracy } = variant.clone();
             let batch = time.is_some().then_some(workers.batch);
@@ -141,7 +139,7 @@ impl System {
             let profile = times.ok().and_then(|times| self.service.profile(times).ok());
             let profile =
                 profile.ok_or_else(|| refuse(field, i, "must have times above 0 that do not fall"))?;
-            variants.push(Variant { profile, accuracy: variant.accuracy });
+            variants.push(Variant { profile, accuracy: variant.accuracy.0 });
         }
         let capacity = workers.capacity_per_s();
         Selector::greedy(variants)
@@ -297,19 +295,9 @@ fn workers_of(
     service: &Service,
     data: &Data,
 ) -> Result<written::Workers, ExperimentError> {
-    if raw.accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
-        let value = raw.accuracy.unwrap_or_default().to_string();
-        return Err(refuse(format!("{field}.accuracy"), value, "must be in 0..=1"));
-    }
     let times = match (&raw.time, &raw.times, &raw.profile) {
-        (Some(time), None, None) => {
-            let time = span(&format!("{field}.time"), time)?;
-            vec![time; raw.batch.unwrap_or(1).min(MAX_BATCH)]
-        }
-        (None, Some(times), None) => {
-            let time = |(i, time): (usize, &String)| span(&format!("{field}.times[{i}]"), time);
-            times.iter().enumerate().map(time).collect::<Result<Vec<_>, _>>()?
-        }
+        (Some(time), None, None) => vec![time.0; raw.batch.unwrap_or(1).min(MAX_BATCH)],
+        (None, Some(times), None) => times.iter().map(|time| time.0).collect(),
         (None, None, Some(profile)) => profile::times(&format!("{field}.profile"), profile, data)?,
         _ => return Err(refuse(field, "", "must have one of time, times, profile")),
     };

@@ -6,17 +6,9 @@ use super::beside::Beside;
 use super::quantity::Quantity;
 use super::raw::{At, Table};
 use super::results::{Cell, Results};
+use super::view::Dimension;
 use super::{Experiment, ExperimentError, refuse};
 use crate::statistics::Estimate;
-
-/// What cells differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dimension {
-    System,
-    Arrivals,
-    X,
-    Policy,
-}
 
 impl Dimension {
     const ALL: [Self; 4] = [Self::System, Self::Arrivals, Self::X, Self::Policy];
@@ -28,11 +20,6 @@ impl Dimension {
             Self::X => "x",
             Self::Policy => "policy",
         }
-    }
-
-    /// The dimension of that name.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dimension| dimension.name() == name)
     }
 
     /// Where a cell lies.
@@ -60,7 +47,7 @@ impl Dimension {
             Self::System => at.system.clone(),
             Self::Arrivals => at.arrivals.clone(),
             Self::X => at.x.map(|x| x.to_string()),
-            Self::Policy => at.policy.clone(),
+            Self::Policy => at.policy.map(|policy| policy.to_string()),
         }
     }
 }
@@ -73,17 +60,14 @@ pub(super) fn is_at(cell: &Cell, at: &At) -> bool {
 impl Experiment {
     /// Whether all tables and figures show one cell, or one line of them, in each place.
     pub(super) fn check_views(&self) -> Result<(), ExperimentError> {
-        for (i, (table, _)) in self.tables.iter().enumerate() {
+        for (i, table) in self.tables.iter().enumerate() {
             let field = format!("table[{i}]");
-            let mut shown = vec![self.dimension(&format!("{field}.rows"), &table.rows)?];
-            shown.push(self.dimension(&format!("{field}.columns"), &table.columns)?);
-            if let Some(each) = &table.each {
-                shown.push(self.dimension(&format!("{field}.each"), each)?);
-            }
+            let mut shown = vec![table.rows, table.columns];
+            shown.extend(table.each);
             shown.extend(table.up_to.then_some(Dimension::X));
             if let Some(policy) = &table.beside {
                 let all = Dimension::Policy.values(self);
-                if table.up_to || all.len() < 2 || !all.contains(policy) {
+                if table.up_to || all.len() < 2 || !self.policies.contains(policy) {
                     let reason =
                         format!("must be one of several policies, {}, and not `up-to`", all.join(", "));
                     return Err(refuse(format!("{field}.beside"), policy, reason));
@@ -92,24 +76,13 @@ impl Experiment {
             }
             self.check_shown(&field, &shown, &table.at)?;
         }
-        for (i, (figure, _)) in self.figures.iter().enumerate() {
+        for (i, figure) in self.figures.iter().enumerate() {
             let field = format!("figure[{i}]");
-            let mut shown = vec![self.dimension(&format!("{field}.series"), &figure.series)?];
-            if let Some(panels) = &figure.panels {
-                shown.push(self.dimension(&format!("{field}.panels"), panels)?);
-            }
-            match &figure.groups {
-                Some(groups) => shown.push(self.dimension(&format!("{field}.groups"), groups)?),
-                None => shown.push(Dimension::X),
-            }
+            let mut shown = vec![figure.series, figure.groups.unwrap_or(Dimension::X)];
+            shown.extend(figure.panels);
             self.check_shown(&field, &shown, &figure.at)?;
         }
         Ok(())
-    }
-
-    fn dimension(&self, field: &str, name: &str) -> Result<Dimension, ExperimentError> {
-        let names = Dimension::ALL.map(Dimension::name).join(", ");
-        Dimension::named(name).ok_or_else(|| refuse(field, name, format!("must be one of {names}")))
     }
 
     /// Each dimension must be shown once, or fixed, or have one value only.
@@ -140,8 +113,8 @@ impl Experiment {
     #[must_use]
     pub fn tables(&self, results: &Results) -> String {
         let mut text = String::new();
-        for (table, quantity) in &self.tables {
-            let each = table.each.as_deref().and_then(Dimension::named);
+        for table in &self.tables {
+            let each = table.each;
             let parts =
                 each.map_or_else(|| vec![None], |each| each.values(self).into_iter().map(Some).collect());
             for part in parts {
@@ -153,7 +126,7 @@ impl Experiment {
                 let title =
                     part.as_ref().map_or_else(|| table.title.clone(), |p| format!("{}: {p}", table.title));
                 let _ = writeln!(text, "{}{title}\n", if text.is_empty() { "" } else { "\n" });
-                self.table(&mut text, table, *quantity, results, &cells);
+                self.table(&mut text, table, results, &cells);
             }
         }
         text
@@ -166,18 +139,8 @@ impl Experiment {
         if self.policies.len() > 2 { format!("{told} {}", beside.rival.policy) } else { told }
     }
 
-    fn table(
-        &self,
-        text: &mut String,
-        table: &Table,
-        quantity: Quantity,
-        results: &Results,
-        cells: &[&Cell],
-    ) {
-        let (Some(rows), Some(columns)) = (Dimension::named(&table.rows), Dimension::named(&table.columns))
-        else {
-            return;
-        };
+    fn table(&self, text: &mut String, table: &Table, results: &Results, cells: &[&Cell]) {
+        let Table { rows, columns, measure: quantity, .. } = *table;
         let names = columns.values(self);
         let _ = writeln!(text, "| {} | {} |", rows.name(), names.join(" | "));
         let _ = writeln!(text, "|---|{}", "---:|".repeat(names.len()));
@@ -186,8 +149,8 @@ impl Experiment {
             for column in &names {
                 let here: Vec<_> =
                     cells.iter().filter(|c| rows.of(c) == row && columns.of(c) == *column).collect();
-                let told = if let Some(policy) = &table.beside {
-                    let own = here.iter().find(|cell| cell.policy.name() == policy);
+                let told = if let Some(policy) = table.beside {
+                    let own = here.iter().find(|cell| cell.policy == policy);
                     let beside = own.and_then(|cell| results.beside_best(cell, quantity));
                     beside.map_or_else(|| "–".to_owned(), |beside| self.told_beside(&beside))
                 } else if table.up_to {

@@ -2,73 +2,86 @@
 
 use serde::Deserialize;
 
+use super::contender::Contender;
+use super::quantity::Quantity;
+
+/// What cells differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Dimension {
+    System,
+    Arrivals,
+    X,
+    Policy,
+}
+
 /// A table: what is in its rows and columns, of `system`, `arrivals`, `x`, `policy`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Table {
+pub(super) struct Table {
     /// Above it.
-    pub title: String,
+    pub(super) title: String,
     /// What its cells say.
-    pub measure: String,
+    pub(super) measure: Quantity,
     /// A row for each.
-    pub rows: String,
+    pub(super) rows: Dimension,
     /// A column for each.
-    pub columns: String,
+    pub(super) columns: Dimension,
     /// A table for each.
-    pub each: Option<String>,
+    pub(super) each: Option<Dimension>,
     /// Instead of the measure itself: by how much this policy is better than the best of the others, and that one's
     /// name.
-    pub beside: Option<String>,
+    pub(super) beside: Option<Contender>,
     /// Instead of the measure itself: the largest `x` up to which it is 0.
     #[serde(default)]
-    pub up_to: bool,
+    pub(super) up_to: bool,
     /// What is fixed to one of its values.
     #[serde(default)]
-    pub at: At,
+    pub(super) at: At,
 }
 
 /// A figure: what its series and panels are, of `system`, `arrivals`, `x`, `policy`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Figure {
+pub(super) struct Figure {
     /// The file's, without ending.
-    pub name: String,
+    pub(super) name: String,
     /// Above it.
-    pub title: String,
+    pub(super) title: String,
     /// What is drawn, upwards.
-    pub measure: String,
+    pub(super) measure: Quantity,
     /// A line, or a bar in each group, for each.
-    pub series: String,
+    pub(super) series: Dimension,
     /// A part of the figure for each.
-    pub panels: Option<String>,
+    pub(super) panels: Option<Dimension>,
     /// Bars in a group for each of these, instead of lines over `x`.
-    pub groups: Option<String>,
+    pub(super) groups: Option<Dimension>,
     /// What is fixed to one of its values.
     #[serde(default)]
-    pub at: At,
+    pub(super) at: At,
     /// Vertical lines.
     #[serde(default)]
-    pub lines: Vec<Theorem>,
+    pub(super) lines: Vec<Theorem>,
 }
 
 /// What is fixed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct At {
+pub(super) struct At {
     /// A system's name.
-    pub system: Option<String>,
+    pub(super) system: Option<String>,
     /// The name of arrivals.
-    pub arrivals: Option<String>,
+    pub(super) arrivals: Option<String>,
     /// One of the values.
-    pub x: Option<f64>,
+    pub(super) x: Option<f64>,
     /// A policy's name.
-    pub policy: Option<String>,
+    pub(super) policy: Option<Contender>,
 }
 
 /// A rate that somebody proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Theorem {
+pub(super) enum Theorem {
     /// The spread-drop paper's, its Theorem 1 for misses in a row, else its Theorem 2.
     Seed,
     /// Theorem B.
