@@ -146,6 +146,12 @@ fn tunings() -> impl Strategy<Value = Tuning> {
         })
 }
 
+/// With a horizon and a patience that the objective allows.
+fn policy(profile: &Profile, demand: Demand, tuning: Tuning) -> Policy {
+    let [horizon, patience] = [tuning.horizon, tuning.patience].map(|span| span.min(profile.slo()));
+    Policy::new(profile, demand, Tuning { horizon, patience, ..tuning }).expect("a policy")
+}
+
 proptest! {
     #[test]
     fn the_fluid_bound_is_the_best_mix(profile in profiles(), per_request in 0.0001..0.1f64, cut in 0.3..1.0f64) {
@@ -182,12 +188,7 @@ proptest! {
         longest in 0.0..130.0f64,
     ) {
         let order = if newest { Order::NewestToo } else { Order::Fifo };
-        let tuning = Tuning {
-            horizon: tuning.horizon.min(profile.slo()),
-            patience: tuning.patience.min(profile.slo()),
-            ..tuning
-        };
-        let policy = Policy::new(&profile, Demand { load, workers, order }, tuning).expect("a policy");
+        let policy = policy(&profile, Demand { load, workers, order }, tuning);
         let now = Instant::from_nanos(1_000_000_000);
         let mut waiting: Vec<Instant> =
             ages.iter().map(|age| now - ms(age * profile.slo().as_secs_f64() * 1e3)).collect();
@@ -237,12 +238,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let order = if newest { Order::NewestToo } else { Order::Fifo };
-        let tuning = Tuning {
-            horizon: tuning.horizon.min(profile.slo()),
-            patience: tuning.patience.min(profile.slo()),
-            ..tuning
-        };
-        let policy = Policy::new(&profile, Demand { load, workers, order }, tuning).expect("a policy");
+        let policy = policy(&profile, Demand { load, workers, order }, tuning);
         let arrivals: Vec<Instant> = Poisson::new(load, seed).take(300).collect();
         let counted = arrivals[20]..arrivals[250];
         let score = trial(&profile, &policy, workers, arrivals.iter().copied(), counted.clone());

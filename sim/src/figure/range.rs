@@ -8,6 +8,8 @@ use plotters::data::float::pretty_print_float;
 const LARGEST: f64 = 1e200;
 /// Below this share of the values themselves, differences between them are taken for none.
 const FINEST: f64 = 1e-9;
+/// By so much of itself an end may be off for all that logarithms are rounded.
+const HAIR: f64 = 1e-12;
 
 /// Whether `value` can be drawn at all.
 pub(super) fn drawable(value: f64) -> bool {
@@ -52,7 +54,7 @@ pub(super) fn decades(values: impl Iterator<Item = f64>) -> Range<f64> {
     let from = (low + FINEST).floor();
     let to = (high - FINEST).ceil().max(from + 1.0);
     // A hair wider, so that the powers themselves are inside whatever their logarithms are rounded to.
-    10f64.powf(from) * (1.0 - FINEST)..10f64.powf(to) * (1.0 + FINEST)
+    10f64.powf(from) * (1.0 - HAIR)..10f64.powf(to) * (1.0 + HAIR)
 }
 
 /// A number beside an axis over `range`.
@@ -85,7 +87,7 @@ mod tests {
             let Range { start, end } = decades(values.iter().copied());
             [start, end].map(|at| label(at, &(start..end)))
         };
-        assert_eq!(between(&[0.0007, 3.0, 0.0, f64::NAN]), ["0.0001", "10"]);
+        assert_eq!(between(&[0.0007, 3.0, 0.0, f64::NAN]), ["1e-4", "10"]);
         assert_eq!(between(&[10.0]), ["10", "100"]);
         assert_eq!(between(&[1e-12, 1.0]), ["1e-12", "1"]);
         assert_eq!(between(&[0.0]), ["0.1", "1"]);
