@@ -118,7 +118,9 @@ impl Sheet<'_> {
             .x_labels((wide as i32 / (40 * PX)).clamp(2, 10) as usize)
             .y_labels((high as i32 / (34 * PX)) as usize)
             .x_label_formatter(&|value| range::label(*value, &x))
-            .y_label_formatter(&|value| range::label(*value, &y))
+            .y_label_formatter(&|value| {
+                if self.figure.log_y { range::power(*value) } else { range::label(*value, &y) }
+            })
             .draw()?;
         let (origin, top) = (area.get_base_pixel(), chart.backend_coord(&(x.start, y.end)).1);
         let plot = (top - origin.1, top - origin.1 + high as i32);

@@ -57,10 +57,15 @@ pub(super) fn decades(values: impl Iterator<Item = f64>) -> Range<f64> {
     10f64.powf(from) * (1.0 - HAIR)..10f64.powf(to) * (1.0 + HAIR)
 }
 
-/// A number beside an axis over `range`.
+/// A number beside a linear axis over `range`.
 pub(super) fn label(value: f64, range: &Range<f64>) -> String {
     let hair = FINEST * (range.end - range.start).abs().min(range.end.abs().max(range.start.abs()));
     pretty_print_float(if value.abs() < hair { 0.0 } else { value }, true)
+}
+
+/// A number beside a logarithmic axis, on which none is nearly 0.
+pub(super) fn power(value: f64) -> String {
+    pretty_print_float(value, true)
 }
 
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
@@ -83,14 +88,17 @@ mod tests {
 
     #[test]
     fn logarithmic_axes_hold_whole_decades() {
-        let between = |values: &[f64]| {
+        let hold = |values: &[f64], from: f64, to: f64| {
             let Range { start, end } = decades(values.iter().copied());
-            [start, end].map(|at| label(at, &(start..end)))
+            start <= from && start > 0.999 * from && end >= to && end < 1.001 * to
         };
-        assert_eq!(between(&[0.0007, 3.0, 0.0, f64::NAN]), ["1e-4", "10"]);
-        assert_eq!(between(&[10.0]), ["10", "100"]);
-        assert_eq!(between(&[1e-12, 1.0]), ["1e-12", "1"]);
-        assert_eq!(between(&[0.0]), ["0.1", "1"]);
+        assert!(hold(&[0.0007, 3.0, 0.0, f64::NAN], 0.0001, 10.0));
+        assert!(hold(&[10.0], 10.0, 100.0));
+        assert!(hold(&[1e-12, 1.0], 1e-12, 1.0));
+        assert!(hold(&[0.0], 0.1, 1.0));
+        let labels = [1e-12, 1e-4, 0.001, 0.01, 0.1, 1.0, 10.0, 1e9].map(power);
+        assert_eq!(labels, ["1e-12", "1e-4", "0.001", "0.01", "0.1", "1", "10", "1e9"]);
+        assert_eq!(label(1e-17, &(-1.0..1.0)), "0");
     }
 
     #[test]
