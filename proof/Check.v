@@ -88,7 +88,7 @@ Definition covered pr begun r (l : list N) (e : ending) :=
   let x := last l 0 in
   points_ok ss begun r (room pr) 0 l &&
   match e with
-  | Over => (0 <? x) && (alpha_m ss x <=? sigmaN ws (x - 1))
+  | Over => (0 <? x) && (alpha_m ss x <=? sigmaN ws x)
   | Repeats h l' =>
       points_ok (map alone ss) begun r (room pr) x l' && (x + h <=? last l' x) && repeats ss ws h
   end.
@@ -266,7 +266,7 @@ Lemma covered_sound pr begun r l e : (forall s, In s (nstreams pr) -> bounds s <
   (forall ss u h, repeats ss (nworkers pr) h = true -> room pr <= u ->
      begun u + sigmaN (nworkers pr) h <= begun (u + h)) ->
   covered pr begun r l e = true -> forall d,
-  (last l 0 <= d /\ 0 < last l 0 /\ alpha_m (nstreams pr) (last l 0) <= sigmaN (nworkers pr) (last l 0 - 1)) \/
+  (last l 0 <= d /\ 0 < last l 0 /\ alpha_m (nstreams pr) (last l 0) <= sigmaN (nworkers pr) (last l 0)) \/
   r + alpha_m (nstreams pr) (d + 1) <= begun (d + room pr).
 Proof.
   intros Hbounds Hmono Hgrows H d. unfold covered in H. rewrite andb_true_iff in H. destruct H as (Hpts & Hend).
@@ -288,11 +288,10 @@ Proof.
       change (sumN (fun w => fst w * (h / snd w)) (nworkers pr)) with (sigmaN (nworkers pr) h) in Hcap. lia.
 Qed.
 
-Lemma over_N pr x : 0 < x -> alpha_m (nstreams pr) x <= sigmaN (nworkers pr) (x - 1) ->
+Lemma over_N pr x : 0 < x -> alpha_m (nstreams pr) x <= sigmaN (nworkers pr) x ->
   over (to_problem pr) (everyone (to_problem pr)) (N.to_nat x).
 Proof.
-  intros Hx Hover. split; [lia|]. fold (curve_m (to_problem pr)). rewrite curve_m_N, sigma_N, N2Nat.id.
-  replace (N.of_nat (N.to_nat x - 1)) with (x - 1) by lia. lia.
+  intros Hx Hover. split; [lia|]. fold (curve_m (to_problem pr)). rewrite curve_m_N, sigma_N, N2Nat.id. lia.
 Qed.
 
 (** What [well_formed] says. *)

@@ -416,9 +416,9 @@ Proof.
   destruct (Hok d) as [(x & Hx & Hx0 & Hover)|Hd].
   - replace (d + 1) with (x + (d - x + 1)) by lia. rewrite came_split.
     pose proof (Hcurve S c l Hwf Hc Ho s x). specialize (IH (d - x) ltac:(lia) (s + x)).
-    pose proof (sigma_supply g (x - 1) (d - x + room)) as H1.
+    pose proof (sigma_supply g x (d - x + room)) as H1.
     specialize (H1 ltac:(intros w Hw; specialize (Hg w Hw); lia)).
-    pose proof (supply_mono g (x - 1 + (d - x + room)) (d + room) ltac:(lia)). lia.
+    replace (x + (d - x + room)) with (d + room) in H1 by lia. lia.
   - pose proof (Hcurve S c l Hwf Hc Ho s (d + 1)). lia.
 Qed.
 

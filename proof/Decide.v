@@ -13,7 +13,7 @@ Definition next ss d := fold_right (fun s x => fold_right (fun b x => N.min (ris
 Fixpoint until_over fuel ss ws begun r room a acc := match fuel with
   | O => None
   | S fuel =>
-      if (0 <? a) && (alpha_m ss a <=? sigmaN ws (a - 1)) then Some (rev acc)
+      if (0 <? a) && (alpha_m ss a <=? sigmaN ws a) then Some (rev acc)
       else let b := next ss a in
         if r + alpha_m ss b <=? begun (a + room) then until_over fuel ss ws begun r room b (b :: acc) else None
   end.

@@ -86,8 +86,8 @@ Definition supply g x := sum (fun w => B w * starts g x w) n.
 (** sigma(u): how many requests can be begun by u, if each worker begins a full batch at [T w], [2 T w], ... *)
 Definition sigma u := sum (fun w => B w * (u / T w)) n.
 
-(** All that can have come by then has begun: the busy period is over. *)
-Definition over S x := 0 < x /\ curve_of S x <= sigma (x - 1).
+(** All that can have come before then is begun by then: the busy period is over. *)
+Definition over S x := 0 < x /\ curve_of S x <= sigma x.
 
 (** What can come of a load, after [r0] that wait, is in time if worker [w] is free for it [g w] from now at the latest. *)
 Definition bearable S g r0 := guard p + Tmax <= deadline p /\

@@ -177,13 +177,14 @@ Qed.
 
 (** * What it promises *)
 
-(** Serving the mandatory requests keeps every (m, K) of density (K - m)/K at most rho, at every instant. *)
-Theorem serves_keeps p S k s m K :
-  sound_streams p -> serves_from p S -> nth_error (streams p) k = Some s ->
-  (K - m) * den s <= K * num s ->
-  keeps_from p S k m K.
+(** If the mandatory requests whose deadlines have passed were answered in time, every (m, K) of density (K - m)/K at most
+    rho is kept. *)
+Lemma in_time_keeps p st k s m K :
+  sound_streams p -> nth_error (streams p) k = Some s -> (K - m) * den s <= K * num s ->
+  (forall r, In r (arrived st) -> src r = k -> mandatory p r = true -> arr r + deadline p < now st -> in_time p st r) ->
+  forall i, count (missed p st k) (seq (i + 1) K) <= m.
 Proof.
-  intros Hs Hserve Hk Hdens st Hr Hc i. rewrite Nat.add_1_r.
+  intros Hs Hk Hdens Hserve i. rewrite Nat.add_1_r.
   destruct (Hs s (nth_error_In _ _ Hk)) as (Hle & Hpos & _).
   pose proof (balanced_keeps (num s) (den s) Hle Hpos i m K Hdens) as Hb.
   pose proof (count_add (marked (num s) (den s)) (seq (Datatypes.S i) K)) as Ha. rewrite seq_length in Ha.
@@ -192,11 +193,18 @@ Proof.
   unfold missed in Hmiss. apply existsb_exists in Hmiss as (r & Hin & H).
   rewrite !andb_true_iff, negb_true_iff in H. destruct H as (((Ek & Ex) & Hd) & Hno).
   pose proof Ek as Ek'. unfold of in Ek'. apply Nat.eqb_eq in Ek', Ex. apply Nat.ltb_lt in Hd.
-  destruct (Hserve st Hr Hc r Hin) as (t & Ht & Hle'); auto.
+  destruct (Hserve r Hin Ek') as (t & Ht & Hle'); auto.
   { unfold mandatory. rewrite Ek', Hk. now rewrite Ex. }
   rewrite <- not_true_iff_false in Hno. apply Hno, existsb_exists. exists (r, t). split; auto.
   cbn. rewrite Ek, Ex, Nat.eqb_refl. now apply Nat.leb_le.
 Qed.
+
+(** Serving the mandatory requests keeps every such (m, K), at every instant. *)
+Theorem serves_keeps p S k s m K :
+  sound_streams p -> serves_from p S -> nth_error (streams p) k = Some s ->
+  (K - m) * den s <= K * num s ->
+  keeps_from p S k m K.
+Proof. intros Hs Hserve Hk Hdens st Hr Hc. apply (in_time_keeps p st k s); auto. Qed.
 
 (** Together: if the test says yes, no constraint of density at most rho is ever violated, whatever comes within the
     declarations, beside whatever background, in either mode of dispatch, with every long batch that the shield allows. *)
