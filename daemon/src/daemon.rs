@@ -9,13 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rt_core::Span;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use crate::clock;
 use crate::config::Config;
 use crate::doors::Doors;
 use crate::hardware::Watch;
 use crate::manager::{self, Watchdog};
-use crate::notice::{Notices, notice};
+use crate::notice::Notices;
 use crate::pi_mutex::PiMutex;
 use crate::plan::Plan;
 use crate::profile::{Fingerprint, sysfs};
@@ -71,7 +72,7 @@ impl Daemon {
         if config.daemon.realtime {
             realtime::lock_memory();
             if let Some(warning) = realtime::throttle_warning() {
-                notice!("{warning}");
+                warn!("{warning}");
             }
         }
         let daemon = Arc::new(Self {

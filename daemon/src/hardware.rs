@@ -7,9 +7,9 @@ use rt_core::{Cause, Evidence, Span};
 
 use crate::clock;
 use crate::daemon::Daemon;
-use crate::notice::notice;
 use crate::profile::{Fingerprint, folders, read_line};
 use crate::service::Effects;
+use tracing::{info, warn};
 
 /// How often: the longest time until a change is seen.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -117,9 +117,9 @@ impl Watch {
             let text = (!texts.is_empty()).then(|| texts.join("; "));
             match &text {
                 Some(text) if told.as_ref() != Some(text) => {
-                    notice!("the machine is not as profiled: {text}; run `weir profile` again");
+                    warn!("the machine is not as profiled: {text}; run `weir profile` again");
                 }
-                None if told.is_some() => notice!("the machine is as profiled again"),
+                None if told.is_some() => info!("the machine is as profiled again"),
                 _ => {}
             }
             told = text;

@@ -1,18 +1,42 @@
-//! What is said on standard error: a daemon does not wait for a slow reader of it, nor fail with one that has gone.
+//! Where events go: standard error and the journal. A daemon waits for no slow reader, nor does it fail with one that has
+//! gone.
+//!
+//! The queue of lines is our own: that of `tracing-appender` tells nobody how many lines it has lost, and at the end, if
+//! it is full, it writes to standard output, which may be the same pipe that nobody reads.
 
-use std::fmt::Arguments;
+use std::fmt;
+use std::fs::File;
 use std::io::{self, Write, stderr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rt_core::Span;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_journald::{Priority, PriorityMappings};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer, debug_fn};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, registry};
 
 use crate::clock;
 use crate::pi_mutex::PiMutex;
 
+/// What is told unless one asks for more or less.
+pub(crate) const DEFAULT: &str = "weir=info";
+/// The target of announcements. Their thread has nothing else to do, and so waits for the reader.
+pub(crate) const ANNOUNCED: &str = "weir::announced";
+/// That of those which leave nothing that answers: critical in the journal, where other errors are errors.
+pub(crate) const LOST: &str = "weir::announced::lost";
+
 /// So many lines wait for the reader at most; what comes then is counted.
-const ROOM: usize = 256;
+const ROOM: usize = 1_024;
 /// How long the reader has at the end for what is there.
 const LAST_LINES: Span = Span::from_millis(1_000);
 /// How often it is looked whether that has been written.
@@ -22,16 +46,104 @@ const PAUSE: Duration = Duration::from_millis(1);
 static QUEUE: PiMutex<Option<Queue>> = PiMutex::new(None);
 
 struct Queue {
-    lines: SyncSender<String>,
+    lines: SyncSender<Box<[u8]>>,
     lost: u64,
 }
 
-/// Says a line as `eprintln!` does, which panics where it cannot be written, with `weir: ` before it.
-macro_rules! notice {
-    ($($text:tt)*) => { $crate::notice::say(format_args!($($text)*)) };
+/// The filter of [`DEFAULT`].
+pub(crate) fn default() -> Targets {
+    Targets::new().with_target("weir", Level::INFO)
 }
 
-pub(crate) use notice;
+/// Tells the events that pass `filter` from now on: announcements to the journal with their fields, if standard error is
+/// connected to it and it takes entries; all others, a line each, on standard error.
+pub(crate) fn start(filter: Targets) {
+    let journal = is_journal();
+    let entries = |error| journal.then(|| entries(error)).and_then(Result::ok);
+    let (errors, critical) = (entries(Priority::Error), entries(Priority::Critical));
+    let mut on_stderr = Targets::new().with_default(LevelFilter::TRACE);
+    if errors.is_some() && critical.is_some() {
+        on_stderr = on_stderr.with_target(ANNOUNCED, LevelFilter::OFF);
+    }
+    let announced = Targets::new().with_target(ANNOUNCED, LevelFilter::TRACE);
+    let lost = Targets::new().with_target(LOST, LevelFilter::TRACE);
+    let layers = registry()
+        .with(filter)
+        .with(lines(journal, Stderr).with_filter(on_stderr))
+        .with(errors.with_filter(announced.with_target(LOST, LevelFilter::OFF)))
+        .with(critical.with_filter(lost));
+    // It is called once.
+    let _ = layers.try_init();
+}
+
+/// Whether standard error goes to the journal.
+fn is_journal() -> bool {
+    let told = std::env::var("JOURNAL_STREAM").ok();
+    let file = || File::from(stderr().as_fd().try_clone_to_owned().ok()?).metadata().ok();
+    told.is_some_and(|told| file().is_some_and(|file| told == format!("{}:{}", file.dev(), file.ino())))
+}
+
+/// Entries of the journal, those of errors with this priority.
+fn entries(error: Priority) -> io::Result<tracing_journald::Layer> {
+    let mappings = PriorityMappings { error, info: Priority::Informational, ..PriorityMappings::default() };
+    let layer = tracing_journald::layer()?.with_field_prefix(None).with_priority_mappings(mappings);
+    Ok(layer.with_syslog_identifier("weir".to_owned()))
+}
+
+/// Lines for `writer`; the journal finds the level of each before it.
+fn lines<S, W>(journal: bool, writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().event_format(Plain { journal }).with_ansi(false);
+    // What cannot be written is not told by `eprintln!`, which waits for the reader and panics without one.
+    layer.log_internal_errors(false).with_writer(writer)
+}
+
+/// `weir: ` and the message. What is told of each request has its instant too, its thread, and what it is part of.
+struct Plain {
+    journal: bool,
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, DefaultFields> for Plain {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, DefaultFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        if self.journal {
+            writer.write_str(match level {
+                Level::ERROR => "<3>",
+                Level::WARN => "<4>",
+                Level::INFO => "<6>",
+                _ => "<7>",
+            })?;
+        }
+        writer.write_str("weir: ")?;
+        if level > Level::INFO {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or_default();
+            write!(writer, "{level} {} {name}: ", clock::now().as_nanos() / 1_000)?;
+            for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+                write!(writer, "{}: ", span.name())?;
+            }
+        }
+        if target.starts_with(ANNOUNCED) {
+            // The message says it all in words; its fields are those of the journal.
+            let message = debug_fn(|writer, field, value| match field.name() {
+                "message" => write!(writer, "{value:?}"),
+                _ => Ok(()),
+            });
+            message.format_fields(writer.by_ref(), event)?;
+        } else {
+            context.field_format().format_fields(writer.by_ref(), event)?;
+        }
+        writeln!(writer)
+    }
+}
 
 /// Has a thread of its own write the lines of all others, until dropped.
 pub(crate) struct Notices(JoinHandle<()>);
@@ -43,7 +155,7 @@ impl Notices {
     /// If it cannot be started.
     pub(crate) fn queue() -> io::Result<Self> {
         let (lines, written) = sync_channel(ROOM);
-        let run = move || written.iter().for_each(|line: String| write(&line));
+        let run = move || written.iter().for_each(|line: Box<[u8]>| write(&line));
         let thread = std::thread::Builder::new().name("notices".to_owned()).spawn(run)?;
         *QUEUE.lock() = Some(Queue { lines, lost: 0 });
         Ok(Self(thread))
@@ -68,33 +180,144 @@ pub(crate) fn patience() -> impl Fn() -> bool {
     }
 }
 
-/// What the macro does.
-pub(crate) fn say(text: Arguments<'_>) {
-    let line = text.to_string();
-    let mut queue = QUEUE.lock();
-    match &mut *queue {
-        Some(queue) => queue.put(line),
-        None => {
-            drop(queue);
-            write(&line);
-        }
+/// Says what the caller asked for, and so whatever the filter is.
+pub(crate) fn say(text: impl fmt::Display) {
+    write(format!("weir: {text}\n").as_bytes());
+}
+
+/// Writes at once, and does not panic as `eprintln!` does where it cannot.
+fn write(line: &[u8]) {
+    // Whom should one tell that it cannot be?
+    let _ = stderr().write_all(line);
+}
+
+/// Makes the writers of lines.
+struct Stderr;
+
+/// Writes one line.
+struct Line {
+    waits: bool,
+}
+
+impl MakeWriter<'_> for Stderr {
+    type Writer = Line;
+
+    fn make_writer(&self) -> Line {
+        Line { waits: false }
+    }
+
+    fn make_writer_for(&self, event: &Metadata<'_>) -> Line {
+        Line { waits: event.target().starts_with(ANNOUNCED) }
     }
 }
 
-/// Writes a line at once, for a thread that has nothing else to do than to wait for the reader.
-pub(crate) fn write(line: &str) {
-    // Whom should one tell that it cannot be?
-    let _ = writeln!(stderr(), "weir: {line}");
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut queue = QUEUE.lock();
+        match &mut *queue {
+            Some(queue) if !self.waits => queue.put(line.into()),
+            _ => {
+                drop(queue);
+                write(line);
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Queue {
-    fn put(&mut self, line: String) {
+    fn put(&mut self, line: Box<[u8]>) {
         let lost = self.lost;
-        if lost > 0 && self.lines.try_send(format!("{lost} lines found no room before this one")).is_ok() {
+        let told = || format!("weir: {lost} lines found no room before this one\n").into_bytes();
+        if lost > 0 && self.lines.try_send(told().into()).is_ok() {
             self.lost = 0;
         }
         if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
             self.lost += 1;
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing_subscriber::layer::Context;
+
+    use super::*;
+    use crate::service::lock;
+
+    /// The lines that `run` has told in this thread.
+    pub(crate) fn lines_of(run: impl FnOnce()) -> Vec<String> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let writer = {
+            let told = Arc::clone(&told);
+            move || Told(Arc::clone(&told))
+        };
+        tracing::subscriber::with_default(registry().with(lines(false, writer)), run);
+        let told = String::from_utf8(lock(&told).clone()).expect("UTF-8");
+        told.lines().map(|line| line.strip_prefix("weir: ").unwrap_or(line).to_owned()).collect()
+    }
+
+    struct Told(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Told {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The target, the level and the fields of an event.
+    pub(crate) type Entry = (String, Level, BTreeMap<String, String>);
+
+    /// The events that `run` has told in this thread, with their fields.
+    pub(crate) fn entries_of(run: impl FnOnce()) -> Vec<Entry> {
+        let told = Arc::default();
+        tracing::subscriber::with_default(registry().with(Kept(Arc::clone(&told))), run);
+        std::mem::take(&mut *lock(&told))
+    }
+
+    struct Kept(Arc<Mutex<Vec<Entry>>>);
+
+    impl<S: Subscriber> Layer<S> for Kept {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut fields = Fields(BTreeMap::new());
+            event.record(&mut fields);
+            let of = event.metadata();
+            lock(&self.0).push((of.target().to_owned(), *of.level(), fields.0));
+        }
+    }
+
+    struct Fields(BTreeMap<String, String>);
+
+    impl Visit for Fields {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0.insert(field.name().to_owned(), value.to_owned());
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.insert(field.name().to_owned(), format!("{value:?}"));
+        }
+    }
+
+    #[test]
+    fn a_line_is_the_message_and_no_terminal_is_commanded() {
+        let told = lines_of(|| {
+            tracing::warn!("a path \u{1b}[31m: {}", 7);
+            tracing::trace!(token = 3, "arrival");
+        });
+        assert_eq!(told[0], "a path \\x1b[31m: 7");
+        assert!(told[1].starts_with("TRACE ") && told[1].ends_with(": arrival token=3"), "{told:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::notice::notice;
+use tracing::warn;
 
 /// What a thread is for. Those that hold the scheduler's lock for an instant come before those that compute
 /// for milliseconds: a computing worker must never keep the lock's next holder from running.
@@ -48,7 +48,7 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
         let mut set = CpuSet::new();
         set.set(core);
         if let Err(error) = sched_setaffinity(None, &set) {
-            notice!("a thread cannot be bound to core {core}: {error}");
+            warn!("a thread cannot be bound to core {core}: {error}");
         }
     }
     if !wanted {
@@ -57,7 +57,7 @@ pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
     match set_policy(policy(role)) {
         Ok(()) => ROLE.set((role != Role::Background).then_some(role)),
         Err(_) if TOLD.swap(true, Ordering::Relaxed) => {}
-        Err(error) => notice!(
+        Err(error) => warn!(
             "no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
              (LimitRTPRIO=50 or CAP_SYS_NICE permits it; daemon.realtime = false silences this)"
         ),
@@ -98,7 +98,7 @@ impl Drop for Otherwise {
     fn drop(&mut self) {
         ROLE.set(self.0);
         if let Err(error) = set_policy(self.0.map_or(NORMAL, policy)) {
-            notice!("a thread does not get its priority back: {error}");
+            warn!("a thread does not get its priority back: {error}");
         }
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn lock_memory() {
     if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         && !QUIET.load(Ordering::Relaxed)
     {
-        notice!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
+        warn!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
     }
 }
 

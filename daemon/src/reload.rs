@@ -17,10 +17,10 @@ use crate::commands::profile_missing;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
-use crate::notice::notice;
 use crate::plan::{Plan, ServicePlan, resolve_models};
 use crate::profile::Fingerprint;
 use crate::service::{Service, lock};
+use tracing::{error, info};
 
 /// How many may wait for the outcome of theirs at a time.
 const CALLERS: usize = 16;
@@ -124,10 +124,11 @@ pub(crate) fn run(daemon: &Daemon, mut again: UnixStream) {
             failures: vec![crate::commands::whole(&error)],
             ..Outcome::default()
         });
-        let error = outcome.error();
-        outcome.changes.iter().chain(&error).for_each(|line| notice!("reload: {line}"));
-        if outcome.changes.is_empty() && error.is_none() {
-            notice!("reload: nothing has changed");
+        outcome.changes.iter().for_each(|line| info!("reload: {line}"));
+        if let Some(line) = outcome.error() {
+            error!("reload: {line}");
+        } else if outcome.changes.is_empty() {
+            info!("reload: nothing has changed");
         }
         let mut state = lock(&daemon.reloads.state);
         state.sequence += 1;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::config::{Config, ConfigError, Select};
-use crate::notice::notice;
+use crate::notice;
 use crate::pipe::say;
 use crate::plan::{Plan, PlanError, check_tables, resolve_models, run_singly};
 use crate::profile::Profile;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
             }
             Err(error) => {
-                notice!("{}", super::whole(&error));
+                notice::say(super::whole(&error));
                 let unread = matches!(error.downcast_ref(), Some(ConfigError::Read { .. }));
                 code = code.max(if unread { 2 } else { 1 });
             }

@@ -25,10 +25,10 @@ use crate::clock;
 use crate::config::Config;
 use crate::load::{self, End, Inputs, Phase, Schedule};
 use crate::manifest::Manifest;
-use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{Plan, ServicePlan};
 use crate::profile::{DEFAULT_EXCEEDANCE, Profile, Rule};
+use tracing::warn;
 
 /// What is served, but for its paths.
 const CONFIG: &str = include_str!("../../../config/demo.toml");
@@ -148,7 +148,7 @@ fn plan(config: &Config) -> Result<(Profile, Plan)> {
         let request = profile::Request::quick(SAMPLES, Rule::new(DEFAULT_EXCEEDANCE, MARGIN, true)?);
         let profile = profile::take(config, &request, &AtomicBool::new(false))?.profile;
         match Plan::compute(config) {
-            Err(error) if attempt < ATTEMPTS => notice!("{error}; measuring once more"),
+            Err(error) if attempt < ATTEMPTS => warn!("{error}; measuring once more"),
             done => return Ok((profile, done?)),
         }
         attempt += 1;

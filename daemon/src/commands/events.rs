@@ -16,7 +16,7 @@ use weir_client::blocking::Client;
 use super::Socket;
 use super::watch;
 use crate::clock;
-use crate::notice::notice;
+use tracing::warn;
 
 pub(super) use line::Line;
 
@@ -59,7 +59,7 @@ fn follow(args: &Args, out: &mut Out) -> Result<()> {
             Err(error) if goes_on => watch::gone(error)?,
             Err(error) => return Err(error),
         };
-        notice!("{error}; trying again");
+        warn!("{error}; trying again");
         let mut pauses = watch::pauses();
         opened = loop {
             std::thread::park_timeout(pauses.pause());

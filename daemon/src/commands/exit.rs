@@ -11,7 +11,7 @@ use planner::verify::VerifyError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::certificate::Mismatch;
-use crate::notice::notice;
+use crate::notice;
 use crate::plan::PlanError;
 
 /// Wrong usage or input, or the system refuses.
@@ -34,13 +34,13 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 /// Tells of errors and chooses the exit code; `written` is what became of the standard output.
 pub(crate) fn conclude(ended: Result<ExitCode>, written: Result<(), &io::Error>) -> ExitCode {
     let code = ended.unwrap_or_else(|error| {
-        notice!("{}", super::whole(&error));
+        notice::say(super::whole(&error));
         ExitCode::from(if is_refusal(&error) { 1 } else { TROUBLE })
     });
     let signal = SIGNAL.load(Ordering::Relaxed) as u8;
     match written {
         Err(error) => {
-            notice!("standard output: {error}");
+            notice::say(format_args!("standard output: {error}"));
             ExitCode::from(TROUBLE)
         }
         Ok(()) if signal > 0 => ExitCode::from(128 + signal),

@@ -29,7 +29,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::engine::engine_worker;
-use crate::pipe;
+use crate::{notice, pipe};
 
 pub(crate) use exit::conclude;
 pub(crate) use profile::profile_missing;
@@ -102,6 +102,12 @@ pub(crate) struct Socket {
 impl Cli {
     /// Runs the subcommand; its exit code, or the error to print.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        match &self.command {
+            Command::Serve(args) => notice::start(args.log.clone()),
+            // It closes what it has inherited first.
+            Command::EngineWorker { .. } => {}
+            _ => notice::start(notice::default()),
+        }
         match &self.command {
             // They have sockets to write to.
             Command::Infer(_)

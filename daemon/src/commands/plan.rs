@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::certificate::problem_of;
 use crate::config::{Config, Select};
-use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{
     Plan, RatePlan, SelectionPlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256, run_singly,
 };
+use tracing::warn;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -135,10 +135,10 @@ fn print_problem(plan: &Plan, name: &str) -> Result<()> {
 /// Prints a plan for people.
 pub(crate) fn print_plan(plan: &Plan) {
     for difference in plan.mismatches() {
-        notice!("the machine is not as profiled: {difference}; run `weir profile` again");
+        warn!("the machine is not as profiled: {difference}; run `weir profile` again");
     }
     for line in &plan.other_company {
-        notice!("{line}; run `weir profile` again");
+        warn!("{line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
 }

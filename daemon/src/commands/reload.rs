@@ -11,7 +11,7 @@ use weir_client::blocking::Client;
 use super::Socket;
 use super::watch::status;
 use crate::clock;
-use crate::notice::notice;
+use crate::notice;
 use crate::pipe::say;
 
 /// How often it is asked whether it is done.
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             outcome["changes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         changes.iter().for_each(|change| say!("{change}"));
         match error {
-            Some(error) => notice!("{error}"),
+            Some(error) => notice::say(error),
             None if changes.is_empty() => say!("nothing has changed"),
             None => {}
         }

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing_subscriber::filter::Targets;
 
 use super::plan::print_plan;
 use crate::certificate::checked;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::manager;
+use crate::notice;
 use crate::pipe::say;
 use crate::plan::Plan;
 
@@ -22,6 +24,10 @@ pub(crate) struct Args {
     /// Print nothing but warnings, errors and changes of safe mode
     #[arg(long)]
     quiet: bool,
+    /// What to log: a level (error, warn, info, debug, trace, off), or levels by module, as in
+    /// weir=info,weir::request=trace
+    #[arg(long, value_name = "FILTER", env = "WEIR_LOG", default_value = notice::DEFAULT)]
+    pub(super) log: Targets,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

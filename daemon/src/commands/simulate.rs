@@ -17,10 +17,10 @@ use sim::{PolicyKind, Report, simulate, simulate_logged};
 use super::certify::read_problem;
 use super::plan::service_and_file;
 use crate::config::{Config, Select};
-use crate::notice::notice;
 use crate::pipe::say;
 use crate::plan::{Plan, SelectionPlan};
 use gaps::Gaps;
+use tracing::warn;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         report
     };
     if csv.missing() > 0 {
-        notice!(
+        warn!(
             "{}: {} arrivals were not recorded: what follows them may have fared otherwise",
             name(),
             csv.missing()

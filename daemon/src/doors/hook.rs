@@ -15,8 +15,8 @@ use super::newest::Newest;
 use super::{Announcement, Subject};
 use crate::clock;
 use crate::config::HookConfig;
-use crate::notice::notice;
 use crate::pi_mutex::PiMutex;
+use tracing::warn;
 
 /// The way to the thread that runs the hook: of a service one run at a time for itself, and one for all of its streams.
 pub(crate) struct Hook {
@@ -166,7 +166,7 @@ impl Run {
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                notice!("safe-mode.hook {program}: cannot be run: {error}");
+                warn!("safe-mode.hook {program}: cannot be run: {error}");
                 return None;
             }
         };
@@ -178,7 +178,7 @@ impl Run {
                 Some(Self { service, of_stream, child, group, ended, until, limit, killed: false })
             }
             Err(error) => {
-                notice!("safe-mode.hook {program}: cannot be watched, and is ended: {error}");
+                warn!("safe-mode.hook {program}: cannot be watched, and is ended: {error}");
                 end(child, group);
                 None
             }
@@ -197,13 +197,12 @@ impl Run {
                 && self.until > clock::now()
                 && !closing
             {
-                notice!("service {}: safe-mode.hook: {status}", self.service);
+                warn!("service {}: safe-mode.hook: {status}", self.service);
             }
         } else if clock::now() >= self.until && !self.killed {
-            notice!(
+            warn!(
                 "service {}: safe-mode.hook-limit = {}: it has not ended, and is killed",
-                self.service,
-                self.limit
+                self.service, self.limit
             );
             self.kill();
         }

@@ -3,7 +3,6 @@
 mod announcement;
 mod bus;
 mod hook;
-mod journal;
 mod log;
 mod metrics;
 mod newest;

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
+use tracing::trace;
 
 use crate::clock;
 use crate::doors::Doors;
@@ -48,6 +49,9 @@ pub(crate) use registry::{Lease, Refusal, Registry};
 pub(crate) use slots::{Origin, Slots};
 pub(crate) use standing::{AlarmView, Standing};
 pub(crate) use view::{ServiceView, StreamView, WorkerView};
+
+/// The target of what is told of each request on its way, at the level of traces, for `--log weir::request=trace`.
+const REQUEST: &str = "weir::request";
 
 /// A service while it runs.
 pub(crate) struct Service {
@@ -117,6 +121,7 @@ impl Service {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
+        trace!(target: REQUEST, service = self.name(), stream = %lease.name, token, "arrival");
         self.drive(effects, |scheduler, now| {
             taken = self.takes_in();
             if taken.is_err() {

@@ -12,8 +12,8 @@ use rt_core::{Instant, Scheduler, SelectTable, SelectTables};
 use serde_json::{Value, json};
 
 use super::{Service, lock};
-use crate::notice::notice;
 use crate::realtime::{self, Role};
+use tracing::{error, info};
 
 /// How often it is looked whether a table is missing: half of what the load is measured over.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -115,12 +115,12 @@ impl Service {
             match planning.plan_missing() {
                 Ok(true) if !told => {
                     told = true;
-                    notice!("service {}: tables for the load that comes are planned meanwhile", self.name());
+                    info!("service {}: tables for the load that comes are planned meanwhile", self.name());
                 }
                 Ok(true) => {}
                 Ok(false) => std::thread::park_timeout(PAUSE),
                 Err(error) => {
-                    notice!("service {}: no more tables are planned: {error}", self.name());
+                    error!("service {}: no more tables are planned: {error}", self.name());
                     return;
                 }
             }

@@ -15,8 +15,8 @@ use weir_client::RefusalCode;
 use super::registry::{Refusal, refuse};
 use super::{Service, StreamView};
 use crate::clock;
-use crate::notice::notice;
 use crate::realtime::calmly;
+use tracing::warn;
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -109,13 +109,13 @@ impl Service {
             return None;
         }
         calmly(|| self.plan.shield(load))
-            .inspect_err(|e| notice!("service {}: base only: {e}", self.name()))
+            .inspect_err(|e| warn!("service {}: base only: {e}", self.name()))
             .ok()
     }
 
     pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
         if let Err(error) = scheduler.set_shield(shield).map(drop) {
-            notice!("service {}: base only: {error}", self.name());
+            warn!("service {}: base only: {error}", self.name());
         }
     }
 }

@@ -12,8 +12,8 @@ use super::lock;
 use super::{Effects, Service};
 use crate::clock;
 use crate::engine::{Files, Isolation};
-use crate::notice::notice;
 use crate::realtime;
+use tracing::error;
 
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
 const LOOK: Duration = Duration::from_millis(100);
@@ -111,7 +111,7 @@ pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
     let warmed = lock(&service.executors[id]).warm_up(&service.plan);
     drop(warm);
     if let Err(error) = warmed {
-        notice!("service {}: worker {id}: {error}", service.name());
+        error!("service {}: worker {id}: {error}", service.name());
         service.lose_worker(&mut effects, id);
     }
     let look = match service.plan.config.isolation {
@@ -123,7 +123,7 @@ pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
             Errand::Stop => return,
             Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
             Errand::Look if lock(&service.executors[id]).is_lost() => {
-                notice!("service {}: worker {id}: its process ended while idle", service.name());
+                error!("service {}: worker {id}: its process ended while idle", service.name());
                 service.lose_worker(&mut effects, id);
             }
             Errand::Look => {}
@@ -152,7 +152,7 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
                 absence.serving(clock::now());
                 return true;
             }
-            Err(error) => notice!("service {}: worker {id}: {error}", service.name()),
+            Err(error) => error!("service {}: worker {id}: {error}", service.name()),
         }
     }
 }

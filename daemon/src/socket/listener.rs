@@ -19,7 +19,7 @@ use super::peer::may_connect;
 use super::{SocketFile, session};
 use crate::config::DaemonConfig;
 use crate::daemon::Daemon;
-use crate::notice::notice;
+use tracing::warn;
 
 /// The listening socket; its file goes when this is dropped.
 pub(crate) struct Listener {
@@ -64,7 +64,7 @@ impl Listener {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                    notice!("a client cannot be accepted: {error}");
+                    warn!("a client cannot be accepted: {error}");
                     std::thread::park_timeout(std::time::Duration::from_millis(100));
                 }
             }
@@ -106,10 +106,10 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
     let place = Place(Arc::clone(clients));
     let connection = match Connection::new(stream, config.max_pending) {
         Ok(connection) => Arc::new(connection),
-        Err(error) => return notice!("{who} cannot be served: {error}"),
+        Err(error) => return warn!("{who} cannot be served: {error}"),
     };
     if !permitted {
-        notice!("{who} is not on the list of those who may connect");
+        warn!("{who} is not on the list of those who may connect");
         return turn_away(
             &connection,
             ErrorCode::NotPermitted,
@@ -127,7 +127,7 @@ fn welcome(stream: UnixStream, daemon: &Arc<Daemon>, clients: &Arc<AtomicUsize>)
         drop(place);
     });
     if let Err(error) = spawned {
-        notice!("{who} cannot be served: {error}");
+        warn!("{who} cannot be served: {error}");
     }
 }
 

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::bar;
 use crate::config::Config;
-use crate::notice::notice;
 use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, Rule, Session, Until, Verdict, Work};
+use tracing::warn;
 
 /// The part of the runs of the profile that is measured again, and that if it has to be quick.
 const PART: (usize, usize) = (4, 40);
@@ -45,10 +45,10 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
         differences.extend(entry.differences(&equipment));
     }
     for difference in &differences {
-        notice!("the machine is not as profiled: {difference}");
+        warn!("the machine is not as profiled: {difference}");
     }
     for line in Work::other_company(config, &specs, &profile) {
-        notice!("{line}");
+        warn!("{line}");
     }
     let modes = work.subjects.iter().zip(&entries).map(|(subject, entry)| {
         let mut modes = entry.modes();

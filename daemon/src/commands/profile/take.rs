@@ -9,12 +9,12 @@ use anyhow::{Context, Result, ensure};
 use super::bar;
 use crate::config::Config;
 use crate::engine::{ModelSpec, sha256_hex};
-use crate::notice::notice;
 use crate::plan::{prepare_engines, resolve_models};
 use crate::profile::{
     DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, Rule, Session, Until,
     Work,
 };
+use tracing::{info, warn};
 
 /// Runs of each batch size at most, unless more are asked for.
 pub(super) const MOST: usize = 50_000;
@@ -145,7 +145,7 @@ pub(crate) fn profile_missing(
         Ok(())
     };
     of_here(&profile)?;
-    notice!("measuring what the profile does not have: {}", names.join(", "));
+    info!("measuring what the profile does not have: {}", names.join(", "));
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
     let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::ZERO };
     let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
@@ -179,19 +179,19 @@ fn begin<'a>(
                 Ok(mut session) => {
                     session.keep(part);
                     let runs = session.runs();
-                    notice!(
+                    info!(
                         "goes on after {runs} runs that were kept when it was interrupted (--afresh starts over)"
                     );
                     return Ok(session);
                 }
-                Err(error) => notice!("{}: {error}; starts over", path.display()),
+                Err(error) => warn!("{}: {error}; starts over", path.display()),
             },
-            Ok(None) => notice!(
+            Ok(None) => warn!(
                 "{}: is of another machine, configuration, model or request; starts over",
                 path.display()
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => notice!("{}: {error}; starts over", path.display()),
+            Err(error) => warn!("{}: {error}; starts over", path.display()),
         }
     }
     let mut session = Session::new(work, None)?;

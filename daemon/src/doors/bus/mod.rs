@@ -20,10 +20,10 @@ use super::{Announcement, ROOM, State};
 use crate::backoff::Backoff;
 use crate::config::BusConfig;
 use crate::daemon::Daemon;
-use crate::notice::notice;
 use crate::service::lock;
 use manager::Manager;
 use service::{Evidence, ServiceObject};
+use tracing::{info, warn};
 use tree::{ROOT, Tree, service_path};
 
 /// The name on the bus.
@@ -112,16 +112,16 @@ async fn keep(
         match connect(config, daemon).await {
             Ok((connection, tree)) => {
                 if absent {
-                    notice!("D-Bus: on the bus as {NAME}");
+                    info!("D-Bus: on the bus as {NAME}");
                 }
                 pauses.reset();
                 absent = true;
                 serve(&connection, &tree, &mut announcements, changed).await;
-                notice!("D-Bus: the bus has gone; served without it until it is back");
+                warn!("D-Bus: the bus has gone; served without it until it is back");
             }
             Err(error) => {
                 if !absent {
-                    notice!("D-Bus: served without it until there is a bus: {error}");
+                    warn!("D-Bus: served without it until there is a bus: {error}");
                 }
                 absent = true;
             }
@@ -168,7 +168,7 @@ async fn serve(
         if let Err(error) = told.and(followed)
             && !connection.is_closed()
         {
-            notice!("D-Bus: {error}");
+            warn!("D-Bus: {error}");
         }
     }
 }

@@ -20,8 +20,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::config::MetricsConfig;
 use crate::daemon::Daemon;
-use crate::notice::notice;
 use crate::socket::SocketFile;
+use tracing::warn;
 
 /// Readers at a time: more wait in the system's backlog.
 const CONNECTIONS: usize = 4;
@@ -110,7 +110,7 @@ async fn serve(listener: Listener, daemon: Arc<Daemon>) {
         };
         if let Err(error) = accepted {
             // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
-            notice!("a reader of metrics cannot be accepted: {error}");
+            warn!("a reader of metrics cannot be accepted: {error}");
             let _ = tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
         }
     }

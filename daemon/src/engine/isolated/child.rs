@@ -15,6 +15,7 @@ use rustix::thread::{set_name, set_no_new_privs};
 
 use super::message::{COMMAND, Command, MAX_SETUP, Reply, Setup};
 use crate::engine::{Buffers, Engine, EngineError, Files, ModelSpec, Runner, load_into};
+use crate::notice;
 use crate::realtime::{self, Role};
 
 /// Of two processes that are too many, the kernel is to end this one and not the daemon.
@@ -37,6 +38,7 @@ pub(super) use super::tests::command;
 /// If no daemon started it, or it cannot make sense of its setup.
 pub(crate) fn engine_worker() -> Result<()> {
     let socket = keep_needed_descriptors().context("standard input is no socket of a daemon's")?;
+    notice::start(notice::default());
     give_up_privileges().context("a worker process cannot be set up")?;
     serve(socket, |engine, spec, buffers| load_into(&mut Files::default(), engine, spec, buffers))
 }

@@ -7,9 +7,9 @@ use rt_core::{Instant, StreamId, StreamSpec};
 use super::{Entry, Registry};
 use crate::config::ReservedStream;
 use crate::engine::TensorSpec;
-use crate::notice::notice;
 use crate::plan::ServicePlan;
 use crate::service::{Core, StreamView};
+use tracing::error;
 
 /// What changes when the streams move.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Registry {
                     to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });
                 }
                 // The plan has counted them: there is a place for each.
-                Err(error) => notice!("stream {name}: {error}"),
+                Err(error) => error!("stream {name}: {error}"),
             }
         }
     }
