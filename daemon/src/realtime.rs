@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::thread::{CpuSet, sched_setaffinity};
-
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::unistd::Pid;
 use tracing::warn;
 
 /// What a thread is for. Those that hold the scheduler's lock for an instant come before those that compute
@@ -46,8 +46,7 @@ pub(crate) fn is_denied() -> bool {
 pub(crate) fn enter(role: Role, core: Option<usize>, wanted: bool) {
     if let Some(core) = core {
         let mut set = CpuSet::new();
-        set.set(core);
-        if let Err(error) = sched_setaffinity(None, &set) {
+        if let Err(error) = set.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)) {
             warn!("a thread cannot be bound to core {core}: {error}");
         }
     }
@@ -106,7 +105,7 @@ impl Drop for Otherwise {
 /// Locks the process's memory, present and future, so that no page fault comes between a request and its
 /// deadline. What is not permitted is told and done without.
 pub(crate) fn lock_memory() {
-    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
         && !QUIET.load(Ordering::Relaxed)
     {
         warn!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");

@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rt_core::Instant;
-use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
@@ -82,7 +83,7 @@ impl Reloads {
         );
         state.waiting.push(sender);
         drop(state);
-        kill_process(getpid(), Signal::HUP)?;
+        kill(Pid::this(), Signal::SIGHUP)?;
         Ok(outcome)
     }
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rt_core::Span;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use weir_client::Registration;
 use weir_client::blocking::Client;
@@ -252,7 +253,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let patience = clock::now() + PATIENCE;
         // Each of these fails only if it has ended already.
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
         while clock::now() < patience && matches!(self.0.try_wait(), Ok(None)) {
             std::thread::park_timeout(Duration::from_millis(5));
         }

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use weir_client::blocking::Client;
 
@@ -35,8 +36,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // One that begins later reads all that is written by now; one that runs already may not.
     let asked = now["now_ns"].as_u64().context("the daemon's status tells no time")?;
     let number = now["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-    let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
-    kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
+    let pid = number
+        .filter(|&number| number > 0)
+        .map(Pid::from_raw)
+        .context("the daemon's status tells no process")?;
+    kill(pid, Signal::SIGHUP).with_context(|| format!("process {pid} cannot be told"))?;
     let until = clock::now() + rt_core::Span::from_nanos(args.timeout.as_nanos() as u64);
     let outcome = loop {
         std::thread::park_timeout(PAUSE);

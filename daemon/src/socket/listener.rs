@@ -1,16 +1,17 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::{AcceptConn, SockType as TypeOf};
+use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
 use super::Connection;
@@ -51,12 +52,13 @@ impl Listener {
     pub(crate) fn run(&self, daemon: &Arc<Daemon>, stop: &UnixStream) -> Result<()> {
         let clients = Arc::new(AtomicUsize::new(0));
         loop {
-            let mut waits = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            match poll(&mut waits, None) {
-                Err(rustix::io::Errno::INTR) => continue,
+            let mut waits =
+                [self.socket.as_fd(), stop.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
+            match poll(&mut waits, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
                 other => other?,
             };
-            if !waits[1].revents().is_empty() {
+            if waits[1].any() != Some(false) {
                 return Ok(());
             }
             match self.socket.accept() {
@@ -81,9 +83,9 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     // SAFETY: `listen_fds` has found the descriptor open and meant for this process, which asks once and before it
     // opens any that could have the same number.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let fits = socket_domain(&socket)? == AddressFamily::UNIX
-        && socket_type(&socket)? == SocketType::STREAM
-        && socket_acceptconn(&socket)?;
+    let fits = getsockopt(&socket, TypeOf)? == SockType::Stream
+        && getsockopt(&socket, AcceptConn)?
+        && getsockname::<UnixAddr>(fd).is_ok();
     ensure!(fits, "the service manager passed something else than a listening Unix stream socket");
     let socket = UnixListener::from(socket);
     let address = socket.local_addr()?;

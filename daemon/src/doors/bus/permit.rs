@@ -27,7 +27,7 @@ pub(super) async fn permit(connection: &Connection, header: &Header<'_>) -> Resu
         return ask_polkit(connection, caller, ask).await;
     }
     let who = bus.get_connection_credentials(BusName::Unique(caller.clone())).await?;
-    let own = rustix::process::geteuid().as_raw();
+    let own = nix::unistd::geteuid().as_raw();
     let user = who.unix_user_id().is_some_and(|user| user == 0 || user == own);
     let groups = who.unix_group_ids().map(Vec::as_slice).unwrap_or_default();
     if user || group_id(GROUP).is_some_and(|id| groups.contains(&id)) {
