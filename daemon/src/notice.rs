@@ -57,21 +57,22 @@ pub(crate) fn default() -> Targets {
 
 /// Tells the events that pass `filter` from now on: announcements to the journal with their fields, if standard error is
 /// connected to it and it takes entries; all others, a line each, on standard error.
-pub(crate) fn start(filter: Targets) {
+pub(crate) fn start(mut filter: Targets) {
     let journal = is_journal();
     let entries = |error| journal.then(|| entries(error)).and_then(Result::ok);
     let (errors, critical) = (entries(Priority::Error), entries(Priority::Critical));
-    let mut on_stderr = Targets::new().with_default(LevelFilter::TRACE);
+    let mut levels = [Level::INFO, Level::WARN, Level::ERROR].into_iter();
+    let level = levels
+        .find(|level| filter.would_enable(ANNOUNCED, level))
+        .map_or(LevelFilter::OFF, LevelFilter::from_level);
     if errors.is_some() && critical.is_some() {
-        on_stderr = on_stderr.with_target(ANNOUNCED, LevelFilter::OFF);
+        filter = filter.with_target(ANNOUNCED, LevelFilter::OFF);
     }
-    let announced = Targets::new().with_target(ANNOUNCED, LevelFilter::TRACE);
-    let lost = Targets::new().with_target(LOST, LevelFilter::TRACE);
+    // Each layer has the filter, and none lies over all of them: else no event would be known to be off by its level.
     let layers = registry()
-        .with(filter)
-        .with(lines(journal, Stderr).with_filter(on_stderr))
-        .with(errors.with_filter(announced.with_target(LOST, LevelFilter::OFF)))
-        .with(critical.with_filter(lost));
+        .with(lines(journal, Stderr).with_filter(filter))
+        .with(errors.with_filter(Targets::new().with_targets([(ANNOUNCED, level), (LOST, LevelFilter::OFF)])))
+        .with(critical.with_filter(Targets::new().with_target(LOST, level)));
     // It is called once.
     let _ = layers.try_init();
 }
