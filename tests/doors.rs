@@ -4,12 +4,16 @@
 mod bus;
 mod common;
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::Command;
 
 use bus::{Bus, Listener, daemon_on_bus, is_possible};
-use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually};
+use common::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, not_checked};
 use rustix::process::Signal;
 use weir_client::Outcome;
 
@@ -65,6 +69,95 @@ fn the_hook_runs_at_each_change_and_none_stays_unburied() {
     }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait().code(), Some(0));
+}
+
+/// Puts the socket `$1` where the journal's is, for the rest of the command line alone.
+const WITH_JOURNAL: &str = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
+     ln -s \"$1\" /run/systemd/journal/socket && shift && exec \"$@\"";
+
+/// The fields of an entry of the journal (systemd, "Native Journal Protocol"), where each tells its length.
+fn fields(mut entry: &[u8]) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    let mut fields = BTreeMap::new();
+    while let Some(end) = entry.iter().position(|&byte| byte == b'\n') {
+        let (name, rest) = (text(&entry[..end]), &entry[end + 1..]);
+        if let Some((name, value)) = name.split_once('=') {
+            fields.insert(name.to_owned(), value.to_owned());
+            entry = rest;
+        } else {
+            let (length, rest) = rest.split_at(8);
+            let length = u64::from_le_bytes(length.try_into().expect("eight bytes")) as usize;
+            fields.insert(name, text(&rest[..length]));
+            entry = &rest[length + 1..];
+        }
+    }
+    fields
+}
+
+#[test]
+fn the_journal_has_an_entry_with_fields_for_each_change_and_lines_with_their_levels() {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", WITH_JOURNAL, "sh"]);
+    let place = place();
+    command.arg(place.path("journal"));
+    let mut trial = Command::new(command.get_program());
+    if !trial.args(command.get_args()).arg("true").output().is_ok_and(|trial| trial.status.success()) {
+        return not_checked("entries of the journal: a mount namespace is not permitted (CAP_SYS_ADMIN)");
+    }
+    let journal = UnixDatagram::bind(place.path("journal")).expect("a socket");
+    journal.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let errors = File::create(place.path("stderr")).expect("a file");
+    let file = errors.metadata().expect("there");
+    command.env("JOURNAL_STREAM", format!("{}:{}", file.dev(), file.ino())).arg(common::weir());
+    let daemon = place.spawn_by(&mut command, errors);
+    eventually("the daemon's socket", || UnixStream::connect(place.socket()).ok());
+    overrun(&daemon);
+    let next = || loop {
+        let mut entry = [0; 4096];
+        let length = journal.recv(&mut entry).expect("an entry");
+        // An empty one asks whether anybody is there.
+        if length > 0 {
+            return fields(&entry[..length]);
+        }
+    };
+    for wanted in [
+        [("PRIORITY", "3"), ("WEIR_STATE", "safe-mode"), ("WEIR_CAUSE_NUMBER", "2"), ("WEIR_SEQUENCE", "1")],
+        [("PRIORITY", "6"), ("WEIR_STATE", "normal"), ("WEIR_CAUSE_NUMBER", "0"), ("WEIR_SEQUENCE", "2")],
+    ] {
+        let told = next();
+        let of_all = [
+            ("MESSAGE_ID", "3196088eac6740908e38a5d725355185"),
+            ("SYSLOG_IDENTIFIER", "weir"),
+            ("WEIR_SERVICE", "slow"),
+        ];
+        for (name, value) in wanted.into_iter().chain(of_all) {
+            assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}: {told:?}");
+        }
+        assert!(told["MESSAGE"].starts_with("slow: "), "{told:?}");
+        assert!(!told.contains_key("WEIR_STREAM_STATE"), "{told:?}");
+    }
+    std::fs::write(place.config(), "nonsense").expect("written");
+    daemon.reload_refused();
+    eventually("a line with its level", || daemon.stderr().starts_with("<3>weir: reload: ").then_some(()));
+    assert!(!daemon.stderr().contains("safe-mode"), "{}", daemon.stderr());
+}
+
+#[test]
+fn the_filter_of_the_log_is_kept_and_a_request_can_be_followed() {
+    let place = place();
+    let mut daemon = place.spawn(&[("WEIR_LOG", Path::new("weir::request=trace"))]);
+    eventually("the daemon's socket", || UnixStream::connect(place.socket()).ok());
+    overrun(&daemon);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0));
+    let said = daemon.stderr();
+    let mut lines = said.lines();
+    for part in
+        [": arrival service=\"slow\" stream=one token=", ": batch: start ", ": batch: end ", ": result "]
+    {
+        assert!(lines.any(|line| line.starts_with("weir: TRACE ") && line.contains(part)), "{part}: {said}");
+    }
+    assert!(!said.contains("safe-mode"), "that is not of requests: {said}");
 }
 
 /// Bytes that a pipe has room for.

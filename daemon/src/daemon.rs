@@ -6,7 +6,8 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use weir_os::notice::{Notices, notice};
+use tracing::warn;
+use weir_os::notice::Notices;
 use weir_os::realtime;
 use weir_plan::config::Config;
 use weir_plan::plan::Plan;
@@ -56,7 +57,7 @@ pub(crate) fn run(
     if realtime {
         realtime::lock_memory();
         if let Some(warning) = realtime::throttle_warning() {
-            notice!("{warning}");
+            warn!("{warning}");
         }
     }
     let served = Arc::new(Served::new(services, threads));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rt_core::{Cause, Evidence, Span};
 
 use crate::overview::Overview;
+use tracing::{info, warn};
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_plan::profile::{Fingerprint, folders, read_line};
 use weir_serve::cause::Stale;
 use weir_serve::service::Effects;
@@ -92,9 +92,9 @@ impl Watch {
             let text = (!texts.is_empty()).then(|| texts.join("; "));
             match &text {
                 Some(text) if told.as_ref() != Some(text) => {
-                    notice!("the machine is not as profiled: {text}; run `weir profile` again");
+                    warn!("the machine is not as profiled: {text}; run `weir profile` again");
                 }
-                None if told.is_some() => notice!("the machine is as profiled again"),
+                None if told.is_some() => info!("the machine is as profiled again"),
                 _ => {}
             }
             told = text;

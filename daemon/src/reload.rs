@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use weir_os::notice::notice;
+use tracing::{error, info};
 use weir_plan::certificate::checked;
 use weir_plan::config::Config;
 use weir_plan::models::resolve_models;
@@ -37,10 +37,11 @@ impl Reload {
             manager::reloading();
             let outcome = reload(self)
                 .unwrap_or_else(|error| Outcome { failures: vec![whole(&error)], ..Outcome::default() });
-            let error = outcome.error();
-            outcome.changes.iter().chain(&error).for_each(|line| notice!("reload: {line}"));
-            if outcome.changes.is_empty() && error.is_none() {
-                notice!("reload: nothing has changed");
+            outcome.changes.iter().for_each(|line| info!("reload: {line}"));
+            if let Some(line) = outcome.error() {
+                error!("reload: {line}");
+            } else if outcome.changes.is_empty() {
+                info!("reload: nothing has changed");
             }
             reloads.end(begun, &outcome, || {
                 if !served.is_draining() {

@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rt_core::Instant;
-use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 use weir_client::status;
 use weir_os::clock;
@@ -79,7 +80,7 @@ impl Reloads {
         );
         state.waiting.push(sender);
         drop(state);
-        kill_process(getpid(), Signal::HUP)?;
+        kill(Pid::this(), Signal::SIGHUP)?;
         Ok(outcome)
     }
 

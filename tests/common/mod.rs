@@ -119,10 +119,14 @@ impl Deployment {
 
     /// The same with another standard error.
     pub(crate) fn spawn_telling(&self, variables: &[(&str, &Path)], errors: impl Into<Stdio>) -> Daemon {
-        let child = Command::new(weir())
+        self.spawn_by(Command::new(weir()).envs(variables.iter().copied()), errors)
+    }
+
+    /// The same by another command, to which the rest of the command line is added; it becomes the daemon.
+    pub(crate) fn spawn_by(&self, command: &mut Command, errors: impl Into<Stdio>) -> Daemon {
+        let child = command
             .args(["serve", "--quiet"])
             .arg(self.config())
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors)

@@ -1,13 +1,25 @@
 //! The daemon's only clock: `CLOCK_MONOTONIC`, shared by every process on the box.
 
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use rt_core::{Instant, Span};
-use rustix::time::{ClockId, clock_gettime};
 
 /// The present instant, in nanoseconds of `CLOCK_MONOTONIC`.
 pub fn now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
-    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    // Every system that this runs on has the clock.
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
+    let (seconds, nanos) = (time.tv_sec().unsigned_abs(), time.tv_nsec().unsigned_abs());
     Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// Sleeps until then; an instant in the past returns at once.
+///
+/// # Errors
+/// `EINTR` if a signal ends it early.
+pub fn sleep_until(instant: Instant) -> nix::Result<()> {
+    // Both fit: u64::MAX nanoseconds are 584 years.
+    let until = TimeSpec::from_duration(std::time::Duration::from_nanos(instant.as_nanos()));
+    clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until).map(drop)
 }
 
 /// A span as the standard library's duration.

@@ -4,6 +4,9 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write, stdout};
 use std::sync::OnceLock;
 
+use nix::errno::Errno;
+use nix::sys::signal::{SigHandler, Signal, signal};
+
 /// The first write that failed.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
@@ -26,7 +29,7 @@ pub use {say, say_part};
 #[allow(unsafe_code)]
 pub fn end_with_reader() {
     // SAFETY: `SIG_DFL` is a valid disposition of `SIGPIPE`, and no handler of ours is replaced by it.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
 /// Writes what is left.
@@ -48,7 +51,7 @@ pub fn write(text: Arguments<'_>, end: &str) {
 fn note(written: io::Result<()>) {
     // Without a standard output nobody expects any.
     if let Err(error) = written
-        && error.raw_os_error() != Some(libc::EBADF)
+        && error.raw_os_error() != Some(Errno::EBADF as i32)
         && error.kind() != ErrorKind::Interrupted
     {
         let _ = FAILED.set(error);

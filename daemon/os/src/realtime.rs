@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::notice::notice;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::unistd::Pid;
+use tracing::warn;
 
 /// What a thread is for. Those that hold the scheduler's lock for an instant come before those that compute
 /// for milliseconds: a computing worker must never keep the lock's next holder from running.
@@ -46,9 +46,8 @@ pub fn is_denied() -> bool {
 pub fn enter(role: Role, core: Option<usize>, wanted: bool) {
     if let Some(core) = core {
         let mut set = CpuSet::new();
-        set.set(core);
-        if let Err(error) = sched_setaffinity(None, &set) {
-            notice!("a thread cannot be bound to core {core}: {error}");
+        if let Err(error) = set.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)) {
+            warn!("a thread cannot be bound to core {core}: {error}");
         }
     }
     if !wanted {
@@ -57,7 +56,7 @@ pub fn enter(role: Role, core: Option<usize>, wanted: bool) {
     match set_policy(policy(role)) {
         Ok(()) => ROLE.set((role != Role::Background).then_some(role)),
         Err(_) if TOLD.swap(true, Ordering::Relaxed) => {}
-        Err(error) => notice!(
+        Err(error) => warn!(
             "no real-time priority ({error}): deadlines are kept as well as an ordinary process can \
              (LimitRTPRIO=50 or CAP_SYS_NICE permits it; daemon.realtime = false silences this)"
         ),
@@ -98,7 +97,7 @@ impl Drop for Otherwise {
     fn drop(&mut self) {
         ROLE.set(self.0);
         if let Err(error) = set_policy(self.0.map_or(NORMAL, policy)) {
-            notice!("a thread does not get its priority back: {error}");
+            warn!("a thread does not get its priority back: {error}");
         }
     }
 }
@@ -106,10 +105,10 @@ impl Drop for Otherwise {
 /// Locks the process's memory, present and future, so that no page fault comes between a request and its
 /// deadline. What is not permitted is told and done without.
 pub fn lock_memory() {
-    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+    if let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
         && !QUIET.load(Ordering::Relaxed)
     {
-        notice!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
+        warn!("memory is not locked ({error}): a page fault may delay an answer (LimitMEMLOCK=infinity)");
     }
 }
 

@@ -2,19 +2,19 @@
 
 use rt_core::{Admission, BatchTime, Binding, ConstraintSet, Span};
 use serde_json::{Value, json};
-use weir_os::notice::notice;
 use weir_os::pipe::say;
 
 use crate::models::run_singly;
 use crate::plan::{Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256};
+use tracing::warn;
 
 /// Prints a plan for people.
 pub fn print_plan(plan: &Plan) {
     for difference in plan.mismatches() {
-        notice!("the machine is not as profiled: {difference}; run `weir profile` again");
+        warn!("the machine is not as profiled: {difference}; run `weir profile` again");
     }
     for line in &plan.other_company {
-        notice!("{line}; run `weir profile` again");
+        warn!("{line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
 }

@@ -10,8 +10,8 @@ use sd_notify::{NotifyState, notify};
 
 use crate::served::Served;
 use crate::service::Service;
+use tracing::warn;
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_os::realtime::{self, Role};
 
 /// What ending takes beyond the drain: batches that still run, and threads to be joined.
@@ -27,7 +27,7 @@ pub fn reloading() {
     // The instant tells the manager which of several reloads this is; without it the reload counts as failed.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => notice!("the service manager cannot be told of a reload: {error}"),
+        Err(error) => warn!("the service manager cannot be told of a reload: {error}"),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn status(text: &str) {
 /// Without a service manager this does nothing, and a deaf one is no reason to stop serving.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = notify(states) {
-        notice!("the service manager cannot be told anything: {error}");
+        warn!("the service manager cannot be told anything: {error}");
     }
 }
 

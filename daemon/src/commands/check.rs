@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use weir_os::notice::notice;
+use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select};
 use weir_plan::models::{resolve_models, run_singly};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 say!("{}: ok, {services} service(s), {streams} reserved stream(s)", file.display());
             }
             Err(error) => {
-                notice!("{}", crate::errors::whole(&error));
+                notice::say(crate::errors::whole(&error));
                 let unread = matches!(error.downcast_ref(), Some(ConfigError::Read { .. }));
                 code = code.max(if unread { 2 } else { 1 });
             }

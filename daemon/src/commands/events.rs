@@ -4,19 +4,20 @@ mod line;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use weir_client::Event;
 use weir_client::blocking::Client;
 use weir_client::status::{Status, Stream};
 
 use super::Socket;
 use super::watch;
+use tracing::warn;
 use weir_os::clock;
-use weir_os::notice::notice;
 
 pub use line::Line;
 
@@ -59,7 +60,7 @@ fn follow(args: &Args, out: &mut Out) -> Result<()> {
             Err(error) if goes_on => watch::gone(error)?,
             Err(error) => return Err(error),
         };
-        notice!("{error}; trying again");
+        warn!("{error}; trying again");
         let mut pauses = watch::pauses();
         opened = loop {
             std::thread::park_timeout(pauses.pause());
@@ -171,9 +172,9 @@ impl Out {
 /// A broken pipe if whoever read standard output has gone.
 fn is_read() -> io::Result<()> {
     let out = io::stdout();
-    let mut polled = [PollFd::new(&out, PollFlags::empty())];
-    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-    let closed = polled[0].revents().contains(PollFlags::ERR);
+    let mut polled = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    poll(&mut polled, PollTimeout::ZERO)?;
+    let closed = polled[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLERR));
     if closed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 

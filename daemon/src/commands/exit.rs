@@ -10,7 +10,7 @@ use planner::CertificateError;
 use planner::verify::VerifyError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use weir_os::notice::notice;
+use weir_os::notice;
 use weir_plan::certificate::Mismatch;
 
 use crate::errors::whole;
@@ -41,13 +41,13 @@ pub fn conclude(
     refuses: fn(&(dyn std::error::Error + 'static)) -> bool,
 ) -> ExitCode {
     let code = ended.unwrap_or_else(|error| {
-        notice!("{}", whole(&error));
+        notice::say(whole(&error));
         ExitCode::from(if is_refusal(&error) || error.chain().any(refuses) { 1 } else { TROUBLE })
     });
     let signal = SIGNAL.load(Ordering::Relaxed) as u8;
     match written {
         Err(error) => {
-            notice!("standard output: {error}");
+            notice::say(format_args!("standard output: {error}"));
             ExitCode::from(TROUBLE)
         }
         Ok(()) if signal > 0 => ExitCode::from(128 + signal),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use weir_os::{pipe, realtime};
+use weir_os::{notice, pipe, realtime};
 
 pub use events::Line;
 pub use exit::{conclude, stop_on_signals};
@@ -112,6 +112,12 @@ pub fn place(name: &str) -> usize {
 impl Cli {
     /// Runs the subcommand; its exit code, or the error to print.
     fn run(self) -> Result<ExitCode> {
+        match &self.command {
+            Command::Serve(args) => notice::start(args.log.clone()),
+            // It closes what it has inherited first.
+            Command::EngineWorker { .. } => {}
+            _ => notice::start(notice::default()),
+        }
         match self.command {
             Command::Check(args) => {
                 pipe::end_with_reader();

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use weir_client::blocking::Client;
 
 use super::Socket;
 use super::watch::status;
 use weir_os::clock;
-use weir_os::notice::notice;
+use weir_os::notice;
 use weir_os::pipe::say;
 
 /// How often it is asked whether it is done.
@@ -33,9 +34,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let now = status(&mut client)?;
     // One that begins later reads all that is written by now; one that runs already may not.
     let asked = now.now_ns;
-    let number = i32::try_from(now.pid).ok();
-    let pid = number.and_then(Pid::from_raw).context("the daemon's status tells no process")?;
-    kill_process(pid, Signal::HUP).with_context(|| format!("process {pid:?} cannot be told"))?;
+    let number = i32::try_from(now.pid).ok().filter(|&number| number > 0);
+    let pid = number.map(Pid::from_raw).context("the daemon's status tells no process")?;
+    kill(pid, Signal::SIGHUP).with_context(|| format!("process {pid} cannot be told"))?;
     let until = clock::now() + rt_core::Span::from_nanos(args.timeout.as_nanos() as u64);
     let outcome = loop {
         std::thread::park_timeout(PAUSE);
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         outcome.changes.iter().for_each(|change| say!("{change}"));
         match &outcome.error {
-            Some(error) => notice!("{error}"),
+            Some(error) => notice::say(error),
             None if outcome.changes.is_empty() => say!("nothing has changed"),
             None => {}
         }

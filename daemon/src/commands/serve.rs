@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing_subscriber::filter::Targets;
 
 use crate::daemon;
+use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::certificate::checked;
 use weir_plan::config::Config;
@@ -22,6 +24,10 @@ pub(crate) struct Args {
     /// Print nothing but warnings, errors and changes of safe mode
     #[arg(long)]
     quiet: bool,
+    /// What to log: a level (error, warn, info, debug, trace, off), or levels by module, as in
+    /// weir=info,weir::request=trace
+    #[arg(long, value_name = "FILTER", env = "WEIR_LOG", default_value = notice::DEFAULT)]
+    pub(super) log: Targets,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {

@@ -1,20 +1,22 @@
 //! The door to whatever else is to happen: a program of the operator's, run at each announcement.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rt_core::{Instant, Span};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use tokio::process::Command;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::warn;
 
 use super::newest::Newest;
 use super::{Announcement, Subject};
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_os::pi_mutex::PiMutex;
 use weir_plan::config::HookConfig;
 
@@ -25,9 +27,12 @@ pub(crate) struct Hook {
 
 struct Shared {
     waiting: PiMutex<Waiting>,
-    /// Readable once something was put in.
-    wake: OwnedFd,
+    /// Something was put in.
+    wake: Notify,
 }
+
+/// One run at a time: of a service for itself, or for one of its streams.
+type Turn = (String, bool);
 
 #[derive(Default)]
 struct Waiting {
@@ -39,31 +44,19 @@ struct Waiting {
     closed: bool,
 }
 
-/// A hook at work. It ends with its whole process group: when it is done, or when its time is over.
-struct Run {
-    service: String,
-    /// Whether it is told of a stream.
-    of_stream: bool,
-    child: Child,
-    group: Pid,
-    /// Readable once the hook itself has ended; its number is not given away before it is waited for.
-    ended: OwnedFd,
-    until: Instant,
-    limit: Span,
-    killed: bool,
-}
-
 impl Hook {
     /// Starts the thread.
     ///
     /// # Errors
     /// If the system is out of descriptors or threads.
     pub(super) fn open(config: Option<HookConfig>) -> std::io::Result<(Self, JoinHandle<()>)> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let waiting = PiMutex::new(Waiting { config, ..Waiting::default() });
-        let shared = Arc::new(Shared { waiting, wake });
+        let shared = Arc::new(Shared { waiting, wake: Notify::new() });
         let own = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("hook".to_owned()).spawn(move || serve(&own))?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().thread_name("hook-end").enable_all().build()?;
+        let run = move || runtime.block_on(serve(&own));
+        let thread = std::thread::Builder::new().name("hook".to_owned()).spawn(run)?;
         Ok((Self { shared }, thread))
     }
 
@@ -87,140 +80,100 @@ impl Hook {
             waiting.due.push_back(subject);
         }
         drop(waiting);
-        self.shared.wake();
+        self.shared.wake.notify_one();
     }
 
     /// Ends the thread, and what runs.
     pub(super) fn close(&self) {
         self.shared.waiting.lock().closed = true;
-        self.shared.wake();
+        self.shared.wake.notify_one();
     }
 }
 
 impl Waiting {
-    /// Takes out what the hook can be told beside `runs`; all that waits if there is none to run.
-    fn next(&mut self, runs: &[Run]) -> Vec<Arc<Announcement>> {
-        let mut busy: Vec<_> = runs.iter().map(|run| (run.service.clone(), run.of_stream)).collect();
+    /// Takes out what the hook can be told beside those who are `busy`; all that waits if there is none to run.
+    fn next(&mut self, busy: &mut Vec<Turn>) -> Vec<(Turn, Arc<Announcement>)> {
         let (mut next, newest, any) = (Vec::new(), &self.newest, self.config.is_some());
         self.due.retain(|subject| {
             let turn = (subject.0.clone(), subject.1.is_some());
             if any && busy.contains(&turn) {
                 return true;
             }
-            next.extend(newest.get(subject).cloned());
-            busy.push(turn);
+            if let (true, Some(announcement)) = (any, newest.get(subject)) {
+                busy.push(turn.clone());
+                next.push((turn, Arc::clone(announcement)));
+            }
             false
         });
         next
     }
 }
 
-impl Shared {
-    fn wake(&self) {
-        // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-}
-
-fn serve(shared: &Shared) {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut closed = false;
-    while !closed || !runs.is_empty() {
-        wait(shared, &runs);
-        runs.retain_mut(|run| !run.is_over(closed));
+async fn serve(shared: &Shared) {
+    let (close, closed) = watch::channel(false);
+    let (mut runs, mut busy) = (JoinSet::new(), Vec::new());
+    loop {
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            Some(ended) = runs.join_next() => {
+                // A run that panicked, which has told its message, never gets its turn again.
+                let ended: Result<Turn, _> = ended;
+                busy.retain(|turn| ended.as_ref().ok() != Some(turn));
+            }
+        }
         let mut waiting = shared.waiting.lock();
-        closed = waiting.closed;
-        let (due, config) = (waiting.next(&runs), waiting.config.clone().filter(|_| !closed));
+        if waiting.closed {
+            break;
+        }
+        let (due, config) = (waiting.next(&mut busy), waiting.config.clone());
         drop(waiting);
-        if let Some(config) = config {
-            runs.extend(due.iter().filter_map(|announcement| Run::start(&config, announcement)));
-        }
-        if closed {
-            runs.iter_mut().for_each(Run::kill);
+        for (turn, announcement) in due {
+            let (config, closed) = (config.clone(), closed.clone());
+            runs.spawn(async move {
+                if let Some(config) = config {
+                    run(&config, &announcement, closed).await;
+                }
+                turn
+            });
         }
     }
+    let _ = close.send(true);
+    while runs.join_next().await.is_some() {}
 }
 
-/// Waits until something was put in, a hook has ended, or the time of one is over.
-fn wait(shared: &Shared, runs: &[Run]) {
-    let mut waits = vec![PollFd::new(&shared.wake, PollFlags::IN)];
-    waits.extend(runs.iter().map(|run| PollFd::new(&run.ended, PollFlags::IN)));
-    let until = runs.iter().filter(|run| !run.killed).map(|run| run.until).min();
-    let timeout = until.map(|until| {
-        let left = clock::duration(until.since(clock::now()));
-        Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
-    });
-    // Whatever ends the wait early, a signal for example, only has everything looked at once more.
-    let _ = poll(&mut waits, timeout.as_ref());
-    let _ = rustix::io::read(&shared.wake, &mut [0; 8]);
-}
-
-impl Run {
-    /// Starts the hook; that it cannot be started is told.
-    fn start(config: &HookConfig, announcement: &Announcement) -> Option<Self> {
-        let (service, stream) = announcement.subject();
-        let of_stream = stream.is_some();
-        let program = config.program.display();
-        let mut command = Command::new(&config.program);
-        command.args(&config.arguments).envs(announcement.fields()).stdin(Stdio::null()).process_group(0);
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                notice!("safe-mode.hook {program}: cannot be run: {error}");
-                return None;
-            }
-        };
-        let group = Pid::from_child(&child);
-        match pidfd_open(group, PidfdFlags::empty()) {
-            Ok(ended) => {
-                let limit = config.limit;
-                let until = clock::now() + limit;
-                Some(Self { service, of_stream, child, group, ended, until, limit, killed: false })
-            }
-            Err(error) => {
-                notice!("safe-mode.hook {program}: cannot be watched, and is ended: {error}");
-                end(child, group);
-                None
-            }
+/// Runs the hook until it is done, its time is over or all is: then its whole group is killed.
+async fn run(config: &HookConfig, announcement: &Announcement, mut closed: watch::Receiver<bool>) {
+    let HookConfig { program, arguments, limit } = config;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(announcement.fields()).stdin(Stdio::null()).process_group(0);
+    let (mut child, group) = match command.spawn().map(|child| (child.id(), child)) {
+        Ok((Some(id), child)) => (child, Pid::from_raw(id.cast_signed())),
+        // It has not been waited for, and so has a number.
+        Ok((None, _)) => return,
+        Err(error) => {
+            return warn!("safe-mode.hook {}: cannot be run: {error}", program.display());
         }
-    }
-
-    /// Looks after it: kills it if its time is over, buries it if it has ended. True once it is gone.
-    fn is_over(&mut self, closing: bool) -> bool {
-        let mut ended = [PollFd::new(&self.ended, PollFlags::IN)];
-        let over = poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0);
-        if over {
-            // Before it is waited for: then its number may become another's.
-            self.kill();
-            if let Ok(Some(status)) = self.child.try_wait()
-                && !status.success()
-                && self.until > clock::now()
-                && !closing
-            {
-                notice!("service {}: safe-mode.hook: {status}", self.service);
-            }
-        } else if clock::now() >= self.until && !self.killed {
-            notice!(
-                "service {}: safe-mode.hook-limit = {}: it has not ended, and is killed",
-                self.service,
-                self.limit
-            );
-            self.kill();
+    };
+    // It is looked at, not waited for: its number, that of its group, becomes nobody else's before all are killed.
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    let ended = spawn_blocking(move || while waitid(Id::Pid(group), look) == Err(Errno::EINTR) {});
+    let in_time = tokio::select! {
+        _ = ended => true,
+        _ = closed.changed() => false,
+        () = tokio::time::sleep(clock::duration(*limit)) => {
+            let service = &announcement.service;
+            warn!("service {service}: safe-mode.hook-limit = {limit}: it has not ended, and is killed");
+            false
         }
-        over
+    };
+    // That nobody is left is what is wanted.
+    let _ = killpg(group, Signal::SIGKILL);
+    if let Ok(status) = child.wait().await
+        && in_time
+        && !status.success()
+    {
+        warn!("service {}: safe-mode.hook: {status}", announcement.service);
     }
-
-    /// Ends all of its group.
-    fn kill(&mut self) {
-        // That nobody is left is what is wanted.
-        let _ = kill_process_group(self.group, Signal::KILL);
-        self.killed = true;
-    }
-}
-
-fn end(mut child: Child, group: Pid) {
-    let _ = kill_process_group(group, Signal::KILL);
-    let _ = child.wait();
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The door for people: each announcement as a line of the log, and the present state to the service manager.
+//! The door for people: each announcement as an event of the log, and the present state to the service manager.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -6,17 +6,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rt_core::{Instant, Severity, Span};
+use tracing::{Level, event, warn};
+use weir_client::StreamState;
 
-use super::journal::Journal;
 use super::newest::Newest;
 use super::{Announcement, ROOM, State};
+use weir_os::clock;
 use weir_os::locks::lock;
-use weir_os::{clock, notice};
+use weir_os::notice::{self, ANNOUNCED, LOST};
 use weir_serve::manager;
 
 /// So many lines within [`WINDOW`] at most: what comes faster is counted, and told with the next line.
 const LINES: usize = 20;
 const WINDOW: Span = Span::from_millis(1_000);
+
+/// Names of the kinds of entry, for `journalctl MESSAGE_ID=`; they never change.
+const SAFE_MODE: &str = "3196088eac6740908e38a5d725355185";
+const SUSPENSION: &str = "c909c15bf2a2432fb38c7df9b265839d";
 
 /// The way to the thread that writes: what waits for a slow reader of standard error waits here.
 pub(crate) struct Log {
@@ -41,7 +47,7 @@ impl Log {
     pub(super) fn open(lost: &Arc<AtomicU64>) -> std::io::Result<Self> {
         let (queue, announcements) = sync_channel(ROOM);
         let lost = Arc::clone(lost);
-        let run = move || write(&announcements, &lost, notice::write);
+        let run = move || write(&announcements, &lost);
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
@@ -71,9 +77,8 @@ impl Log {
     }
 }
 
-/// Has `say` write what comes, until the end; what did not come, or was too much, is told as a number.
-pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMut(&str)) {
-    let journal = Journal::of_stderr();
+/// Tells what comes, until the end; what did not come, or was too much, as a number.
+pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64) {
     let mut pace = Pace::default();
     let mut standing = Standing::default();
     while let Ok(item) = items.recv() {
@@ -81,32 +86,70 @@ pub(super) fn write(items: &Receiver<Item>, lost: &AtomicU64, mut say: impl FnMu
             Item::End => break,
             Item::Forget(service) => standing.0.forget(&service),
             Item::Tell(announcement) => {
-                tell_lost(lost, &mut say);
+                tell_lost(lost);
                 if let Some(untold) = pace.admit(clock::now()) {
-                    tell_untold(untold, &mut say);
-                    if !journal.as_ref().is_some_and(|journal| journal.send(&announcement)) {
-                        say(&announcement.line());
-                    }
+                    tell_untold(untold);
+                    tell(&announcement);
                 }
                 standing.0.note(&announcement);
             }
         }
         manager::status(&standing.line());
     }
-    tell_lost(lost, &mut say);
-    tell_untold(pace.untold, &mut say);
+    tell_lost(lost);
+    tell_untold(pace.untold);
 }
 
-fn tell_lost(lost: &AtomicU64, say: &mut impl FnMut(&str)) {
+fn tell_lost(lost: &AtomicU64) {
     match lost.swap(0, Ordering::Relaxed) {
         0 => {}
-        count => say(&format!("{count} announcements found no room before a door")),
+        count => warn!(target: ANNOUNCED, "{count} announcements found no room before a door"),
     }
 }
 
-fn tell_untold(untold: u64, say: &mut impl FnMut(&str)) {
+fn tell_untold(untold: u64) {
     if untold > 0 {
-        say(&format!("{untold} announcements are not in this log, at most {LINES} a second"));
+        warn!(target: ANNOUNCED, "{untold} announcements are not in this log, at most {LINES} a second");
+    }
+}
+
+/// One event, with the fields that the journal is to have; those that do not concern it are not there.
+fn tell(announcement: &Announcement) {
+    let (line, fields) = (announcement.line(), announcement.fields());
+    let of = |name| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str());
+    macro_rules! entry {
+        ($level:ident, $target:expr, $id:expr) => {
+            event!(
+                target: $target,
+                Level::$level,
+                MESSAGE_ID = $id,
+                WEIR_EVENT = of("WEIR_EVENT"),
+                WEIR_SERVICE = of("WEIR_SERVICE"),
+                WEIR_STATE = of("WEIR_STATE"),
+                WEIR_STATE_NUMBER = of("WEIR_STATE_NUMBER"),
+                WEIR_STREAM_STATE = of("WEIR_STREAM_STATE"),
+                WEIR_STREAM_STATE_NUMBER = of("WEIR_STREAM_STATE_NUMBER"),
+                WEIR_CAUSE = of("WEIR_CAUSE"),
+                WEIR_CAUSE_NUMBER = of("WEIR_CAUSE_NUMBER"),
+                WEIR_SEQUENCE = of("WEIR_SEQUENCE"),
+                WEIR_BREACHES = of("WEIR_BREACHES"),
+                WEIR_ENTERED_USEC = of("WEIR_ENTERED_USEC"),
+                WEIR_LIMIT = of("WEIR_LIMIT"),
+                WEIR_SEEN = of("WEIR_SEEN"),
+                WEIR_WINDOW = of("WEIR_WINDOW"),
+                WEIR_STREAM = of("WEIR_STREAM"),
+                WEIR_TEXT = of("WEIR_TEXT"),
+                "{line}"
+            )
+        };
+    }
+    match announcement.state {
+        State::Service(Severity::Normal) => entry!(INFO, ANNOUNCED, SAFE_MODE),
+        State::Service(Severity::Warning) => entry!(WARN, ANNOUNCED, SAFE_MODE),
+        State::Service(Severity::Safe) => entry!(ERROR, ANNOUNCED, SAFE_MODE),
+        State::Service(Severity::Lost) => entry!(ERROR, LOST, SAFE_MODE),
+        State::Stream(StreamState::Normal) => entry!(INFO, ANNOUNCED, SUSPENSION),
+        State::Stream(_) => entry!(WARN, ANNOUNCED, SUSPENSION),
     }
 }
 
@@ -170,6 +213,32 @@ impl Standing {
 mod tests {
     use super::*;
     use crate::doors::announced::{overrun, suspension};
+    use crate::doors::told::{entries_of, lines_of};
+
+    /// What the journal has, and `journalctl` finds: docs/doors.md.
+    #[test]
+    fn an_entry_has_the_message_its_id_and_every_field() {
+        let safe = overrun("lanes", 9);
+        let lost = Announcement { state: State::Service(Severity::Lost), ..safe.clone() };
+        let normal = Announcement { state: State::Service(Severity::Normal), ..safe.clone() };
+        let warning = Announcement { state: State::Service(Severity::Warning), ..safe.clone() };
+        let [suspended, over] = [true, false].map(|on| suspension(("lanes", "cam0"), 2, on));
+        for (told, target, level, id) in [
+            (safe, ANNOUNCED, Level::ERROR, SAFE_MODE),
+            (lost, LOST, Level::ERROR, SAFE_MODE),
+            (normal, ANNOUNCED, Level::INFO, SAFE_MODE),
+            (warning, ANNOUNCED, Level::WARN, SAFE_MODE),
+            (suspended, ANNOUNCED, Level::WARN, SUSPENSION),
+            (over, ANNOUNCED, Level::INFO, SUSPENSION),
+        ] {
+            let entries = entries_of(|| tell(&told));
+            let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+            let fields = told.fields().into_iter().map(owned);
+            let message = [("MESSAGE_ID", id.to_owned()), ("message", told.line())].map(owned);
+            assert_eq!(entries, [(target.to_owned(), level, fields.chain(message).collect())]);
+            assert_eq!(lines_of(|| tell(&told)), [told.line()], "the line has the message alone");
+        }
+    }
 
     #[test]
     fn a_flood_of_changes_is_cut_and_counted() {

@@ -4,10 +4,11 @@
 mod announced;
 mod bus;
 mod hook;
-mod journal;
 mod log;
 mod metrics;
 mod newest;
+#[cfg(test)]
+mod told;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 
 use crate::doors::announced::overrun;
+use crate::doors::told::lines_of;
 
 use super::hook::tests::Place;
 use super::*;
@@ -37,12 +38,12 @@ fn stuck_doors_hold_nobody_up_and_no_announcement_goes_uncounted() {
     assert_eq!(place.words("told", 2), ["1".to_owned(), MANY.to_string()]);
     // The bus has kept its room of them, and the log another, and it tells how many that leaves.
     let full = MANY - ROOM as u64;
-    let (lost, mut lines) = (Arc::clone(&doors.lost), Vec::new());
+    let lost = Arc::clone(&doors.lost);
     doors.bus.iter().for_each(Bus::close);
     doors.hook.close();
     hooking.join().expect("no panic");
     drop(doors);
-    log::write(&unread, &lost, |line| lines.push(line.to_owned()));
+    let lines = lines_of(|| log::write(&unread, &lost));
     assert_eq!(counted(&lines, "found no room before a door"), 2 * full, "{lines:?}");
     let lines_told = lines.iter().filter(|line| line.starts_with("lanes: safe-mode: ")).count() as u64;
     assert_eq!(lines_told + counted(&lines, "are not in this log"), ROOM as u64, "{lines:?}");

@@ -1,13 +1,14 @@
 //! The way out without a frame: an eventfd in the client's own poll, one more for each change of safe mode.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2, retry_on_intr};
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
 
 use weir_os::realtime::{self, Role};
 
@@ -30,7 +31,7 @@ pub(super) struct Alarm {
 }
 
 struct Bell {
-    file: OwnedFd,
+    file: EventFd,
     /// Changes not yet counted in the file; above 0 as long as a write is on its way.
     owed: AtomicU64,
     over: AtomicBool,
@@ -43,8 +44,8 @@ impl Alarm {
     /// If the system is out of descriptors or threads.
     pub(super) fn new(realtime: bool) -> std::io::Result<(Self, OwnedFd)> {
         // Without waiting, for the client's sake: reading it in vain returns at once.
-        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let given = file.try_clone()?;
+        let file = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let given = file.as_fd().try_clone_to_owned()?;
         let bell = Arc::new(Bell { file, owed: AtomicU64::new(0), over: AtomicBool::new(false) });
         let writer = std::thread::Builder::new().name("alarm".into()).stack_size(STACK).spawn({
             let bell = Arc::clone(&bell);
@@ -83,7 +84,7 @@ impl Bell {
                 0 => std::thread::park(),
                 owed => {
                     // A file that is full and does not wait is readable already.
-                    let _ = retry_on_intr(|| rustix::io::write(&self.file, &owed.to_ne_bytes()));
+                    while self.file.write(owed) == Err(Errno::EINTR) {}
                     self.owed.fetch_sub(owed, Ordering::Release);
                 }
             }
@@ -99,13 +100,14 @@ impl Bell {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{OFlags, fcntl_setfl};
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::unistd::{read, write};
 
     use super::*;
 
     fn count(file: &OwnedFd) -> Option<u64> {
         let mut count = [0; 8];
-        rustix::io::read(file, &mut count).ok().map(|_| u64::from_ne_bytes(count))
+        read(file, &mut count).ok().map(|_| u64::from_ne_bytes(count))
     }
 
     fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
@@ -149,8 +151,8 @@ mod tests {
     #[test]
     fn a_full_counter_that_waits_keeps_neither_who_rings_nor_the_end() {
         let (alarm, file) = Alarm::new(false).expect("an eventfd");
-        fcntl_setfl(&file, OFlags::empty()).expect("flags");
-        rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).expect("room");
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::empty())).expect("flags");
+        write(&file, &(u64::MAX - 1).to_ne_bytes()).expect("room");
         (0..1000).for_each(|_| alarm.ring());
         assert!(!alarm.writer.is_finished() && alarm.bell.owed.load(Ordering::Acquire) > 0);
         alarm.end();
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn who_fills_it_again_and_again_does_not_win_for_ever() {
         let (alarm, file) = Alarm::new(false).expect("an eventfd");
-        fcntl_setfl(&file, OFlags::empty()).expect("flags");
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::empty())).expect("flags");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -168,11 +170,10 @@ mod tests {
                     while !over.load(Ordering::Relaxed) {
                         // As much as fits, whatever is in there.
                         for power in (0..64).rev() {
-                            let nonblocking = OFlags::NONBLOCK;
-                            let _ = fcntl_setfl(&file, nonblocking);
-                            let _ = rustix::io::write(&file, &(1u64 << power).to_ne_bytes());
+                            let _ = fcntl(&file, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+                            let _ = write(&file, &(1u64 << power).to_ne_bytes());
                         }
-                        let _ = fcntl_setfl(&file, OFlags::empty());
+                        let _ = fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()));
                     }
                 });
             }

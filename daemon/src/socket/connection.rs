@@ -1,12 +1,12 @@
 //! The sending half of a client's connection: any thread may answer, none is ever kept waiting.
 
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::{Shutdown, shutdown};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
 
 use super::alarm::Alarm;
@@ -18,7 +18,7 @@ use weir_serve::out::Replies;
 pub(crate) struct Connection {
     socket: UnixStream,
     /// Tells the client's thread that there is something to flush, or to take over.
-    flush: OwnedFd,
+    flush: EventFd,
     pending: PiMutex<Unsent>,
     max_pending: usize,
     /// Requests without an answer.
@@ -37,7 +37,7 @@ impl Connection {
     pub(crate) fn new(socket: UnixStream, max_pending: usize) -> std::io::Result<Self> {
         Ok(Self {
             socket,
-            flush: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            flush: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             pending: PiMutex::default(),
             max_pending,
             open: AtomicUsize::new(0),
@@ -111,9 +111,8 @@ impl Connection {
 
     /// Writes what is pending as far as the socket takes it; true if something is left.
     pub(crate) fn flush(&self) -> bool {
-        let mut buffer = [0; 8];
         // Only resets the signal; that there was none is fine.
-        let _ = rustix::io::read(&self.flush, &mut buffer);
+        let _ = self.flush.read();
         let mut pending = self.pending.lock();
         if self.is_dead() {
             return false;
@@ -126,7 +125,7 @@ impl Connection {
     pub(crate) fn close(&self) {
         self.dead.store(true, Ordering::Relaxed);
         // A peer that closed first is the only error, and closed is what is wanted.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 
     /// How many requests of this client have no answer yet.
@@ -137,7 +136,7 @@ impl Connection {
     /// Has the client's thread look for what others have left for it.
     pub(crate) fn wake(&self) {
         // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
-        let _ = rustix::io::write(&self.flush, &1u64.to_ne_bytes());
+        let _ = self.flush.write(1);
     }
 
     /// Whether something waits to be flushed, and can be.

@@ -1,23 +1,24 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::{AcceptConn, SockType as TypeOf};
+use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
 use super::Connection;
 use super::file::identity;
 use super::peer::may_connect;
 use super::{Front, SocketFile, session};
-use weir_os::notice::notice;
+use tracing::warn;
 use weir_plan::config::DaemonConfig;
 
 /// The listening socket; its file goes when this is dropped.
@@ -50,12 +51,13 @@ impl Listener {
     pub(crate) fn run(&self, front: &Arc<Front>, stop: &UnixStream) -> Result<()> {
         let clients = Arc::new(AtomicUsize::new(0));
         loop {
-            let mut waits = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            match poll(&mut waits, None) {
-                Err(rustix::io::Errno::INTR) => continue,
+            let mut waits =
+                [self.socket.as_fd(), stop.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
+            match poll(&mut waits, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
                 other => other?,
             };
-            if !waits[1].revents().is_empty() {
+            if waits[1].any() != Some(false) {
                 return Ok(());
             }
             match self.socket.accept() {
@@ -63,7 +65,7 @@ impl Listener {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
-                    notice!("a client cannot be accepted: {error}");
+                    warn!("a client cannot be accepted: {error}");
                     std::thread::park_timeout(std::time::Duration::from_millis(100));
                 }
             }
@@ -80,9 +82,9 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     // SAFETY: `listen_fds` has found the descriptor open and meant for this process, which asks once and before it
     // opens any that could have the same number.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let fits = socket_domain(&socket)? == AddressFamily::UNIX
-        && socket_type(&socket)? == SocketType::STREAM
-        && socket_acceptconn(&socket)?;
+    let fits = getsockopt(&socket, TypeOf)? == SockType::Stream
+        && getsockopt(&socket, AcceptConn)?
+        && getsockname::<UnixAddr>(fd).is_ok();
     ensure!(fits, "the service manager passed something else than a listening Unix stream socket");
     let socket = UnixListener::from(socket);
     let address = socket.local_addr()?;
@@ -105,10 +107,10 @@ fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
     let place = Place(Arc::clone(clients));
     let connection = match Connection::new(stream, config.max_pending) {
         Ok(connection) => Arc::new(connection),
-        Err(error) => return notice!("{who} cannot be served: {error}"),
+        Err(error) => return warn!("{who} cannot be served: {error}"),
     };
     if !permitted {
-        notice!("{who} is not on the list of those who may connect");
+        warn!("{who} is not on the list of those who may connect");
         return turn_away(
             &connection,
             ErrorCode::NotPermitted,
@@ -126,7 +128,7 @@ fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
         drop(place);
     });
     if let Err(error) = spawned {
-        notice!("{who} cannot be served: {error}");
+        warn!("{who} cannot be served: {error}");
     }
 }
 

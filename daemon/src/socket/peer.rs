@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-use rustix::net::sockopt::socket_peercred;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 use weir_plan::config::Allowed;
 
@@ -13,9 +13,9 @@ const MAX_GROUPS: usize = 65_536;
 /// Whether the peer may connect: anybody without a list, else the users and the members of the groups on it.
 /// The second value names the peer for the log.
 pub(super) fn may_connect(socket: &UnixStream, allowed: Option<&Allowed>) -> (bool, String) {
-    let Ok(peer) = socket_peercred(socket) else { return (false, "unknown peer".into()) };
-    let (user, group) = (peer.uid.as_raw(), peer.gid.as_raw());
-    let who = format!("process {} of user {user}", peer.pid.as_raw_nonzero());
+    let Ok(peer) = getsockopt(socket, PeerCredentials) else { return (false, "unknown peer".into()) };
+    let (user, group) = (peer.uid(), peer.gid());
+    let who = format!("process {} of user {user}", peer.pid());
     let Some(allowed) = allowed else { return (true, who) };
     let listed = |id: &u32| allowed.groups.contains(id);
     let member = || listed(&group) || (!allowed.groups.is_empty() && peer_groups(socket).iter().any(listed));
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn only_listed_users_and_groups_may_connect() {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
-        let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let (user, group) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
         let list = |users: &[u32], groups: &[u32]| Allowed { users: users.into(), groups: groups.into() };
         let may = |allowed: Option<Allowed>| may_connect(&ours, allowed.as_ref()).0;
         assert!(may(None) && may(Some(list(&[user], &[]))) && may(Some(list(&[], &[group]))));

@@ -1,12 +1,11 @@
 //! The way out: what the socket takes now, and what waits for it, a descriptor among the bytes it travels with.
 
 use std::io::IoSlice;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, send, sendmsg};
 
 /// Bytes that the socket has not taken yet; one descriptor at most waits among them.
 #[derive(Default)]
@@ -50,27 +49,25 @@ impl Unsent {
 /// Sends as much as the socket takes now, with a descriptor along with the first byte; how much it was. A broken
 /// connection takes everything: nobody reads it.
 pub(super) fn send_now(socket: &UnixStream, bytes: &[u8], mut descriptor: Option<BorrowedFd<'_>>) -> usize {
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let mut sent = 0;
     while sent < bytes.len() {
         let rest = &bytes[sent..];
         let taken = match descriptor {
             Some(file) => {
-                let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut control = SendAncillaryBuffer::new(&mut room);
-                let files = [file];
-                control.push(SendAncillaryMessage::ScmRights(&files));
-                sendmsg(socket, &[IoSlice::new(rest)], &mut control, flags)
+                let files = [file.as_raw_fd()];
+                let control = [ControlMessage::ScmRights(&files)];
+                sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(rest)], &control, flags, None)
             }
-            None => send(socket, rest, flags),
+            None => send(socket.as_raw_fd(), rest, flags),
         };
         match taken {
             Ok(count) => {
                 sent += count;
                 descriptor = None;
             }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => break,
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => break,
             Err(_) => return bytes.len(),
         }
     }
@@ -82,7 +79,7 @@ mod tests {
     use std::fs::File;
     use std::io::{Read, Write};
 
-    use rustix::fs::fstat;
+    use nix::sys::stat::fstat;
 
     use super::super::receive::{Received, receive};
     use super::*;

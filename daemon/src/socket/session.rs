@@ -3,13 +3,13 @@
 mod submit;
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rt_core::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use weir_client::RefusalCode;
 use weir_client::wire::{
     ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, OLDEST_VERSION,
@@ -111,38 +111,38 @@ impl<'a> Session<'a> {
         let socket = connection.socket();
         loop {
             let mut wanted = PollFlags::empty();
-            wanted.set(PollFlags::IN, !front.intake.is_closed());
-            wanted.set(PollFlags::OUT, connection.has_pending());
-            let flush_signal = self.connection.flush_signal();
-            let mut waits =
-                [PollFd::new(socket, wanted), PollFd::from_borrowed_fd(flush_signal, PollFlags::IN)];
+            wanted.set(PollFlags::POLLIN, !front.intake.is_closed());
+            wanted.set(PollFlags::POLLOUT, connection.has_pending());
+            let mut waits = [
+                PollFd::new(socket.as_fd(), wanted),
+                PollFd::new(connection.flush_signal(), PollFlags::POLLIN),
+            ];
             // Counted from the first instant: a byte now and then does not put it off.
             let left = HELLO_LIMIT.saturating_sub(clock::duration(clock::now().since(self.begun)));
-            let limit = self
-                .version
-                .is_none()
-                .then(|| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-            match poll(&mut waits, limit.as_ref()) {
+            let limit =
+                self.version.is_none().then(|| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+            match poll(&mut waits, limit) {
                 Ok(0) => {
                     let text = format!("no HELLO within {} s", HELLO_LIMIT.as_secs());
                     return Err(Goodbye(ErrorCode::ProtocolOrder, text));
                 }
-                Err(Errno::INTR) => continue,
+                Err(Errno::EINTR) => continue,
                 Err(_) => return Ok(None),
                 Ok(_) => {}
             }
-            let (socket_ready, signalled) = (waits[0].revents(), !waits[1].revents().is_empty());
-            if signalled || socket_ready.contains(PollFlags::OUT) {
+            let (socket_ready, signalled) =
+                (waits[0].revents().unwrap_or(PollFlags::POLLERR), waits[1].any() != Some(false));
+            if signalled || socket_ready.contains(PollFlags::POLLOUT) {
                 self.connection.flush();
                 for (id, outcome) in self.waiting.take() {
                     self.registered(id, outcome);
                 }
             }
-            if !socket_ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            if !socket_ready.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
                 continue;
             }
             let Some(taken) = front.intake.enter() else {
-                match socket_ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+                match socket_ready.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
                     true => return Ok(None),
                     // What has not been read by now is not the daemon's any more.
                     false => continue,

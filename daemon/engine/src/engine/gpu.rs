@@ -1,7 +1,8 @@
 //! Which GPU a device number means, and its driver: what the kernel tells, without a library of the maker's.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::EngineKind;
 
@@ -37,10 +38,6 @@ pub(super) fn find(kind: EngineKind, device: u32) -> Gpu {
         EngineKind::OrtCuda | EngineKind::OrtTensorrt | EngineKind::TractCuda => {
             nvidia(root, among(variable("CUDA_VISIBLE_DEVICES").as_deref(), device))
         }
-        EngineKind::OrtMigraphx => {
-            let device = among(variable("HIP_VISIBLE_DEVICES").as_deref(), device);
-            amd(root, device.and_then(|device| among(variable("ROCR_VISIBLE_DEVICES").as_deref(), device)))
-        }
         _ => Gpu::default(),
     }
 }
@@ -61,7 +58,8 @@ fn among(list: Option<&str>, device: String) -> Option<String> {
 fn nvidia(root: &Path, device: Option<String>) -> Gpu {
     let driver = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok();
     let driver = driver.as_deref().and_then(|text| text.split_whitespace().find(|word| is_version(word)));
-    let places = sorted(&root.join("proc/driver/nvidia/gpus"), |name| Some(name.to_owned()));
+    let gpus = fs::read_dir(root.join("proc/driver/nvidia/gpus")).into_iter().flatten().flatten();
+    let places: BTreeSet<_> = gpus.map(|gpu| gpu.path()).collect();
     let all: Vec<String> =
         places.iter().filter_map(|place| fs::read_to_string(place.join("information")).ok()).collect();
     let meant = device.and_then(|device| match device.parse::<usize>() {
@@ -70,31 +68,6 @@ fn nvidia(root: &Path, device: Option<String>) -> Gpu {
     });
     let name = meant.and_then(|gpu| value(gpu, "Model"));
     Gpu { name: name.map(str::to_owned), driver: driver.map(str::to_owned) }
-}
-
-/// By its number among the nodes of the compute driver that are no CPUs.
-fn amd(root: &Path, device: Option<String>) -> Gpu {
-    let nodes = sorted(&root.join("sys/class/kfd/kfd/topology/nodes"), |name| name.parse::<u32>().ok());
-    let line = |path: PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let mut gpus = nodes.iter().filter(|node| line(node.join("gpu_id")).is_some_and(|id| id != "0"));
-    let number = device.and_then(|device| device.parse::<usize>().ok());
-    let node = number.and_then(|number| gpus.nth(number));
-    let name = node.and_then(|node| {
-        let properties = fs::read_to_string(node.join("properties")).unwrap_or_default();
-        let id = properties.lines().find_map(|line| line.strip_prefix("device_id "));
-        let id = id.and_then(|id| id.trim().parse::<u32>().ok()).map(|id| format!(" 0x{id:04x}"));
-        Some(format!("{}{}", line(node.join("name"))?, id.unwrap_or_default()))
-    });
-    Gpu { name, driver: line(root.join("sys/module/amdgpu/version")) }
-}
-
-/// The entries of a folder whose names have a key, in its order.
-fn sorted<K: Ord>(folder: &Path, key: impl Fn(&str) -> Option<K>) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut keyed: Vec<_> =
-        entries.filter_map(|e| Some((key(&e.file_name().to_string_lossy())?, e.path()))).collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0));
-    keyed.into_iter().map(|(_, path)| path).collect()
 }
 
 /// The value of the line `key: value`.
@@ -126,7 +99,6 @@ mod tests {
     fn what_the_kernel_does_not_tell_is_absent() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(nvidia(root.path(), Some("0".to_owned())), Gpu::default());
-        assert_eq!(amd(root.path(), Some("0".to_owned())), Gpu::default());
         assert_eq!(find(EngineKind::Tract, 0), Gpu::default());
         write(root.path(), "proc/driver/nvidia/version", "NVRM version: none\n");
         assert_eq!(nvidia(root.path(), None), Gpu::default());
@@ -150,25 +122,6 @@ mod tests {
             }
         }
         assert_eq!(nvidia(root.path(), Some("2".to_owned())), gpu(None, Some("535.129.03")));
-    }
-
-    #[test]
-    fn amd_gpus_are_numbered_by_their_nodes_without_the_cpus() {
-        let root = tempfile::tempdir().unwrap();
-        let nodes = "sys/class/kfd/kfd/topology/nodes";
-        for (node, gpu, name, id) in [(0, 0, "", 0), (2, 7, "arcturus", 29580), (10, 9, "aldebaran", 29704)] {
-            write(root.path(), &format!("{nodes}/{node}/gpu_id"), &format!("{gpu}\n"));
-            write(root.path(), &format!("{nodes}/{node}/name"), &format!("{name}\n"));
-            write(
-                root.path(),
-                &format!("{nodes}/{node}/properties"),
-                &format!("simd_count 1\ndevice_id {id}\n"),
-            );
-        }
-        write(root.path(), "sys/module/amdgpu/version", "6.8.5\n");
-        assert_eq!(amd(root.path(), Some("0".to_owned())), gpu(Some("arcturus 0x738c"), Some("6.8.5")));
-        assert_eq!(amd(root.path(), Some("1".to_owned())), gpu(Some("aldebaran 0x7408"), Some("6.8.5")));
-        assert_eq!(amd(root.path(), Some("2".to_owned())), gpu(None, Some("6.8.5")));
     }
 
     #[test]

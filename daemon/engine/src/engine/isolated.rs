@@ -16,8 +16,9 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use rt_core::Span;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 
 use super::{Buffers, Engine, EngineError, EngineKind, ModelSpec, RunMode, Runner, check_max_batch, gpu};
 pub use child::engine_worker;
@@ -162,16 +163,17 @@ fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
 
 /// A file in memory of `bytes` zeros that nobody can shrink under another's mapping.
 fn sealed_memory(bytes: u64) -> io::Result<File> {
-    let file = memfd_create("weir-batch", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let file = memfd_create("weir-batch", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     // Not only its length: where there is no room, this says so, and not a signal later.
-    fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
-    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    fallocate(&file, FallocateFlags::empty(), 0, bytes.cast_signed())?;
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(file.into())
 }
 
 /// A file, because the setup may be too long for a packet.
 fn write_setup(setup: &Setup) -> io::Result<File> {
-    let mut file = File::from(memfd_create("weir-setup", MemfdFlags::CLOEXEC)?);
+    let mut file = File::from(memfd_create("weir-setup", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(&serde_json::to_vec(setup)?)?;
     Ok(file)
 }

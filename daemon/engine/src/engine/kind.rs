@@ -19,27 +19,21 @@ pub enum EngineKind {
     OrtCuda,
     /// ONNX Runtime on an NVIDIA GPU, by TensorRT, and by CUDA what that leaves.
     OrtTensorrt,
-    /// ONNX Runtime on an AMD GPU.
-    OrtMigraphx,
     /// ONNX Runtime on an Intel CPU, GPU or NPU.
     OrtOpenvino,
-    /// ONNX Runtime on an Apple GPU or neural engine.
-    OrtCoreml,
     /// Waits out given times.
     Simulated,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 7] = [
         Self::Tract,
         Self::TractCuda,
         Self::OrtCpu,
         Self::OrtCuda,
         Self::OrtTensorrt,
-        Self::OrtMigraphx,
         Self::OrtOpenvino,
-        Self::OrtCoreml,
         Self::Simulated,
     ];
 
@@ -55,10 +49,7 @@ impl EngineKind {
 
     /// Whether it computes on devices that have numbers.
     pub fn has_devices(self) -> bool {
-        matches!(
-            self,
-            Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt | Self::OrtMigraphx | Self::OrtOpenvino
-        )
+        matches!(self, Self::TractCuda | Self::OrtCuda | Self::OrtTensorrt | Self::OrtOpenvino)
     }
 
     /// How to get a program that has it, if this one does not.
@@ -74,9 +65,7 @@ impl EngineKind {
             Self::OrtCpu => "ort-cpu",
             Self::OrtCuda => "ort-cuda",
             Self::OrtTensorrt => "ort-tensorrt",
-            Self::OrtMigraphx => "ort-migraphx",
             Self::OrtOpenvino => "ort-openvino",
-            Self::OrtCoreml => "ort-coreml",
             Self::Simulated => "simulated",
         }
     }

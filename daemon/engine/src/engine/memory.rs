@@ -113,13 +113,14 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use nix::unistd::ftruncate;
 
     use super::*;
 
     #[test]
     fn what_one_mapping_writes_the_other_reads() {
-        let file = memfd_create("t", MemfdFlags::CLOEXEC).unwrap();
+        let file = memfd_create("t", MFdFlags::MFD_CLOEXEC).unwrap();
         ftruncate(&file, 256).unwrap();
         let mut ours = Memory::shared(&file, 64, 192).unwrap();
         let theirs = Memory::shared(&file, 0, 256).unwrap();

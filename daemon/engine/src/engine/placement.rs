@@ -1,7 +1,7 @@
 //! What of a model runs where it was asked to: none of it is an error, some of it is said.
 
 use super::{EngineError, EngineKind, ModelSpec};
-use weir_os::notice::notice;
+use tracing::warn;
 
 /// Says which of a model's `nodes` are run by `elsewhere` and not by `engine`: those of the given operators.
 ///
@@ -25,7 +25,7 @@ pub(super) fn told(
     operators.sort_unstable();
     operators.dedup();
     let (model, operators) = (&spec.name, operators.join(", "));
-    notice!("model {model}: {count} of {nodes} nodes are run by {elsewhere}, not by {engine}: {operators}");
+    warn!("model {model}: {count} of {nodes} nodes are run by {elsewhere}, not by {engine}: {operators}");
     Ok(())
 }
 

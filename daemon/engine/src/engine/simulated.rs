@@ -1,11 +1,11 @@
 //! The simulated engine stands in a model's place on a worker: it waits out known times instead of computing.
 
-use rustix::io::Errno;
-use rustix::thread::{ClockId, clock_nanosleep_absolute};
-use rustix::time::Timespec;
+use nix::errno::Errno;
+use rt_core::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{Buffers, EngineError, RunMode, Runner, Side};
+use weir_os::clock;
 
 /// What a simulated batch of one size takes, in nanoseconds: of each hundred of them one takes `bound`, eleven take
 /// `likely`, spread evenly, and all others `usual`.
@@ -81,7 +81,7 @@ impl Runner for SimulatedRunner {
     }
 
     fn run(&mut self, batch: usize) -> Result<(), EngineError> {
-        let started = weir_os::clock::now().as_nanos();
+        let started = clock::now().as_nanos();
         self.buffers.check(batch)?;
         for request in 0..batch {
             for tensor in 0..self.buffers.count(Side::Output) {
@@ -108,12 +108,9 @@ impl Runner for SimulatedRunner {
 
 /// Sleeps until the monotonic clock shows `instant_ns`; an instant in the past returns at once.
 fn sleep_until(instant_ns: u64) -> Result<(), Errno> {
-    const SECOND: u64 = 1_000_000_000;
-    // Both fit: u64::MAX nanoseconds are 584 years.
-    let until = Timespec { tv_sec: (instant_ns / SECOND) as i64, tv_nsec: (instant_ns % SECOND) as i64 };
     loop {
-        match clock_nanosleep_absolute(ClockId::Monotonic, &until) {
-            Err(Errno::INTR) => {}
+        match clock::sleep_until(Instant::from_nanos(instant_ns)) {
+            Err(Errno::EINTR) => {}
             done => return done,
         }
     }
@@ -131,9 +128,9 @@ mod tests {
             &[0, 4_000_000].map(SimulatedTime::always),
         )
         .unwrap();
-        let started = weir_os::clock::now().as_nanos();
+        let started = clock::now().as_nanos();
         runner.run(2).unwrap();
-        assert!(weir_os::clock::now().as_nanos() - started >= 4_000_000);
+        assert!(clock::now().as_nanos() - started >= 4_000_000);
     }
 
     #[test]

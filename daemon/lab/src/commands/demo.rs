@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rt_core::Span;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use weir_client::Registration;
 use weir_client::blocking::Client;
@@ -20,10 +21,10 @@ use self::verdict::{Verdict, print_table};
 use super::load::{Live, declaration, demand};
 use super::profile;
 use crate::load::{self, End, Inputs, Phase, Schedule};
+use tracing::warn;
 use weir::commands::stop_on_signals;
 use weir_engine::manifest::Manifest;
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_os::pipe::say;
 use weir_plan::config::Config;
 use weir_plan::plan::{Plan, ServicePlan};
@@ -148,7 +149,7 @@ fn plan(config: &Config) -> Result<(Profile, Plan)> {
         let request = Request::quick(SAMPLES, Rule::new(DEFAULT_EXCEEDANCE, MARGIN, true)?);
         let profile = profile::take(config, &request, &AtomicBool::new(false))?.profile;
         match Plan::compute(config) {
-            Err(error) if attempt < ATTEMPTS => notice!("{error}; measuring once more"),
+            Err(error) if attempt < ATTEMPTS => warn!("{error}; measuring once more"),
             done => return Ok((profile, done?)),
         }
         attempt += 1;
@@ -251,7 +252,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let patience = clock::now() + PATIENCE;
         // Each of these fails only if it has ended already.
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
         while clock::now() < patience && matches!(self.0.try_wait(), Ok(None)) {
             std::thread::park_timeout(Duration::from_millis(5));
         }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
-use weir_os::pipe;
+use weir_os::{notice, pipe};
 
 /// What is done with Weir before and beside serving.
 #[derive(Parser)]
@@ -83,6 +83,10 @@ fn lab() -> Vec<clap::Command> {
 impl Cli {
     /// Runs the subcommand; its exit code, or the error to print.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        // An engine's process closes what it has inherited first.
+        if !matches!(self.command, Command::EngineWorker { .. }) {
+            notice::start(notice::default());
+        }
         match &self.command {
             // They have sockets to write to.
             Command::Infer(_)

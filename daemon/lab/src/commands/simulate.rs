@@ -17,7 +17,7 @@ use sim::{PolicyKind, Report, simulate, simulate_logged};
 use super::certify::read_problem;
 use super::plan::service_and_file;
 use gaps::Gaps;
-use weir_os::notice::notice;
+use tracing::warn;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, Select};
 use weir_plan::plan::{Plan, SelectionPlan};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         report
     };
     if csv.missing() > 0 {
-        notice!(
+        warn!(
             "{}: {} arrivals were not recorded: what follows them may have fared otherwise",
             name(),
             csv.missing()

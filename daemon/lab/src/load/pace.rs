@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::geteuid;
 use rt_core::{Instant, Span};
-use rustix::process::{Resource, geteuid, getrlimit};
-use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute};
 use weir_client::blocking::Sender;
 use weir_client::{Error, RequestId, StreamInfo};
 
@@ -112,18 +112,15 @@ fn sleep_until(due: Instant, signals: &Signals<'_>) -> bool {
         if now >= due {
             return true;
         }
-        let until = due.min(now + NAP).as_nanos();
-        let (seconds, nanos) = (until / 1_000_000_000, until % 1_000_000_000);
-        let request = Timespec { tv_sec: seconds as i64, tv_nsec: nanos as _ };
         // A signal ends it early, and the loop looks again.
-        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);
+        let _ = clock::sleep_until(due.min(now + NAP));
     }
 }
 
 /// Whether asking for real-time priority has a chance; where it has none there is nothing to tell. Both halves
 /// ask: a generator that is held up sends bursts that nobody scheduled, and takes answers for late.
 pub(super) fn may_be_realtime() -> bool {
-    geteuid().is_root() || getrlimit(Resource::Rtprio).current.is_none_or(|limit| limit > 0)
+    geteuid().is_root() || getrlimit(Resource::RLIMIT_RTPRIO).is_ok_and(|(limit, _)| limit > 0)
 }
 
 fn span(duration: Duration) -> Span {

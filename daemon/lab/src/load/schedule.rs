@@ -125,19 +125,26 @@ impl Schedule {
     fn parse_trace(path: &Path, text: &str) -> Result<Self, ScheduleError> {
         let path = || path.to_owned();
         let mut seconds: Vec<f64> = Vec::new();
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let field = line.split(',').next().unwrap_or_default().trim();
+        let mut reader =
+            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+        // What is read is text already: nothing else can be wrong with it.
+        for record in reader.records().flatten() {
+            let line = record.position().map_or(0, csv::Position::line) as usize;
+            let field = record.get(0).unwrap_or_default().trim();
+            if field.is_empty() && record.len() == 1 {
+                continue;
+            }
             match field.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => {
                     if let Some(&before) = seconds.last().filter(|before| value < **before) {
-                        return Err(ScheduleError::Order { path: path(), line: number + 1, value, before });
+                        return Err(ScheduleError::Order { path: path(), line, value, before });
                     }
                     seconds.push(value);
                 }
-                Err(_) if number == 0 => {}
+                Err(_) if line == 1 => {}
                 _ => {
                     let value = field.to_owned();
-                    return Err(ScheduleError::Value { path: path(), line: number + 1, value });
+                    return Err(ScheduleError::Value { path: path(), line, value });
                 }
             }
         }

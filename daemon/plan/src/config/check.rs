@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::unistd::{Group, User};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_STALLS,
     MAX_WORKERS, SafeModeConfig, Span, Stalls, StreamSpec,
@@ -55,8 +56,12 @@ impl<'a> Check<'a> {
         let mode = u32::from_str_radix(&raw.socket_mode, 8).ok().filter(|mode| *mode <= 0o777);
         let socket_mode = mode
             .ok_or_else(|| self.refuse("daemon.socket-mode", &raw.socket_mode, "must be octal, 0..=0777"))?;
-        let users = self.ids("daemon.allow-users", raw.allow_users, "/etc/passwd")?;
-        let groups = self.ids("daemon.allow-groups", raw.allow_groups, "/etc/group")?;
+        let users = self.ids("daemon.allow-users", raw.allow_users, |name| {
+            User::from_name(name).ok()?.map(|user| user.uid.as_raw())
+        })?;
+        let groups = self.ids("daemon.allow-groups", raw.allow_groups, |name| {
+            Group::from_name(name).ok()?.map(|group| group.gid.as_raw())
+        })?;
         let allowed = (users.is_some() || groups.is_some())
             .then(|| Allowed { users: users.unwrap_or_default(), groups: groups.unwrap_or_default() });
         let socket = self.resolve(&raw.socket);
@@ -279,26 +284,15 @@ impl<'a> Check<'a> {
         &self,
         field: &str,
         names: Option<Vec<String>>,
-        database: &str,
+        look_up: impl Fn(&str) -> Option<u32>,
     ) -> Result<Option<Vec<u32>>, ConfigError> {
-        let Some(names) = names else { return Ok(None) };
-        let table = std::fs::read_to_string(database).unwrap_or_default();
-        let look_up = |name: &String| {
-            let in_table = || {
-                let line = table.lines().find(|line| line.split(':').next() == Some(name))?;
-                line.split(':').nth(2)?.parse().ok()
-            };
-            name.parse().ok().or_else(in_table)
+        let id = |name: &String| {
+            let id = name.parse().ok().or_else(|| look_up(name));
+            id.ok_or_else(|| {
+                self.refuse(field, name, "is neither a number nor a name that this machine knows")
+            })
         };
-        let ids: Option<Vec<u32>> = names.iter().map(look_up).collect();
-        match ids {
-            Some(ids) => Ok(Some(ids)),
-            None => {
-                let unknown = names.iter().find(|name| look_up(name).is_none());
-                let value = unknown.map_or("", String::as_str);
-                Err(self.refuse(field, value, format!("is neither a number nor a name in {database}")))
-            }
-        }
+        names.map(|names| names.iter().map(id).collect()).transpose()
     }
 
     pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {

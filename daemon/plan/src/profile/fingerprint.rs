@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nix::sys::utsname::uname;
 use serde::{Deserialize, Serialize};
 
 /// What execution times depend on, as far as the machine tells.
@@ -55,7 +56,7 @@ impl Fingerprint {
         Self {
             cpu: cpu_model(&cpuinfo),
             cores: values(&cpuinfo, "processor").count(),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: uname().map_or_else(|_| none(), |name| name.release().to_string_lossy().into_owned()),
             governor: if governors.is_empty() { none() } else { governors.join("+") },
             max_freq_khz: frequency("scaling_max_freq"),
             min_freq_khz: frequency("scaling_min_freq"),

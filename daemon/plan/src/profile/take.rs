@@ -12,8 +12,8 @@ use super::{
 };
 use crate::config::Config;
 use crate::models::{prepare_engines, resolve_models};
+use tracing::{info, warn};
 use weir_engine::{EngineKind, ModelSpec, sha256_hex};
-use weir_os::notice::notice;
 
 /// Runs of each batch size at most, unless more are asked for.
 pub const MOST: usize = 50_000;
@@ -143,7 +143,7 @@ pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomic
         Ok(())
     };
     of_here(&profile)?;
-    notice!("measuring what the profile does not have: {}", names.join(", "));
+    info!("measuring what the profile does not have: {}", names.join(", "));
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
     let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::ZERO };
     let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
@@ -177,19 +177,19 @@ fn begin<'a>(
                 Ok(mut session) => {
                     session.keep(part);
                     let runs = session.runs();
-                    notice!(
+                    info!(
                         "goes on after {runs} runs that were kept when it was interrupted (--afresh starts over)"
                     );
                     return Ok(session);
                 }
-                Err(error) => notice!("{}: {error}; starts over", path.display()),
+                Err(error) => warn!("{}: {error}; starts over", path.display()),
             },
-            Ok(None) => notice!(
+            Ok(None) => warn!(
                 "{}: is of another machine, configuration, model or request; starts over",
                 path.display()
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => notice!("{}: {error}; starts over", path.display()),
+            Err(error) => warn!("{}: {error}; starts over", path.display()),
         }
     }
     let mut session = Session::new(work, None)?;

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rt_core::{Ran, Span, WorkerId};
 
-use super::{Effects, Service};
+use super::{Effects, REQUEST, Service};
+use tracing::{error, trace, trace_span};
 use weir_engine::{
     Backend, Buffers, Engine, EngineError, Files, Isolation, Place, Runner, SimulatedTime, Task, isolate,
     load_from, longest_silence,
 };
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_plan::plan::{ServicePlan, VariantPlan};
 
 /// The variants of one worker, used by whichever thread runs its batch.
@@ -68,15 +68,18 @@ impl Executor {
     pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
         let Self { runners, tokens } = self;
         let Some(variant) = service.mailboxes[id].take(tokens) else { return };
+        let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
         let runner = &mut runners[variant];
         for (index, token) in tokens.iter().enumerate() {
             runner.buffers().put(index, &service.slots.get(*token).input);
         }
+        trace!(target: REQUEST, variant, ?tokens, "start");
         let started = clock::now();
         let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
         let took = clock::now().since(started);
+        trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
         if let Ok(Err(error)) = &result {
-            notice!("service {}: worker {id}: {error}", service.name());
+            error!("service {}: worker {id}: {error}", service.name());
         }
         let ran = match result {
             Ok(Ok(())) => {

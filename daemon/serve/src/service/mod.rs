@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
+use tracing::trace;
 
 use crate::out::Audience;
 use executor::Executor;
@@ -49,6 +50,9 @@ pub use registry::{Lease, Refusal, Registry};
 pub use slots::{Origin, Slots};
 pub use standing::{AlarmView, Standing};
 pub use view::{ServiceView, StreamView, WorkerView};
+
+/// The target of what is told of each request on its way, at the level of traces, for `--log weir::request=trace`.
+const REQUEST: &str = "weir::request";
 
 /// A service while it runs.
 pub struct Service {
@@ -118,6 +122,7 @@ impl Service {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
+        trace!(target: REQUEST, service = self.name(), stream = %lease.name, token, "arrival");
         let decided = self.drive(effects, |scheduler, now| {
             taken = self.takes_in();
             if taken.is_err() {

@@ -12,7 +12,7 @@ use rt_core::{Instant, Scheduler, SelectTable, SelectTables};
 use weir_client::status;
 
 use super::{Service, lock};
-use weir_os::notice::notice;
+use tracing::{error, info};
 use weir_os::realtime::{self, Role};
 
 /// How often it is looked whether a table is missing: half of what the load is measured over.
@@ -116,12 +116,12 @@ impl Service {
             match planning.plan_missing() {
                 Ok(true) if !told => {
                     told = true;
-                    notice!("service {}: tables for the load that comes are planned meanwhile", self.name());
+                    info!("service {}: tables for the load that comes are planned meanwhile", self.name());
                 }
                 Ok(true) => {}
                 Ok(false) => std::thread::park_timeout(PAUSE),
                 Err(error) => {
-                    notice!("service {}: no more tables are planned: {error}", self.name());
+                    error!("service {}: no more tables are planned: {error}", self.name());
                     return;
                 }
             }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rt_core::{Instant, Span, WorkerId};
 
+use tracing::{error, warn};
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_plan::config::{RECORDING, RecordConfig};
 
 /// Notes on their way to the file at most.
@@ -106,7 +106,7 @@ impl Recorder {
     /// Notes what a client declared of its stream, as one line of JSON.
     pub(crate) fn declared(&self, stream: &str, declaration: String) {
         if self.notes.try_send(Note::Declared(declaration)).is_err() {
-            notice!("the declaration of stream {stream} is not recorded: no room for a note of it");
+            warn!("the declaration of stream {stream} is not recorded: no room for a note of it");
         }
     }
 
@@ -293,7 +293,7 @@ impl<W: Write> Writer<W> {
             let service = self.service.clone();
             self.line(format_args!("# record-limit = {limit} is reached: what follows is not recorded"));
             self.state = State::Full;
-            notice!("service {service}: record-limit = {limit} is reached: no more arrivals are recorded");
+            warn!("service {service}: record-limit = {limit} is reached: no more arrivals are recorded");
         }
         self.state == State::Open
     }
@@ -321,7 +321,7 @@ impl<W: Write> Writer<W> {
         let due = self.state == State::Open && clock::now().since(self.told) >= TELL;
         if self.untold > 0 && (last || due) {
             let untold = std::mem::take(&mut self.untold);
-            notice!("service {}: {untold} arrivals not recorded in {}", self.service, self.path);
+            warn!("service {}: {untold} arrivals not recorded in {}", self.service, self.path);
             self.told = clock::now();
         }
     }
@@ -350,11 +350,10 @@ impl<W: Write> Writer<W> {
 
     fn fail(&mut self, error: &std::io::Error) {
         self.state = State::Broken;
-        notice!(
+        error!(
             "service {}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
              recorded",
-            self.service,
-            self.path
+            self.service, self.path
         );
     }
 }

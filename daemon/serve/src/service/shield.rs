@@ -14,8 +14,8 @@ use weir_client::RefusalCode;
 
 use super::registry::{Refusal, refuse};
 use super::{Service, StreamView};
+use tracing::warn;
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_os::realtime::calmly;
 
 /// How often it is looked whether long batches are out of the way.
@@ -109,13 +109,13 @@ impl Service {
             return None;
         }
         calmly(|| self.plan.shield(load))
-            .inspect_err(|e| notice!("service {}: base only: {e}", self.name()))
+            .inspect_err(|e| warn!("service {}: base only: {e}", self.name()))
             .ok()
     }
 
     pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
         if let Err(error) = scheduler.set_shield(shield).map(drop) {
-            notice!("service {}: base only: {error}", self.name());
+            warn!("service {}: base only: {error}", self.name());
         }
     }
 }

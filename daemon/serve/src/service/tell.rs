@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rt_core::{Event, MissReason, Outcome, Resolution, Span, Suspension};
+use tracing::trace;
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::guarded::Held;
 use super::slots::Origin;
-use super::{Effects, Named, Service};
+use super::{Effects, Named, REQUEST, Service};
 use crate::announcement::Announcement;
 use crate::out::Replies;
 
@@ -50,6 +51,12 @@ impl Service {
     fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<dyn Replies>> {
         let Resolution { request, outcome, misses_left } = *resolution;
         let token = request.token;
+        match outcome {
+            Outcome::Served => trace!(target: REQUEST, token, sequence = request.seq, misses_left, "result"),
+            Outcome::Missed(reason) => {
+                trace!(target: REQUEST, token, sequence = request.seq, misses_left, ?reason, "miss");
+            }
+        }
         {
             let slot = self.slots.get(token);
             let &Origin { frame: id, stream, output: ref place, .. } = slot.origin.as_ref()?;

@@ -10,9 +10,9 @@ use super::absence::Absence;
 use super::executor::Executor;
 use super::lock;
 use super::{Effects, Service};
+use tracing::error;
 use weir_engine::{Files, Isolation};
 use weir_os::clock;
-use weir_os::notice::notice;
 use weir_os::realtime;
 
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
@@ -111,7 +111,7 @@ pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
     let warmed = lock(&service.executors[id]).warm_up(&service.plan);
     drop(warm);
     if let Err(error) = warmed {
-        notice!("service {}: worker {id}: {error}", service.name());
+        error!("service {}: worker {id}: {error}", service.name());
         service.lose_worker(&mut effects, id);
     }
     let look = match service.plan.config.isolation {
@@ -123,7 +123,7 @@ pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
             Errand::Stop => return,
             Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
             Errand::Look if lock(&service.executors[id]).is_lost() => {
-                notice!("service {}: worker {id}: its process ended while idle", service.name());
+                error!("service {}: worker {id}: its process ended while idle", service.name());
                 service.lose_worker(&mut effects, id);
             }
             Errand::Look => {}
@@ -152,7 +152,7 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
                 absence.serving(clock::now());
                 return true;
             }
-            Err(error) => notice!("service {}: worker {id}: {error}", service.name()),
+            Err(error) => error!("service {}: worker {id}: {error}", service.name()),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rt_core::{Severity, Span};
-use rustix::process::{Signal, getpid, kill_process};
 use serde_json::json;
 use zbus::fdo::{Error, Result};
 use zbus::message::Header;
@@ -181,6 +182,6 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
     ) -> Result<()> {
         permit(connection, &header).await?;
-        kill_process(getpid(), Signal::TERM).map_err(|error| Error::Failed(error.to_string()))
+        kill(Pid::this(), Signal::SIGTERM).map_err(|error| Error::Failed(error.to_string()))
     }
 }

@@ -21,10 +21,10 @@ use crate::overview::Overview;
 use crate::socket::Hub;
 use manager::Manager;
 use service::{Evidence, ServiceObject};
+use tracing::{info, warn};
 use tree::{ROOT, Tree, service_path};
 use weir_os::backoff::Backoff;
 use weir_os::locks::lock;
-use weir_os::notice::notice;
 use weir_plan::config::BusConfig;
 
 /// The name on the bus.
@@ -113,16 +113,16 @@ async fn keep(
         match connect(config, shown).await {
             Ok((connection, tree)) => {
                 if absent {
-                    notice!("D-Bus: on the bus as {NAME}");
+                    info!("D-Bus: on the bus as {NAME}");
                 }
                 pauses.reset();
                 absent = true;
                 serve(&connection, &tree, &mut announcements, changed).await;
-                notice!("D-Bus: the bus has gone; served without it until it is back");
+                warn!("D-Bus: the bus has gone; served without it until it is back");
             }
             Err(error) => {
                 if !absent {
-                    notice!("D-Bus: served without it until there is a bus: {error}");
+                    warn!("D-Bus: served without it until there is a bus: {error}");
                 }
                 absent = true;
             }
@@ -172,7 +172,7 @@ async fn serve(
         if let Err(error) = told.and(followed)
             && !connection.is_closed()
         {
-            notice!("D-Bus: {error}");
+            warn!("D-Bus: {error}");
         }
     }
 }

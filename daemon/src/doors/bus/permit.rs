@@ -27,10 +27,11 @@ pub(super) async fn permit(connection: &Connection, header: &Header<'_>) -> Resu
         return ask_polkit(connection, caller, ask).await;
     }
     let who = bus.get_connection_credentials(BusName::Unique(caller.clone())).await?;
-    let own = rustix::process::geteuid().as_raw();
+    let own = nix::unistd::geteuid().as_raw();
     let user = who.unix_user_id().is_some_and(|user| user == 0 || user == own);
     let groups = who.unix_group_ids().map(Vec::as_slice).unwrap_or_default();
-    if user || group_id(GROUP).is_some_and(|id| groups.contains(&id)) {
+    let ours = nix::unistd::Group::from_name(GROUP).ok().flatten();
+    if user || ours.is_some_and(|ours| groups.contains(&ours.gid.as_raw())) {
         return Ok(());
     }
     Err(denied(&format!("for root, the daemon's own user and the group {GROUP} only")))
@@ -61,11 +62,4 @@ async fn ask_polkit(connection: &Connection, caller: &UniqueName<'_>, ask: bool)
 
 fn denied(reason: &str) -> Error {
     Error::AccessDenied(format!("{ACTION}: {reason}"))
-}
-
-/// The number of a group of this machine.
-fn group_id(name: &str) -> Option<u32> {
-    let table = std::fs::read_to_string("/etc/group").ok()?;
-    let line = table.lines().find(|line| line.split(':').next() == Some(name))?;
-    line.split(':').nth(2)?.parse().ok()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::doors::announced::{overrun, suspension};
+use rt_core::Span;
 use std::os::unix::fs::PermissionsExt;
 
 /// A folder with a shell script as hook, which finds its own folder in `$1`.

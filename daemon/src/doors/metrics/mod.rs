@@ -20,7 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::overview::Overview;
 use crate::socket::{Hub, SocketFile};
-use weir_os::notice::notice;
+use tracing::warn;
 use weir_plan::config::MetricsConfig;
 
 /// Readers at a time: more wait in the system's backlog.
@@ -117,7 +117,7 @@ async fn serve(listener: Listener, figures: Figures) {
         };
         if let Err(error) = accepted {
             // Out of descriptors, most likely: say so, and leave the readers in the backlog a while.
-            notice!("a reader of metrics cannot be accepted: {error}");
+            warn!("a reader of metrics cannot be accepted: {error}");
             let _ = tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await;
         }
     }

@@ -1,21 +1,34 @@
-//! Writes tiny ONNX files for the conformance cases, straight as protobuf fields.
+//! Writes tiny ONNX files for the conformance cases.
+
+use prost::Message;
+use tract_onnx::pb::tensor_shape_proto::Dimension;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto, type_proto,
+};
 
 use crate::engine::DataType;
+
+/// The kind of an attribute that is a whole number.
+const WHOLE: i32 = 2;
 
 /// A graph in the making.
 #[derive(Default)]
 pub(in crate::engine) struct Onnx {
-    graph: Vec<u8>,
+    graph: GraphProto,
 }
 
 impl Onnx {
     /// An input; a dimension that is no number is a symbol.
-    pub(in crate::engine) fn input(self, name: &str, data_type: u8, dims: &[&str]) -> Self {
-        self.field(11, &value(name, data_type, dims))
+    pub(in crate::engine) fn input(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
+        self.graph.input.push(value(name, data_type, dims));
+        self
     }
 
-    pub(in crate::engine) fn output(self, name: &str, data_type: u8, dims: &[&str]) -> Self {
-        self.field(12, &value(name, data_type, dims))
+    pub(in crate::engine) fn output(mut self, name: &str, data_type: u8, dims: &[&str]) -> Self {
+        self.graph.output.push(value(name, data_type, dims));
+        self
     }
 
     pub(in crate::engine) fn node(self, operator: &str, inputs: &[&str], outputs: &[&str]) -> Self {
@@ -24,51 +37,48 @@ impl Onnx {
 
     /// A node with whole numbers for attributes.
     pub(in crate::engine) fn node_with(
-        self,
+        mut self,
         operator: &str,
         inputs: &[&str],
         outputs: &[&str],
-        attributes: &[(&str, u64)],
+        attributes: &[(&str, i64)],
     ) -> Self {
-        let mut node = Vec::new();
-        inputs.iter().for_each(|name| put_bytes(&mut node, 1, name.as_bytes()));
-        outputs.iter().for_each(|name| put_bytes(&mut node, 2, name.as_bytes()));
-        put_bytes(&mut node, 4, operator.as_bytes());
-        for (name, number) in attributes {
-            let mut attribute = Vec::new();
-            put_bytes(&mut attribute, 1, name.as_bytes());
-            put_number(&mut attribute, 3, *number);
-            put_number(&mut attribute, 20, 2);
-            put_bytes(&mut node, 5, &attribute);
-        }
-        self.field(1, &node)
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let attribute = |&(name, i): &(&str, i64)| AttributeProto {
+            name: name.to_owned(),
+            i,
+            r#type: WHOLE,
+            ..AttributeProto::default()
+        };
+        self.graph.node.push(NodeProto {
+            op_type: operator.to_owned(),
+            input: names(inputs),
+            output: names(outputs),
+            attribute: attributes.iter().map(attribute).collect(),
+            ..NodeProto::default()
+        });
+        self
     }
 
     /// A constant.
-    pub(in crate::engine) fn weight(self, name: &str, data_type: u8, dims: &[u64], data: &[u8]) -> Self {
-        let mut tensor = Vec::new();
-        dims.iter().for_each(|dim| put_number(&mut tensor, 1, *dim));
-        put_number(&mut tensor, 2, data_type.into());
-        put_bytes(&mut tensor, 8, name.as_bytes());
-        put_bytes(&mut tensor, 9, data);
-        self.field(5, &tensor)
+    pub(in crate::engine) fn weight(mut self, name: &str, data_type: u8, dims: &[i64], data: &[u8]) -> Self {
+        self.graph.initializer.push(TensorProto {
+            name: name.to_owned(),
+            data_type: data_type.into(),
+            dims: dims.to_owned(),
+            raw_data: data.to_owned(),
+            ..TensorProto::default()
+        });
+        self
     }
 
     /// The file.
     pub(in crate::engine) fn bytes(self) -> Vec<u8> {
-        let graph = self.field(2, b"toy").graph;
-        let mut model = Vec::new();
-        put_number(&mut model, 1, 8);
-        put_bytes(&mut model, 7, &graph);
-        let mut operators = Vec::new();
-        put_number(&mut operators, 2, 13);
-        put_bytes(&mut model, 8, &operators);
-        model
-    }
-
-    fn field(mut self, number: u64, bytes: &[u8]) -> Self {
-        put_bytes(&mut self.graph, number, bytes);
-        self
+        let graph = GraphProto { name: "toy".to_owned(), ..self.graph };
+        let operators = OperatorSetIdProto { version: 13, ..OperatorSetIdProto::default() };
+        let opset_import = vec![operators];
+        let model = ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() };
+        model.encode_to_vec()
     }
 }
 
@@ -82,41 +92,12 @@ pub(in crate::engine) fn code(data_type: DataType) -> u8 {
     }
 }
 
-fn value(name: &str, data_type: u8, dims: &[&str]) -> Vec<u8> {
-    let mut shape = Vec::new();
-    for dim in dims {
-        let mut field = Vec::new();
-        match dim.parse() {
-            Ok(size) => put_number(&mut field, 1, size),
-            Err(_) => put_bytes(&mut field, 2, dim.as_bytes()),
-        }
-        put_bytes(&mut shape, 1, &field);
-    }
-    let mut tensor = Vec::new();
-    put_number(&mut tensor, 1, data_type.into());
-    put_bytes(&mut tensor, 2, &shape);
-    let (mut wrapped, mut value) = (Vec::new(), Vec::new());
-    put_bytes(&mut wrapped, 1, &tensor);
-    put_bytes(&mut value, 1, name.as_bytes());
-    put_bytes(&mut value, 2, &wrapped);
-    value
-}
-
-fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
-    put_varint(out, field << 3);
-    put_varint(out, number);
-}
-
-fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
-    put_varint(out, field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
+fn value(name: &str, data_type: u8, dims: &[&str]) -> ValueInfoProto {
+    let size = |dim: &&str| dim.parse().map_or_else(|_| DimParam((*dim).to_owned()), DimValue);
+    let dim = dims.iter().map(|dim| Dimension { value: Some(size(dim)), ..Dimension::default() });
+    let shape = Some(TensorShapeProto { dim: dim.collect() });
+    let tensor = type_proto::Tensor { elem_type: data_type.into(), shape };
+    let value = Some(type_proto::Value::TensorType(tensor));
+    let r#type = Some(TypeProto { value, ..TypeProto::default() });
+    ValueInfoProto { name: name.to_owned(), r#type, ..ValueInfoProto::default() }
 }

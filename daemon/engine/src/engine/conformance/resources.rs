@@ -78,7 +78,7 @@ fn loads_again_and_again() {
     let onnx = Onnx::default()
         .input("in", 1, &["N", &side])
         .output("out", 1, &["N", &side])
-        .weight("weights", 1, &[SIDE as u64, SIDE as u64], &weights)
+        .weight("weights", 1, &[SIDE as i64, SIDE as i64], &weights)
         .node("MatMul", &["in", "weights"], &["out"])
         .bytes();
     let dir = tempfile::tempdir().unwrap();

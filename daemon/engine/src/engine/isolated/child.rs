@@ -8,13 +8,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send};
-use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::{set_name, set_no_new_privs};
+use nix::errno::Errno;
+use nix::sys::prctl::{set_name, set_no_new_privs, set_pdeathsig};
+use nix::sys::signal::Signal;
+use nix::sys::socket::{MsgFlags, getsockopt, recv, send, sockopt::SockType};
+use nix::unistd::dup2_stdin;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::message::{COMMAND, Command, MAX_SETUP, Reply, Setup};
 use crate::engine::{Buffers, Engine, EngineError, Files, ModelSpec, Runner, load_into};
+use weir_os::notice;
 use weir_os::realtime::{self, Role};
 
 /// Of two processes that are too many, the kernel is to end this one and not the daemon.
@@ -37,6 +40,7 @@ pub(super) use super::tests::command;
 /// If no daemon started it, or it cannot make sense of its setup.
 pub fn engine_worker() -> Result<()> {
     let socket = keep_needed_descriptors().context("standard input is no socket of a daemon's")?;
+    notice::start(notice::default());
     give_up_privileges().context("a worker process cannot be set up")?;
     serve(socket, |engine, spec, buffers| load_into(&mut Files::default(), engine, spec, buffers))
 }
@@ -93,12 +97,8 @@ fn keep_needed_descriptors() -> io::Result<OwnedFd> {
     // kernel without the call (before 5.9) leaves them open, and no harm is done: ours close by themselves.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    rustix::net::sockopt::socket_type(&socket)?;
-    let nothing = File::open("/dev/null")?;
-    // SAFETY: both descriptors are open, and nothing in this process relies on what standard input is.
-    if unsafe { libc::dup2(nothing.as_raw_fd(), 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    getsockopt(&socket, SockType)?;
+    dup2_stdin(File::open("/dev/null")?)?;
     Ok(socket)
 }
 
@@ -109,8 +109,8 @@ fn keep_needed_descriptors() -> io::Result<OwnedFd> {
 /// own), so they stay with the service manager, whose sandbox worker processes inherit.
 fn give_up_privileges() -> Result<()> {
     // The socket tells too, but not one that hangs in foreign code.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    set_no_new_privs(true)?;
+    set_pdeathsig(Signal::SIGKILL)?;
+    set_no_new_privs()?;
     // A service manager tells every process to stop, but the daemon lets the batch in flight end first: these
     // signals are caught, and the flags that note them looked at by nobody.
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -142,13 +142,13 @@ fn receive_setup(socket: impl AsFd) -> Result<(Setup, File)> {
 fn receive_command(socket: impl AsFd) -> Result<Option<Command>> {
     let mut packet = [0; COMMAND + 1];
     loop {
-        match recv(&socket, &mut packet, RecvFlags::empty()) {
+        match recv(socket.as_fd().as_raw_fd(), &mut packet, MsgFlags::empty()) {
             // Reset, if it left a reply unread.
-            Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(None),
-            Ok((length, _)) => {
+            Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
+            Ok(length) => {
                 return Command::decode(&packet[..length]).context("no command").map(Some);
             }
-            Err(Errno::INTR) => {}
+            Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno).context("no command comes"),
         }
     }
@@ -156,8 +156,8 @@ fn receive_command(socket: impl AsFd) -> Result<Option<Command>> {
 
 /// A daemon that has hung up needs no answer: the next command does not come.
 fn answer(socket: impl AsFd, packet: &[u8]) -> Result<()> {
-    match send(socket, packet, SendFlags::NOSIGNAL) {
-        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+    match send(socket.as_fd().as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL) {
+        Ok(_) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
         Err(errno) => Err(errno).context("no answer can be sent"),
     }
 }

@@ -2,22 +2,21 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rt_core::Span;
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    recv, send, sendmsg, socketpair,
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, send, sendmsg, setsockopt, socketpair,
 };
-use rustix::process::Pid;
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::unistd::Pid;
+use rt_core::Span;
 
 use super::message::{Command, MAX_REPLY, Reply};
 use super::together::Together;
@@ -56,8 +55,8 @@ impl Process {
         memory: &File,
     ) -> io::Result<Self> {
         let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        set_socket_timeout(&socket, Timeout::Recv, Some(clock::duration(LOOK)))?;
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        setsockopt(&socket, ReceiveTimeout, &TimeVal::nanoseconds(LOOK.as_nanos().cast_signed()))?;
         let child = super::child::command(&place.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -67,13 +66,12 @@ impl Process {
             .spawn()?;
         let stop = Arc::clone(&place.stop);
         let free = place.realtime && place.core.is_none();
-        let together = free.then(|| Together::new(Pid::from_child(&child)));
+        let together = free.then(|| Together::new(Pid::from_raw(child.id().cast_signed())));
         let process = Self { child: Some(child), socket, sequence: 0, lost: false, stop, together };
-        let files = [setup.as_fd(), memory.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&files));
-        sendmsg(&process.socket, &[IoSlice::new(b"setup")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let files = [setup.as_raw_fd(), memory.as_raw_fd()];
+        let control = [ControlMessage::ScmRights(&files)];
+        let (socket, flags) = (process.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL);
+        sendmsg::<()>(socket, &[IoSlice::new(b"setup")], &control, flags, None)?;
         Ok(process)
     }
 
@@ -92,10 +90,10 @@ impl Process {
         let realtime = self.together.as_mut().filter(|_| !realtime::is_denied());
         let _bound = realtime.and_then(Together::bind);
         // There is always room: it answers each command before the next.
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match send(&self.socket, &command.encode(), flags) {
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        match send(self.socket.as_raw_fd(), &command.encode(), flags) {
             Ok(_) => self.receive(sequence, silence),
-            Err(Errno::PIPE | Errno::CONNRESET) => Err(self.hung_up()),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(self.hung_up()),
             Err(errno) => Err(self.lose(format!("it takes no command: {errno}"))),
         }
     }
@@ -108,12 +106,12 @@ impl Process {
         let started = clock::now();
         let mut packet = [0; MAX_REPLY + 1];
         loop {
-            match recv(&self.socket, &mut packet, RecvFlags::empty()) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(self.hung_up()),
-                Ok((length, _)) => {
+            match recv(self.socket.as_raw_fd(), &mut packet, MsgFlags::empty()) {
+                Ok(0) | Err(Errno::ECONNRESET) => return Err(self.hung_up()),
+                Ok(length) => {
                     return Reply::decode(&packet[..length], sequence).ok_or_else(|| self.violation());
                 }
-                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
                 Err(errno) => return Err(self.lose(format!("its socket fails: {errno}"))),
             }
             if self.stop.load(Ordering::Relaxed) {
@@ -133,8 +131,8 @@ impl Process {
     /// Whether it is gone, or speaks unasked.
     pub(super) fn is_lost(&mut self) -> bool {
         if !self.lost {
-            let seen = recv(&self.socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-            self.lost = !matches!(seen, Err(Errno::AGAIN | Errno::INTR));
+            let seen = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+            self.lost = !matches!(seen, Err(Errno::EAGAIN | Errno::EINTR));
         }
         self.lost
     }

@@ -1,12 +1,13 @@
 //! Faults in every phase of a worker process: each ends in a clear error or in a loss, none in waiting for ever,
 //! and nothing is left behind.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command as Program;
 use std::sync::atomic::Ordering;
 
-use rustix::net::{SendFlags, send};
-use rustix::process::{Signal, getpid, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{MsgFlags, send};
+use nix::unistd::Pid;
 
 use super::message::{MAX_REPLY, Reply};
 use super::*;
@@ -87,11 +88,11 @@ fn commit(fault: &str, socket: &OwnedFd, sequence: u32) -> Result<(), EngineErro
         packet
     };
     let say = |packet: &[u8]| {
-        send(socket, packet, SendFlags::NOSIGNAL).expect("said");
+        send(socket.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL).expect("said");
     };
     // Another thread may be the first to take the signal.
     let take = |signal| {
-        kill_process(getpid(), signal).expect("sent");
+        kill(Pid::this(), signal).expect("sent");
         loop {
             std::thread::park();
         }
@@ -101,8 +102,8 @@ fn commit(fault: &str, socket: &OwnedFd, sequence: u32) -> Result<(), EngineErro
         "exits" => std::process::exit(3),
         "aborts" => std::process::abort(),
         "panics" => panic!("as the test wants it"),
-        "is killed" => take(Signal::KILL),
-        "stops" => take(Signal::STOP),
+        "is killed" => take(Signal::SIGKILL),
+        "stops" => take(Signal::SIGSTOP),
         "babbles" => say(b"babble"),
         "says nothing" => say(b""),
         "says too much" => say(&[packet(Reply::Done, sequence), vec![0; MAX_REPLY]].concat()),

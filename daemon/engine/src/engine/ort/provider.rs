@@ -1,7 +1,7 @@
 //! Which of ONNX Runtime's execution providers runs a model, asked for and then checked: none falls back to the
 //! CPU unseen.
 
-use ::ort::ep::{CUDA, CoreML, ExecutionProviderDispatch, MIGraphX, OpenVINO, TensorRT};
+use ::ort::ep::{CUDA, ExecutionProviderDispatch, OpenVINO, TensorRT};
 use ::ort::session::Session;
 
 use super::call::{assigned_nodes, available_providers};
@@ -24,13 +24,11 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
                 .with_profile_max_shapes(shapes(spec, largest));
             vec![tensorrt.build(), cuda()]
         }
-        EngineKind::OrtMigraphx => vec![MIGraphX::default().with_device_id(device).build()],
         EngineKind::OrtOpenvino => {
             let place =
                 if backend.device == 0 { "CPU".to_owned() } else { format!("GPU.{}", backend.device - 1) };
             vec![OpenVINO::default().with_device_type(place).with_num_threads(1).build()]
         }
-        EngineKind::OrtCoreml => vec![CoreML::default().build()],
         _ => vec![],
     };
     providers.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
@@ -51,8 +49,6 @@ pub(super) fn missing(backend: &Backend, library: &Library, reason: &str) -> Eng
     let package = match backend.kind {
         EngineKind::OrtCuda | EngineKind::OrtTensorrt => "onnxruntime-gpu",
         EngineKind::OrtOpenvino => "onnxruntime-openvino",
-        EngineKind::OrtMigraphx => "onnxruntime-migraphx",
-        EngineKind::OrtCoreml => "onnxruntime for macOS",
         _ => "onnxruntime",
     };
     EngineError::Provider {
@@ -72,9 +68,7 @@ pub(super) fn check(backend: &Backend, spec: &ModelSpec, session: &Session) -> R
     let own: &[&str] = match backend.kind {
         EngineKind::OrtCuda => &["CUDAExecutionProvider"],
         EngineKind::OrtTensorrt => &["TensorrtExecutionProvider", "CUDAExecutionProvider"],
-        EngineKind::OrtMigraphx => &["MIGraphXExecutionProvider"],
         EngineKind::OrtOpenvino => &["OpenVINOExecutionProvider"],
-        EngineKind::OrtCoreml => &["CoreMLExecutionProvider"],
         _ => &["CPUExecutionProvider"],
     };
     let nodes = assigned_nodes(session).map_err(|error| EngineError::Compile {

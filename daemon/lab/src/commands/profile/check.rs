@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::bar;
-use weir_os::notice::notice;
+use tracing::warn;
 use weir_plan::config::Config;
 use weir_plan::models::{prepare_engines, resolve_models};
 use weir_plan::profile::{Entry, Fingerprint, Profile, Rule, Session, Until, Verdict, Work};
@@ -45,10 +45,10 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
         differences.extend(entry.differences(&equipment));
     }
     for difference in &differences {
-        notice!("the machine is not as profiled: {difference}");
+        warn!("the machine is not as profiled: {difference}");
     }
     for line in Work::other_company(config, &specs, &profile) {
-        notice!("{line}");
+        warn!("{line}");
     }
     let modes = work.subjects.iter().zip(&entries).map(|(subject, entry)| {
         let mut modes = entry.modes();

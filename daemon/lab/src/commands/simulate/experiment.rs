@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use sim::experiment::{Data, Experiment, Results};
-use weir_os::notice::notice;
+use tracing::warn;
 use weir_os::pipe::say;
 
 #[derive(clap::Args)]
@@ -55,11 +55,9 @@ pub(super) fn run(files: &[PathBuf], options: &Options, json: bool) -> Result<Ex
         let results = run_one(name, experiment)?;
         for cell in results.broken() {
             broken = true;
-            notice!(
+            warn!(
                 "{name}: the promise was broken: {}, {}, x = {}: a constraint was violated and nothing announced",
-                cell.system,
-                cell.arrivals,
-                cell.x
+                cell.system, cell.arrivals, cell.x
             );
         }
         if let Some(folder) = &options.out {

@@ -6,8 +6,8 @@ use rt_core::{Instant, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::service::{Core, StreamView};
+use tracing::error;
 use weir_engine::TensorSpec;
-use weir_os::notice::notice;
 use weir_plan::config::ReservedStream;
 use weir_plan::plan::ServicePlan;
 
@@ -132,7 +132,7 @@ impl Registry {
                     to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });
                 }
                 // The plan has counted them: there is a place for each.
-                Err(error) => notice!("stream {name}: {error}"),
+                Err(error) => error!("stream {name}: {error}"),
             }
         }
     }
