@@ -137,7 +137,7 @@ fuzz: deps
 
 ## soak: a daemon among bad clients for WEIR_SOAK_SECONDS (600): it keeps its promises and does not grow
 soak: deps
-	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test soak -- --nocapture
+	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test e2e -- --nocapture promise::soak
 
 ## install: what `make` has built, below PREFIX (/usr/local); DESTDIR stands before all paths
 install:

@@ -1,0 +1,5 @@
+//! The daemon under a service manager, and what is installed.
+
+mod activation;
+mod files;
+mod lifecycle;
