@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_client::blocking::Client;
 use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, SuspensionEvent};
 
-use super::{Daemon, PATIENCE};
+use super::{Daemon, PATIENCE, not_checked};
 
 /// What a machine does that stops a thread for as long as it likes.
 const EXCUSES: [SafeModeCause; 3] =
@@ -58,12 +58,20 @@ impl Listener {
         self.changes().iter().any(|change| excuses(change, service))
     }
 
-    /// A promise of `service` was kept, or it is told why the machine may not have let it.
+    /// A promise of `service` was kept, or it is told why the machine may not have let it: then nothing has been shown
+    /// of the promise, and the end of `make test` says so.
     pub(crate) fn kept_or_told(&mut self, service: &str, kept: bool, evidence: &dyn Debug) {
-        while !kept && !self.excuses(service) {
+        if kept {
+            return;
+        }
+        while !self.excuses(service) {
             // An answer may come an instant before what is told of it.
             assert!(self.hear(PATIENCE), "not kept: {evidence:?}, and no excuse told: {:?}", self.changes);
         }
+        let cause = self.changes.iter().find(|change| excuses(change, service)).map(|change| change.cause);
+        let cause = cause.expect("it was told").to_string();
+        let test = std::thread::current().name().unwrap_or("a thread of a test").to_owned();
+        not_checked(&format!("{test}: not kept, after {cause} of {service} had been announced"));
     }
 
     /// Waits for one more event; whether it came.
