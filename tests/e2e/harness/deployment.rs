@@ -64,15 +64,6 @@ impl Deployment {
         stderr(&output)
     }
 
-    /// Measures the models with a few runs, until they can be planned with: on a busy machine a better variant can seem
-    /// to be faster than the base, which is refused.
-    pub(crate) fn measure(&self) {
-        eventually("a profile to plan with", || {
-            self.succeed(&["profile", "--quick", "--samples", "10", "--afresh"]);
-            self.weir(&["plan"]).status.success().then_some(())
-        });
-    }
-
     /// Starts the daemon and waits until it takes clients.
     pub(crate) fn serve(&self) -> Daemon {
         let mut daemon = self.spawn(&[]);

@@ -22,7 +22,7 @@ fn place(metrics: &str) -> Deployment {
         constraints = [{ any-miss = { m = 1, k = 3 } }]
         "#
     ))
-    .profiled(&[20])
+    .profiled(&[400])
 }
 
 /// The head and the body of the answer to one request.

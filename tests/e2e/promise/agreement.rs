@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::time::Duration;
 
-use crate::harness::{DAEMON, Deployment, answers, best_effort, now, pause};
+use crate::harness::{DAEMON, Deployment, alone, answers, best_effort, now, pause};
 use planner::Problem;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -143,6 +143,7 @@ fn in_overload_full_or_latest_dispatch_agrees() {
 }
 
 fn agree(case: &Case, dispatch: Dispatch) {
+    alone();
     let (word, other) = match dispatch {
         Dispatch::Eager => ("eager", Dispatch::FullOrLatest),
         Dispatch::FullOrLatest => ("full-or-latest", Dispatch::Eager),

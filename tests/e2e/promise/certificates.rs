@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::prover::prover;
 use crate::harness::{
-    Deployment, answers, best_effort, daemon_in_real_time, eventually, pause, stderr, weir,
+    Deployment, alone, answers, best_effort, daemon_in_real_time, eventually, pause, stderr, weir,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -249,6 +249,7 @@ fn what_a_daemon_recorded_is_simulated_by_its_problem() {
 #[test]
 fn what_a_daemon_did_is_a_run_of_the_proved_model() {
     let Some(prover) = prover() else { return };
+    alone();
     let program = prover.program().display().to_string();
     let text = |dispatch: &str| {
         let plain = service("2s").replace("certificate = \"promise.json\"\n", "");

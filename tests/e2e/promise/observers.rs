@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::harness::bus::{Bus, address, is_possible};
 use crate::harness::{
-    Deployment, Listener, PATIENCE, answers, best_effort, daemon_in_real_time, eventually, pause, repository,
+    Deployment, Listener, PATIENCE, alone, answers, best_effort, daemon_in_real_time, eventually, pause,
+    repository,
 };
 use weir_client::{ArrivalBound, Constraint, Outcome, Registration};
 
@@ -39,7 +40,7 @@ fn deployment(bus: bool) -> Deployment {
         cores = [0]
         "#
     ));
-    place.measure();
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
     place.set_all_bounds(60);
     place
 }
@@ -63,6 +64,7 @@ fn scrape(place: &Deployment) -> String {
 
 #[test]
 fn a_flood_of_questions_on_every_door_leaves_a_promised_stream_its_promise() {
+    alone();
     let on_bus = is_possible();
     let place = deployment(on_bus);
     let bus = on_bus.then(|| Bus::start(&place));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::bus::{Bus, daemon_on_bus, is_possible};
 use crate::harness::{
-    Daemon, Deployment, Listener, Raw, answers, best_effort, eventually, frame, hello, now, pause,
+    Daemon, Deployment, Listener, Raw, alone, answers, best_effort, eventually, frame, hello, now, pause,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -233,6 +233,7 @@ fn footprint(daemon: &Daemon, clients: u64) -> (u64, usize, usize) {
 
 #[test]
 fn a_long_life_among_bad_clients() {
+    alone();
     let seconds = std::env::var("WEIR_SOAK_SECONDS").ok();
     let seconds = seconds.map_or(10, |text| text.parse().expect("WEIR_SOAK_SECONDS is a number of seconds"));
     let length = Duration::from_secs(seconds);
