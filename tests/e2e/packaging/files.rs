@@ -8,7 +8,7 @@ use crate::harness::{not_checked, repository, stderr, weir};
 use tempfile::TempDir;
 
 /// Of ten, the most that an attacker could still do (`systemd-analyze security`).
-const MOST_EXPOSED: f64 = 1.5;
+pub(super) const MOST_EXPOSED: f64 = 1.5;
 /// The same where devices must be open.
 const MOST_EXPOSED_WITH_DEVICES: f64 = 2.0;
 
@@ -59,7 +59,11 @@ fn faults(folder: &Path) -> Vec<String> {
 
 fn exposure(folder: &Path) -> f64 {
     let output = analyze(&["security", "--offline=true", "--no-pager", "./weir.service"], folder);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    verdict(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The level at the end of what `systemd-analyze security` says.
+pub(super) fn verdict(said: &str) -> f64 {
     let line = said.lines().find(|line| line.contains("Overall exposure level")).expect("a verdict");
     let number = line.split(": ").nth(1).and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -117,7 +121,8 @@ fn the_user_is_made_as_systemd_understands_it() {
     assert!(said.contains("Creating user 'weir'") && said.contains("Creating group 'weir'"), "{said}");
 }
 
-fn make(target: &str, variables: &[String]) -> String {
+/// Runs a target of the Makefile with the binary under test.
+pub(super) fn make(target: &str, variables: &[String]) -> String {
     let output = Command::new("make")
         .args(["--no-print-directory", "-C"])
         .arg(repository("."))
