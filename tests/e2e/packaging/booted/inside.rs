@@ -112,10 +112,11 @@ fn call(user: [&str; 3], arguments: &[&str]) -> Output {
     busctl(user, &[&MANAGER, arguments].concat())
 }
 
-/// The entries of the journal with that number, of which `count` must come.
+/// The entries of the present daemon in the journal with that number, of which `count` must come.
 fn entries(message: &str, count: usize) -> Vec<Value> {
     eventually("entries of the journal", || {
-        let said = succeed("journalctl", &["--quiet", "--output=json", &format!("MESSAGE_ID={message}")]);
+        let (message, daemon) = (format!("MESSAGE_ID={message}"), format!("_PID={}", show("MainPID")));
+        let said = succeed("journalctl", &["--quiet", "--output=json", &message, &daemon]);
         let entries: Vec<_> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         (entries.len() >= count).then_some(entries)
     })
