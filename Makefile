@@ -4,9 +4,12 @@ WEIR := target/release/weir
 PREFIX := /usr/local
 DEB_FOLDER := target
 BARE := thumbv7em-none-eabihf
-BARE_SYSROOT := $(shell rustc --print sysroot)/lib/rustlib/$(BARE)
+ARM := aarch64-unknown-linux-gnu
+TARGETS := $(shell rustc --print sysroot)/lib/rustlib
+# The oldest Rust that Cargo.toml promises.
+OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint proof unit bare configs foreign python bench profile-example experiments fuzz soak doc install uninstall deb clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb clean
 
 all: $(WEIR)
 
@@ -15,16 +18,17 @@ demo: deps
 	$(CARGO) build --release --bin weir --bin weir-lab
 	$(WEIR) demo
 
-# Where each check that cannot be made on this machine leaves a line, for the end of `make test`.
+# Where each check that could not be made leaves a line, for the end of `make test`; one that was made and has shown
+# nothing, because the machine was disturbed and the daemon said so, as well. A number says how often.
 export WEIR_NOT_CHECKED := $(CURDIR)/target/not-checked.txt
 
 # What `make proof` builds; tests that use the checker look for it here.
 PROOF := $(CURDIR)/target/proof
 
 ## test: everything that must hold on every machine
-test: forget-unchecked deps fetched format lint proof unit bare configs foreign python
+test: forget-unchecked deps fetched format lint licences proof unit doc bare arm oldest configs foreign python
 	@if [ -s "$(WEIR_NOT_CHECKED)" ]; then \
-	    echo "all other checks passed; NOT CHECKED:"; sort -u "$(WEIR_NOT_CHECKED)"; \
+	    echo "all other checks passed; NOT CHECKED:"; sort "$(WEIR_NOT_CHECKED)" | uniq -c; \
 	else \
 	    echo "all checks passed"; \
 	fi
@@ -49,8 +53,20 @@ format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
+# Among its lints: nothing of the standard library that is younger than the oldest Rust.
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# By deny.toml. What has become known of a library since is told, and fails nothing: it is no matter of the change.
+licences:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	    $(CARGO) deny check licenses bans sources && \
+	    { $(CARGO) deny check advisories || echo "known faults of libraries: see cargo deny check advisories" \
+	        | tee -a "$(WEIR_NOT_CHECKED)"; }; \
+	else \
+	    echo "licences and sources of libraries: cargo-deny is not installed (cargo install cargo-deny)" \
+	        | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
 
 ## proof: the theorems of docs/guarantee.md, checked by Coq, and the checker that is extracted from them; half a minute
 proof:
@@ -66,12 +82,35 @@ unit:
 	$(CARGO) test --workspace
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
 # The proof that the core is pure: it builds where there is no operating system.
 bare:
-	@if [ -d "$(BARE_SYSROOT)" ]; then \
+	@if [ -d "$(TARGETS)/$(BARE)" ]; then \
 	    $(CARGO) build -p rt-core --target $(BARE); \
 	else \
 	    echo "rt-core for bare metal: target $(BARE) is not installed (rustup target add $(BARE))" \
+	        | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
+
+# The other machine that Weir is for. Some libraries have assembler or C in them.
+arm:
+	@if [ -d "$(TARGETS)/$(ARM)" ] && command -v aarch64-linux-gnu-gcc >/dev/null; then \
+	    $(CARGO) check --workspace --target $(ARM); \
+	else \
+	    echo "a build for $(ARM): the target or its C compiler is not installed (rustup target add $(ARM);" \
+	        "apt-get install gcc-aarch64-linux-gnu)" | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
+
+# An older one than promised refuses by itself; with a younger one it is checked where rustup has it.
+oldest:
+	@if rustc --version | grep -q "^rustc $(OLDEST)\."; then \
+	    echo "all of it was built with Rust $(OLDEST)"; \
+	elif rustup toolchain list 2>/dev/null | grep -q "^$(OLDEST)"; then \
+	    $(CARGO) +$(OLDEST) check --workspace --all-targets --target-dir target/oldest; \
+	else \
+	    echo "a build with Rust $(OLDEST), the oldest: it is not installed (rustup toolchain install $(OLDEST))" \
 	        | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
 
@@ -137,7 +176,7 @@ fuzz: deps
 
 ## soak: a daemon among bad clients for WEIR_SOAK_SECONDS (600): it keeps its promises and does not grow
 soak: deps
-	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test soak -- --nocapture
+	WEIR_SOAK_SECONDS=$${WEIR_SOAK_SECONDS:-600} $(CARGO) test -p weir --test e2e -- --nocapture promise::soak
 
 ## install: what `make` has built, below PREFIX (/usr/local); DESTDIR stands before all paths
 install:
@@ -149,9 +188,6 @@ uninstall:
 ## deb: a Debian package of what `make` has built, in target/
 deb:
 	@WEIR="$(WEIR)" ./packaging/deb.sh $(DEB_FOLDER)
-
-doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 clean:
 	$(CARGO) clean

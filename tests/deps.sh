@@ -1,7 +1,8 @@
 #!/bin/sh
 # Sees to what the build and the tests need beside a Rust toolchain; does nothing where all is there.
-# With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `python FOLDER`, to a
-# virtual environment with what the Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py needs.
+# With `fetch`, also to what tests/fetch.sh needs; with `proof`, to what proof/ needs; with `systemd`, to what
+# tests/e2e/packaging/booted.rs needs to boot a systemd in a container; with `python FOLDER`, to a virtual environment
+# with what the Python client needs, with `bench FOLDER` to one with what tests/bench/batches.py needs.
 set -eu
 missing=""
 option=""
@@ -14,6 +15,13 @@ if [ "${1:-}" = proof ]; then
     option=--no-install-recommends
     command -v coqc >/dev/null 2>&1 || missing="$missing coq"
     command -v ocamlopt >/dev/null 2>&1 || missing="$missing ocaml-nox"
+fi
+if [ "${1:-}" = systemd ]; then
+    option=--no-install-recommends
+    command -v systemd-nspawn >/dev/null 2>&1 || missing="$missing systemd-container"
+    [ -x /lib/systemd/systemd ] || missing="$missing systemd"
+    command -v dbus-daemon >/dev/null 2>&1 || missing="$missing dbus"
+    [ -x /usr/lib/polkit-1/polkitd ] || missing="$missing polkitd"
 fi
 if [ "${1:-}" = python ] || [ "${1:-}" = bench ]; then
     python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"

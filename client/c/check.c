@@ -1,4 +1,4 @@
-/* Checks the library against a running daemon: check SOCKET, with the services of tests/clients.rs. */
+/* Checks the library against a running daemon: check SOCKET, with the services of tests/e2e/protocol/clients.rs. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>

@@ -7,7 +7,7 @@ use planner::problem::raw;
 use planner::verify::{ProverError, Verified, VerifyError, verify};
 use planner::{Certificate, Claim, Number, Problem, certify};
 
-#[path = "../../tests/common/prover.rs"]
+#[path = "../../tests/e2e/harness/prover.rs"]
 mod prover;
 use prover::prover;
 

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rt_core::Span;
 
-#[path = "../../tests/common/prover.rs"]
+#[path = "../../tests/e2e/harness/prover.rs"]
 mod prover;
 use prover::prover;
 

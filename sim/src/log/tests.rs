@@ -16,7 +16,7 @@ use crate::time::ns;
 use crate::{Arrivals, Run};
 use virtual_time::Order;
 
-#[path = "../../../tests/common/prover.rs"]
+#[path = "../../../tests/e2e/harness/prover.rs"]
 mod prover;
 use prover::prover;
 

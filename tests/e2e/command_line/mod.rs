@@ -1,0 +1,6 @@
+//! What people meet at the prompt: subcommands, configurations, profiles, experiments.
+
+mod configs;
+mod experiments;
+mod profile;
+mod prompt;

@@ -1,0 +1,308 @@
+//! What a user meets at the prompt: exit codes, pipes, full disks, interruptions, manual pages and completions.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::harness::{DAEMON, Daemon, Deployment, eventually, not_checked, stderr, weir};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// One worker, 2 ms a request; `period` decides whether the load can be promised.
+fn problem(period_us: u32) -> String {
+    format!(
+        r#"{{"unit": "us", "deadline": 6000, "workers": [{{"count": 1, "batch": 1, "time": 2000}}],
+            "streams": [{{"name": "cam0", "constraints": ["any_miss(1,2)"],
+                          "arrivals": {{"windows": [[2, {period_us}]]}}}}]}}"#
+    )
+}
+
+/// A service that answers in 1 ms and promises something.
+fn deployment() -> Deployment {
+    Deployment::new(format!(
+        "{DAEMON}[[service]]\nname = \"quick\"\nengine = \"simulated\"\nguard = \"1s\"\ndeadline = \"20s\"\n\
+         simulated = {{ times = [\"1ms\"], input = 4, output = 4 }}\n\
+         constraints = [{{ any-miss = {{ m = 1, k = 10 }} }}]\n"
+    ))
+}
+
+/// Runs `weir` with this standard input.
+fn fed(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(weir())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("weir can be started");
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("taken");
+    child.wait_with_output().expect("ended")
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn certificates_come_from_standard_input_and_the_exit_code_tells_a_refusal_from_trouble() {
+    let kept = fed(&["certify", "--problem", "-", "--json"], &problem(4000));
+    assert_eq!(code(&kept), Some(0), "{}", stderr(&kept));
+    let verified = fed(&["verify", "-"], &text(&kept.stdout));
+    assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
+    assert!(text(&verified.stdout).starts_with("-: verified"));
+
+    let refused = fed(&["certify", "--problem", "-", "--json"], &problem(1000));
+    assert_eq!(code(&refused), Some(1), "{}", stderr(&refused));
+    let replayed = fed(&["replay", "-"], &text(&refused.stdout));
+    assert_eq!(code(&replayed), Some(0), "{}", stderr(&replayed));
+    assert!(!replayed.stdout.is_empty());
+
+    // It says something else than what was certified: no. It is no certificate: nothing can be said.
+    let tampered = fed(&["verify", "-"], &text(&kept.stdout).replace("6000", "7000"));
+    assert_eq!(code(&tampered), Some(1), "{}", stderr(&tampered));
+    assert_eq!(code(&fed(&["verify", "-"], "none")), Some(2));
+    assert_eq!(code(&fed(&["verify", "/nowhere"], "")), Some(2));
+    assert_eq!(code(&fed(&["verify", "--unheard-of"], "")), Some(2));
+    assert_eq!(code(&fed(&["status", "--socket", "/nowhere"], "")), Some(2));
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_in_its_own_words() {
+    let place = deployment();
+    let written = std::fs::read_to_string(place.config()).expect("written");
+    place.configure(written.replace("m = 1, k = 10", "m = 10, k = 3"));
+    let output = place.weir(&["check"]);
+    assert_eq!(code(&output), Some(1));
+    let message = stderr(&output);
+    assert!(message.contains("constraints[0] = { any-miss = { m = 10, k = 3 } }: "), "{message}");
+    let stream = "[[service.stream]]\nname = \"x\"\narrivals = [{ periodic = { period = \"0ms\" } }]\n";
+    place.configure(written + stream);
+    let message = place.fail(&["check"]);
+    assert!(message.contains("arrivals[0] = { periodic = { "), "{message}");
+}
+
+#[test]
+fn a_promise_that_cannot_be_kept_is_a_refusal() {
+    let place = deployment().profiled(&[30_000]);
+    let output = place.weir(&["plan"]);
+    assert_eq!(code(&output), Some(1), "{}", stderr(&output));
+    assert_eq!(code(&place.weir(&["serve"])), Some(1));
+    std::fs::remove_file(place.path("profile.json")).expect("there");
+    assert_eq!(code(&place.weir(&["plan"])), Some(2));
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_no_panic() {
+    let place = deployment();
+    for arguments in [&["check"][..], &["completions", "bash"], &["profile", "--quick"], &["plan"]] {
+        let mut command = Command::new(weir());
+        command.args(arguments);
+        if arguments[0] != "completions" {
+            command.arg(place.config());
+        }
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
+        let output = command.stdout(full).output().expect("weir can be run");
+        let message = stderr(&output);
+        assert_eq!(code(&output), Some(2), "{arguments:?}: {message}");
+        assert!(
+            message.contains("weir: standard output: No space left on device"),
+            "{arguments:?}: {message}"
+        );
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn an_answer_of_unknown_accuracy_claims_none() {
+    let place = deployment().profiled(&[400]);
+    let daemon = place.serve();
+    let socket = place.socket();
+    let socket = socket.to_str().expect("UTF-8");
+    let output = fed(&["infer", "quick", "--socket", socket], "");
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("simulated-")
+            && said.contains(" says ")
+            && !said.contains("NaN")
+            && !said.contains("accuracy"),
+        "{said}"
+    );
+    drop(daemon);
+}
+
+#[test]
+fn a_file_of_tensors_is_sent_as_it_is_if_it_fits() {
+    let place = deployment().profiled(&[400]);
+    let _daemon = place.serve();
+    let (socket, file) = (place.socket(), place.path("tensors"));
+    let (socket, raw) = (socket.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let infer = || fed(&["infer", "quick", "--socket", socket, "--raw", raw, "--json"], "");
+    let few = ["--rate", "50", "--duration", "200ms", "--best-effort"];
+    let load = || fed(&[&["load", "quick", "--socket", socket, "--raw", raw][..], &few].concat(), "");
+    std::fs::write(&file, [1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat()).expect("written");
+    let output = infer();
+    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        said["outputs"]["output"],
+        json!([1.0, 2.0, 3.0, 4.0]),
+        "the simulated engine repeats its input"
+    );
+    let output = load();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    assert!(text(&output.stdout).contains("answered     10,"), "{}", text(&output.stdout));
+    std::fs::write(&file, [0; 15]).expect("written");
+    for output in [infer(), load()] {
+        assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+        let wanted = ["the inputs have 15 bytes, simulated-", " takes 16: input f32 [4]"];
+        assert!(wanted.iter().all(|words| stderr(&output).contains(words)), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_load_on_a_reserved_stream_is_a_part_of_what_that_stream_declared() {
+    let place = deployment();
+    let text = std::fs::read_to_string(place.config()).expect("written before");
+    let cam =
+        "[[service.stream]]\nname = \"cam\"\narrivals = [{ window = { count = 40, length = \"1s\" } }]\n";
+    place.configure(text + cam);
+    let place = place.profiled(&[2]);
+    let _daemon = place.serve();
+    let socket = place.socket();
+    let arguments =
+        ["load", "quick", "--stream", "cam", "--reserved", "--duration", "50ms", "--json", "--socket"];
+    let output = fed(&[&arguments[..], &[socket.to_str().expect("UTF-8")]].concat(), "");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["promised_per_s"], &report["rate"]), (&json!(40.0), &json!(38.0)), "{report}");
+}
+
+/// A load for an hour, of which some answers have come.
+fn load(place: &Deployment, daemon: &Daemon) -> Child {
+    let served = || {
+        let status = daemon.status();
+        let streams = status["services"][0]["streams"].as_array()?;
+        streams.iter().find(|stream| stream["name"] == "l")?["served"].as_u64()
+    };
+    eventually("the end of the load before", || served().is_none().then_some(()));
+    let child = Command::new(weir())
+        .args([
+            "load",
+            "quick",
+            "--rate",
+            "50",
+            "--duration",
+            "1h",
+            "--best-effort",
+            "--stream",
+            "l",
+            "--socket",
+        ])
+        .arg(place.socket())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("weir can be started");
+    eventually("some answers", || served().filter(|&count| count > 3));
+    child
+}
+
+#[test]
+fn a_load_tells_what_there_is_when_it_is_interrupted_or_the_daemon_goes_away() {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    let child = load(&place, &daemon);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("sent");
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(code(&output), Some(130), "{}", stderr(&output));
+    assert!(text(&output.stdout).contains("answered"), "{}", text(&output.stdout));
+
+    let child = load(&place, &daemon);
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+    assert!(text(&output.stdout).contains("answered"), "{}", text(&output.stdout));
+    assert!(stderr(&output).contains("the report ends there"), "{}", stderr(&output));
+}
+
+/// Subcommands with their options, long ones, from `--help`.
+fn commands_and_options() -> Vec<(String, Vec<String>)> {
+    let help = |arguments: &[&str]| text(&fed(arguments, "").stdout);
+    let listed = help(&["--help"]);
+    let commands = listed.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    let options = |name: &str| {
+        let help = help(&[name, "--help"]);
+        let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+        let words = lines.flat_map(|line| line.split([' ', ',', '=']).take(8).map(str::to_owned));
+        words.filter(|word| word.starts_with("--")).collect::<Vec<_>>()
+    };
+    names.map(|name| (name.to_owned(), options(name))).collect()
+}
+
+#[test]
+fn the_manual_has_every_subcommand_and_option_and_is_set_without_warnings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new(weir()).args(["man", "--out"]).arg(folder.path()).output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = std::fs::read_to_string(folder.path().join("weir.1")).expect("a page");
+    let all = commands_and_options();
+    assert!(all.len() > 12 && all.iter().map(|(_, options)| options.len()).sum::<usize>() > 40, "{all:?}");
+    let mut sections = page.split(".SS \"weir ");
+    sections.next();
+    let sections: Vec<_> = sections.collect();
+    for (command, options) in &all {
+        let section = sections.iter().find(|section| section.starts_with(&format!("{command}\"")));
+        let section = section.unwrap_or_else(|| panic!("weir(1) has no section on {command}"));
+        for option in options {
+            // `--proved[=<PROGRAM>]`: the value may be left out.
+            let escaped = option.trim_end_matches('[').replace('-', "\\-");
+            assert!(section.contains(&escaped), "weir(1) says nothing of weir {command} {option}");
+        }
+    }
+    assert!(page.contains(".SH \"EXIT STATUS\""));
+    if !Path::new("/usr/bin/groff").exists() {
+        return not_checked("manual pages as set: groff is not here");
+    }
+    for (name, words) in [
+        ("weir.1", "weir profile [OPTIONS] <FILE>"),
+        ("weir.toml.5", "max-pending"),
+        ("weir-protocol.7", "REGISTERED"),
+    ] {
+        let page = folder.path().join(name);
+        // The last argument: without bold and underlined letters, which would stand between the words.
+        let set =
+            Command::new("groff").args(["-t", "-k", "-man", "-ww", "-Tutf8", "-P-cbu"]).arg(&page).output();
+        let set = set.expect("groff runs");
+        assert!(set.status.success() && set.stderr.is_empty(), "{name}: {}", stderr(&set));
+        let plain = text(&set.stdout);
+        assert!(plain.contains(words), "{name} as set lacks {words}");
+    }
+}
+
+#[test]
+fn the_shells_complete_every_subcommand() {
+    let all = commands_and_options();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = fed(&["completions", shell], "");
+        assert!(script.status.success());
+        let script = text(&script.stdout);
+        for (command, _) in &all {
+            assert!(script.contains(command.as_str()), "{shell} does not complete {command}");
+        }
+        if shell == "bash" {
+            let ask = format!(
+                "{script}\nCOMP_WORDS=(weir pro) COMP_CWORD=1; _weir weir pro weir; echo \"${{COMPREPLY[*]}}\""
+            );
+            let reply = Command::new("bash").args(["-c", &ask]).output().expect("bash");
+            assert_eq!(text(&reply.stdout).trim(), "profile", "{}", stderr(&reply));
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What is promised, certified and kept, below the declared rate and beyond it.
+
+mod agreement;
+mod batches;
+mod certificates;
+mod closed;
+mod observers;
+mod serving;
+mod soak;
+mod variants;

@@ -1,0 +1,5 @@
+//! Another configuration while the daemon serves.
+
+mod configuration;
+mod remeasure;
+mod takeover;
