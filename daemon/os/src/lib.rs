@@ -1,4 +1,4 @@
-//! What the rooms of the daemon want of the operating system: the clock, locks, priorities, and the standard streams.
+//! What the rooms of the daemon want of the operating system: the clock, locks, priorities, the standard streams, the log.
 
 // A failed `println!` panics, and so does a failed `eprintln!`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::newest::Newest;
@@ -158,13 +159,14 @@ async fn run(config: &HookConfig, announcement: &Announcement, mut closed: watch
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     let ended = spawn_blocking(move || while waitid(Id::Pid(group), look) == Err(Errno::EINTR) {});
     let in_time = tokio::select! {
-        _ = ended => true,
-        _ = closed.changed() => false,
-        () = tokio::time::sleep(clock::duration(*limit)) => {
-            let service = &announcement.service;
-            warn!("service {service}: safe-mode.hook-limit = {limit}: it has not ended, and is killed");
-            false
+        ended = timeout(clock::duration(*limit), ended) => {
+            if ended.is_err() {
+                let service = &announcement.service;
+                warn!("service {service}: safe-mode.hook-limit = {limit}: it has not ended, and is killed");
+            }
+            ended.is_ok()
         }
+        _ = closed.changed() => false,
     };
     // That nobody is left is what is wanted.
     let _ = killpg(group, Signal::SIGKILL);

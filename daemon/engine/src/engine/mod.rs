@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use buffers::Buffers;
 #[cfg(test)]
-pub(crate) use conformance::{random_f32, toy_spec};
+pub(crate) use conformance::toy_spec;
 pub use equipment::Equipment;
 pub use error::{EngineError, Side};
 pub use files::{Files, read_verified, sha256_hex};
