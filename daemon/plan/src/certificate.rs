@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Context;
-use planner::certificate::{Claim, Service, Variant};
+use planner::certificate::{Claim, Refutation, Service, Variant};
 use planner::problem::raw;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Problem, ProblemError, certify};
@@ -32,12 +32,15 @@ pub enum Mismatch {
 }
 
 /// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
-/// that has constraints of its own. A service that cannot be promised is refused in it; whoever looks for arrivals that
-/// show it adds them.
+/// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that `refute`
+/// finds to show it.
 ///
 /// # Errors
 /// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
-pub fn certificate(config: &Config) -> anyhow::Result<Certificate> {
+pub fn certificate(
+    config: &Config,
+    refute: fn(&Problem) -> Option<Refutation>,
+) -> anyhow::Result<Certificate> {
     let profile = Profile::load(&config.daemon.profile)?;
     let mut equipment = Vec::new();
     let claims = config.services.iter().zip(resolve_models(config)?).map(|(service, specs)| {
@@ -51,7 +54,10 @@ pub fn certificate(config: &Config) -> anyhow::Result<Certificate> {
             Err(error) => Err(error.into()),
         }
     });
-    let claims = claims.collect::<anyhow::Result<_>>()?;
+    let mut claims = claims.collect::<anyhow::Result<Vec<Claim>>>()?;
+    for claim in claims.iter_mut().filter(|claim| !claim.admissible) {
+        claim.refutation = refute(&Problem::from_raw(claim.problem.clone())?);
+    }
     Ok(Certificate::new(made_by(), machine(profile.fingerprint(), equipment), claims))
 }
 

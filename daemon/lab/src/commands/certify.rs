@@ -30,23 +30,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (mut made, output) = match (&args.file, &args.problem) {
+    let (made, output) = match (&args.file, &args.problem) {
         (Some(file), _) => {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
-            (certificate(&config)?, Some(output))
+            (certificate(&config, sim::refute)?, Some(output))
         }
         (None, Some(file)) => {
             let problem = read_problem(file)?;
-            let claim = planner::certify(&problem);
+            let mut claim = planner::certify(&problem);
+            if !claim.admissible {
+                claim.refutation = sim::refute(&problem);
+            }
             (Certificate::new(made_by(), BTreeMap::new(), vec![claim]), args.output.clone())
         }
         (None, None) => unreachable!("one of them is required"),
     };
-    for claim in made.claims.iter_mut().filter(|claim| !claim.admissible) {
-        claim.refutation = sim::refute(&Problem::from_raw(claim.problem.clone())?);
-    }
     if let Some(output) = &output {
         made.save(output)?;
     }
