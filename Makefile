@@ -68,7 +68,7 @@ licences:
 	        | tee -a "$(WEIR_NOT_CHECKED)"; \
 	fi
 
-## proof: the theorems of docs/guarantee.md, checked by Coq, and the checker that is extracted from them; half a minute
+## proof: the theorems of docs/guarantee.md, checked by Coq, and the checker that is extracted from them; less than a minute
 proof:
 	@if command -v coqc >/dev/null && command -v ocamlopt >/dev/null; then \
 	    $(MAKE) --no-print-directory -C proof OUT=$(PROOF); \

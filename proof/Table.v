@@ -467,7 +467,8 @@ Proof.
     pose proof (Nat.div_mod (length a) B ltac:(lia)) as Hdm. pose proof (Nat.mod_upper_bound (length a) B ltac:(lia)) as Hmb.
     fold k in Hdm.
     assert (Hk : In k ks).
-    { unfold ks, dues. rewrite map_length. apply in_seq. split; [lia|]. cbn. pose proof (cdiv_ge (length left) B HB). nia. }
+    { unfold ks, dues. rewrite map_length. apply in_seq. split; [apply Nat.le_0_l|]. cbn.
+      pose proof (cdiv_ge (length left) B HB). clear - Hdm Hlt HB H0. apply (Nat.mul_lt_mono_pos_l B); [exact HB|]. lia. }
     specialize (Hwait k Hk).
     assert (Eh : h = 0) by (unfold h; destruct left; [destruct a; discriminate|auto]).
     (* the first of its batch *)
@@ -481,7 +482,7 @@ Proof.
           rewrite E in Hsort. clear - Hsort Ey. induction a as [|z a IH]; [destruct Ey|].
           cbn in Hsort. inversion Hsort as [|? ? H1 H2]; subst. destruct Ey as [->|Ey]; [|auto].
           rewrite Forall_forall in H2. apply H2, in_or_app. simpl. auto. }
-      destruct Hin as (y & Hy & Hle). apply (map_nth_error F) in Hy. apply (nth_error_nth _ _ 0) in Hy. rewrite Hy. unfold F. lia. }
+      destruct Hin as (y & Hy & Hle). apply (map_nth_error F) in Hy. apply (nth_error_nth _ _ 0) in Hy. rewrite Hy. unfold F. clear - Hle HL. lia. }
     apply (longest_for_begun n P HP) in Hwait as (Hwithin & Hown); [|auto].
     set (latest := due k - P) in *. exists latest. split; [|rewrite HT; unfold e, latest; clear - Hfirst Hwithin Eh HP; lia].
     rewrite Hsupply. pose proof (fewer_total n B P ltac:(clear - Hw; lia) HP HB g latest vs) as Hfew. rewrite Hlen in Hfew.
@@ -501,7 +502,7 @@ Proof.
   - (* what can come *)
     split; [lia|]. split.
     { intros v Hv. rewrite Hn in Hv. destruct (HBT v Hv) as (_ & ->). rewrite HT.
-      destruct (Nat.eq_dec v w) as [->|Hne]; [rewrite Hgw; lia|]. rewrite Hgv by auto. specialize (Hfree v Hv). lia. }
+      destruct (Nat.eq_dec v w) as [->|Hne]; [rewrite Hgw; lia|]. rewrite Hgv by auto. specialize (Hfree v Hv). clear - Hfree HL. lia. }
     intros d. destruct (Hlook d) as [Hov|(rise & Hin & Hd & Hc)]; [auto|right].
     exists (d + (deadline p - guard p - P)). split; [|lia]. rewrite Hsupply.
     assert (Hgx : g w <= x) by (rewrite Hgw; clear - Hx H; lia).

@@ -1,0 +1,93 @@
+(** The models proved ahead are no empty ones: time goes on in them, and with too much to do a promise breaks, so it is the
+    tests of the theorems that keep it. *)
+Require Import List Arith Lia Bool.
+Import ListNotations.
+Require Import Model Words Sharing Earliest Pipeline.
+
+(** At once two requests to a service that takes 2 ns for each, within 2 ns. *)
+Definition two d := 2 * Nat.min d 1.
+Definition hurried rule := Sharing rule 1 2 [Service 1 2 2 1] [Stream 1 1 two] (fun _ => 0).
+Definition first := Request 0 1 0.
+Definition second := Request 0 2 0.
+
+Lemma two_conform a d : count (fun r => of 0 r && within a d r) [first; second] <= two d.
+Proof.
+  unfold two. rewrite !count_cons, count_nil. unfold of, within, first, second. cbn [src arr Nat.eqb andb].
+  destruct (Nat.leb_spec a 0), (Nat.ltb_spec 0 (a + d)); cbn [andb Nat.b2n]; lia.
+Qed.
+
+Ltac busy := intros w Hw E; change (w < 1) in Hw; replace w with 0 in E by lia; discriminate E.
+Ltac not_over := intros w due b Hw E; change (w < 1) in Hw; replace w with 0 in E by lia; cbn in E; injection E as <- <-; cbn; lia.
+Ltac its_turn := first
+  [ eapply In_turn; reflexivity
+  | eapply By_deadline; [reflexivity|reflexivity|];
+    intros [|j] r' l' E; cbn in E; [injection E as <- <-; auto|discriminate E] ].
+
+(** The second of them is not answered by 2: so both theorems have something to say. *)
+Theorem sharing_breaks rule : ~ served (hurried rule) 0 (fun _ => true).
+Proof.
+  intros H. set (q := hurried rule) in *.
+  assert (R : exists st, Sharing.reachable q st /\ Sharing.now st = 3 /\ Sharing.arrived st = [first; second] /\
+    Sharing.answered st = [(first, 2)]).
+  { pose proof (Sharing.Reach_init q) as R.
+    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ first); reflexivity]; cbn in R.
+    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); reflexivity]; cbn in R.
+    destruct rule.
+    all: eapply Sharing.Reach_step in R;
+      [|eapply (Sharing.Start q _ 0 0) with (others := []); [cbn; lia|reflexivity|its_turn|intros ? []]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]]; cbn in R.
+    all: eapply Sharing.Reach_step in R;
+      [|eapply (Sharing.Start q _ 0 0) with (others := []); [cbn; lia|reflexivity|its_turn|intros ? []]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
+    all: eexists; split; [exact R|]; auto. }
+  destruct R as (st & R & En & Ea & Es).
+  destruct (H st R) with (r := second) as (t & Ht & Hd).
+  - rewrite Ea. intros k s a d E _. destruct k as [|k]; [cbn in E; injection E as <-; apply two_conform|].
+    cbn in E. destruct k; discriminate.
+  - rewrite Ea. simpl. auto.
+  - reflexivity.
+  - reflexivity.
+  - rewrite En. cbn. lia.
+  - cbn in Ht. rewrite Es in Ht. destruct Ht as [Ht|[]]. discriminate.
+Qed.
+
+(** Two stages of 1 ns each, and two requests at once: the second leaves the first stage at 2, the other at 3.  With 2 ns
+    it is no hit. *)
+Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed.
+
+Ltac counts := intros f; cbn -[count]; rewrite ?count_cons, ?count_nil; lia.
+Ltac in_order := intros x y Hx Hy; cbn in Hx, Hy; intuition lia.
+Ltac p_begins R i a b := eapply Pipeline.Reach_step in R;
+  [|apply (Pipeline.Start (line_of 2) _ i 0) with (taken := a) (left := b); [cbn; lia|cbn; lia|reflexivity|counts|in_order|cbn; lia|intros _; reflexivity]]; cbn in R.
+Ltac p_ends R i k := eapply Pipeline.Reach_step in R;
+  [|eapply (Pipeline.Finish (line_of 2) _ i 0) with (new := fun c => if c =? S i then k else []);
+    [cbn; lia|cbn; lia|reflexivity|
+     intros [|[|[|c]]] Hc; cbn in *; try congruence; auto|
+     intros [|[|[|c]]] j; cbn -[count]; rewrite ?count_nil; lia]]; cbn in R.
+Ltac p_ticks R := eapply Pipeline.Reach_step in R;
+  [|apply Pipeline.Tick;
+    [intros i w due b Hi Hw E; destruct i as [|[|i]]; cbn in Hi, Hw; try lia; replace w with 0 in E by lia; cbn in E; try discriminate E; injection E as <- <-; cbn; lia
+    |intros i Hi; destruct i as [|[|i]]; cbn in Hi; try lia; try (left; reflexivity);
+     right; intros w Hw; cbn in Hw; replace w with 0 by lia; discriminate]]; cbn in R.
+
+Theorem pipeline_breaks : ~ all_hit (line_of 2).
+Proof.
+  intros H. set (q := line_of 2) in *.
+  assert (R : exists st, Pipeline.reachable q st /\ Pipeline.now st = 3 /\ Pipeline.arrived st = [first; second] /\
+    Pipeline.pending q st 1 1).
+  { pose proof (Pipeline.Reach_init q) as R.
+    eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ first); reflexivity]; cbn in R.
+    eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ second); reflexivity]; cbn in R.
+    p_begins R 0 [0] [1]. p_ticks R. p_ends R 0 [0]. p_begins R 0 [1] (@nil nat). p_begins R 1 [0] (@nil nat). p_ticks R.
+    p_ends R 0 [1]. p_ends R 1 (@nil nat). p_begins R 1 [1] (@nil nat). p_ticks R.
+    eexists. split; [exact R|]. split; [reflexivity|]. split; [reflexivity|].
+    right. exists 0. eexists _, _. split; [cbn; lia|]. split; [reflexivity|]. simpl. auto. }
+  destruct R as (st & R & En & Ea & Hp). apply (H st R) with (j := 1) (i := 1); auto.
+  - rewrite Ea. intros k s a d E. destruct k as [|k]; [cbn in E; injection E as <-; apply two_conform|].
+    cbn in E. destruct k; discriminate.
+  - rewrite Ea. cbn. lia.
+  - unfold source. rewrite Ea. reflexivity.
+  - unfold source. rewrite Ea, En. cbn. lia.
+Qed.
