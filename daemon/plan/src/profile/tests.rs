@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use entry::LONGEST;
 use party::Subject;
 use party::tests::subject;
 use rt_core::{Span, Stalls};
@@ -239,7 +240,8 @@ fn declared_stalls_are_left_out_of_the_bound() {
     assert_eq!(bound(Some((1, 10_000, 30))), 2_200_000);
     assert_eq!(bound(Some((1, 10_000, 20))), 9_000_000);
     assert_eq!(bound(Some((1, 200, 30))), 1_540_000, "ten windows, eight times known: the least of them");
-    let old = Entry { batches: vec![BatchTimes { longest_ns: [0; LONGEST], ..entry.batches[0] }], ..entry.clone() };
+    let old =
+        Entry { batches: vec![BatchTimes { longest_ns: [0; LONGEST], ..entry.batches[0] }], ..entry.clone() };
     let stalls = Stalls::new(1, Span::from_millis(10_000), Span::from_millis(30)).ok();
     assert_eq!(old.times(0.9, stalls)[0].bound.as_nanos(), 31_900_000, "nothing is known of the longest");
     let wrong = Entry { batches: vec![BatchTimes { longest_ns: [1; LONGEST], ..entry.batches[0] }], ..entry };

@@ -52,7 +52,13 @@ pub(super) fn render(status: &Value) -> String {
             1e-9,
         ),
         ("weir_guard_seen_seconds", "gauge", "The latest dispatch so far.", "/guard_seen_ns", 1e-9),
-        ("weir_stalls_total", "counter", "Declared stalls that the promise held through.", "/stalls_seen", 1.0),
+        (
+            "weir_stalls_total",
+            "counter",
+            "Declared stalls that the promise held through.",
+            "/stalls_seen",
+            1.0,
+        ),
         ("weir_handover_seconds", "gauge", "Allowed for the way to a worker and back.", "/handover_ns", 1e-9),
         ("weir_handover_seen_seconds", "gauge", "The longest such way so far.", "/handover_seen_ns", 1e-9),
         (
