@@ -12,7 +12,7 @@ use super::tail::{Basis, Bound, Rule, Tail};
 use weir_engine::{Backend, EngineKind, Equipment, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
 
 /// How many of the longest times are written down.
-pub const LONGEST: usize = 8;
+pub(super) const LONGEST: usize = 8;
 
 /// The times of one model on one engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
