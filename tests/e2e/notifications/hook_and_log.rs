@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::harness::bus::{Bus, Listener, daemon_on_bus, is_possible};
-use crate::harness::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, not_checked};
+use crate::harness::{DAEMON, Daemon, Deployment, PATIENCE, best_effort, eventually, not_checked, weir};
 use rustix::process::Signal;
 use weir_client::Outcome;
 
@@ -104,7 +104,7 @@ fn the_journal_has_an_entry_with_fields_for_each_change_and_lines_with_their_lev
     journal.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let errors = File::create(place.path("stderr")).expect("a file");
     let file = errors.metadata().expect("there");
-    command.env("JOURNAL_STREAM", format!("{}:{}", file.dev(), file.ino())).arg(common::weir());
+    command.env("JOURNAL_STREAM", format!("{}:{}", file.dev(), file.ino())).arg(weir());
     let daemon = place.spawn_by(&mut command, errors);
     eventually("the daemon's socket", || UnixStream::connect(place.socket()).ok());
     overrun(&daemon);
