@@ -288,4 +288,4 @@ impl Service {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
