@@ -293,4 +293,4 @@ impl Service {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;
