@@ -22,7 +22,7 @@ const CONFIG: &str = r#"
 "#;
 
 /// A scheduler of three streams and one worker that takes a millisecond, for what only needs one.
-pub fn small_config() -> SchedulerConfig {
+pub(crate) fn small_config() -> SchedulerConfig {
     let span = Span::from_millis(1);
     let profile = LatencyProfile::new(&[span]).expect("a profile");
     SchedulerConfig {
@@ -39,7 +39,7 @@ pub fn small_config() -> SchedulerConfig {
 }
 
 /// A service named `idle`, and its threads.
-pub fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
+pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
     std::fs::write(&path, CONFIG).unwrap();
