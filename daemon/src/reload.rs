@@ -94,9 +94,9 @@ fn reload(this: &Reload) -> Result<Outcome> {
             check_record(plan, &present)?;
         }
     }
-    let heirs = prepare(this, &config, steps)?;
+    let successors = prepare(this, &config, steps)?;
     let gone: Vec<_> = gone.into_iter().cloned().collect();
-    Ok(take_over(this, config, plan.profiled, heirs, &gone))
+    Ok(take_over(this, config, plan.profiled, successors, &gone))
 }
 
 /// Whether no other service is recorded in the file of `plan` until all is taken over.
@@ -115,11 +115,11 @@ fn stays(service: &Service, held: &[String]) -> String {
 }
 
 /// What was started, and whom it is to take over from.
-type Heir = (Arc<Service>, Option<Arc<Service>>);
+type Successor = (Arc<Service>, Option<Arc<Service>>);
 
 /// Loads and warms all that is new; if anything cannot be, what was started is stopped again.
-fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Heir>> {
-    let mut heirs: Vec<Heir> = Vec::new();
+fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Successor>> {
+    let mut successors: Vec<Successor> = Vec::new();
     for step in steps {
         let (plan, before) = match step {
             Step::Keep => continue,
@@ -132,15 +132,15 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Heir>
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((service, threads)) => {
                 this.overview.served.add_threads(threads);
-                heirs.push((service, before));
+                successors.push((service, before));
             }
             Err(error) => {
-                heirs.iter().for_each(|(service, _)| service.stop());
+                successors.iter().for_each(|(service, _)| service.stop());
                 return Err(error.context(format!("service {name}")));
             }
         }
     }
-    Ok(heirs)
+    Ok(successors)
 }
 
 /// Nothing more is begun once the daemon ends.
@@ -154,11 +154,11 @@ fn take_over(
     this: &Reload,
     config: Config,
     profiled: Fingerprint,
-    heirs: Vec<Heir>,
+    successors: Vec<Successor>,
     gone: &[Arc<Service>],
 ) -> Outcome {
     let (mut changes, mut failures) = (Vec::new(), Vec::new());
-    for (service, before) in heirs {
+    for (service, before) in successors {
         let name = service.name().to_owned();
         let Some(old) = before else {
             changes.push(format!("service {name}: new"));

@@ -2,12 +2,12 @@
 //! `plan` and `serve` read it.
 
 mod check;
-mod crew;
 mod entry;
 mod fingerprint;
+mod group;
 mod measure;
 mod part;
-mod party;
+mod running;
 mod session;
 mod tail;
 mod take;
@@ -22,8 +22,8 @@ use weir_engine::EngineKind;
 pub use check::{Found, Verdict};
 pub use entry::{BatchTimes, Entry};
 pub use fingerprint::{Fingerprint, folders, read_line, sysfs};
+pub use group::{Subject, Work};
 pub use part::Part;
-pub use party::{Subject, Work};
 pub use session::{Measured, Progress, Session, Until};
 pub use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule, Tail};
 pub use take::{MOST, Request, Taken, profile_missing, take};

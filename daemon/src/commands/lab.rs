@@ -17,7 +17,7 @@ pub const COMMANDS: [(&str, &str); 13] = [
     ("plan", "Compute what can be promised, and why; refuse what cannot"),
     ("certify", "Write down what can be promised, or what breaks it, as a certificate that anyone can check"),
     ("verify", "Check a certificate with a program of its own"),
-    ("replay", "Run the arrivals that a refusal shows through the scheduler"),
+    ("replay", "Replay a certificate's counterexample in the scheduler"),
     ("simulate", "Run given arrivals through the scheduler, in virtual time"),
     ("accept", "Hold what a scheduler did against the model in which its promise is proved"),
     ("infer", "Send one request and print its answer"),

@@ -40,7 +40,7 @@ enum Command {
     Certify(certify::Args),
     /// Check a certificate with a program of its own
     Verify(verify::Args),
-    /// Run the arrivals that a refusal shows through the scheduler
+    /// Replay a certificate's counterexample in the scheduler
     Replay(replay::Args),
     /// Run given arrivals through the scheduler, in virtual time
     Simulate(simulate::Args),

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Added to the longest time seen, as a part of it, where that probability cannot be told
     #[arg(long, value_name = "SHARE", default_value_t = DEFAULT_MARGIN)]
     margin: f64,
-    /// P(b) is the longest time seen and the margin, whatever can be told
+    /// Use the longest time seen plus --margin as P(b), even where a tail could be fitted
     #[arg(long, conflicts_with = "exceedance")]
     longest: bool,
     /// Measure each model by itself instead of all workers at once

@@ -1,4 +1,4 @@
-//! `weir replay CERT`: the arrivals that a refusal shows, run through the scheduler once more.
+//! `weir replay CERT`: a certificate's counterexample, replayed in the scheduler.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -130,7 +130,7 @@ fn at_least(count: usize, trials: usize, probability: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::party::tests::subject;
+    use crate::profile::group::tests::subject;
     use crate::profile::tail::Rule;
     use crate::profile::tail::tests::draws;
     use weir_engine::RunMode;

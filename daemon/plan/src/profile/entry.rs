@@ -7,7 +7,7 @@ use rt_core::{BatchTime, Span, Stalls};
 use serde::{Deserialize, Serialize};
 
 use super::ProfileError;
-use super::party::Subject;
+use super::group::Subject;
 use super::tail::{Basis, Bound, Rule, Tail};
 use weir_engine::{Backend, EngineKind, Equipment, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
 

@@ -2,7 +2,7 @@
 
 use rt_core::Span;
 
-use super::party::Subject;
+use super::group::Subject;
 use weir_engine::{
     DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };
@@ -73,7 +73,7 @@ impl Bench {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::party::tests::subject;
+    use crate::profile::group::tests::subject;
 
     #[test]
     fn a_run_takes_as_long_as_its_engine() {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::crew::Crew;
+use super::group::{MeasurementGroup, Work};
 use super::measure::Bench;
 use super::part::{Kept, Part, Strand};
-use super::party::{Party, Work};
+use super::running::RunningGroup;
 use super::tail::{Basis, Rule};
 use weir_engine::{EngineKind, Place, RunMode};
 use weir_os::clock;
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         self.series.iter().flatten().map(Vec::len).sum()
     }
 
-    /// Measures, party by party. What is kept stays until [`Self::finish`].
+    /// Measures, group by group. What is kept stays until [`Self::finish`].
     ///
     /// # Errors
     /// What an engine or the side file reports, and `stop`.
@@ -127,12 +127,12 @@ impl<'a> Session<'a> {
     ) -> Result<Measured> {
         let mut stable: Vec<Vec<bool>> =
             self.work.subjects.iter().map(|subject| vec![false; subject.max_batch]).collect();
-        let waiting = |party: &&Party| !is_simulated(self.work, party);
-        let limit = until.limit / self.work.parties.iter().filter(waiting).count().max(1) as u32;
-        for party in &self.work.parties {
+        let waiting = |group: &&MeasurementGroup| !is_simulated(self.work, group);
+        let limit = until.limit / self.work.groups.iter().filter(waiting).count().max(1) as u32;
+        for group in &self.work.groups {
             let until =
-                Until { stable: until.stable.filter(|_| !is_simulated(self.work, party)), limit, ..*until };
-            self.measure(party, &until, rule, stop, progress, &mut stable)?;
+                Until { stable: until.stable.filter(|_| !is_simulated(self.work, group)), limit, ..*until };
+            self.measure(group, &until, rule, stop, progress, &mut stable)?;
         }
         Ok(Measured { modes: self.modes.clone(), series: self.series.clone(), stable })
     }
@@ -147,38 +147,38 @@ impl<'a> Session<'a> {
 
     fn measure(
         &mut self,
-        party: &Party,
+        group: &MeasurementGroup,
         until: &Until,
         rule: &Rule,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&Progress),
         stable: &mut [Vec<bool>],
     ) -> Result<()> {
-        let subjects = party.subjects();
+        let subjects = group.subjects();
         // So that the first three quarters of the runs have a tail as well.
         let settled = until.stable.map_or(0, |_| rule.fewest().div_ceil(3) * 4);
         let most = until.most.max(until.samples);
         let mut target = until.samples.max(settled.min(most));
-        let mut told = Progress { what: self.describe(party), done: 0, of: target, unstable: None };
+        let mut told = Progress { what: self.describe(group), done: 0, of: target, unstable: None };
         let (work, modes) = (self.work, self.modes.clone());
         let started = clock::now();
         let late = |done: usize| {
             done >= until.samples && clock::duration(clock::now().since(started)) >= until.limit
         };
-        let mut lead = |crew: Option<&mut Crew>| -> Result<bool> {
-            let mut crew = crew;
+        let mut lead = |running: Option<&mut RunningGroup>| -> Result<bool> {
+            let mut running = running;
             loop {
                 let done = self.done(&subjects);
                 told = Progress { done: done.min(target), of: target, ..told.clone() };
                 progress(&told);
                 let over = late(done) && until.stable.is_some();
                 if done < target && !over {
-                    let Some(crew) = &mut crew else { return Ok(false) };
+                    let Some(running) = &mut running else { return Ok(false) };
                     if stop.load(Ordering::Relaxed) {
                         bail!("interrupted");
                     }
-                    let times = crew.block(target - done)?;
-                    self.take(party, times, most)?;
+                    let times = running.block(target - done)?;
+                    self.take(group, times, most)?;
                     continue;
                 }
                 let Some(share) = until.stable else { return Ok(true) };
@@ -202,7 +202,8 @@ impl<'a> Session<'a> {
         if lead(None)? {
             return Ok(());
         }
-        Crew::lead(party, &work.subjects, &modes, work.realtime, stop, |crew| lead(Some(crew))).map(drop)
+        RunningGroup::lead(group, &work.subjects, &modes, work.realtime, stop, |running| lead(Some(running)))
+            .map(drop)
     }
 
     /// Rounds done of all batch sizes of `subjects`.
@@ -211,11 +212,11 @@ impl<'a> Session<'a> {
         series.map(Vec::len).min().unwrap_or(0)
     }
 
-    /// Adds the times that the workers of `party` handed over, up to `most` of each batch size, and keeps them.
-    fn take(&mut self, party: &Party, times: Vec<Vec<Vec<Vec<u64>>>>, most: usize) -> Result<()> {
+    /// Adds the times that the workers of `group` handed over, up to `most` of each batch size, and keeps them.
+    fn take(&mut self, group: &MeasurementGroup, times: Vec<Vec<Vec<Vec<u64>>>>, most: usize) -> Result<()> {
         let mut block = Vec::new();
-        for (seat, times) in party.seats.iter().zip(times) {
-            for (&(subject, _), times) in seat.jobs.iter().zip(times) {
+        for (slot, times) in group.slots.iter().zip(times) {
+            for (&(subject, _), times) in slot.jobs.iter().zip(times) {
                 for (index, mut times) in times.into_iter().enumerate() {
                     let series = &mut self.series[subject][index];
                     times.truncate(most.saturating_sub(series.len()));
@@ -227,19 +228,19 @@ impl<'a> Session<'a> {
         self.part.as_mut().map_or(Ok(()), |part| part.add(&block))
     }
 
-    fn describe(&self, party: &Party) -> String {
-        let subjects = party.subjects();
+    fn describe(&self, group: &MeasurementGroup) -> String {
+        let subjects = group.subjects();
         let names: Vec<&str> =
             subjects.iter().map(|&subject| self.work.subjects[subject].spec.name.as_str()).collect();
-        match party.seats.len() {
+        match group.slots.len() {
             1 => names.join(", "),
             workers => format!("{} on {workers} workers at once", names.join(", ")),
         }
     }
 }
 
-fn is_simulated(work: &Work, party: &Party) -> bool {
-    party.subjects().iter().all(|&subject| work.subjects[subject].engine == EngineKind::Simulated)
+fn is_simulated(work: &Work, group: &MeasurementGroup) -> bool {
+    group.subjects().iter().all(|&subject| work.subjects[subject].engine == EngineKind::Simulated)
 }
 
 /// Whether the last quarter of `times` changed P(b) by less than `share` of it. A tail that more runs would make usable is

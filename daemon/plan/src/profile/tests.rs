@@ -4,8 +4,8 @@ use std::fs;
 
 use super::*;
 use entry::LONGEST;
-use party::Subject;
-use party::tests::subject;
+use group::Subject;
+use group::tests::subject;
 use rt_core::{Span, Stalls};
 use weir_engine::{MAX_BATCH, RunMode};
 

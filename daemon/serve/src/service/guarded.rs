@@ -213,13 +213,13 @@ impl Core {
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
-        heir: &mut Self,
+        successor: &mut Self,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
-        self.scheduler.hand_over(now, &mut heir.scheduler, ended)?;
-        heir.names.clone_from(&self.names);
-        ended.iter().for_each(|&id| heir.forget(id));
-        heir.names.ids().for_each(|id| heir.publish_stream(id));
+        self.scheduler.hand_over(now, &mut successor.scheduler, ended)?;
+        successor.names.clone_from(&self.names);
+        ended.iter().for_each(|&id| successor.forget(id));
+        successor.names.ids().for_each(|id| successor.publish_stream(id));
         Ok(())
     }
 

@@ -25,14 +25,14 @@ const PATIENCE: Span = Span::from_millis(1_000);
 /// Who takes over from a service.
 #[derive(Default)]
 pub(super) struct Takeover {
-    /// Whether `heir` is there: all that requests ask of it.
+    /// Whether `successor` is there: all that requests ask of it.
     pending: AtomicBool,
-    heir: PiMutex<Option<Heir>>,
+    successor: PiMutex<Option<Successor>>,
     done: OnceLock<Arc<Service>>,
 }
 
 /// Who is to take over, and with what.
-struct Heir {
+struct Successor {
     service: Arc<Service>,
     moves: Moves,
     shield: Option<Shield>,
@@ -40,7 +40,7 @@ struct Heir {
     refused: Option<HandOverError>,
 }
 
-impl Heir {
+impl Successor {
     /// Whether something stands in the way that no waiting mends.
     fn is_hopeless(&self) -> bool {
         self.refused.is_some_and(|error| !matches!(error, HandOverError::Busy { .. }))
@@ -80,17 +80,17 @@ impl Service {
         let _alone = write(&self.moving);
         let moves = self.moves_to(&next.plan)?;
         let shield = next.work_out_shield(&moves.load());
-        let heir = Heir { service: Arc::clone(next), moves, shield, refused: None };
-        *self.takeover.heir.lock() = Some(heir);
+        let successor = Successor { service: Arc::clone(next), moves, shield, refused: None };
+        *self.takeover.successor.lock() = Some(successor);
         self.takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
         self.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
         let deadline = self.plan.config.deadline;
         let most = deadline + deadline + PATIENCE;
         let until = clock::now() + most;
-        // There is no heir any more once it has taken over.
+        // There is no successor any more once it has taken over.
         while clock::now() < until
-            && self.takeover.heir.lock().as_ref().is_some_and(|heir| !heir.is_hopeless())
+            && self.takeover.successor.lock().as_ref().is_some_and(|successor| !successor.is_hopeless())
         {
             std::thread::park_timeout(PAUSE);
             self.with_scheduler(&mut effects, |_, _| {});
@@ -100,9 +100,9 @@ impl Service {
             self.takeover.pending.store(false, Ordering::Relaxed);
             scheduler.set_quiet(false);
         });
-        if let Some(heir) = self.takeover.heir.lock().take() {
-            return Err(match heir.refused {
-                Some(error) if heir.is_hopeless() => error.to_string(),
+        if let Some(successor) = self.takeover.successor.lock().take() {
+            return Err(match successor.refused {
+                Some(error) if successor.is_hopeless() => error.to_string(),
                 refused => {
                     let reason = refused.map(|error| format!(": {error}")).unwrap_or_default();
                     format!("no instant without open promises has come within {most}{reason}; try again")
@@ -121,22 +121,22 @@ impl Service {
         if !self.takeover.pending.load(Ordering::Relaxed) {
             return false;
         }
-        let mut place = self.takeover.heir.lock();
-        let Some(Heir { service: next, moves, shield, refused }) = place.as_mut() else { return false };
+        let mut place = self.takeover.successor.lock();
+        let Some(Successor { service: next, moves, shield, refused }) = place.as_mut() else { return false };
         // Their locks come before the scheduler's, so they may not be waited for here: next time, if they are held.
         let (Some(mut from), Some(mut to)) = (self.registry.try_lock(), next.registry.try_lock()) else {
             return false;
         };
-        let mut heir = next.scheduler.lock();
-        if let Err(error) = scheduler.hand_over(now, &mut heir, &from.dropped(moves)) {
+        let mut successor = next.scheduler.lock();
+        if let Err(error) = scheduler.hand_over(now, &mut successor, &from.dropped(moves)) {
             *refused = Some(error);
             return false;
         }
-        from.give(&mut to, moves, &mut heir, now);
-        next.set_shield(&mut heir, shield.take());
+        from.give(&mut to, moves, &mut successor, now);
+        next.set_shield(&mut successor, shield.take());
         self.pass_recorder_on(next);
         let _ = self.takeover.done.set(Arc::clone(next));
-        drop((heir, from, to));
+        drop((successor, from, to));
         *place = None;
         true
     }

@@ -21,12 +21,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Where a worker finds its next batch: the tokens of its requests. Its lock needs no priority inheritance, for whoever
 /// puts a batch in has real-time priority meanwhile.
 pub(crate) struct Mailbox {
-    next: Mutex<Letter>,
+    next: Mutex<Job>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Letter {
+struct Job {
     tokens: Vec<u64>,
     /// What they are to be run with.
     variant: usize,
@@ -38,17 +38,17 @@ struct Letter {
 
 impl Mailbox {
     pub(crate) fn new(batch: usize) -> Self {
-        let letter = Letter { tokens: Vec::with_capacity(batch), ..Letter::default() };
-        Self { next: Mutex::new(letter), arrived: Condvar::new() }
+        let job = Job { tokens: Vec::with_capacity(batch), ..Job::default() };
+        Self { next: Mutex::new(job), arrived: Condvar::new() }
     }
 
     /// Puts a batch in. The scheduler starts a worker only when it is free, so the box is empty.
     pub(crate) fn put(&self, variant: usize, tokens: impl Iterator<Item = u64>) {
-        let mut letter = lock(&self.next);
-        letter.variant = variant;
-        letter.tokens.clear();
-        letter.tokens.extend(tokens);
-        letter.full = true;
+        let mut job = lock(&self.next);
+        job.variant = variant;
+        job.tokens.clear();
+        job.tokens.extend(tokens);
+        job.full = true;
     }
 
     /// Wakes the worker, to be called when the caller holds no lock that it will want.
@@ -69,17 +69,17 @@ impl Mailbox {
 
     /// Takes the batch out, and tells its variant; `None` if there is none.
     pub(super) fn take(&self, tokens: &mut Vec<u64>) -> Option<usize> {
-        let mut letter = lock(&self.next);
-        std::mem::swap(&mut letter.tokens, tokens);
-        std::mem::take(&mut letter.full).then_some(letter.variant)
+        let mut job = lock(&self.next);
+        std::mem::swap(&mut job.tokens, tokens);
+        std::mem::take(&mut job.full).then_some(job.variant)
     }
 
     /// Waits until something is to be done, or it is time to look after the process.
     fn wait(&self, look: Duration) -> Errand {
-        let idle = |letter: &mut Letter| !letter.full && !letter.broken && !letter.stopped;
+        let idle = |job: &mut Job| !job.full && !job.broken && !job.stopped;
         let waited = self.arrived.wait_timeout_while(lock(&self.next), look, idle);
-        let (mut letter, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (letter.full, letter.stopped, std::mem::take(&mut letter.broken)) {
+        let (mut job, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (job.full, job.stopped, std::mem::take(&mut job.broken)) {
             // What was begun is answered, whatever comes after.
             (true, ..) => Errand::Batch,
             (_, true, _) => Errand::Stop,
@@ -90,7 +90,7 @@ impl Mailbox {
 
     /// Lets `pause` pass, but no longer than the service lasts; false once that is over.
     fn rest(&self, pause: Duration) -> bool {
-        let on = |letter: &mut Letter| !letter.stopped;
+        let on = |job: &mut Job| !job.stopped;
         let waited = self.arrived.wait_timeout_while(lock(&self.next), pause, on);
         !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }

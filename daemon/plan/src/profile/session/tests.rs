@@ -1,18 +1,18 @@
 //! Tests of measurements: how long they go on, what they keep, what they say.
 
 use super::*;
-use crate::profile::party::Seat;
-use crate::profile::party::tests::subject;
+use crate::profile::group::WorkerSlot;
+use crate::profile::group::tests::subject;
 use crate::profile::tail::tests::draws;
 
 /// Two simulated models, the second with two batch sizes, one after the other.
 fn work() -> Work {
     let subjects = vec![subject("quick", &[10_000]), subject("slow", &[20_000, 30_000])];
-    let party = |subject, batch| {
+    let group = |subject, batch| {
         let (service, core) = ("s".to_owned(), None);
-        Party { seats: vec![Seat { service, core, jobs: vec![(subject, batch)] }] }
+        MeasurementGroup { slots: vec![WorkerSlot { service, core, jobs: vec![(subject, batch)] }] }
     };
-    Work { subjects, parties: vec![party(0, 1), party(1, 2)], realtime: false }
+    Work { subjects, groups: vec![group(0, 1), group(1, 2)], realtime: false }
 }
 
 fn until(samples: usize) -> Until {

@@ -13,8 +13,8 @@ use weir_engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, Simulate
 pub struct Work {
     /// The models; services that share one on the same engine share its times.
     pub subjects: Vec<Subject>,
-    /// Measured one after the other; each subject has seats in one of them only.
-    pub parties: Vec<Party>,
+    /// Measured one after the other; each subject has slots in one of them only.
+    pub groups: Vec<MeasurementGroup>,
     /// Whether workers have real-time priority where permitted.
     pub realtime: bool,
 }
@@ -38,14 +38,14 @@ pub struct Subject {
 
 /// Workers that run at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Party {
+pub struct MeasurementGroup {
     /// At least one.
-    pub seats: Vec<Seat>,
+    pub slots: Vec<WorkerSlot>,
 }
 
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Seat {
+pub struct WorkerSlot {
     /// Whose it is.
     pub service: String,
     /// Where it runs; anywhere if absent.
@@ -55,8 +55,8 @@ pub struct Seat {
 }
 
 impl Work {
-    /// The work for `config`, whose services have the variants `specs`: all workers in one party or, if `alone`, each
-    /// subject in a party of its own with the first worker that has it. Simulated services are always alone, for they
+    /// The work for `config`, whose services have the variants `specs`: all workers in one group or, if `alone`, each
+    /// subject in a group of its own with the first worker that has it. Simulated services are always alone, for they
     /// occupy no core.
     pub fn new(config: &Config, specs: &[Vec<ModelSpec>], alone: bool) -> Self {
         Self::of(config, specs, alone, |_, _| true)
@@ -69,27 +69,27 @@ impl Work {
         alone: bool,
         wanted: impl Fn(&ModelSpec, EngineKind) -> bool,
     ) -> Self {
-        let mut work = Self { subjects: Vec::new(), parties: Vec::new(), realtime: config.daemon.realtime };
-        let mut beside = Party { seats: Vec::new() };
+        let mut work = Self { subjects: Vec::new(), groups: Vec::new(), realtime: config.daemon.realtime };
+        let mut beside = MeasurementGroup { slots: Vec::new() };
         // The first worker that has the subject at its largest batch measures it alone.
-        let mut lone: Vec<Option<(usize, Reverse<usize>, Seat)>> = Vec::new();
+        let mut lone: Vec<Option<(usize, Reverse<usize>, WorkerSlot)>> = Vec::new();
         for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
             let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
             let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
             lone.resize(work.subjects.len(), None);
             for &(subject, batch) in &jobs {
-                let seat = Seat {
+                let slot = WorkerSlot {
                     service: service.name.clone(),
                     core: service.cores.first().copied(),
                     jobs: vec![(subject, batch)],
                 };
                 let place = &mut lone[subject];
                 if place.as_ref().is_none_or(|old| (old.0, old.1) < (batch, Reverse(order))) {
-                    *place = Some((batch, Reverse(order), seat));
+                    *place = Some((batch, Reverse(order), slot));
                 }
             }
             if !alone && service.engine != EngineKind::Simulated && !jobs.is_empty() {
-                beside.seats.extend((0..service.workers).map(|id| Seat {
+                beside.slots.extend((0..service.workers).map(|id| WorkerSlot {
                     service: service.name.clone(),
                     core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
                     jobs: jobs.clone(),
@@ -99,21 +99,21 @@ impl Work {
         for (subject, place) in lone.into_iter().enumerate() {
             let simulated = work.subjects[subject].engine == EngineKind::Simulated;
             if (alone || simulated)
-                && let Some((.., seat)) = place
+                && let Some((.., slot)) = place
             {
-                work.parties.push(Party { seats: vec![seat] });
+                work.groups.push(MeasurementGroup { slots: vec![slot] });
             }
         }
-        if !beside.seats.is_empty() {
-            work.parties.push(beside);
+        if !beside.slots.is_empty() {
+            work.groups.push(beside);
         }
         work
     }
 
     /// Workers that run beside and with a subject.
     pub fn workers_beside(&self, subject: usize) -> usize {
-        let of = |party: &&Party| party.subjects().contains(&subject);
-        self.parties.iter().find(of).map_or(1, |party| party.seats.len())
+        let of = |group: &&MeasurementGroup| group.subjects().contains(&subject);
+        self.groups.iter().find(of).map_or(1, |group| group.slots.len())
     }
 
     /// What is to be said of a profile that was taken of other numbers of workers at once than `config` has, whose
@@ -140,7 +140,7 @@ impl Work {
             .iter()
             .map(|s| (&s.spec.name, &s.spec.sha256, &s.backend, s.isolation, s.max_batch))
             .collect();
-        sha256_hex(&serde_json::to_vec(&(subjects, &self.parties, self.realtime)).unwrap_or_default())
+        sha256_hex(&serde_json::to_vec(&(subjects, &self.groups, self.realtime)).unwrap_or_default())
     }
 
     /// The job of `spec`, variant `variant` of `service`.
@@ -162,11 +162,11 @@ impl Work {
     }
 }
 
-impl Party {
+impl MeasurementGroup {
     /// Whom it measures, in order.
     pub fn subjects(&self) -> Vec<usize> {
         let mut subjects: Vec<usize> =
-            self.seats.iter().flat_map(|seat| &seat.jobs).map(|&(subject, _)| subject).collect();
+            self.slots.iter().flat_map(|slot| &slot.jobs).map(|&(subject, _)| subject).collect();
         subjects.sort_unstable();
         subjects.dedup();
         subjects
@@ -246,20 +246,20 @@ pub(super) mod tests {
         let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
         assert_eq!(names[..2], [("digits-s", 2), ("digits-m", 4)]);
         assert_eq!((work.subjects[2].engine, names[2].1), (EngineKind::Simulated, 2));
-        let [simulated, beside] = &work.parties[..] else { panic!("{:?}", work.parties) };
-        assert_eq!((simulated.seats.len(), simulated.subjects()), (1, vec![2]));
-        let cores: Vec<_> = beside.seats.iter().map(|seat| (seat.service.as_str(), seat.core)).collect();
+        let [simulated, beside] = &work.groups[..] else { panic!("{:?}", work.groups) };
+        assert_eq!((simulated.slots.len(), simulated.subjects()), (1, vec![2]));
+        let cores: Vec<_> = beside.slots.iter().map(|slot| (slot.service.as_str(), slot.core)).collect();
         assert_eq!(cores, [("a", Some(1)), ("a", Some(0)), ("a", Some(1)), ("b", None)]);
-        assert_eq!(beside.seats[0].jobs, [(0, 2), (1, 2)]);
-        assert_eq!(beside.seats[3].jobs, [(1, 4)]);
+        assert_eq!(beside.slots[0].jobs, [(0, 2), (1, 2)]);
+        assert_eq!(beside.slots[3].jobs, [(1, 4)]);
         assert_eq!([0, 1, 2].map(|subject| work.workers_beside(subject)), [4, 4, 1]);
     }
 
     #[test]
     fn alone_each_model_has_the_first_worker_that_wants_most_of_it() {
         let work = work(THREE, true);
-        let seats: Vec<_> = work.parties.iter().map(|party| &party.seats[..]).collect();
-        let [[s], [m], [_]] = seats[..] else { panic!("{seats:?}") };
+        let slots: Vec<_> = work.groups.iter().map(|group| &group.slots[..]).collect();
+        let [[s], [m], [_]] = slots[..] else { panic!("{slots:?}") };
         assert_eq!((s.service.as_str(), s.core, &s.jobs[..]), ("a", Some(1), &[(0, 2)][..]));
         assert_eq!((m.service.as_str(), m.core, &m.jobs[..]), ("b", None, &[(1, 4)][..]));
     }
@@ -270,9 +270,9 @@ pub(super) mod tests {
         let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
         assert_eq!(names, [("digits-m", 4)]);
         let jobs: Vec<_> =
-            work.parties.iter().flat_map(|party| &party.seats).map(|seat| &seat.jobs[..]).collect();
+            work.groups.iter().flat_map(|group| &group.slots).map(|slot| &slot.jobs[..]).collect();
         assert_eq!(jobs, [&[(0, 2)][..], &[(0, 2)], &[(0, 2)], &[(0, 4)]]);
-        assert!(work_of(THREE, |_, _| false).parties.is_empty());
+        assert!(work_of(THREE, |_, _| false).groups.is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A crew: the workers of a party on threads of their own, pinned and prioritised as in service, all running at once.
+//! A group of workers that runs: each on a thread of its own, pinned and prioritised as in service, all at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rt_core::{Instant, Span};
 
+use super::group::{MeasurementGroup, Subject, WorkerSlot};
 use super::measure::Bench;
-use super::party::{Party, Seat, Subject};
 use weir_engine::{EngineError, Place, RunMode};
 use weir_os::clock;
 use weir_os::realtime::{self, Role};
@@ -28,8 +28,8 @@ const REST: Duration = Duration::from_millis(60);
 /// The times of one worker: of each of its jobs, for batches of 1, 2, …, in nanoseconds and in order.
 type Times = Vec<Vec<Vec<u64>>>;
 
-/// The threads of a party.
-pub(super) struct Crew {
+/// The threads of a group.
+pub(super) struct RunningGroup {
     members: Vec<Member>,
     /// Those that have run what they were asked to in this block.
     finished: Arc<AtomicUsize>,
@@ -42,14 +42,14 @@ struct Member {
     answers: Receiver<Result<Times, EngineError>>,
 }
 
-impl Crew {
-    /// Starts the workers of `party`, lets `lead` have them run, and ends them. `modes` says how batches of each of
+impl RunningGroup {
+    /// Starts the workers of `group`, lets `lead` have them run, and ends them. `modes` says how batches of each of
     /// `subjects` are run. Once `stop` is set, workers hand over what they have after the run they are at.
     ///
     /// # Errors
     /// A model that cannot be loaded, and those of `lead`.
     pub(super) fn lead<R>(
-        party: &Party,
+        group: &MeasurementGroup,
         subjects: &[Subject],
         modes: &[Vec<RunMode>],
         realtime: bool,
@@ -57,24 +57,24 @@ impl Crew {
         lead: impl FnOnce(&mut Self) -> Result<R>,
     ) -> Result<R> {
         let finished = Arc::new(AtomicUsize::new(0));
-        let workers = party.seats.len();
+        let workers = group.slots.len();
         let rest = realtime && realtime::throttle_warning().is_some();
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
-            let members = party.seats.iter().map(|seat| {
+            let members = group.slots.iter().map(|slot| {
                 let ((rounds, orders), (answer, answers)) = (channel(), channel());
                 let finished = Finished { count: Arc::clone(&finished), workers, stop };
                 threads.push(scope.spawn(move || {
-                    let loaded = Worker::load(seat, subjects, modes, (realtime, rest));
-                    realtime::enter(Role::Worker, seat.core, realtime);
+                    let loaded = Worker::load(slot, subjects, modes, (realtime, rest));
+                    realtime::enter(Role::Worker, slot.core, realtime);
                     serve(loaded, &orders, &answer, &finished);
                 }));
-                Member { service: seat.service.clone(), rounds, answers }
+                Member { service: slot.service.clone(), rounds, answers }
             });
-            let mut crew = Self { members: members.collect(), finished };
-            let led = crew.answers().and_then(|_| lead(&mut crew));
+            let mut running = Self { members: members.collect(), finished };
+            let led = running.answers().and_then(|_| lead(&mut running));
             // Without orders the threads end; one that panicked has ended, and been missed.
-            drop(crew);
+            drop(running);
             for thread in threads {
                 drop(thread.join());
             }
@@ -165,17 +165,17 @@ struct Worker {
 
 impl Worker {
     fn load(
-        seat: &Seat,
+        slot: &WorkerSlot,
         subjects: &[Subject],
         modes: &[Vec<RunMode>],
         (realtime, rest): (bool, bool),
     ) -> Result<Self, EngineError> {
-        let place = Place { name: seat.service.clone(), core: seat.core, realtime, ..Place::default() };
+        let place = Place { name: slot.service.clone(), core: slot.core, realtime, ..Place::default() };
         let load = |&(subject, batch): &(usize, usize)| {
             let modes = &modes[subject][..batch];
             Ok((Bench::load(&subjects[subject], batch, Some(modes), &place)?, batch))
         };
-        let jobs: Result<_, EngineError> = seat.jobs.iter().map(load).collect();
+        let jobs: Result<_, EngineError> = slot.jobs.iter().map(load).collect();
         Ok(Self { jobs: jobs?, rounds: 0, rested: rest.then_some(0) })
     }
 
@@ -235,26 +235,26 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::party::tests::subject;
+    use crate::profile::group::tests::subject;
 
-    fn seat(jobs: &[(usize, usize)]) -> Seat {
-        Seat { service: "s".to_owned(), core: None, jobs: jobs.to_vec() }
+    fn slot(jobs: &[(usize, usize)]) -> WorkerSlot {
+        WorkerSlot { service: "s".to_owned(), core: None, jobs: jobs.to_vec() }
     }
 
     fn lead<R>(
-        seats: &[&[(usize, usize)]],
+        slots: &[&[(usize, usize)]],
         times: &[&[u64]],
-        lead: impl FnOnce(&mut Crew) -> Result<R>,
+        lead: impl FnOnce(&mut RunningGroup) -> Result<R>,
     ) -> Result<R> {
         let subjects: Vec<Subject> = times.iter().map(|times| subject("m", times)).collect();
         let modes: Vec<_> = times.iter().map(|times| vec![RunMode::Simulated; times.len().max(2)]).collect();
-        let party = Party { seats: seats.iter().map(|jobs| seat(jobs)).collect() };
-        Crew::lead(&party, &subjects, &modes, false, &AtomicBool::new(false), lead)
+        let group = MeasurementGroup { slots: slots.iter().map(|jobs| slot(jobs)).collect() };
+        RunningGroup::lead(&group, &subjects, &modes, false, &AtomicBool::new(false), lead)
     }
 
     #[test]
     fn every_batch_size_of_every_job_is_timed_as_often_as_asked() {
-        let times = lead(&[&[(0, 2), (1, 1)]], &[&[100_000, 300_000], &[50_000]], |crew| crew.block(5));
+        let times = lead(&[&[(0, 2), (1, 1)]], &[&[100_000, 300_000], &[50_000]], |running| running.block(5));
         let [worker] = &times.unwrap()[..] else { panic!("one worker") };
         assert_eq!(worker.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         for (times, least) in worker.iter().flatten().zip([100_000, 300_000, 50_000]) {
@@ -264,9 +264,9 @@ mod tests {
 
     #[test]
     fn quick_workers_go_on_beside_slow_ones() {
-        let times = lead(&[&[(0, 1)], &[(1, 1)]], &[&[100_000], &[40_000_000]], |crew| {
-            crew.block(1)?;
-            crew.block(2)
+        let times = lead(&[&[(0, 1)], &[(1, 1)]], &[&[100_000], &[40_000_000]], |running| {
+            running.block(1)?;
+            running.block(2)
         });
         let counts: Vec<usize> = times.unwrap().iter().map(|times| times[0][0].len()).collect();
         assert_eq!(counts[1], 2);
@@ -275,14 +275,15 @@ mod tests {
 
     #[test]
     fn a_block_ends_in_time_but_has_a_round() {
-        let times = lead(&[&[(0, 1)]], &[&[300_000_000]], |crew| crew.block(1_000)).unwrap();
+        let times = lead(&[&[(0, 1)]], &[&[300_000_000]], |running| running.block(1_000)).unwrap();
         assert!((1..=3).contains(&times[0][0][0].len()), "{times:?}");
     }
 
     #[test]
     fn what_one_worker_fails_at_ends_the_measurement() {
         // Its engine has one time, its job two batch sizes.
-        let error = lead(&[&[(0, 1)], &[(1, 2)]], &[&[1_000], &[1_000]], |crew| crew.block(1)).unwrap_err();
+        let error =
+            lead(&[&[(0, 1)], &[(1, 2)]], &[&[1_000], &[1_000]], |running| running.block(1)).unwrap_err();
         assert!(format!("{error:#}").starts_with("service s: model m: "), "{error:#}");
         let error =
             lead(&[&[(0, 1)]], &[&[1_000]], |_| -> Result<()> { anyhow::bail!("enough") }).unwrap_err();
