@@ -74,7 +74,7 @@ enum Command {
 #[derive(clap::Args)]
 pub struct Socket {
     /// The daemon's socket
-    #[arg(long, value_name = "PATH", default_value = weir_client::DEFAULT_SOCKET)]
+    #[arg(long, value_name = "PATH", env = "WEIR_SOCKET", hide_env_values = true, default_value = weir_client::DEFAULT_SOCKET)]
     pub socket: PathBuf,
 }
 

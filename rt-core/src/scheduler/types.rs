@@ -58,11 +58,11 @@ pub enum ConfigError {
         max: u64,
     },
     /// Not even a batch of one of some worker fits into the deadline beside the guard.
-    #[error("deadline {deadline} is below guard {guard} (with stalls) and the batch time {time}")]
+    #[error("deadline {deadline} is below guard {guard} and the batch time {time}")]
     Deadline {
         /// The deadline.
         deadline: Span,
-        /// The guard, and what is kept back for stalls.
+        /// The guard, with what is kept back for stalls.
         guard: Span,
         /// `P(1)`.
         time: Span,
