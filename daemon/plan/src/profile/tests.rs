@@ -244,6 +244,7 @@ fn declared_stalls_are_left_out_of_the_bound() {
         Entry { batches: vec![BatchTimes { longest_ns: [0; LONGEST], ..entry.batches[0] }], ..entry.clone() };
     let stalls = Stalls::new(1, Span::from_millis(10_000), Span::from_millis(30)).ok();
     assert_eq!(old.times(0.9, stalls)[0].bound.as_nanos(), 31_900_000, "nothing is known of the longest");
-    let wrong = Entry { batches: vec![BatchTimes { longest_ns: [1; LONGEST], ..entry.batches[0] }], ..entry };
+    let rising = [1, 2, 0, 0, 0, 0, 0, 0];
+    let wrong = Entry { batches: vec![BatchTimes { longest_ns: rising, ..entry.batches[0] }], ..entry };
     assert!(wrong.check().unwrap_err().contains("longest_ns"));
 }
