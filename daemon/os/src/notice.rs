@@ -164,7 +164,7 @@ impl Notices {
 }
 
 impl Drop for Notices {
-    /// Waits until what is there has been written, [`LAST_LINES`] at most: then the thread is left behind.
+    /// Waits until what is there has been written, `LAST_LINES` at most: then the thread is left behind.
     fn drop(&mut self) {
         *QUEUE.lock() = None;
         let patient = patience();
