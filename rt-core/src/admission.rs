@@ -11,7 +11,7 @@
 //!
 //! For `n` identical workers the left side is `P·(1 + ceil(α_m/(n·B)))`. Times are integers: `α_m(δ + 1 ns)`
 //! counts the requests that came up to and including `δ`. The left side is constant between the rises of
-//! `α_m`, so only those are tested. Where it fails, [`crate::refine`] asks whether the requests that would have
+//! `α_m`, so only those are tested. Where it fails, `crate::refine` asks whether the requests that would have
 //! to occupy the workers before the burst leave enough of the curve for the burst itself.
 
 use alloc::vec;

@@ -106,7 +106,7 @@ impl Buffers {
         self.memory.write(at, bytes);
     }
 
-    /// Makes up input `tensor`, of that type, for the first `batch` requests; see [`fill_tensor`].
+    /// Makes up input `tensor`, of that type, for the first `batch` requests; see `fill_tensor`.
     pub fn fill(&mut self, seed: u64, tensor: usize, data_type: DataType, batch: usize) {
         let mut bytes = vec![0; batch * self.each(Side::Input, tensor)];
         fill_tensor(seed, data_type, &mut bytes);

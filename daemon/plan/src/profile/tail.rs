@@ -73,9 +73,9 @@ pub enum Basis {
 pub struct Tail {
     /// Where the tail begins.
     pub threshold_ns: u64,
-    /// ξ of [`Pareto`].
+    /// ξ of `Pareto`.
     pub shape: f64,
-    /// σ of [`Pareto`], in nanoseconds.
+    /// σ of `Pareto`, in nanoseconds.
     pub scale_ns: u64,
     /// Times above the threshold.
     pub excesses: usize,
@@ -92,7 +92,7 @@ impl Rule {
     /// longest time and `margin` of it.
     ///
     /// # Errors
-    /// An exceedance outside (0, [`MAX_EXCEEDANCE`]], a margin outside 0..=[`MAX_MARGIN`].
+    /// An exceedance outside (0, `MAX_EXCEEDANCE`], a margin outside 0..=`MAX_MARGIN`.
     pub fn new(exceedance: f64, margin: f64, longest: bool) -> Result<Self, ProfileError> {
         if !(0.0..=MAX_MARGIN).contains(&margin) {
             return Err(ProfileError::Margin { margin });
