@@ -26,6 +26,9 @@ use crate::time::{MAX_SPAN, Span};
 use crate::word::Density;
 use crate::workers::Workers;
 
+/// How far it is looked for the end of a busy period, to say how rare stalls must be.
+const LONGEST_BUSY: Span = Span::from_millis(60_000);
+
 /// The streams that a test counts: the density each must be served at, and how its requests come.
 pub(crate) type Load<'a> = [(Density, &'a ArrivalCurve)];
 
@@ -121,8 +124,8 @@ pub enum AdmissionError {
     /// More stalls than are kept back for may fall into one busy period.
     #[error("stalls must be so rare that a window of them covers {needed}, but it is {window}")]
     Stalls {
-        /// A busy period behind a delay of a deadline, and what may end late after it; the longest of all spans if it need not
-        /// end.
+        /// A busy period behind a delay of a deadline, and what may end late after it; the longest of all spans if its end is
+        /// not seen within a minute.
         needed: Span,
         /// The window that is declared.
         window: Span,
@@ -240,8 +243,8 @@ impl System {
     fn check_stalls(&self, load: &Load) -> Result<(), AdmissionError> {
         let Some(stalls) = self.stalls else { return Ok(()) };
         let deadline = self.latency + self.guard;
-        let busy = BusyPeriod::after(self, load, deadline).length();
         let window = stalls.window();
+        let busy = BusyPeriod::after(self, load, deadline).length(window.max(LONGEST_BUSY));
         match busy.map(|busy| busy + deadline + stalls.length()) {
             Some(needed) if needed <= window => Ok(()),
             needed => Err(AdmissionError::Stalls { needed: needed.unwrap_or(MAX_SPAN), window }),

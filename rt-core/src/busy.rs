@@ -48,15 +48,17 @@ impl<'a> BusyPeriod<'a> {
         let length = Span::from_nanos(1);
         let demand = load.iter().filter(|(density, _)| density.numerator() > 0);
         let demand = demand.map(|&(density, arrivals)| Demand::new(density, arrivals, length)).collect();
-        let repetition = system.repetition(load);
+        // Behind a delay that the workers work off the load does not repeat, though it does by itself.
+        let repetition = if delay == Span::ZERO { system.repetition(load) } else { MAX_SPAN };
         Self { system, demand, repetition, delay, length, left: MAX_RISES, ended: false }
     }
 }
 
 impl BusyPeriod<'_> {
-    /// When the workers have caught up; `None` if they need not, or too many instants would need a look.
-    pub(crate) fn length(mut self) -> Option<Span> {
-        self.find_map(|rise| (rise.begun < rise.next).then_some(rise.begun))
+    /// When the workers have caught up; `None` if that is not seen by `limit`.
+    pub(crate) fn length(mut self, limit: Span) -> Option<Span> {
+        let last = self.find(|rise| rise.begun < rise.next || rise.begun > limit)?;
+        (last.begun < last.next).then_some(last.begun)
     }
 }
 

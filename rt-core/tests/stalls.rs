@@ -169,6 +169,23 @@ fn one_stall() -> (Harness, rt_core::StreamId) {
     (harness, id)
 }
 
+/// A load that repeats soon, at three quarters of what the worker does: behind a delay of 100, which it works off by a
+/// quarter of the time, it has caught up by 400; a deadline and a stall later nothing of it is seen.
+#[test]
+fn a_load_that_repeats_has_time_to_catch_up() {
+    let strict = ConstraintSet::new(&[Constraint::row_miss(0).expect("valid")]).expect("one");
+    let window = ArrivalBound::window(3, ns(40)).expect("valid");
+    let spec = StreamSpec::promised(strict, ArrivalCurve::new(&[window]).expect("one"));
+    let admit = |window| {
+        let stalls = Some(Stalls::new(1, ns(window), ns(20)).expect("valid"));
+        system(&SchedulerConfig { stalls, ..config(&[10], 1, 1, 100, Dispatch::Eager) }).admit([&spec])
+    };
+    for window in [100, 519] {
+        assert_eq!(admit(window), Err(AdmissionError::Stalls { needed: ns(520), window: ns(window) }));
+    }
+    assert!(admit(520).is_ok());
+}
+
 #[test]
 fn the_first_stall_is_absorbed_and_another_within_the_window_is_announced() {
     let (mut harness, id) = one_stall();
