@@ -34,8 +34,7 @@ impl System {
     /// At capacity that need not happen. But beyond `from`, `α_m` gains in every `period` the same number, which the
     /// workers begin in a `period` too: the inequality there follows from the one a `period` earlier.
     pub(super) fn test(&self, refine: bool) -> Result<Derived, String> {
-        let sum = |of: &dyn Fn(&Kind) -> i128| self.kinds.iter().map(of).sum::<i128>();
-        let begun_by = |u: i128| sum(&|k| k.round() * (u / k.time()));
+        let begun_by = |u| self.begun_by(u);
         let slowest = self.kinds.iter().map(Kind::time).max().unwrap_or(0);
         let filling = self.kinds.iter().map(|k| k.times.len() as i128 - 1).max().unwrap_or(0);
         let gain = |period| self.streams.iter().map(|s| s.p * s.growth(period) / s.q).sum::<i128>();
@@ -51,12 +50,7 @@ impl System {
             }
             let backlog = demand.iter().map(|d| d.1).sum();
             let next = demand.iter().map(|d| d.2).min().unwrap_or(i128::MAX);
-            // One kind alone has begun them all by `high`.
-            let mut high = self.kinds.iter().map(|k| up(backlog, k.round()) * k.time()).min().unwrap_or(0);
-            while begun < high {
-                let middle = (begun + high) / 2;
-                (begun, high) = if begun_by(middle) < backlog { (middle + 1, high) } else { (begun, middle) };
-            }
+            begun = self.time_to_begin(backlog, begun);
             let (delta, mut lhs, rhs) = (length - 1, begun + slowest, length - 1 + self.latency);
             // What is due at `delta` itself, or less than the guard before, may still wait.
             waiting = waiting.max((backlog - begun_by((delta - self.guard - 1).max(0))).max(0) + filling);
@@ -101,7 +95,7 @@ impl System {
                 return Err(format!("stalls must be {needed} ns apart, {window} ns is their window"));
             }
             let backlog = self.streams.iter().filter(|s| s.p > 0).map(|s| s.mandatory(busy)).sum();
-            let longer = deadline + self.begun(backlog);
+            let longer = deadline + self.time_to_begin(backlog, 0);
             if longer <= busy {
                 return Ok(());
             }
@@ -110,14 +104,19 @@ impl System {
         Err(format!("{UNCONFIRMED}: the busy period behind a delay has more than {MAX_STEPS} rises"))
     }
 
-    /// `min{ u : σ(u) ≥ backlog }`.
-    fn begun(&self, backlog: i128) -> i128 {
-        let by = |u: i128| self.kinds.iter().map(|k| k.round() * (u / k.time())).sum::<i128>();
-        let (mut begun, mut high) =
-            (0, self.kinds.iter().map(|k| up(backlog, k.round()) * k.time()).min().unwrap_or(0));
+    /// `σ(u)`.
+    fn begun_by(&self, u: i128) -> i128 {
+        self.kinds.iter().map(|k| k.round() * (u / k.time())).sum()
+    }
+
+    /// `min{ u : σ(u) ≥ backlog }`, which is known to be `begun` or later.
+    fn time_to_begin(&self, backlog: i128, mut begun: i128) -> i128 {
+        // One kind alone has begun them all by `high`.
+        let mut high = self.kinds.iter().map(|k| up(backlog, k.round()) * k.time()).min().unwrap_or(0);
         while begun < high {
             let middle = (begun + high) / 2;
-            (begun, high) = if by(middle) < backlog { (middle + 1, high) } else { (begun, middle) };
+            (begun, high) =
+                if self.begun_by(middle) < backlog { (middle + 1, high) } else { (begun, middle) };
         }
         begun
     }
