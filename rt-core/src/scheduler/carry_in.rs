@@ -85,6 +85,8 @@ impl Scheduler {
         let (clear, clears) = (self.waiting.is_clear(), self.clears);
         match known {
             CarryIn::None => CarryIn::None,
+            // That nothing waits here says nothing of the others on the same workers.
+            _ if self.guest.is_some() => known,
             _ if !self.config.background => self.counted(now, known),
             _ if !self.is_prompt(now) => known,
             CarryIn::Draining(before) if clear || clears != before => CarryIn::None,
@@ -119,10 +121,10 @@ impl Scheduler {
         worker.batch.iter().all(|request| request.arrival >= u && self.streams.get(request.stream).is_some())
     }
 
-    /// Whether every worker is free within its `P`.
-    fn is_prompt(&self, now: Instant) -> bool {
-        let prompt =
-            |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).batch_time();
+    /// Whether every worker is free within its `P`, or the longest of all that share it.
+    pub(super) fn is_prompt(&self, now: Instant) -> bool {
+        let longest = |id| self.guest.map_or_else(|| self.pool.kind(id).batch_time(), |guest| guest.prompt());
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= longest(id);
         self.pool.iter().enumerate().all(prompt)
     }
 }

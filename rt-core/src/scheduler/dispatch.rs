@@ -161,8 +161,8 @@ impl Scheduler {
     /// The worker that takes the next batch, if dispatch is due.
     #[inline(always)]
     pub(super) fn due_worker(&self, now: Instant) -> Option<WorkerId> {
-        // Mostly all are busy, or nothing waits.
-        if self.pool.is_busy() || self.waiting.len() == 0 {
+        // Mostly all are busy, or nothing waits. With workers that are shared another decides.
+        if self.pool.is_busy() || self.waiting.len() == 0 || self.guest.is_some() {
             return None;
         }
         if self.config.dispatch == Dispatch::Eager
@@ -233,7 +233,7 @@ impl Scheduler {
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
     #[inline(never)]
-    fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
+    pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
         self.armed = None;
         let skip = self.out_of_reach(now, worker);
         if !self.waiting.class(DEMOTED).is_empty() {

@@ -6,6 +6,7 @@ mod carry_in;
 mod dispatch;
 mod earliest;
 mod few;
+mod guest;
 mod handover;
 mod pool;
 mod prolong;
@@ -105,6 +106,8 @@ pub struct Scheduler {
     selection: select::Selection,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
+    /// Its workers are shared with others.
+    guest: Option<guest::Guest>,
     /// Counts arrivals, and how many within its window are warned of.
     rate_warning: Option<(LoadMonitor, u64)>,
 }
@@ -142,6 +145,7 @@ impl Scheduler {
             awaited: false,
             selection: select::Selection::default(),
             quiet: false,
+            guest: None,
             rate_warning: None,
             config,
         })
@@ -285,6 +289,12 @@ impl Scheduler {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Requests waiting that the promises count on.
+    #[must_use]
+    pub fn waiting_mandatory(&self) -> usize {
+        self.waiting.class(MANDATORY).len()
     }
 
     /// Requests running.

@@ -383,7 +383,8 @@ impl Kind {
     fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
         let Some((due, index)) = self.due.earliest() else { return now };
         let profile = &self.workers.profile;
-        let size = workers[self.first + index].batch.len();
+        // What another service runs on a worker that is shared holds none of ours.
+        let size = workers[self.first + index].batch.len().max(1);
         (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
     }
 }

@@ -97,7 +97,7 @@ impl Scheduler {
     /// A `long` batch was started: newcomers may have to wait for it, also those that the shield counts, for it may have been
     /// allowed in a lull of those that are there.
     pub(super) fn note_long(&mut self, long: bool) {
-        if long {
+        if long && self.guest.is_none() {
             self.carry_in = CarryIn::Open;
             self.vouched = false;
         }
@@ -123,6 +123,10 @@ impl Scheduler {
     /// nothing is promised or the shield allows the bound on its time.
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
         let kind = self.pool.kind(worker);
+        if let Some(guest) = &self.guest {
+            let most = kind.profile.largest_within(guest.longest, kind.profile.max_batch());
+            return if guest.background { most } else { kind.batch };
+        }
         let size = kind.profile.max_batch().min(self.waiting.len());
         if size <= kind.batch || !self.may_be_long() {
             kind.batch

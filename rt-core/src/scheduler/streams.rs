@@ -243,7 +243,7 @@ impl Scheduler {
         self.to_come.remove(usize::from(id.slot));
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
-        self.ledger.depart(&spec, digest, self.waiting.is_clear());
+        self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());
         Retired { _shield: None, _stream: stream }
     }
 
@@ -270,7 +270,7 @@ impl Scheduler {
 
     /// Busy periods end where no mandatory request waits.
     pub(super) fn note_clear(&mut self) {
-        if self.waiting.is_clear() {
+        if self.waiting.is_clear() && self.guest.is_none() {
             self.clears += 1;
             self.ledger.clear();
         }

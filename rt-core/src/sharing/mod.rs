@@ -12,8 +12,10 @@
 //! of it, for one got at most the average, and one at most as many batches. Both tests look at how much can have been begun
 //! before a request, and ask whether that share leaves it in time. What is proved of them is in `docs/guarantee.md`.
 
+mod device;
 mod earliest;
 mod horizon;
+mod line;
 mod sweep;
 mod turns;
 
@@ -23,6 +25,8 @@ use crate::curve::ArrivalCurve;
 use crate::stream::StreamSpec;
 use crate::time::Span;
 use crate::word::Density;
+
+pub use device::{Device, DeviceAction, DeviceConfig, DeviceError};
 
 /// The most services that may share workers.
 pub const MAX_SERVICES: usize = 64;

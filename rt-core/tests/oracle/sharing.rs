@@ -1,9 +1,11 @@
 //! The same for several services on the same workers: every batch may take any time up to the `P` of its service, whenever
 //! no mandatory request waits a free worker may be busy with anything, and ties fall as the adversary likes.
 
-use super::Stream;
 use super::seen::Seen;
 use super::state::{List, Queue, Record};
+use super::theory::{arrivals_within, density};
+use super::{Bound, Stream};
+use crate::harness::Dice;
 
 /// Batches of up to `batch` in at most `time`, at most `turn` of them in a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,46 @@ struct State {
 }
 
 impl Shared {
+    /// One to three services near what the workers can do, so that neither answer is a foregone conclusion.
+    pub(crate) fn draw(dice: &mut Dice, turns: bool, late: u8) -> Self {
+        loop {
+            let workers = dice.within(1, 2) as usize;
+            let stream = |dice: &mut Dice| {
+                let k = 1 + small(dice, 0, 3) / 3;
+                let bounds = vec![Bound::Window { count: small(dice, 1, 3), length: small(dice, 2, 10) }];
+                Stream { bounds, constraints: vec![(small(dice, 0, u64::from(k) - 1), k)] }
+            };
+            let service = |dice: &mut Dice| {
+                let time = small(dice, 1, 3);
+                Service {
+                    streams: (0..1 + dice.within(0, 7) / 7).map(|_| stream(dice)).collect(),
+                    batch: dice.within(1, 3) as usize,
+                    time,
+                    deadline: time + late + small(dice, 2, 10),
+                    turn: small(dice, 1, 2),
+                }
+            };
+            let services: Vec<_> = (0..2 + dice.within(0, 4) / 4).map(|_| service(dice)).collect();
+            let mandatory = |s: &Service, length: u64| -> u64 {
+                let of = |stream: &Stream| {
+                    let (served, of) = density(&stream.constraints);
+                    (arrivals_within(stream, length) * u64::from(served)).div_ceil(u64::from(of))
+                };
+                s.streams.iter().map(of).sum()
+            };
+            let load = |s: &Service| mandatory(s, 240) * u64::from(s.time) * 100 / s.batch as u64;
+            let load = services.iter().map(load).sum::<u64>() / (240 * workers as u64);
+            let crowd = services.iter().map(|s| mandatory(s, u64::from(s.deadline))).max().unwrap_or(0);
+            let longest = services.iter().map(|s| s.time).max().unwrap_or(1);
+            if (35..=95).contains(&load)
+                && crowd <= 6
+                && services.iter().all(|s| s.deadline >= longest + s.time)
+            {
+                return Self { services, workers, longest, turns, late, overrun: 0 };
+            }
+        }
+    }
+
     /// Visits every state that can be reached, `limit` at most.
     pub(crate) fn judge(&self, limit: usize) -> Result<usize, Option<Vec<Move>>> {
         let mut seen = Seen::<State, Move>::new(Move::Tick);
@@ -195,4 +237,8 @@ impl Shared {
         other.busy[..self.workers].sort_unstable();
         other
     }
+}
+
+fn small(dice: &mut Dice, low: u64, high: u64) -> u8 {
+    dice.within(low, high) as u8
 }
