@@ -71,6 +71,6 @@ impl Policy for Scheduled {
     }
 }
 
-fn end(Resolution { request, outcome, .. }: Resolution) -> End {
+pub(crate) fn end(Resolution { request, outcome, .. }: Resolution) -> End {
     End { token: request.token, mandatory: request.mandatory, outcome }
 }
