@@ -1,7 +1,7 @@
 //! Virtual time: a clock that jumps from event to event, workers that take the time they are given, and a policy.
 //!
-//! [`drive()`] is the one way through time, [`Scheduled`] the daemon's scheduler on it, [`OnDevice`] several on the same workers; the planner tries its tables on
-//! them, and the simulator plays everything else.
+//! [`drive()`] is the one way through time, [`Scheduled`] the daemon's scheduler on it, [`OnDevice`] several on the same
+//! workers; the planner tries its tables on the former, and the simulator plays everything else.
 #![forbid(unsafe_code)]
 
 mod drive;
