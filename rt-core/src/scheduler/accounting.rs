@@ -9,7 +9,7 @@ use super::types::{Event, Outcome, Request, Resolution, WorkerId};
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence, Transition};
 use crate::select::LoadMonitor;
-use crate::stream::{MissReason, OutcomeLog, Stream, StreamId};
+use crate::stream::{MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
 /// Events kept between two polls; the last few places are for safe mode alone.
@@ -25,13 +25,14 @@ type Left = Option<(u32, Constraint)>;
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) resolved: VecDeque<Resolution>,
-    pub(super) events: heapless::Deque<Event, MAX_EVENTS>,
+    pub(super) events: VecDeque<Event>,
 }
 
 impl Told {
     /// Room for so many resolutions. Allocates.
     pub(super) fn new(resolutions: usize) -> Self {
-        Self { resolved: VecDeque::with_capacity(resolutions), events: heapless::Deque::new() }
+        let events = VecDeque::with_capacity(MAX_EVENTS);
+        Self { resolved: VecDeque::with_capacity(resolutions), events }
     }
 
     /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
@@ -40,10 +41,10 @@ impl Told {
         if !matches!(event, Event::SafeMode(_)) && !self.has_room() {
             return;
         }
-        if self.events.is_full() {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
-        let _ = self.events.push_back(event);
+        self.events.push_back(event);
     }
 
     /// Whether an event that is no change of safe mode has room.
@@ -101,52 +102,50 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        let mut batch = mem::take(self.pool.batch_mut(worker));
-        for &request in &batch {
+        let mut index = 0;
+        while let Some(&request) = self.batch(worker).get(index) {
             self.end(now, request, outcome(&request));
+            index += 1;
         }
-        batch.clear();
-        *self.pool.batch_mut(worker) = batch;
+        self.pool.batch_mut(worker).clear();
     }
 
     /// Ends a request that was taken in: `poll` will tell.
     pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
-        let hit = outcome == Outcome::Served;
-        let resolution = self.record(now, request, outcome, |log| log.close(request.place, hit));
-        self.told.resolved.push_back(resolution);
+        let misses_left = self.record(now, request.stream, Some(request.place), outcome);
+        self.told.resolved.push_back(Resolution { request, outcome, misses_left });
     }
 
     /// Refuses a request that was not taken in, counts and judges it.
     pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
-        self.record(now, request, Outcome::Missed(reason), OutcomeLog::refuse)
+        let outcome = Outcome::Missed(reason);
+        let misses_left = self.record(now, request.stream, None, outcome);
+        Resolution { request, outcome, misses_left }
     }
 
-    /// Counts an outcome, has it recorded in the log of its stream, and raises what the outcome monitor finds.
-    fn record(
-        &mut self,
-        now: Instant,
-        request: Request,
-        outcome: Outcome,
-        record: impl FnOnce(&mut OutcomeLog) -> Option<Constraint>,
-    ) -> Resolution {
-        let Some(stream) = self.streams.get_mut(request.stream) else {
-            return Resolution { request, outcome, misses_left: None };
-        };
+    /// Counts an outcome of `id`, records it in the log of its outcomes, at its place if it has one, and raises what the
+    /// outcome monitor finds. The misses in a row that the stream can still take.
+    fn record(&mut self, now: Instant, id: StreamId, place: Option<u32>, outcome: Outcome) -> Option<u32> {
+        let stream = self.streams.get_mut(id)?;
         stream.counts.count(match outcome {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
-        let violated = record(&mut stream.outcomes);
+        let violated = match place {
+            Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
+            None => stream.outcomes.refuse(),
+        };
         let after = stream.outcomes.monitor.misses_left();
         let before = mem::replace(&mut stream.left, after);
         let left = |left: Left| left.map_or(u32::MAX, |(left, _)| left);
         if violated.is_some() || left(after) < left(before) && left(after) <= 1 {
-            self.judge(now, request.stream, violated, (before, after));
+            self.judge(now, id, violated, (before, after));
         }
-        Resolution { request, outcome, misses_left: after.map(|(left, _)| left) }
+        after.map(|(left, _)| left)
     }
 
     /// Warns of and raises what the outcome monitor has found.
+    #[inline(never)]
     fn judge(
         &mut self,
         now: Instant,

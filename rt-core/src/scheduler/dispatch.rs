@@ -51,9 +51,6 @@ impl Scheduler {
     #[inline(never)]
     fn decide(&mut self, now: Instant) -> Action {
         loop {
-            if let Some(resolution) = self.told.resolved.pop_front() {
-                return Action::Resolve(resolution);
-            }
             if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
             }
@@ -65,19 +62,21 @@ impl Scheduler {
             };
             if told {
                 self.changed = true;
-                continue;
-            }
-            match self.due_worker(now) {
-                Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
-                // What no batch can serve is given up.
-                Some(_) => self.look_at(now),
-                None => {
-                    self.next = self.next_wake(now);
-                    self.changed = false;
-                    if now < self.next {
-                        return self.wait();
-                    }
+            } else if let Some(worker) = self.due_worker(now) {
+                if self.form_batch(now, worker) {
+                    return self.start(now, worker);
                 }
+                // What no batch can serve is given up.
+                self.look_at(now);
+            } else {
+                self.next = self.next_wake(now);
+                self.changed = false;
+                if now < self.next {
+                    return self.wait();
+                }
+            }
+            if let Some(resolution) = self.told.resolved.pop_front() {
+                return Action::Resolve(resolution);
             }
         }
     }
@@ -209,7 +208,7 @@ impl Scheduler {
     pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
         let earliest = [MANDATORY, DEMOTED, OPTIONAL].into_iter().filter_map(first).min();
-        let time = self.config.reserve() + self.pool.kind(worker).batch_time();
+        let time = self.config.reserve() + self.pool.full_time(worker);
         earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 
@@ -243,9 +242,15 @@ impl Scheduler {
             self.look_for_lull();
         }
         let taken = match self.first_in_line(now, worker, skip) {
-            Some(count) => {
+            Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
-                self.waiting.take_mandatory(count, |request| batch.push(request));
+                for _ in 0..count {
+                    let Some(request) = self.waiting.pop(class) else { break };
+                    if class != MANDATORY {
+                        self.planner.take_turn(request.stream);
+                    }
+                    batch.push(request);
+                }
                 count
             }
             None => self.choose(now, worker, skip),
@@ -254,25 +259,38 @@ impl Scheduler {
         if taken == 0 {
             return false;
         }
-        let kind = self.pool.kind(worker);
-        let (time, full) = (kind.profile.bound(taken), kind.batch_time());
+        let time = self.pool.kind(worker).profile.bound(taken);
         self.pool.start(now, worker, time);
-        self.note_long(time > full);
+        self.note_long(time > self.pool.full_time(worker));
         true
     }
 
-    /// How many of the first mandatory requests make the batch of `worker`, if there is nothing to choose: only mandatory ones
-    /// wait, one batch takes all it can of them, all in time, and none of those left would be late for the next.
-    fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<usize> {
-        let (kind, queue) = (self.pool.kind(worker), self.waiting.class(MANDATORY));
-        let (count, time) = (queue.len().min(kind.batch), kind.batch_time());
-        let plain = skip == [0; 3]
-            && self.waiting.is_mandatory_only()
-            && queue.front()?.deadline >= now + time
-            && queue.get(kind.batch).is_none_or(|next| {
-                next.deadline >= now + time + time && self.most(now, worker) <= kind.batch
-            });
-        plain.then_some(count)
+    /// How many of the first requests of which class make the batch of `worker`, if there is nothing to choose: those that
+    /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
+    /// those left would be late for the next. It is what the planner would choose.
+    fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<(usize, usize)> {
+        if skip != [0; 3] {
+            return None;
+        }
+        let (kind, full, most) = (self.pool.kind(worker), self.pool.full_time(worker), self.most(now, worker));
+        let (class, count, time) = match self.waiting.only_class() {
+            Some(class) if class != MANDATORY => {
+                let all = self.waiting.len().min(most);
+                let count = usize::from(self.pool.paying(worker)[all - 1]);
+                (class, count, kind.profile.likely(all))
+            }
+            only => {
+                let count = self.waiting.class(MANDATORY).len().min(kind.batch);
+                if most > kind.batch || only.is_none() && count < kind.batch {
+                    return None;
+                }
+                (MANDATORY, count, full)
+            }
+        };
+        let queue = self.waiting.class(class);
+        let plain = queue.front()?.deadline >= now + time
+            && queue.get(count).is_none_or(|next| next.deadline >= now + full + full);
+        plain.then_some((class, count))
     }
 
     /// Has the planner choose the batch: how many it holds.

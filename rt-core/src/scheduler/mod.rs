@@ -220,33 +220,38 @@ impl Scheduler {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(State::Busy { started, due, reported }) = self.pool.get(worker).map(|w| w.state) else {
-            return;
-        };
+        let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
         self.changed = true;
-        self.pool.end(now, worker, false);
-        let bound = due.since(started);
-        let held = now.since(started);
         match ran {
-            Ran::Failed => self.raise_worker_lost(now, 1),
+            Ran::Failed => {
+                self.raise_worker_lost(now, 1);
+                self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
+            }
             Ran::Done(time) => {
-                self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
-                match (held > bound, time > bound) {
-                    (false, _) => {}
-                    _ if !reported && self.has_stalled(started, due, now) => {}
-                    (true, true) if reported => self.safe_mode.put_off(now),
-                    (true, true) => self.overrun(now, bound, time),
-                    // The engine kept its time; what lies around it did not.
-                    (true, false) => self.raise_late(now, bound, held),
+                self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
+                if now > due {
+                    self.ended_late(now, (started, due, reported), time);
                 }
+                self.end_batch(now, worker, |request| match now > request.deadline {
+                    true => Outcome::Missed(MissReason::Late),
+                    false => Outcome::Served,
+                });
             }
         }
-        self.end_batch(now, worker, |request| match ran {
-            Ran::Failed => Outcome::Missed(MissReason::EngineFailed),
-            Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
-            Ran::Done(_) => Outcome::Served,
-        });
         self.arm(now, now);
+    }
+
+    /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.
+    #[inline(never)]
+    fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+        let (bound, held) = (due.since(started), now.since(started));
+        match time > bound {
+            _ if !reported && self.has_stalled(started, due, now) => {}
+            true if reported => self.safe_mode.put_off(now),
+            true => self.overrun(now, bound, time),
+            // The engine kept its time; what lies around it did not.
+            false => self.raise_late(now, bound, held),
+        }
     }
 
     /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
@@ -255,7 +260,7 @@ impl Scheduler {
             return;
         }
         self.changed = true;
-        self.pool.end(now, worker, true);
+        self.pool.lose(now, worker);
         // The quickest that is left may be too slow for what waits.
         self.look_at(now);
         self.count_workers(now);
@@ -270,7 +275,7 @@ impl Scheduler {
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
             self.changed = true;
-            self.pool.end(now, worker, false);
+            self.pool.regain(now, worker);
             self.count_workers(now);
         }
     }

@@ -4,11 +4,10 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 
 use super::earliest::Earliest;
 use super::few::Few;
-use super::types::{Request, WorkerId};
+use super::types::{NEVER, Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
@@ -54,6 +53,8 @@ impl Worker {
 #[derive(Debug)]
 struct Kind {
     workers: Workers,
+    /// `P`, the time of a full batch.
+    time: Span,
     /// The number of the first of them.
     first: usize,
     /// Those that are free.
@@ -107,7 +108,7 @@ impl Pool {
             })
             .collect();
         let mut order: Vec<usize> = (0..kinds.len()).collect();
-        order.sort_by_key(|&kind| kinds[kind].workers.batch_time());
+        order.sort_by_key(|&kind| kinds[kind].time);
         let mut pool = Self {
             kinds,
             order: order.into(),
@@ -149,6 +150,11 @@ impl Pool {
     /// What a worker is.
     pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
         &self.kinds[self.workers[worker].kind].workers
+    }
+
+    /// The time of its full batch.
+    pub(super) fn full_time(&self, worker: WorkerId) -> Span {
+        self.kinds[self.workers[worker].kind].time
     }
 
     /// The only kind; `None` if there are several.
@@ -199,11 +205,11 @@ impl Pool {
     pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let own = self.workers[acting].kind;
         let of = |(index, kind): (usize, &Kind)| {
-            let time = kind.workers.batch_time();
+            let time = kind.time;
             if kind.free_count > usize::from(index == own) {
                 return Some(now + time);
             }
-            let due = kind.due.earliest().map(|(due, _)| due.max(now) + time);
+            let due = (kind.due.instant() < NEVER).then(|| kind.due.instant().max(now) + time);
             let overdue = (kind.overdue > 0).then_some(now + time);
             let acting = (index == own).then_some(now + time + time);
             [due, overdue, acting].into_iter().flatten().min()
@@ -231,9 +237,13 @@ impl Pool {
         self.kinds.iter().filter_map(of).min().unwrap_or(now)
     }
 
-    /// The earliest instant at which a batch is due that has not been reported.
-    pub(super) fn earliest_due(&self) -> Option<Instant> {
-        self.kinds.iter().filter_map(|kind| kind.due.earliest()).map(|(due, _)| due).min()
+    /// The earliest instant at which a batch is due that has not been reported; the end of time without one.
+    #[inline]
+    pub(super) fn earliest_due(&self) -> Instant {
+        match &*self.kinds {
+            [only] => only.due.instant(),
+            kinds => kinds.iter().map(|kind| kind.due.instant()).min().unwrap_or(NEVER),
+        }
     }
 
     /// Whether a batch that should have ended, and was reported, still runs.
@@ -248,7 +258,7 @@ impl Pool {
         now: Instant,
         mut excused: impl FnMut(Instant, Instant) -> bool,
     ) -> Option<(Instant, Instant)> {
-        if self.earliest_due().is_none_or(|due| due >= now) {
+        if self.earliest_due() >= now {
             return None;
         }
         let late = |worker: &Worker| match worker.state {
@@ -274,7 +284,7 @@ impl Pool {
         kind.set_free(worker, false);
         self.free -= 1;
         kind.due.set(worker - kind.first, due);
-        if time > kind.workers.batch_time() {
+        if time > kind.time {
             self.long.set(worker, true);
         }
         w.state = State::Busy { started: now, due, reported: false };
@@ -291,7 +301,7 @@ impl Pool {
             *due = until;
             let (kind, long) = (&mut self.kinds[w.kind], until.since(*started));
             kind.due.set(worker - kind.first, until);
-            self.long.set(worker, long > kind.workers.batch_time());
+            self.long.set(worker, long > kind.time);
         }
     }
 
@@ -316,33 +326,55 @@ impl Pool {
         self.workers[worker].variant = variant;
     }
 
-    /// `worker` no longer runs a batch, and is free, or `lost`. Its batch is still there: [`Pool::batch_mut`].
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId, lost: bool) {
-        let w = &mut self.workers[worker];
+    /// The batch that `worker` runs has ended, and it is free: when it began, was due, and whether it was reported that it
+    /// did not end by then; `None` if it runs none. The batch is still there: [`Pool::batch_mut`].
+    #[inline]
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Instant, Instant, bool)> {
+        let w = self.workers.get_mut(worker)?;
+        let State::Busy { started, due, reported } = w.state else { return None };
+        w.state = State::Free;
+        self.running -= w.batch.len();
         let kind = &mut self.kinds[w.kind];
-        let after = if lost { State::Lost } else { State::Free };
-        let before = mem::replace(&mut w.state, after);
-        if let State::Busy { reported, .. } = before {
-            kind.due.remove(worker - kind.first);
-            kind.overdue -= usize::from(reported);
-            if !self.long.is_empty() {
-                self.long.set(worker, false);
-            }
-            self.running -= w.batch.len();
+        kind.due.remove(worker - kind.first);
+        kind.overdue -= usize::from(reported);
+        kind.set_free(worker, true);
+        if self.free == 0 {
+            self.free_since = now;
         }
-        let (was_free, is_free) = (before == State::Free, !lost);
-        if was_free != is_free {
-            if self.free == 0 {
-                self.free_since = now;
-            }
-            kind.set_free(worker, is_free);
-            self.free = self.free + usize::from(is_free) - usize::from(was_free);
+        self.free += 1;
+        if !self.long.is_empty() {
+            self.long.set(worker, false);
         }
-        if lost != (before == State::Lost) {
-            let count = |lost: usize| if after == State::Lost { lost + 1 } else { lost - 1 };
-            (kind.lost, self.lost) = (count(kind.lost), count(self.lost));
-            self.find_quickest();
+        Some((started, due, reported))
+    }
+
+    /// `worker` is gone. Its batch is still there: [`Pool::batch_mut`].
+    pub(super) fn lose(&mut self, now: Instant, worker: WorkerId) {
+        self.end(now, worker);
+        let w = &mut self.workers[worker];
+        if w.state == State::Free {
+            w.state = State::Lost;
+            self.count_lost(worker, true);
         }
+    }
+
+    /// `worker`, which was lost, is back.
+    pub(super) fn regain(&mut self, now: Instant, worker: WorkerId) {
+        self.workers[worker].state = State::Free;
+        if self.free == 0 {
+            self.free_since = now;
+        }
+        self.count_lost(worker, false);
+    }
+
+    /// `worker` was free and is `lost`, or the other way round.
+    fn count_lost(&mut self, worker: WorkerId, lost: bool) {
+        let kind = &mut self.kinds[self.workers[worker].kind];
+        kind.set_free(worker, !lost);
+        let count = |of: usize, more: bool| if more { of + 1 } else { of - 1 };
+        self.free = count(self.free, !lost);
+        (kind.lost, self.lost) = (count(kind.lost, lost), count(self.lost, lost));
+        self.find_quickest();
     }
 
     fn find_quickest(&mut self) {
@@ -363,6 +395,7 @@ impl Kind {
             overdue: 0,
             lost: 0,
             paying: paying(workers),
+            time: workers.batch_time(),
             workers: workers.clone(),
         };
         (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));

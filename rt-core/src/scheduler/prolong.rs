@@ -89,7 +89,7 @@ impl Scheduler {
 
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
-        self.note_long(length > self.pool.kind(worker).batch_time());
+        self.note_long(length > self.pool.full_time(worker));
         self.changed = true;
         self.pool.prolong(worker, now + length);
     }
@@ -182,7 +182,7 @@ impl Scheduler {
     fn is_on_time(&self, now: Instant) -> bool {
         self.pool.alive() == self.pool.len()
             && !self.pool.has_overdue()
-            && self.pool.earliest_due().is_none_or(|due| now <= due)
+            && now <= self.pool.earliest_due()
     }
 
     /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.

@@ -62,6 +62,11 @@ impl Waiting {
         self.len == self.classes[MANDATORY].len()
     }
 
+    /// The class of all that wait, if it is one.
+    pub(super) fn only_class(&self) -> Option<usize> {
+        (MANDATORY..=OPTIONAL).find(|&class| self.len == self.classes[class].len())
+    }
+
     /// How many requests of a class have a deadline before `reach`: an answer then would be too late for them.
     pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
         let queue = &self.classes[class];
@@ -96,18 +101,12 @@ impl Waiting {
         }
     }
 
-    /// Takes the first `count` mandatory requests.
-    pub(super) fn take_mandatory(&mut self, count: usize, mut take: impl FnMut(Request)) {
-        for _ in 0..count {
-            let Some(request) = self.classes[MANDATORY].pop_front() else { break };
-            self.len -= 1;
-            take(request);
-        }
-    }
-
     /// Takes the first request of a class.
+    #[inline]
     pub(super) fn pop(&mut self, class: usize) -> Option<Request> {
-        self.remove(class, 0)
+        let request = self.classes[class].pop_front()?;
+        self.taken(class, &request);
+        Some(request)
     }
 
     /// Takes the first request of a class if an answer at `reach` would be too late for it.
@@ -117,13 +116,16 @@ impl Waiting {
 
     /// Takes the request at `index` of a class: near the first in little time.
     pub(super) fn remove(&mut self, class: usize, index: usize) -> Option<Request> {
-        let queue = &mut self.classes[class];
-        let request = if index == 0 { queue.pop_front() } else { queue.remove(index) }?;
+        let request = self.classes[class].remove(index)?;
+        self.taken(class, &request);
+        Some(request)
+    }
+
+    fn taken(&mut self, class: usize, request: &Request) {
         self.len -= 1;
         if class == DEMOTED {
             self.demoted[usize::from(request.stream.slot)] -= 1;
         }
-        Some(request)
     }
 
     /// The oldest of the lowest class gives way to one of `class`, unless all that wait are above it.

@@ -65,11 +65,12 @@ impl Streams {
     }
 
     pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
-        self.places.get(usize::from(id.slot))?.as_deref().filter(|stream| stream.id == id)
+        self.places.get(usize::from(id.slot))?.as_deref().filter(|stream| stream.id.generation == id.generation)
     }
 
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.places.get_mut(usize::from(id.slot))?.as_deref_mut().filter(|stream| stream.id == id)
+        let stream = self.places.get_mut(usize::from(id.slot))?.as_deref_mut();
+        stream.filter(|stream| stream.id.generation == id.generation)
     }
 
     /// Who is in a place.

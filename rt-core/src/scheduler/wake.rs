@@ -31,12 +31,11 @@ impl Scheduler {
             }
         }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        if let Some(due) = self.pool.earliest_due() {
-            let alarm = just_past(due + self.config.guard);
-            // By now it may be a stall, then it has as long as one may last.
-            let stalls = self.config.stalls.filter(|_| alarm <= now);
-            next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
-        }
+        let due = self.pool.earliest_due();
+        let alarm = just_past(due + self.config.guard);
+        // By now it may be a stall, then it has as long as one may last.
+        let stalls = self.config.stalls.filter(|_| alarm <= now);
+        next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
         if let Some(resumption) = self.suspensions.next(now) {
             next = next.min(resumption);
         }
@@ -50,7 +49,7 @@ impl Scheduler {
     pub(super) fn is_time(&self, now: Instant) -> bool {
         now >= self.next
             || self.armed.is_some_and(|armed| now > armed)
-            || self.stalls.is_some() && self.pool.earliest_due().is_some_and(|due| now > due)
+            || self.stalls.is_some() && now > self.pool.earliest_due()
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
