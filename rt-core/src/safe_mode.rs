@@ -156,10 +156,12 @@ impl SafeMode {
     }
 
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
+    #[inline]
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
-        if self.is_at_rest() {
-            return None;
-        }
+        if self.is_at_rest() { None } else { self.end_what_is_over(now) }
+    }
+
+    fn end_what_is_over(&mut self, now: Instant) -> Option<Transition> {
         for index in [WARNING, SAFE] {
             if self.ends_at(index).is_some_and(|end| now >= end) {
                 self.leave(index);
@@ -222,15 +224,14 @@ impl SafeMode {
 
     /// When [`SafeMode::tick`] has something to do if nothing else breaks; `None` if nothing ends by itself.
     #[must_use]
+    #[inline]
     pub fn leaves_at(&self) -> Option<Instant> {
-        if self.is_at_rest() {
-            return None;
-        }
-        [WARNING, SAFE]
-            .into_iter()
-            .filter_map(|index| self.ends_at(index))
-            .chain(self.has_news().then_some(self.inhibited))
-            .min()
+        if self.is_at_rest() { None } else { self.next_end() }
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        let ends = [WARNING, SAFE].into_iter().filter_map(|index| self.ends_at(index));
+        ends.chain(self.has_news().then_some(self.inhibited)).min()
     }
 
     /// Whether all is normal and told: mostly it is.

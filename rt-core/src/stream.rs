@@ -213,16 +213,23 @@ impl Stream {
         police.map_or(Instant::ZERO, Policer::earliest)
     }
 
-    /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
+    /// Records its next request, at `now`, if it conforms and no excess is remembered: how much it counts.
+    #[inline]
+    pub(crate) fn observe(&mut self, now: Instant) -> Option<Class> {
+        let conforms = self.police.as_mut().is_none_or(|police| police.observe_conforming(now));
+        conforms.then(|| self.marks.next(true, false))
+    }
+
+    /// Otherwise records it so: whether it conforms, how much it counts, and the breach with the end of
     /// its effects. What does not conform is never served unless `background` is, and has no part in the word then.
-    pub(crate) fn observe(
+    pub(crate) fn observe_excess(
         &mut self,
         now: Instant,
         background: bool,
     ) -> (bool, Class, Option<(Excess, Instant)>) {
         let Some(police) = &mut self.police else { return (true, self.marks.next(true, false), None) };
         let keep = background && police.is_spacing(now) && self.marks.is_early();
-        let (conforms, excess) = police.observe(now, keep);
+        let (conforms, excess) = police.observe_excess(now, keep);
         let until = police.spaced_until().unwrap_or(now);
         let counts = conforms || background;
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };

@@ -102,7 +102,7 @@ impl Scheduler {
         }
         let all_since = |u: Instant| self.pool.iter().all(|w| self.came_since(u, w));
         let in_turn = |(id, w): (usize, &Worker)| {
-            w.left(now) < self.pool.kind(id).batch_time() || self.came_since(now, w)
+            w.left(now) < self.pool.kind(id).time || self.came_since(now, w)
         };
         match known {
             CarryIn::Counted(u) if all_since(u) => CarryIn::None,
@@ -122,7 +122,7 @@ impl Scheduler {
     /// Whether every worker is free within its `P`.
     fn is_prompt(&self, now: Instant) -> bool {
         let prompt =
-            |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).batch_time();
+            |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.pool.iter().enumerate().all(prompt)
     }
 }

@@ -64,13 +64,17 @@ impl Scheduler {
                 self.changed = true;
             } else if let Some(worker) = self.due_worker(now) {
                 if self.form_batch(now, worker) {
-                    return self.start(now, worker);
+                    let start = self.start(now, worker);
+                    // Mostly there is nothing more to be done.
+                    if self.is_at_rest() && !self.is_due(now) {
+                        self.rest(now);
+                    }
+                    return start;
                 }
                 // What no batch can serve is given up.
                 self.look_at(now);
             } else {
-                self.next = self.next_wake(now);
-                self.changed = false;
+                self.rest(now);
                 if now < self.next {
                     return self.wait();
                 }
@@ -157,20 +161,28 @@ impl Scheduler {
         }
     }
 
-    /// The worker that takes the next batch, if dispatch is due.
-    #[inline(always)]
-    pub(super) fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+    /// Whether a worker is to take a batch now.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
         // Mostly all are busy, or nothing waits.
+        !self.pool.is_busy()
+            && self.waiting.len() > 0
+            && (self.takes_all() || self.find_due_worker(now).is_some())
+    }
+
+    /// Whether any free worker takes at once whatever waits.
+    #[inline]
+    fn takes_all(&self) -> bool {
+        self.config.dispatch == Dispatch::Eager && !self.quiet && self.pool.only_kind().is_some()
+    }
+
+    /// The worker that takes the next batch, if dispatch is due.
+    #[inline]
+    fn due_worker(&self, now: Instant) -> Option<WorkerId> {
         if self.pool.is_busy() || self.waiting.len() == 0 {
             return None;
         }
-        if self.config.dispatch == Dispatch::Eager
-            && !self.quiet
-            && let Some(first) = self.pool.first_alike()
-        {
-            return first;
-        }
-        self.find_due_worker(now)
+        if self.takes_all() { self.pool.first_alike()? } else { self.find_due_worker(now) }
     }
 
     #[inline(never)]
@@ -180,7 +192,7 @@ impl Scheduler {
             Dispatch::Eager => true,
             Dispatch::FullOrLatest => {
                 let within_reach = self.waiting.len() - skip.iter().sum::<usize>();
-                within_reach >= self.pool.kind(worker).batch || self.latest_start(worker, skip) <= now
+                within_reach >= self.pool.kind(worker).workers.batch || self.latest_start(worker, skip) <= now
             }
         };
         due.then_some(worker)
@@ -208,7 +220,7 @@ impl Scheduler {
     pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
         let earliest = [MANDATORY, DEMOTED, OPTIONAL].into_iter().filter_map(first).min();
-        let time = self.config.reserve() + self.pool.full_time(worker);
+        let time = self.config.reserve() + self.pool.kind(worker).time;
         earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 
@@ -223,15 +235,15 @@ impl Scheduler {
     #[inline(never)]
     fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
         let kind = self.pool.kind(worker);
-        if self.pool.quickest().is_none_or(|(quickest, _)| kind.profile.bound(1) <= quickest) {
+        if self.pool.quickest().is_none_or(|(quickest, _)| kind.workers.profile.bound(1) <= quickest) {
             return [0; 3];
         }
-        let reach = now + kind.batch_time();
+        let reach = now + kind.time;
         [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
     }
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
-    #[inline(never)]
+    #[inline]
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
         self.armed = None;
         let skip = self.out_of_reach(now, worker);
@@ -241,71 +253,68 @@ impl Scheduler {
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        let taken = match self.first_in_line(now, worker, skip) {
+        match self.first_in_line(now, worker, skip) {
             Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
-                for _ in 0..count {
-                    let Some(request) = self.waiting.pop(class) else { break };
+                self.waiting.take_first(class, count, |request| {
                     if class != MANDATORY {
                         self.planner.take_turn(request.stream);
                     }
-                    batch.push(request);
-                }
-                count
+                    batch.push(*request);
+                });
             }
             None => self.choose(now, worker, skip),
-        };
+        }
         self.note_clear();
-        if taken == 0 {
+        if self.batch(worker).is_empty() {
             return false;
         }
-        let time = self.pool.kind(worker).profile.bound(taken);
-        self.pool.start(now, worker, time);
-        self.note_long(time > self.pool.full_time(worker));
+        let long = self.pool.start(now, worker);
+        self.note_long(long);
         true
     }
 
     /// How many of the first requests of which class make the batch of `worker`, if there is nothing to choose: those that
     /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
     /// those left would be late for the next. It is what the planner would choose.
+    #[inline]
     fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<(usize, usize)> {
         if skip != [0; 3] {
             return None;
         }
-        let (kind, full, most) = (self.pool.kind(worker), self.pool.full_time(worker), self.most(now, worker));
+        let (kind, most) = (self.pool.kind(worker), self.most(now, worker));
         let (class, count, time) = match self.waiting.only_class() {
             Some(class) if class != MANDATORY => {
                 let all = self.waiting.len().min(most);
-                let count = usize::from(self.pool.paying(worker)[all - 1]);
-                (class, count, kind.profile.likely(all))
+                (class, usize::from(kind.paying[all - 1]), kind.workers.profile.likely(all))
             }
             only => {
-                let count = self.waiting.class(MANDATORY).len().min(kind.batch);
-                if most > kind.batch || only.is_none() && count < kind.batch {
+                let (full, mandatory) = (kind.workers.batch, self.waiting.class(MANDATORY).len());
+                if most > full || only.is_none() && mandatory < full {
                     return None;
                 }
-                (MANDATORY, count, full)
+                (MANDATORY, mandatory.min(full), kind.time)
             }
         };
         let queue = self.waiting.class(class);
         let plain = queue.front()?.deadline >= now + time
-            && queue.get(count).is_none_or(|next| next.deadline >= now + full + full);
+            && queue.get(count).is_none_or(|next| next.deadline >= now + kind.time + kind.time);
         plain.then_some((class, count))
     }
 
-    /// Has the planner choose the batch: how many it holds.
+    /// Has the planner choose the batch.
     #[inline(never)]
-    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> usize {
+    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let view = View {
             now,
-            workers: kind,
+            workers: &kind.workers,
             waiting: &self.waiting,
             skip,
             next_answer: &|| self.pool.next_answer(now, worker),
             closed: !self.config.background,
             most: self.most(now, worker),
-            paying: self.pool.paying(worker),
+            paying: &kind.paying,
         };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
@@ -314,13 +323,11 @@ impl Scheduler {
             |request| batch.push(request),
             |request, reason| given_up.push((request, reason)),
         );
-        let taken = batch.len();
         for index in 0..self.given_up.len() {
             let (request, reason) = self.given_up[index];
             self.end(now, request, Outcome::Missed(reason));
         }
         self.given_up.clear();
-        taken
     }
 
     /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older demoted
@@ -329,8 +336,8 @@ impl Scheduler {
     #[inline(never)]
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
-        let (full, from) =
-            (kind.batch, self.waiting.before(DEMOTED, now + kind.batch_time()).max(skip[DEMOTED]));
+        let full = kind.workers.batch;
+        let from = self.waiting.before(DEMOTED, now + kind.time).max(skip[DEMOTED]);
         if self.waiting.class(DEMOTED).len() - from > full / 2 {
             return;
         }

@@ -174,15 +174,13 @@ impl Scheduler {
         };
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
-        let declared = record.spec.arrivals().is_some();
-        let (conforms, class, excess) = record.observe(at, background);
+        let declared = record.police.is_some();
+        let (conforms, class) = match record.observe(at) {
+            Some(class) => (true, class),
+            None => self.observe_excess(now, stream, at),
+        };
         request.mandatory = class == Class::Mandatory;
-        if let Some((e, until)) = excess {
-            let window = e.window.as_nanos();
-            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
-            self.suspend(now, stream, Cause::ArrivalExcess, evidence, until);
-        }
-        if declared {
+        if declared && self.rate_warning.is_some() {
             self.watch_rate(now);
         }
         if self.pool.alive() == 0 {
@@ -216,6 +214,19 @@ impl Scheduler {
             self.arm(now, at);
         }
         None
+    }
+
+    /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
+    #[inline(never)]
+    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        let (conforms, class, excess) = stream.observe_excess(at, self.config.background);
+        if let Some((e, until)) = excess {
+            let window = e.window.as_nanos();
+            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(id) };
+            self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
+        }
+        (conforms, class)
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.

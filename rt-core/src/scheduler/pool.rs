@@ -51,10 +51,13 @@ impl Worker {
 
 /// Workers that are alike: what they are, who is free, and who is due when.
 #[derive(Debug)]
-struct Kind {
-    workers: Workers,
+pub(super) struct Kind {
+    pub(super) workers: Workers,
     /// `P`, the time of a full batch.
-    time: Span,
+    pub(super) time: Span,
+    /// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
+    /// second.
+    pub(super) paying: Box<[u8]>,
     /// The number of the first of them.
     first: usize,
     /// Those that are free.
@@ -65,8 +68,6 @@ struct Kind {
     /// Those that were.
     overdue: usize,
     lost: usize,
-    /// By the most that a batch may hold: the fewest that make at least 99 % of the most requests a second.
-    paying: Box<[u8]>,
 }
 
 /// All workers of a scheduler.
@@ -148,13 +149,9 @@ impl Pool {
     }
 
     /// What a worker is.
-    pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
-        &self.kinds[self.workers[worker].kind].workers
-    }
-
-    /// The time of its full batch.
-    pub(super) fn full_time(&self, worker: WorkerId) -> Span {
-        self.kinds[self.workers[worker].kind].time
+    #[inline]
+    pub(super) fn kind(&self, worker: WorkerId) -> &Kind {
+        &self.kinds[self.workers[worker].kind]
     }
 
     /// The only kind; `None` if there are several.
@@ -168,11 +165,6 @@ impl Pool {
     /// The least time in which a worker that is there answers one request, at most and most likely; `None` if none is.
     pub(super) fn quickest(&self) -> Option<(Span, Span)> {
         self.quickest
-    }
-
-    /// By the most requests that a batch of `worker` may hold, from 1: the fewest that make nearly as many a second.
-    pub(super) fn paying(&self, worker: WorkerId) -> &[u8] {
-        &self.kinds[self.workers[worker].kind].paying
     }
 
     /// Of each kind with a free worker the first that is, kinds with the shortest full batch first.
@@ -277,19 +269,23 @@ impl Pool {
         Some(told)
     }
 
-    /// `worker`, which is free, starts its batch, and is due after `time`.
-    pub(super) fn start(&mut self, now: Instant, worker: WorkerId, time: Span) {
+    /// `worker`, which is free, starts its batch: whether it may take longer than a full one.
+    #[inline]
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
         let w = &mut self.workers[worker];
-        let (kind, due) = (&mut self.kinds[w.kind], now + time);
+        let kind = &mut self.kinds[w.kind];
+        let time = kind.workers.profile.bound(w.batch.len());
+        let (due, long) = (now + time, time > kind.time);
         kind.set_free(worker, false);
         self.free -= 1;
         kind.due.set(worker - kind.first, due);
-        if time > kind.time {
+        if long {
             self.long.set(worker, true);
         }
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
         self.running += w.batch.len();
+        long
     }
 
     /// `worker` has longer than it had: until `due`, if that is later.
@@ -328,7 +324,7 @@ impl Pool {
 
     /// The batch that `worker` runs has ended, and it is free: when it began, was due, and whether it was reported that it
     /// did not end by then; `None` if it runs none. The batch is still there: [`Pool::batch_mut`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Instant, Instant, bool)> {
         let w = self.workers.get_mut(worker)?;
         let State::Busy { started, due, reported } = w.state else { return None };

@@ -89,7 +89,7 @@ impl Scheduler {
 
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
-        self.note_long(length > self.pool.full_time(worker));
+        self.note_long(length > self.pool.kind(worker).time);
         self.changed = true;
         self.pool.prolong(worker, now + length);
     }
@@ -121,8 +121,9 @@ impl Scheduler {
 
     /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where
     /// nothing is promised or the shield allows the bound on its time.
+    #[inline]
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
-        let kind = self.pool.kind(worker);
+        let kind = &self.pool.kind(worker).workers;
         let size = kind.profile.max_batch().min(self.waiting.len());
         if size <= kind.batch || !self.may_be_long() {
             kind.batch
@@ -134,7 +135,7 @@ impl Scheduler {
     /// The same, of batches of more than are full and at most `size`.
     #[inline(never)]
     fn most_allowed(&self, now: Instant, worker: WorkerId, mut size: usize) -> usize {
-        let kind = self.pool.kind(worker);
+        let kind = &self.pool.kind(worker).workers;
         let (full, profile) = (kind.batch, &kind.profile);
         let Some(shield) = self.shield.as_deref().filter(|_| !self.ledger.is_empty()) else { return size };
         if !self.is_on_time(now) {

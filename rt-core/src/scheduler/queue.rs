@@ -28,6 +28,12 @@ pub(super) struct Waiting {
     demoted: Vec<u32>,
 }
 
+/// Puts a request in its place among those that have later deadlines.
+#[inline(never)]
+fn insert(queue: &mut VecDeque<Request>, request: Request) {
+    queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
+}
+
 impl Waiting {
     /// Empty, with room for so many, of so many streams. Allocates.
     pub(super) fn new(room: usize, streams: usize) -> Self {
@@ -88,6 +94,7 @@ impl Waiting {
     }
 
     /// Takes in a request; there is room.
+    #[inline(always)]
     pub(super) fn push(&mut self, class: usize, request: Request) {
         let queue = &mut self.classes[class];
         self.len += 1;
@@ -97,7 +104,7 @@ impl Waiting {
         if queue.back().is_none_or(|last| last.deadline <= request.deadline) {
             queue.push_back(request);
         } else {
-            queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
+            insert(queue, request);
         }
     }
 
@@ -112,6 +119,17 @@ impl Waiting {
     /// Takes the first request of a class if an answer at `reach` would be too late for it.
     pub(super) fn pop_before(&mut self, class: usize, reach: Instant) -> Option<Request> {
         if self.classes[class].front()?.deadline < reach { self.pop(class) } else { None }
+    }
+
+    /// Takes the first `count` requests of a class.
+    #[inline]
+    pub(super) fn take_first(&mut self, class: usize, count: usize, mut take: impl FnMut(&Request)) {
+        for _ in 0..count {
+            let Some(request) = self.classes[class].front() else { break };
+            take(request);
+            // It was copied where it is: what is returned here is not looked at.
+            let _ = self.pop(class);
+        }
     }
 
     /// Takes the request at `index` of a class: near the first in little time.

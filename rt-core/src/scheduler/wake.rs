@@ -73,6 +73,13 @@ impl Scheduler {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now))
     }
 
+    /// There is nothing to do at `now`: notes when there will be.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.next = self.next_wake(now);
+        self.changed = false;
+    }
+
     /// There is nothing to do before `next`.
     pub(super) fn wait(&self) -> Action {
         Action::WakeAt((self.next < NEVER).then_some(self.next))
@@ -86,7 +93,7 @@ impl Scheduler {
     /// Notes that an idle worker should have taken what came at `since`, or when it became idle, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
         let since = since.max(self.pool.free_since());
-        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
+        if self.armed.is_none_or(|armed| armed > since) && self.is_due(now) {
             self.armed = Some(since);
         }
     }
