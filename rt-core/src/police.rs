@@ -111,11 +111,26 @@ impl Policer {
     /// Records a request at `now` if it conforms and no excess is remembered.
     #[inline]
     pub(crate) fn observe_conforming(&mut self, now: Instant) -> bool {
-        let conforms = !self.is_spacing(now) && self.bounds.iter().all(|bound| bound.has_room(now));
-        if conforms {
-            self.bounds.iter_mut().for_each(|bound| bound.count(now));
+        if self.is_spacing(now) {
+            return false;
         }
-        conforms
+        // Mostly there is one window and nothing else.
+        match &mut *self.bounds {
+            [BoundState::Window { length, ring, next }] => {
+                let room = now >= ring[*next];
+                if room {
+                    count_in_window(now, *length, ring, next);
+                }
+                room
+            }
+            bounds => {
+                let room = bounds.iter().all(|bound| bound.has_room(now));
+                if room {
+                    bounds.iter_mut().for_each(|bound| bound.count(now));
+                }
+                room
+            }
+        }
     }
 
     /// Records one while an excess lasts, or where a new one begins; as [`Policer::observe`].
@@ -179,7 +194,7 @@ impl Policer {
 
 impl BoundState {
     /// Whether [`BoundState::excess`] sees none.
-    #[inline]
+    #[inline(never)]
     fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Window { ring, next, .. } => now >= ring[*next],
@@ -225,13 +240,10 @@ impl BoundState {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn count(&mut self, now: Instant) {
         match self {
-            Self::Window { length, ring, next } => {
-                ring[*next] = now + *length;
-                *next = if *next + 1 == ring.len() { 0 } else { *next + 1 };
-            }
+            Self::Window { length, ring, next } => count_in_window(now, *length, ring, next),
             Self::Periodic { period, run: (began, held), .. } => {
                 if *held == 0 || *began + times(*period, *held) <= now {
                     (*began, *held) = (now, 0);
@@ -246,6 +258,13 @@ impl BoundState {
             }
         }
     }
+}
+
+/// Counts a request of now in a window of such a length, in place of the oldest.
+#[inline]
+fn count_in_window(now: Instant, length: Span, ring: &mut [Instant], next: &mut usize) {
+    ring[*next] = now + length;
+    *next = if *next + 1 == ring.len() { 0 } else { *next + 1 };
 }
 
 fn times(period: Span, count: u64) -> Span {

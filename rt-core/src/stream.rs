@@ -158,8 +158,8 @@ pub(crate) struct Stream {
     pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) outcomes: OutcomeLog,
-    /// The misses in a row that it can still take, and the constraint that binds.
-    pub(crate) left: Option<(u32, Constraint)>,
+    /// The misses in a row that it can still take.
+    pub(crate) left: Option<u32>,
     pub(crate) counts: StreamCounts,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
@@ -182,7 +182,7 @@ impl Stream {
         Self {
             id: StreamId { slot: 0, generation: 0 },
             digest: digest(&spec),
-            left: monitor.misses_left(),
+            left: monitor.misses_left().map(|(left, _)| left),
             marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
@@ -202,7 +202,7 @@ impl Stream {
     pub(crate) fn restart(&mut self, id: StreamId) {
         self.id = id;
         self.outcomes.clear();
-        self.left = self.outcomes.monitor.misses_left();
+        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }

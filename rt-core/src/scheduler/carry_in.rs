@@ -101,9 +101,8 @@ impl Scheduler {
             return known;
         }
         let all_since = |u: Instant| self.pool.iter().all(|w| self.came_since(u, w));
-        let in_turn = |(id, w): (usize, &Worker)| {
-            w.left(now) < self.pool.kind(id).time || self.came_since(now, w)
-        };
+        let in_turn =
+            |(id, w): (usize, &Worker)| w.left(now) < self.pool.kind(id).time || self.came_since(now, w);
         match known {
             CarryIn::Counted(u) if all_since(u) => CarryIn::None,
             CarryIn::Counted(_) => known,
@@ -121,8 +120,7 @@ impl Scheduler {
 
     /// Whether every worker is free within its `P`.
     fn is_prompt(&self, now: Instant) -> bool {
-        let prompt =
-            |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.pool.iter().enumerate().all(prompt)
     }
 }

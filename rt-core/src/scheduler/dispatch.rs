@@ -28,7 +28,7 @@
 use super::Scheduler;
 use super::batch::View;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
-use super::types::{Action, Event, Outcome, Request, WorkerId};
+use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamId};
@@ -87,18 +87,20 @@ impl Scheduler {
 
     /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
     /// before it.
+    #[inline(never)]
     pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
         let ahead = self.waiting.len();
-        ahead > 0 && self.pool.likely_answer(now, ahead, self.may_be_long()) > deadline
+        ahead > 0 && !self.pool.is_likely_by(deadline, now, ahead, self.may_be_long())
     }
 
     /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
     /// none.
+    #[inline(never)]
     pub(super) fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
         let index = self.planner.displaced(&self.waiting, stream);
         match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {
             Some(other) => {
-                self.end(now, other, Outcome::Missed(MissReason::Shed));
+                self.give_up(now, other, MissReason::Shed);
                 true
             }
             None => false,
@@ -113,7 +115,7 @@ impl Scheduler {
         let mut any = false;
         for (class, time) in [(MANDATORY, bound), (DEMOTED, likely), (OPTIONAL, likely)] {
             while let Some(request) = self.waiting.pop_before(class, now + time) {
-                self.end(now, request, Outcome::Missed(MissReason::Expired));
+                self.give_up(now, request, MissReason::Expired);
                 any = true;
             }
         }
@@ -127,10 +129,9 @@ impl Scheduler {
     /// their time has come.
     #[inline(never)]
     fn watch(&mut self, now: Instant) -> bool {
-        if let Some(armed) = self.armed
-            && now > armed
-        {
-            self.armed = None;
+        let armed = self.armed;
+        if now > armed {
+            self.armed = NEVER;
             let delay = now.since(armed);
             self.worst_delay = self.worst_delay.max(delay);
             let stalled = |stalls: &mut StallMonitor| stalls.explains_dispatch(armed, now);
@@ -210,7 +211,7 @@ impl Scheduler {
             return first.map(|worker| (worker, [0; 3]));
         }
         self.pool.free().find_map(|worker| {
-            let skip = self.out_of_reach(now, worker);
+            let skip = self.out_of_reach(now, worker).unwrap_or_default();
             let left = if self.quiet { skip[MANDATORY] } else { skip.iter().sum() };
             (left < waiting).then_some((worker, skip))
         })
@@ -226,34 +227,36 @@ impl Scheduler {
 
     /// How many requests of each class `worker` leaves to others: those for which its full batch
     /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
-    /// that a worker is to take is among them.
-    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
-        if self.pool.only_kind().is_some() { [0; 3] } else { self.out_of_reach_of(now, worker) }
+    /// that a worker is to take is among them. `None` if it leaves none.
+    #[inline]
+    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Option<Classes<usize>> {
+        if self.pool.only_kind().is_some() { None } else { self.out_of_reach_of(now, worker) }
     }
 
     /// The same, of workers of several kinds.
     #[inline(never)]
-    fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
+    fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Option<Classes<usize>> {
         let kind = self.pool.kind(worker);
         if self.pool.quickest().is_none_or(|(quickest, _)| kind.workers.profile.bound(1) <= quickest) {
-            return [0; 3];
+            return None;
         }
         let reach = now + kind.time;
-        [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
+        let skip = [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach));
+        (skip != [0; 3]).then_some(skip)
     }
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
     #[inline]
     fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
-        self.armed = None;
+        self.armed = NEVER;
         let skip = self.out_of_reach(now, worker);
         if !self.waiting.class(DEMOTED).is_empty() {
-            self.pass_marks_back(now, worker, skip);
+            self.pass_marks_back(now, worker, skip.unwrap_or_default());
         }
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        match self.first_in_line(now, worker, skip) {
+        match self.first_in_line(now, worker).filter(|_| skip.is_none()) {
             Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
                 self.waiting.take_first(class, count, |request| {
@@ -263,7 +266,7 @@ impl Scheduler {
                     batch.push(*request);
                 });
             }
-            None => self.choose(now, worker, skip),
+            None => self.choose(now, worker, skip.unwrap_or_default()),
         }
         self.note_clear();
         if self.batch(worker).is_empty() {
@@ -278,10 +281,7 @@ impl Scheduler {
     /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
     /// those left would be late for the next. It is what the planner would choose.
     #[inline]
-    fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<(usize, usize)> {
-        if skip != [0; 3] {
-            return None;
-        }
+    fn first_in_line(&self, now: Instant, worker: WorkerId) -> Option<(usize, usize)> {
         let (kind, most) = (self.pool.kind(worker), self.most(now, worker));
         let (class, count, time) = match self.waiting.only_class() {
             Some(class) if class != MANDATORY => {
@@ -325,7 +325,7 @@ impl Scheduler {
         );
         for index in 0..self.given_up.len() {
             let (request, reason) = self.given_up[index];
-            self.end(now, request, Outcome::Missed(reason));
+            self.give_up(now, request, reason);
         }
         self.given_up.clear();
     }

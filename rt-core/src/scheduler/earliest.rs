@@ -1,6 +1,7 @@
 //! Numbers by instants: the earliest is known, each can be moved or taken out.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use super::types::NEVER;
 use crate::time::Instant;
@@ -35,25 +36,22 @@ impl Earliest {
 
     /// The earliest instant, and whose it is: the first of equals.
     pub(super) fn earliest(&self) -> Option<(Instant, usize)> {
-        let at = self.instant();
-        let mut place = 1;
+        let (at, mut place) = (self.instant(), 1);
+        if at == NEVER {
+            return None;
+        }
         while place < self.numbers() {
             place = 2 * place + usize::from(self.won[2 * place] != at);
         }
-        (at < NEVER).then_some((at, place - self.numbers()))
+        Some((at, place - self.numbers()))
     }
 
     /// `number` is at `at`, wherever it was.
     pub(super) fn set(&mut self, number: usize, at: Instant) {
-        let mut place = self.numbers() + number;
-        self.won[place] = at;
-        while place > 1 {
-            let winner = self.won[place].min(self.won[place ^ 1]);
+        let (mut place, mut winner) = (self.numbers() + number, at);
+        while mem::replace(&mut self.won[place], winner) != winner && place > 1 {
+            winner = winner.min(self.won[place ^ 1]);
             place /= 2;
-            if self.won[place] == winner {
-                return;
-            }
-            self.won[place] = winner;
         }
     }
 

@@ -86,8 +86,8 @@ pub struct Scheduler {
     carry_in: CarryIn,
     /// How often no mandatory request was left waiting.
     clears: u64,
-    /// The instant at which an idle worker should have been given a batch, if one waits for it.
-    armed: Option<Instant>,
+    /// The instant at which an idle worker should have been given a batch; the end of time if none waits for it.
+    armed: Instant,
     /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
     next: Instant,
     changed: bool,
@@ -131,7 +131,7 @@ impl Scheduler {
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,
-            armed: None,
+            armed: NEVER,
             next: NEVER,
             changed: false,
             worst_delay: Span::ZERO,
@@ -163,48 +163,36 @@ impl Scheduler {
     /// `welcome` if the caller has room for the request.
     fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
         self.selection.arrived(now);
-        let Arrival { stream, token, at } = arrival;
+        let Arrival { stream: id, token, at } = arrival;
         let deadline = at + self.config.deadline;
-        let mut request =
-            Request { token, stream, seq: 0, arrival: at, deadline, mandatory: false, place: 0 };
-        let background = self.config.background;
-        let Some(record) = self.streams.get_mut(stream) else {
-            let outcome = Outcome::Missed(MissReason::Cancelled);
-            return Some(Resolution { request, outcome, misses_left: None });
-        };
-        request.seq = record.counts.arrived;
-        record.counts.arrived += 1;
-        let declared = record.police.is_some();
-        let (conforms, class) = match record.observe(at) {
+        let Some(stream) = self.streams.get_mut(id) else { return Some(unknown(arrival, deadline)) };
+        let seq = stream.counts.arrived;
+        stream.counts.arrived += 1;
+        let (conforms, class) = match stream.observe(at) {
             Some(class) => (true, class),
-            None => self.observe_excess(now, stream, at),
+            None => self.observe_excess(now, id, at),
         };
-        request.mandatory = class == Class::Mandatory;
-        if declared && self.rate_warning.is_some() {
-            self.watch_rate(now);
+        if self.rate_warning.is_some() {
+            self.watch_rate(now, id);
         }
-        if self.pool.alive() == 0 {
-            return Some(self.refuse(now, request, MissReason::WorkerLost));
-        }
-        if !conforms && !background {
-            return Some(self.refuse(now, request, MissReason::Shed));
-        }
-        let class = class as usize;
-        if class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, stream) {
-            return Some(self.refuse(now, request, MissReason::Shed));
+        let (mandatory, class) = (class == Class::Mandatory, class as usize);
+        let request = |place| Request { token, stream: id, seq, arrival: at, deadline, mandatory, place };
+        if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
+            return Some(self.refuse(now, request(0), reason));
         }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = !self.waiting.is_full();
-        let taken = welcome && (room || self.waiting.gives_way(class));
-        let place = self.streams.get_mut(stream).filter(|_| taken).and_then(|s| s.outcomes.open());
-        let Some(place) = place else {
-            return Some(self.refuse(now, request, MissReason::QueueFull));
+        let place = match welcome && (room || self.waiting.gives_way(class)) {
+            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open()),
+            false => None,
         };
-        request.place = place;
+        let Some(place) = place else {
+            return Some(self.refuse(now, request(0), MissReason::QueueFull));
+        };
         if !room && let Some(other) = self.waiting.give_way(class) {
-            self.end(now, other, Outcome::Missed(MissReason::QueueFull));
+            self.give_up(now, other, MissReason::QueueFull);
         }
-        self.waiting.push(class, request);
+        self.waiting.push(class, request(place));
         if let Some((bound, likely)) = self.pool.quickest() {
             let time = if class == MANDATORY { bound } else { likely };
             self.look_at(deadline - time + Span::from_nanos(1));
@@ -214,6 +202,24 @@ impl Scheduler {
             self.arm(now, at);
         }
         None
+    }
+
+    /// Why a request is refused whether or not there is room for it.
+    #[inline]
+    fn refused_for(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        deadline: Instant,
+        conforms: bool,
+        class: usize,
+    ) -> Option<MissReason> {
+        if self.pool.alive() == 0 {
+            return Some(MissReason::WorkerLost);
+        }
+        let shed = !conforms && !self.config.background
+            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, id);
+        shed.then_some(MissReason::Shed)
     }
 
     /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
@@ -294,7 +300,7 @@ impl Scheduler {
     /// The batch that `worker` runs, in order; empty if it runs none.
     #[must_use]
     pub fn batch(&self, worker: WorkerId) -> &[Request] {
-        self.pool.get(worker).map_or(&[], |w| &w.batch)
+        self.pool.batch(worker)
     }
 
     /// Requests waiting.
@@ -338,7 +344,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
-        Some((stream.counts, stream.left.map(|(left, _)| left)))
+        Some((stream.counts, stream.left))
     }
 
     /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.
@@ -352,4 +358,12 @@ impl Scheduler {
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
     }
+}
+
+/// A request of a stream that is not there is cancelled.
+#[inline(never)]
+fn unknown(arrival: Arrival, deadline: Instant) -> Resolution {
+    let Arrival { stream, token, at: arrival } = arrival;
+    let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
+    Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

@@ -81,9 +81,12 @@ pub(super) struct Pool {
     free: usize,
     /// Since when at least one has been.
     free_since: Instant,
-    /// Those whose batch was granted more than `P`.
+    /// Those whose batch was granted more than `P`, and how many they are.
     long: Few,
+    long_count: usize,
     lost: usize,
+    /// Those that are busy and were reported as overdue.
+    overdue: usize,
     /// The least time in which a worker that is there answers one request: at most, and most likely.
     quickest: Option<(Span, Span)>,
 }
@@ -118,7 +121,9 @@ impl Pool {
             running: 0,
             free_since: Instant::ZERO,
             long: Few::default(),
+            long_count: 0,
             lost: 0,
+            overdue: 0,
             quickest: None,
         };
         pool.find_quickest();
@@ -133,6 +138,11 @@ impl Pool {
     /// Those not lost.
     pub(super) fn alive(&self) -> usize {
         self.workers.len() - self.lost
+    }
+
+    /// Whether none is lost.
+    pub(super) fn is_complete(&self) -> bool {
+        self.lost == 0
     }
 
     /// Requests in batches.
@@ -209,28 +219,22 @@ impl Pool {
         self.kinds.iter().enumerate().filter_map(of).min().unwrap_or(now)
     }
 
-    /// When a request that comes now, with `ahead` requests to be begun before it, has most likely been answered:
-    /// in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
-    pub(super) fn likely_answer(&self, now: Instant, ahead: usize, long: bool) -> Instant {
-        let of = |kind: &Kind| {
-            let alive = kind.workers.count - kind.lost;
-            if alive == 0 {
-                return None;
-            }
-            let profile = &kind.workers.profile;
-            let most = if long { profile.max_batch() } else { kind.workers.batch };
-            let size = usize::from(kind.paying[most - 1]);
-            let free = if kind.free_count > 0 { now } else { kind.likely_free(now, &self.workers) };
-            let (rounds, before) = (ahead / (alive * size), ahead % (alive * size));
-            let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds as u64));
-            // Of its own batch at least those are that come before it.
-            Some(free + begun + profile.likely(before / alive + 1))
-        };
-        self.kinds.iter().filter_map(of).min().unwrap_or(now)
+    /// Whether a request that comes now, with `ahead` requests to be begun before it, has most likely been answered by
+    /// `deadline`: in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
+    /// Some worker is there.
+    #[inline]
+    pub(super) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
+        self.kinds.iter().any(|kind| {
+            kind.likely_time(ahead, long).is_some_and(|time| {
+                // Mostly it is in time though the next batch ends as late as it may.
+                kind.free_by(now) + time <= deadline
+                    || kind.free_count == 0 && kind.likely_free(now, &self.workers) + time <= deadline
+            })
+        })
     }
 
     /// The earliest instant at which a batch is due that has not been reported; the end of time without one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn earliest_due(&self) -> Instant {
         match &*self.kinds {
             [only] => only.due.instant(),
@@ -240,7 +244,7 @@ impl Pool {
 
     /// Whether a batch that should have ended, and was reported, still runs.
     pub(super) fn has_overdue(&self) -> bool {
-        self.kinds.iter().any(|kind| kind.overdue > 0)
+        self.overdue > 0
     }
 
     /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
@@ -266,6 +270,7 @@ impl Pool {
         let kind = &mut self.kinds[worker.kind];
         kind.due.remove(id - kind.first);
         kind.overdue += 1;
+        self.overdue += 1;
         Some(told)
     }
 
@@ -281,6 +286,7 @@ impl Pool {
         kind.due.set(worker - kind.first, due);
         if long {
             self.long.set(worker, true);
+            self.long_count += 1;
         }
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
@@ -294,16 +300,31 @@ impl Pool {
         if let State::Busy { started, due, reported: false } = &mut w.state
             && until > *due
         {
+            let kind = &mut self.kinds[w.kind];
+            let is_long = |due: Instant| due.since(*started) > kind.time;
+            if is_long(until) && !is_long(*due) {
+                self.long.set(worker, true);
+                self.long_count += 1;
+            }
             *due = until;
-            let (kind, long) = (&mut self.kinds[w.kind], until.since(*started));
             kind.due.set(worker - kind.first, until);
-            self.long.set(worker, long > kind.time);
         }
+    }
+
+    /// The batch of `worker`; empty if it has none.
+    #[inline]
+    pub(super) fn batch(&self, worker: WorkerId) -> &[Request] {
+        self.workers.get(worker).map_or(&[], |w| &w.batch)
     }
 
     /// The batch that `worker` is given, to be filled before [`Pool::start`].
     pub(super) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
         &mut self.workers[worker].batch
+    }
+
+    /// Whether a batch was granted more than `P`.
+    pub(super) fn has_long(&self) -> bool {
+        self.long_count > 0
     }
 
     /// What the batches of others than `worker` that were granted more than `P` still take at most.
@@ -332,14 +353,18 @@ impl Pool {
         self.running -= w.batch.len();
         let kind = &mut self.kinds[w.kind];
         kind.due.remove(worker - kind.first);
-        kind.overdue -= usize::from(reported);
+        if reported {
+            kind.overdue -= 1;
+            self.overdue -= 1;
+        }
         kind.set_free(worker, true);
         if self.free == 0 {
             self.free_since = now;
         }
         self.free += 1;
-        if !self.long.is_empty() {
+        if due.since(started) > kind.time {
             self.long.set(worker, false);
+            self.long_count -= 1;
         }
         Some((started, due, reported))
     }
@@ -399,7 +424,7 @@ impl Kind {
     }
 
     fn first_free(&self) -> Option<WorkerId> {
-        Some(self.first + { self.free }.next()?)
+        Some(self.first + self.free.first()?)
     }
 
     /// Of a worker for which the opposite is true.
@@ -408,7 +433,31 @@ impl Kind {
         self.free_count = if free { self.free_count + 1 } else { self.free_count - 1 };
     }
 
+    /// How long a request that comes as a worker is free most likely takes, with `ahead` requests to be begun before it;
+    /// `None` if all workers are lost.
+    fn likely_time(&self, ahead: usize, long: bool) -> Option<Span> {
+        let alive = self.workers.count - self.lost;
+        if alive == 0 {
+            return None;
+        }
+        let profile = &self.workers.profile;
+        let most = if long { profile.max_batch() } else { self.workers.batch };
+        let size = usize::from(self.paying[most - 1]);
+        // All fit into 32 bits, which divide faster.
+        let (ahead, alive, round) = (ahead as u32, alive as u32, (alive * size) as u32);
+        let (rounds, before) = (ahead / round, ahead % round);
+        let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds.into()));
+        // Of its own batch at least those are that come before it.
+        Some(begun + profile.likely((before / alive) as usize + 1))
+    }
+
+    /// When one of its workers is free at the latest.
+    fn free_by(&self, now: Instant) -> Instant {
+        if self.free_count > 0 { now } else { self.due.instant().max(now) }
+    }
+
     /// When the next of its busy workers is free, by the mean time of its batch.
+    #[inline(never)]
     fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
         let Some((due, index)) = self.due.earliest() else { return now };
         let profile = &self.workers.profile;

@@ -124,11 +124,15 @@ impl Waiting {
     /// Takes the first `count` requests of a class.
     #[inline]
     pub(super) fn take_first(&mut self, class: usize, count: usize, mut take: impl FnMut(&Request)) {
+        let queue = &mut self.classes[class];
         for _ in 0..count {
-            let Some(request) = self.classes[class].front() else { break };
+            let Some(request) = queue.front() else { break };
             take(request);
-            // It was copied where it is: what is returned here is not looked at.
-            let _ = self.pop(class);
+            self.len -= 1;
+            if class == DEMOTED {
+                self.demoted[usize::from(request.stream.slot)] -= 1;
+            }
+            queue.pop_front();
         }
     }
 

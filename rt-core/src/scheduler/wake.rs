@@ -12,12 +12,12 @@ impl Scheduler {
     pub(super) fn next_wake(&mut self, now: Instant) -> Instant {
         let just_past = |t: Instant| t + Span::from_nanos(1);
         self.armed = match self.config.dispatch {
-            Dispatch::Eager => None,
+            Dispatch::Eager => NEVER,
             Dispatch::FullOrLatest => {
-                self.next_worker(now).map(|(worker, skip)| self.latest_start(worker, skip).max(now))
+                self.next_worker(now).map_or(NEVER, |(worker, skip)| self.latest_start(worker, skip).max(now))
             }
         };
-        let mut next = self.armed.unwrap_or(NEVER);
+        let mut next = self.armed;
         if let Some((bound, likely)) = self.pool.quickest() {
             let mut expire = |class, time| {
                 if let Some(deadline) = self.waiting.first_deadline(class) {
@@ -36,9 +36,7 @@ impl Scheduler {
         // By now it may be a stall, then it has as long as one may last.
         let stalls = self.config.stalls.filter(|_| alarm <= now);
         next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
-        if let Some(resumption) = self.suspensions.next(now) {
-            next = next.min(resumption);
-        }
+        next = next.min(self.suspensions.next(now));
         if let Some(end) = self.safe_mode.leaves_at() {
             next = next.min(end);
         }
@@ -47,9 +45,7 @@ impl Scheduler {
 
     /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
     pub(super) fn is_time(&self, now: Instant) -> bool {
-        now >= self.next
-            || self.armed.is_some_and(|armed| now > armed)
-            || self.stalls.is_some() && now > self.pool.earliest_due()
+        now >= self.next || now > self.armed || self.stalls.is_some() && now > self.pool.earliest_due()
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
@@ -93,8 +89,8 @@ impl Scheduler {
     /// Notes that an idle worker should have taken what came at `since`, or when it became idle, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
         let since = since.max(self.pool.free_since());
-        if self.armed.is_none_or(|armed| armed > since) && self.is_due(now) {
-            self.armed = Some(since);
+        if self.armed > since && self.is_due(now) {
+            self.armed = since;
         }
     }
 }
