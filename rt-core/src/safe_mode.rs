@@ -163,7 +163,7 @@ impl SafeMode {
 
     fn end_what_is_over(&mut self, now: Instant) -> Option<Transition> {
         for index in [WARNING, SAFE] {
-            if self.ends_at(index).is_some_and(|end| now >= end) {
+            if now >= self.levels[index].leave && self.ends_at(index).is_some() {
                 self.leave(index);
             }
         }
@@ -230,8 +230,12 @@ impl SafeMode {
     }
 
     fn next_end(&self) -> Option<Instant> {
-        let ends = [WARNING, SAFE].into_iter().filter_map(|index| self.ends_at(index));
-        ends.chain(self.has_news().then_some(self.inhibited)).min()
+        let earlier = |a: Option<Instant>, b: Instant| Some(a.map_or(b, |a| a.min(b)));
+        let mut next = self.ends_at(WARNING);
+        if let Some(end) = self.ends_at(SAFE) {
+            next = earlier(next, end);
+        }
+        if self.has_news() { earlier(next, self.inhibited) } else { next }
     }
 
     /// Whether all is normal and told: mostly it is.
@@ -247,11 +251,14 @@ impl SafeMode {
     }
 
     /// When a severity is left if nothing else breaks.
+    #[inline]
     fn ends_at(&self, index: usize) -> Option<Instant> {
+        if self.levels[index].alarm.is_none() {
+            return None;
+        }
         let latched = self.config.latch && !self.cleared;
         let stays = index == SAFE && (latched || self.missing || self.aftermath);
-        let Level { alarm, leave } = self.levels[index];
-        (alarm.is_some() && !stays).then_some(leave)
+        (!stays).then_some(self.levels[index].leave)
     }
 
     fn leave(&mut self, index: usize) {

@@ -36,6 +36,7 @@ use crate::time::Instant;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> Action {
         if let Some(resolution) = self.told.resolved.pop_front() {
             return Action::Resolve(resolution);

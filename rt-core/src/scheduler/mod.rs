@@ -151,6 +151,7 @@ impl Scheduler {
     /// resolve it. A request of an unknown stream is cancelled.
     ///
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
+    #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
         self.take_in(now, arrival, true)
     }
