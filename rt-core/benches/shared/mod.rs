@@ -64,7 +64,8 @@ impl Shared {
     pub(crate) fn step(&mut self) {
         self.now += P;
         let worker = (self.token as usize) % self.workers;
-        let worker = (0..self.workers).map(|w| (worker + w) % self.workers).find(|&w| self.device.owner(w).is_some());
+        let worker =
+            (0..self.workers).map(|w| (worker + w) % self.workers).find(|&w| self.device.owner(w).is_some());
         let ran = Ran::Done(Span::from_nanos(self.workers as u64 * P));
         self.device.handle_completion(Instant::from_nanos(self.now), worker.expect("all are busy"), ran);
         self.poll();

@@ -103,9 +103,8 @@ impl Scheduler {
             return known;
         }
         let all_since = |u: Instant| self.pool.iter().all(|w| self.came_since(u, w));
-        let in_turn = |(id, w): (usize, &Worker)| {
-            w.left(now) < self.pool.kind(id).batch_time() || self.came_since(now, w)
-        };
+        let in_turn =
+            |(id, w): (usize, &Worker)| w.left(now) < self.pool.kind(id).time || self.came_since(now, w);
         match known {
             CarryIn::Counted(u) if all_since(u) => CarryIn::None,
             CarryIn::Counted(_) => known,
@@ -121,10 +120,9 @@ impl Scheduler {
         worker.batch.iter().all(|request| request.arrival >= u && self.streams.get(request.stream).is_some())
     }
 
-    /// Whether every worker is free within its `P`, or the longest of all that share it.
-    pub(super) fn is_prompt(&self, now: Instant) -> bool {
-        let longest = |id| self.guest.map_or_else(|| self.pool.kind(id).batch_time(), |guest| guest.prompt());
-        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= longest(id);
+    /// Whether every worker is free within its `P`.
+    fn is_prompt(&self, now: Instant) -> bool {
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.pool.iter().enumerate().all(prompt)
     }
 }

@@ -4,8 +4,8 @@ mod accounting;
 mod batch;
 mod carry_in;
 mod dispatch;
-mod earliest;
-mod few;
+pub(crate) mod earliest;
+pub(crate) mod few;
 mod guest;
 mod handover;
 mod pool;
@@ -87,8 +87,8 @@ pub struct Scheduler {
     carry_in: CarryIn,
     /// How often no mandatory request was left waiting.
     clears: u64,
-    /// The instant at which an idle worker should have been given a batch, if one waits for it.
-    armed: Option<Instant>,
+    /// The instant at which an idle worker should have been given a batch; the end of time if none waits for it.
+    armed: Instant,
     /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
     next: Instant,
     changed: bool,
@@ -134,7 +134,7 @@ impl Scheduler {
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,
-            armed: None,
+            armed: NEVER,
             next: NEVER,
             changed: false,
             worst_delay: Span::ZERO,
@@ -155,6 +155,7 @@ impl Scheduler {
     /// resolve it. A request of an unknown stream is cancelled.
     ///
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
+    #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
         self.take_in(now, arrival, true)
     }
@@ -167,90 +168,112 @@ impl Scheduler {
     /// `welcome` if the caller has room for the request.
     fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
         self.selection.arrived(now);
-        let Arrival { stream, token, at } = arrival;
+        let Arrival { stream: id, token, at } = arrival;
         let deadline = at + self.config.deadline;
-        let mut request =
-            Request { token, stream, seq: 0, arrival: at, deadline, mandatory: false, place: 0 };
-        let background = self.config.background;
-        let Some(record) = self.streams.get_mut(stream) else {
-            let outcome = Outcome::Missed(MissReason::Cancelled);
-            return Some(Resolution { request, outcome, misses_left: None });
+        let Some(stream) = self.streams.get_mut(id) else { return Some(unknown(arrival, deadline)) };
+        let seq = stream.counts.arrived;
+        stream.counts.arrived += 1;
+        let (conforms, class) = match stream.observe(at) {
+            Some(class) => (true, class),
+            None => self.observe_excess(now, id, at),
         };
-        request.seq = record.counts.arrived;
-        record.counts.arrived += 1;
-        let declared = record.spec.arrivals().is_some();
-        let (conforms, class, excess) = record.observe(at, background);
-        request.mandatory = class == Class::Mandatory;
-        if let Some((e, until)) = excess {
-            let window = e.window.as_nanos();
-            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
-            self.suspend(now, stream, Cause::ArrivalExcess, evidence, until);
+        if self.rate_warning.is_some() {
+            self.watch_rate(now, id);
         }
-        if declared {
-            self.watch_rate(now);
-        }
-        if self.pool.alive() == 0 {
-            return Some(self.refuse(now, request, MissReason::WorkerLost));
-        }
-        if !conforms && !background {
-            return Some(self.refuse(now, request, MissReason::Shed));
-        }
-        let class = class as usize;
-        if class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, stream) {
-            return Some(self.refuse(now, request, MissReason::Shed));
+        let (mandatory, class) = (class == Class::Mandatory, class as usize);
+        let request = |place| Request { token, stream: id, seq, arrival: at, deadline, mandatory, place };
+        if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
+            return Some(self.refuse(now, request(0), reason));
         }
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = !self.waiting.is_full();
-        let taken = welcome && (room || self.waiting.gives_way(class));
-        let place = self.streams.get_mut(stream).filter(|_| taken).and_then(|s| s.outcomes.open());
-        let Some(place) = place else {
-            return Some(self.refuse(now, request, MissReason::QueueFull));
+        let place = match welcome && (room || self.waiting.gives_way(class)) {
+            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open()),
+            false => None,
         };
-        request.place = place;
+        let Some(place) = place else {
+            return Some(self.refuse(now, request(0), MissReason::QueueFull));
+        };
         if !room && let Some(other) = self.waiting.give_way(class) {
-            self.end(now, other, Outcome::Missed(MissReason::QueueFull));
+            self.give_up(now, other, MissReason::QueueFull);
         }
-        self.waiting.push(class, request);
+        self.waiting.push(class, request(place));
         if let Some((bound, likely)) = self.pool.quickest() {
             let time = if class == MANDATORY { bound } else { likely };
             self.look_at(deadline - time + Span::from_nanos(1));
         }
-        if !self.pool.is_busy() || !self.is_at_rest() {
+        if self.may_start() || !self.is_at_rest() {
             self.changed = true;
             self.arm(now, at);
         }
         None
     }
 
+    /// Why a request is refused whether or not there is room for it.
+    #[inline]
+    fn refused_for(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        deadline: Instant,
+        conforms: bool,
+        class: usize,
+    ) -> Option<MissReason> {
+        if self.pool.alive() == 0 {
+            return Some(MissReason::WorkerLost);
+        }
+        let shed = !conforms && !self.config.background
+            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, id);
+        shed.then_some(MissReason::Shed)
+    }
+
+    /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
+    #[inline(never)]
+    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        let (conforms, class, excess) = stream.observe_excess(at, self.config.background);
+        if let Some((e, until)) = excess {
+            let window = e.window.as_nanos();
+            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(id) };
+            self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
+        }
+        (conforms, class)
+    }
+
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(State::Busy { started, due, reported }) = self.pool.get(worker).map(|w| w.state) else {
-            return;
-        };
+        let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
         self.changed = true;
-        self.pool.end(now, worker, false);
-        let bound = due.since(started);
-        let held = now.since(started);
         match ran {
-            Ran::Failed => self.raise_worker_lost(now, 1),
+            Ran::Failed => {
+                self.raise_worker_lost(now, 1);
+                self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
+            }
             Ran::Done(time) => {
-                self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
-                match (held > bound, time > bound) {
-                    (false, _) => {}
-                    _ if !reported && self.has_stalled(started, due, now) => {}
-                    (true, true) if reported => self.safe_mode.put_off(now),
-                    (true, true) => self.overrun(now, bound, time),
-                    // The engine kept its time; what lies around it did not.
-                    (true, false) => self.raise_late(now, bound, held),
+                self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
+                if now > due {
+                    self.ended_late(now, (started, due, reported), time);
                 }
+                self.end_batch(now, worker, |request| match now > request.deadline {
+                    true => Outcome::Missed(MissReason::Late),
+                    false => Outcome::Served,
+                });
             }
         }
-        self.end_batch(now, worker, |request| match ran {
-            Ran::Failed => Outcome::Missed(MissReason::EngineFailed),
-            Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
-            Ran::Done(_) => Outcome::Served,
-        });
         self.arm(now, now);
+    }
+
+    /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.
+    #[inline(never)]
+    fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+        let (bound, held) = (due.since(started), now.since(started));
+        match time > bound {
+            _ if !reported && self.has_stalled(started, due, now) => {}
+            true if reported => self.safe_mode.put_off(now),
+            true => self.overrun(now, bound, time),
+            // The engine kept its time; what lies around it did not.
+            false => self.raise_late(now, bound, held),
+        }
     }
 
     /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
@@ -259,7 +282,7 @@ impl Scheduler {
             return;
         }
         self.changed = true;
-        self.pool.end(now, worker, true);
+        self.pool.lose(now, worker);
         // The quickest that is left may be too slow for what waits.
         self.look_at(now);
         self.count_workers(now);
@@ -274,7 +297,7 @@ impl Scheduler {
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
             self.changed = true;
-            self.pool.end(now, worker, false);
+            self.pool.regain(now, worker);
             self.count_workers(now);
         }
     }
@@ -282,7 +305,7 @@ impl Scheduler {
     /// The batch that `worker` runs, in order; empty if it runs none.
     #[must_use]
     pub fn batch(&self, worker: WorkerId) -> &[Request] {
-        self.pool.get(worker).map_or(&[], |w| &w.batch)
+        self.pool.batch(worker)
     }
 
     /// Requests waiting.
@@ -332,7 +355,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
-        Some((stream.counts, stream.left.map(|(left, _)| left)))
+        Some((stream.counts, stream.left))
     }
 
     /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.
@@ -346,4 +369,12 @@ impl Scheduler {
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
     }
+}
+
+/// A request of a stream that is not there is cancelled.
+#[inline(never)]
+fn unknown(arrival: Arrival, deadline: Instant) -> Resolution {
+    let Arrival { stream, token, at: arrival } = arrival;
+    let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
+    Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

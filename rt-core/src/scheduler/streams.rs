@@ -65,11 +65,15 @@ impl Streams {
     }
 
     pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
-        self.places.get(usize::from(id.slot))?.as_deref().filter(|stream| stream.id == id)
+        self.places
+            .get(usize::from(id.slot))?
+            .as_deref()
+            .filter(|stream| stream.id.generation == id.generation)
     }
 
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.places.get_mut(usize::from(id.slot))?.as_deref_mut().filter(|stream| stream.id == id)
+        let stream = self.places.get_mut(usize::from(id.slot))?.as_deref_mut();
+        stream.filter(|stream| stream.id.generation == id.generation)
     }
 
     /// Who is in a place.
@@ -269,6 +273,7 @@ impl Scheduler {
     }
 
     /// Busy periods end where no mandatory request waits.
+    #[inline]
     pub(super) fn note_clear(&mut self) {
         if self.waiting.is_clear() && self.guest.is_none() {
             self.clears += 1;
@@ -280,7 +285,7 @@ impl Scheduler {
     pub(super) fn give_up_all(&mut self, now: Instant, reason: MissReason) {
         for class in 0..=OPTIONAL {
             while let Some(request) = self.waiting.pop(class) {
-                self.end(now, request, Outcome::Missed(reason));
+                self.give_up(now, request, reason);
             }
         }
         self.note_clear();

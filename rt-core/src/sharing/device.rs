@@ -2,14 +2,19 @@
 
 use alloc::vec::Vec;
 
+use super::crew::Crew;
 use super::line::Line;
 use super::{MAX_SERVICES, Rule};
 use crate::admission::Dispatch;
+use crate::scheduler::earliest::Earliest;
 use crate::scheduler::{
     Action, Arrival, ConfigError, Event, Ran, Resolution, Scheduler, SchedulerConfig, WorkerId,
 };
 use crate::stream::StreamId;
 use crate::time::{Instant, Span};
+
+/// The end of time.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// Everything that is fixed for the life of a device.
 #[derive(Clone, Debug)]
@@ -76,22 +81,30 @@ pub enum DeviceAction {
 ///
 /// It is called as a [`Scheduler`] is, by the same contract, and in place of the schedulers for all that has to do with
 /// requests and workers. Streams are added, removed and looked at on the scheduler of their service
-/// ([`Device::service_mut`]); admission is that of [`super::Sharing`]. Nothing here allocates after [`Device::new`], and a
-/// step is linear in the services.
+/// ([`Device::service_mut`]); admission is that of [`super::Sharing`]. Nothing here allocates after [`Device::new`]. A step
+/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits.
 #[derive(Debug)]
 pub struct Device {
     rule: Rule,
     turns: Vec<u32>,
+    longest: Span,
+    overrun_margin: Span,
     schedulers: Vec<Scheduler>,
+    crew: Crew,
     line: Line,
-    /// Whose batch each worker runs.
-    owners: Vec<Option<usize>>,
+    /// Of each service of which a mandatory request waits: when the earliest must be answered.
+    due: Earliest,
+    /// Of each service, when its scheduler has something to do if nothing happens to it before.
+    wake: Earliest,
+    /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, and
+    /// those that wait for nothing mandatory to wait.
+    touched: u64,
+    waiting: u64,
+    unclear: u64,
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
     /// Since when a free worker should have been given what waits.
     armed: Option<Instant>,
-    /// Since when at least one worker is free; means something only if one is.
-    free_since: Instant,
 }
 
 impl Device {
@@ -121,18 +134,24 @@ impl Device {
             }
             let scheduler = Scheduler::new(config);
             let mut scheduler = scheduler.map_err(|error| DeviceError::Config { service, error })?;
-            scheduler.share(longest, overrun_margin);
+            scheduler.share(longest);
             schedulers.push(scheduler);
         }
         Ok(Self {
             rule,
             turns,
+            longest,
+            overrun_margin,
             schedulers,
+            crew: Crew::new(workers),
             line: Line::default(),
-            owners: alloc::vec![None; workers],
+            due: Earliest::new(count),
+            wake: Earliest::new(count),
+            touched: 0,
+            waiting: 0,
+            unclear: 0,
             used: alloc::vec![Span::ZERO; count],
             armed: None,
-            free_since: Instant::ZERO,
         })
     }
 
@@ -150,82 +169,86 @@ impl Device {
 
     /// The scheduler of a service, for what concerns its streams and its safe mode; requests and workers are the device's.
     pub fn service_mut(&mut self, service: usize) -> &mut Scheduler {
+        self.touched |= 1 << service;
         &mut self.schedulers[service]
     }
 
     /// Whose batch a worker runs.
     #[must_use]
     pub fn owner(&self, worker: WorkerId) -> Option<usize> {
-        *self.owners.get(worker)?
+        self.crew.get(worker).map(|running| running.service)
     }
 
     /// [`Scheduler::handle_arrival`] of a request for `service`.
     pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {
-        let scheduler = &mut self.schedulers[service];
-        let waited = (scheduler.waiting() > 0, scheduler.first_mandatory().is_some());
-        let resolution = scheduler.handle_arrival(now, arrival);
-        if self.rule == Rule::Turns && !waited.1 && scheduler.first_mandatory().is_some() {
-            self.line.join(service);
+        let at = arrival.at;
+        let resolution = self.schedulers[service].handle_arrival(now, arrival);
+        self.touched |= 1 << service;
+        if self.rule == Rule::Turns {
+            // Who comes first stands first, though all of one instant be polled together.
+            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
         }
-        if !waited.0 && self.schedulers[service].waiting() > 0 {
-            // Who had nothing to be served has no claim on what others got meanwhile.
-            let others = (0..self.used.len()).filter(|&s| s != service && self.schedulers[s].waiting() > 0);
-            if let Some(least) = others.map(|s| self.used[s]).min() {
-                self.used[service] = self.used[service].max(least);
-            }
+        if resolution.is_none() && self.crew.first_free().is_some() {
+            self.arm(at);
         }
-        self.arm(arrival.at);
         resolution
     }
 
     /// [`Scheduler::handle_refused`] for `service`.
     pub fn handle_refused(&mut self, now: Instant, service: usize, stream: StreamId) -> Option<Resolution> {
-        self.schedulers[service].handle_refused(now, stream)
+        let resolution = self.schedulers[service].handle_refused(now, stream);
+        self.touched |= 1 << service;
+        resolution
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(owner) = self.owners.get_mut(worker).and_then(Option::take) else { return };
-        let was_free = self.schedulers[0].has_free_worker();
-        for (service, scheduler) in self.schedulers.iter_mut().enumerate() {
-            if service == owner {
-                scheduler.handle_completion(now, worker, ran);
-            } else {
-                scheduler.take_back(now, worker);
-            }
+        // One that ends too late and was not reported before is now.
+        self.report(now);
+        let Some(ended) = self.crew.end(now, worker, false) else { return };
+        self.schedulers[ended.service].handle_completion(now, worker, ran);
+        self.touched |= 1 << ended.service;
+        if ended.reported {
+            self.others(ended.service, |scheduler| scheduler.is_relieved(now));
         }
-        self.has_freed(now, was_free);
+        self.arm(now);
     }
 
     /// Takes in that a worker is gone, for all services.
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
-        if let Some(owner) = self.owners.get_mut(worker) {
-            *owner = None;
-            self.schedulers.iter_mut().for_each(|scheduler| scheduler.handle_worker_lost(now, worker));
-        }
+        self.crew.end(now, worker, true);
+        self.others(usize::MAX, |scheduler| scheduler.handle_worker_lost(now, worker));
     }
 
     /// Takes in that a lost worker is back, for all services.
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
-        let was_free = self.schedulers[0].has_free_worker();
-        self.schedulers.iter_mut().for_each(|scheduler| scheduler.handle_worker_ready(now, worker));
-        self.has_freed(now, was_free);
+        if self.crew.get(worker).is_none() && self.schedulers.iter().any(|s| !s.is_alive(worker)) {
+            self.crew.end(now, worker, false);
+            self.others(usize::MAX, |scheduler| scheduler.handle_worker_ready(now, worker));
+            self.arm(now);
+        }
     }
 
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
     pub fn poll(&mut self, now: Instant) -> DeviceAction {
-        self.watch(now);
+        if let Some(armed) = self.armed.take_if(|armed| *armed < now) {
+            self.others(usize::MAX, |scheduler| scheduler.was_late(now, now.since(armed)));
+        }
+        self.report(now);
         loop {
-            let mut wake: Option<Instant> = None;
-            for (service, scheduler) in self.schedulers.iter_mut().enumerate() {
-                match scheduler.poll(now) {
+            while let Some(service) = self.next_to_poll(now) {
+                match self.schedulers[service].poll(now) {
                     Action::Resolve(resolution) => return DeviceAction::Resolve(service, resolution),
                     Action::Event(event) => return DeviceAction::Event(service, event),
-                    Action::Start { worker } => return DeviceAction::Start { service, worker },
-                    Action::WakeAt(at) => wake = wake.into_iter().chain(at).min(),
+                    // It starts nothing by itself.
+                    Action::Start { .. } => {}
+                    Action::WakeAt(at) => {
+                        self.wake.set(service, at.unwrap_or(NEVER));
+                        self.look_at(service);
+                    }
                 }
             }
-            if self.clear(now) {
+            if self.unclear != 0 && self.clear(now) {
                 continue;
             }
             match self.start(now) {
@@ -233,100 +256,110 @@ impl Device {
                 Some(Err(())) => {}
                 None => {
                     self.armed = None;
-                    return DeviceAction::WakeAt(wake);
+                    let next = self.wake.instant().min(self.crew.alarm());
+                    return DeviceAction::WakeAt((next < NEVER).then_some(next));
                 }
             }
         }
     }
 
-    /// Tells those that wait for it that nothing mandatory waits for anyone; whether there was one.
+    /// A service that something has happened to, or that time brings something about for.
+    fn next_to_poll(&mut self, now: Instant) -> Option<usize> {
+        if self.touched != 0 {
+            return Some(self.touched.trailing_zeros() as usize);
+        }
+        if self.wake.instant() > now {
+            return None;
+        }
+        let (_, service) = self.wake.earliest()?;
+        self.touched |= 1 << service;
+        Some(service)
+    }
+
+    /// A service has been polled: what waits there now.
+    fn look_at(&mut self, service: usize) {
+        let (scheduler, bit) = (&self.schedulers[service], 1 << service);
+        self.touched &= !bit;
+        let first = scheduler.first_mandatory();
+        if self.rule == Rule::Turns {
+            self.line.set(service, first < NEVER);
+        }
+        // Of all services the one that must answer first goes first, dispatch as late as each allows for.
+        self.due.set(service, if first < NEVER { first - scheduler.config().guard } else { NEVER });
+        let waits = scheduler.waiting() > 0;
+        if waits && self.waiting & bit == 0 {
+            // Who had nothing to be served has no claim on what others got meanwhile.
+            let others = (0..self.used.len()).filter(|s| self.waiting >> s & 1 == 1).map(|s| self.used[s]);
+            self.used[service] =
+                others.min().map_or(self.used[service], |least| least.max(self.used[service]));
+        }
+        self.waiting = if waits { self.waiting | bit } else { self.waiting & !bit };
+        self.unclear = if scheduler.awaits_clear() { self.unclear | bit } else { self.unclear & !bit };
+    }
+
+    /// Something has happened to all services but one.
+    fn others(&mut self, but: usize, mut happens: impl FnMut(&mut Scheduler)) {
+        for service in (0..self.schedulers.len()).filter(|&service| service != but) {
+            happens(&mut self.schedulers[service]);
+            self.touched |= 1 << service;
+        }
+    }
+
+    /// Tells those that wait for it that nothing mandatory waits for anyone; whether that is so.
     fn clear(&mut self, now: Instant) -> bool {
-        if self.schedulers.iter().any(|scheduler| scheduler.first_mandatory().is_some()) {
+        if self.due.earliest().is_some() || !self.crew.is_prompt(now, self.longest) {
             return false;
         }
-        let mut any = false;
-        for scheduler in self.schedulers.iter_mut().filter(|scheduler| scheduler.awaits_clear()) {
-            scheduler.all_clear(now);
-            any |= !scheduler.awaits_clear();
+        for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
+            self.schedulers[service].all_clear();
         }
-        any
+        (self.touched, self.unclear) = (self.touched | self.unclear, 0);
+        true
     }
 
     /// Starts a batch, if a worker is free and something waits; an error if nothing of what was to start could be served.
     fn start(&mut self, now: Instant) -> Option<Result<DeviceAction, ()>> {
-        let worker = self.schedulers[0].free_worker()?;
-        let next = self.next();
+        let worker = self.crew.first_free()?;
+        let next = match self.rule {
+            Rule::Earliest => self.due.earliest().map(|(_, service)| service),
+            Rule::Turns => self.line.first(),
+        };
         let background = next.is_none();
         let service = next.or_else(|| self.next_background())?;
         let started = self.schedulers[service].take_turn(now, worker, background);
-        let more = self.schedulers[service].first_mandatory().is_some();
-        let Some((_, time)) = started else {
-            return Some(Err(()));
-        };
-        if background {
-            self.used[service] = self.used[service] + time;
-        } else if self.rule == Rule::Turns {
+        if started.is_some() && !background && self.rule == Rule::Turns {
+            let more = self.schedulers[service].first_mandatory() < NEVER;
             self.line.served(self.turns[service], more);
         }
-        self.owners[worker] = Some(service);
-        for (other, scheduler) in self.schedulers.iter_mut().enumerate() {
-            if other != service {
-                scheduler.give_away(now, worker, time);
-            }
+        self.touched |= 1 << service;
+        let Some(time) = started else { return Some(Err(())) };
+        if background {
+            self.used[service] = self.used[service] + time;
         }
+        self.crew.start(now, worker, service, (time, self.overrun_margin));
         self.armed = None;
         Some(Ok(DeviceAction::Start { service, worker }))
-    }
-
-    /// The service that goes next, of those of which something mandatory waits.
-    fn next(&mut self) -> Option<usize> {
-        match self.rule {
-            Rule::Earliest => {
-                let due = |(service, scheduler): (usize, &Scheduler)| {
-                    Some((scheduler.first_mandatory()? - scheduler.config().guard, service))
-                };
-                self.schedulers.iter().enumerate().filter_map(due).min().map(|(_, service)| service)
-            }
-            Rule::Turns => loop {
-                let first = self.line.first()?;
-                if self.schedulers[first].first_mandatory().is_some() {
-                    return Some(first);
-                }
-                // What it waited for has expired, or its stream has gone.
-                self.line.leave(first);
-            },
-        }
     }
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
     /// that had least.
     fn next_background(&self) -> Option<usize> {
-        let waits = |&service: &usize| self.schedulers[service].waiting() > 0;
+        let waits = |service: &usize| self.waiting >> service & 1 == 1;
         let turn = |&service: &usize| (!self.schedulers[service].has_demoted(), self.used[service], service);
         (0..self.schedulers.len()).filter(waits).min_by_key(turn)
     }
 
     /// Notes that a free worker should have been given what came at `since`.
     fn arm(&mut self, since: Instant) {
-        let waits = || self.schedulers.iter().any(|scheduler| scheduler.waiting() > 0);
-        if self.schedulers[0].has_free_worker() && waits() {
-            let since = since.max(self.free_since);
-            self.armed = Some(self.armed.map_or(since, |armed| armed.min(since)));
-        }
+        let since = since.max(self.crew.free_since);
+        self.armed = Some(self.armed.map_or(since, |armed| armed.min(since)));
     }
 
-    fn has_freed(&mut self, now: Instant, was_free: bool) {
-        if !was_free {
-            self.free_since = now;
-        }
-        self.arm(now);
-    }
-
-    /// Reports dispatch that comes too late, to all services.
-    fn watch(&mut self, now: Instant) {
-        if let Some(armed) = self.armed.take_if(|armed| *armed < now) {
-            let delay = now.since(armed);
-            self.schedulers.iter_mut().for_each(|scheduler| scheduler.was_late(now, delay));
+    /// Tells all others of a batch that has run for longer than harms nobody; its own service sees it by itself.
+    fn report(&mut self, now: Instant) {
+        while let Some(late) = self.crew.report(now) {
+            let (bound, seen) = (late.due.since(late.started), now.since(late.started));
+            self.others(late.service, |scheduler| scheduler.was_harmed(now, bound, seen));
         }
     }
 }

@@ -6,6 +6,8 @@ use super::MAX_SERVICES;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     services: heapless::Deque<u8, MAX_SERVICES>,
+    /// Which these are, a bit each.
+    members: u64,
     /// Batches that the first has had in its turn.
     used: u32,
 }
@@ -16,35 +18,39 @@ impl Line {
         self.services.front().map(|&service| usize::from(service))
     }
 
-    /// A request of `service` has found no other of it waiting.
-    pub(super) fn join(&mut self, service: usize) {
-        self.leave(service);
-        let _ = self.services.push_back(service as u8);
+    /// Whether something mandatory of `service` waits now: it joins at the end if nothing did before, and leaves if nothing
+    /// does any more.
+    pub(super) fn set(&mut self, service: usize, waits: bool) {
+        let bit = 1 << service;
+        let waited = self.members & bit != 0;
+        self.members = if waits { self.members | bit } else { self.members & !bit };
+        match (waited, waits) {
+            (false, true) => drop(self.services.push_back(service as u8)),
+            (true, false) => self.leave(service),
+            _ => {}
+        }
     }
 
     /// The first has begun a batch of its turn of `turn`; `more` of it wait.
     pub(super) fn served(&mut self, turn: u32, more: bool) {
         self.used += 1;
-        if !more || self.used >= turn {
-            let first = self.services.pop_front();
+        if self.used >= turn && more {
             self.used = 0;
-            if let Some(first) = first.filter(|_| more) {
+            if let Some(first) = self.services.pop_front() {
                 let _ = self.services.push_back(first);
             }
         }
     }
 
-    /// Nothing of `service` waits any more.
-    pub(super) fn leave(&mut self, service: usize) {
+    fn leave(&mut self, service: usize) {
         if self.first() == Some(service) {
             self.services.pop_front();
             self.used = 0;
-        } else if self.services.iter().any(|&other| usize::from(other) == service) {
-            for _ in 0..self.services.len() {
-                if let Some(first) = self.services.pop_front().filter(|&first| usize::from(first) != service)
-                {
-                    let _ = self.services.push_back(first);
-                }
+            return;
+        }
+        for _ in 0..self.services.len() {
+            if let Some(first) = self.services.pop_front().filter(|&first| usize::from(first) != service) {
+                let _ = self.services.push_back(first);
             }
         }
     }

@@ -12,6 +12,7 @@
 //! of it, for one got at most the average, and one at most as many batches. Both tests look at how much can have been begun
 //! before a request, and ask whether that share leaves it in time. What is proved of them is in `docs/guarantee.md`.
 
+mod crew;
 mod device;
 mod earliest;
 mod horizon;
