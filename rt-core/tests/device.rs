@@ -6,6 +6,7 @@ mod oracle;
 mod shared;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use harness::choices::Choices;
@@ -101,6 +102,8 @@ struct Trouble {
     overruns: (u64, u64),
     /// Streams leave, and come back as soon as they may.
     churn: bool,
+    /// Workers are lost, and come back.
+    losses: bool,
 }
 
 /// A long random run, in which streams mostly send as soon as they may.
@@ -123,6 +126,13 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
     }
     for now in 0..300 {
         run.advance(now, dice.within(0, 1) == 0);
+        if trouble.losses && dice.within(0, 20) == 0 {
+            let worker = dice.within(0, shared.workers as u64 - 1) as usize;
+            match run.device.service(0).is_alive(worker) {
+                true => run.lose(worker),
+                false => run.ready(worker),
+            }
+        }
         for _ in 0..dice.within(0, 3) {
             let s = dice.within(0, strangers.len() as u64 - 1) as usize;
             run.arrive(s, strangers[s]);
@@ -155,6 +165,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         }
         run.advance(now, true);
     }
+    (0..shared.workers).for_each(|worker| run.ready(worker));
     run.drain();
     run
 }
@@ -180,7 +191,7 @@ fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
         for _ in 0..instances(150) {
             let (shared, margin) = admitted(&mut dice, turns, 0);
             let more = margin + dice.within(1, 12);
-            let trouble = Trouble { overruns: (25, more), churn: dice.within(0, 1) == 0 };
+            let trouble = Trouble { overruns: (25, more), churn: dice.within(0, 1) == 0, losses: false };
             let run = play(&shared, margin, &mut dice, trouble);
             for &(at, service, suspended) in &run.missed {
                 assert!(suspended, "service {service} misses at {at} without a word: {shared:?}");
@@ -195,6 +206,24 @@ fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
         println!("turns {turns}: {missed} missed, {told} announcements");
         assert!(missed > 50, "overruns hardly ever do harm: {missed}");
     }
+}
+
+#[test]
+fn a_worker_that_is_lost_is_announced_to_all_before_anything_mandatory_is_missed() {
+    let (mut dice, mut missed) = (Dice(17), 0);
+    for case in 0..instances(100) {
+        let (shared, margin) = admitted(&mut dice, case % 2 == 0, 0);
+        let run =
+            play(&shared, margin, &mut dice, Trouble { churn: true, losses: true, ..Trouble::default() });
+        for &(at, service, suspended) in &run.missed {
+            assert!(suspended, "service {service} misses at {at} without a word: {shared:?}");
+        }
+        let lost = |&(_, _, cause): &(u64, usize, Cause)| cause == Cause::WorkerLost;
+        let told: HashSet<_> = run.causes.iter().filter(|told| lost(told)).map(|&(_, s, _)| s).collect();
+        assert!(told.is_empty() || told.len() == shared.services.len(), "only {told:?} were told");
+        missed += run.missed.len();
+    }
+    assert!(missed > 50, "lost workers hardly ever do harm: {missed}");
 }
 
 /// The service that overruns within the margin is in safe mode by itself; the others are not, and miss nothing.

@@ -64,15 +64,29 @@ impl Crew {
         self.harmful.set(worker, due + margin + Span::from_nanos(1));
     }
 
-    /// The batch of `worker` has ended, or it is `lost` with it.
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId, lost: bool) -> Option<Running> {
-        let ended = self.running.get_mut(worker)?.take();
+    /// The batch that `worker` ran, if it ran one, has ended: it is free.
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
+        let ended = self.running.get_mut(worker)?.take()?;
         self.harmful.remove(worker);
-        if !lost && self.free.first().is_none() {
+        self.set_free(now, worker);
+        Some(ended)
+    }
+
+    /// `worker` is lost, with whatever it ran.
+    pub(super) fn lose(&mut self, worker: WorkerId) {
+        if let Some(running) = self.running.get_mut(worker) {
+            *running = None;
+            self.harmful.remove(worker);
+            self.free.set(worker, false);
+        }
+    }
+
+    /// `worker`, which runs nothing, is free from now on.
+    pub(super) fn set_free(&mut self, now: Instant, worker: WorkerId) {
+        if self.free.first().is_none() {
             self.free_since = now;
         }
-        self.free.set(worker, !lost);
-        ended
+        self.free.set(worker, true);
     }
 
     /// When there is the next batch to be reported; the end of time if there is none.

@@ -205,7 +205,7 @@ impl Device {
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         // One that ends too late and was not reported before is now.
         self.report(now);
-        let Some(ended) = self.crew.end(now, worker, false) else { return };
+        let Some(ended) = self.crew.end(now, worker) else { return };
         self.schedulers[ended.service].handle_completion(now, worker, ran);
         self.touched |= 1 << ended.service;
         if ended.reported {
@@ -216,14 +216,17 @@ impl Device {
 
     /// Takes in that a worker is gone, for all services.
     pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
-        self.crew.end(now, worker, true);
+        self.crew.lose(worker);
         self.others(usize::MAX, |scheduler| scheduler.handle_worker_lost(now, worker));
     }
 
     /// Takes in that a lost worker is back, for all services.
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
-        if self.crew.get(worker).is_none() && self.schedulers.iter().any(|s| !s.is_alive(worker)) {
-            self.crew.end(now, worker, false);
+        // One that is there, or is no worker at all, is left alone.
+        let lost =
+            |scheduler: &Scheduler| worker < scheduler.config().worker_count() && !scheduler.is_alive(worker);
+        if lost(&self.schedulers[0]) {
+            self.crew.set_free(now, worker);
             self.others(usize::MAX, |scheduler| scheduler.handle_worker_ready(now, worker));
             self.arm(now);
         }

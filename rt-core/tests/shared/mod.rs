@@ -148,7 +148,10 @@ impl Run {
         let before = mandatory(&self.device);
         let refused = self.device.handle_arrival(now, service, Arrival { stream, token, at: now });
         if let Some(resolution) = refused {
-            assert!(!resolution.request.mandatory, "a mandatory request was refused: {resolution:?}");
+            if resolution.request.mandatory {
+                let severity = self.device.service(service).safe_mode().severity();
+                self.missed.push((self.now, service, severity.is_suspended()));
+            }
         } else if mandatory(&self.device) > before {
             let deadline = (now + self.device.service(service).config().deadline).as_nanos();
             if self.waiting[service].is_empty() {
@@ -202,7 +205,10 @@ impl Run {
                 DeviceAction::WakeAt(at) => {
                     self.wake = at.map(Instant::as_nanos);
                     assert!(self.wake.is_none_or(|at| at > self.now), "a wake-up that is due already");
-                    let free = self.running.iter().any(Option::is_none);
+                    let free = |worker: &usize| {
+                        self.running[*worker].is_none() && self.device.service(0).is_alive(*worker)
+                    };
+                    let free = (0..self.running.len()).any(|worker| free(&worker));
                     let waits = |s: usize| self.device.service(s).waiting() > 0;
                     let any = (0..self.waiting.len()).any(waits);
                     assert!(!(free && any), "a worker idles while something waits");
@@ -224,6 +230,7 @@ impl Run {
 
     fn started(&mut self, service: usize, worker: usize) {
         assert!(self.running[worker].is_none(), "a busy worker was given a batch");
+        assert!(self.device.service(0).is_alive(worker), "a lost worker was given a batch");
         assert_eq!(self.device.owner(worker), Some(service));
         let batch: Vec<_> = self.device.service(service).batch(worker).to_vec();
         let kind = self.device.service(service).config().workers[0].clone();
@@ -254,6 +261,23 @@ impl Run {
         let bound = kind.profile.bound(batch.len()).as_nanos();
         let time = (self.time)(service, bound);
         self.running[worker] = Some((self.now, self.now + time));
+    }
+
+    /// A worker is lost, and what it runs with it; that this has ended is heard of later.
+    pub(crate) fn lose(&mut self, worker: usize) {
+        let now = Instant::from_nanos(self.now);
+        self.device.handle_worker_lost(now, worker);
+        self.settle();
+        if self.running[worker].take().is_some() {
+            self.device.handle_completion(now, worker, Ran::Done(Span::ZERO));
+            self.settle();
+        }
+    }
+
+    /// It is back.
+    pub(crate) fn ready(&mut self, worker: usize) {
+        self.device.handle_worker_ready(Instant::from_nanos(self.now), worker);
+        self.settle();
     }
 
     /// When the next thing happens by itself.
