@@ -253,7 +253,7 @@ impl SafeMode {
     /// When a severity is left if nothing else breaks.
     #[inline]
     fn ends_at(&self, index: usize) -> Option<Instant> {
-        self.levels[index].alarm?;
+        self.levels[index].alarm.as_ref()?;
         let latched = self.config.latch && !self.cleared;
         let stays = index == SAFE && (latched || self.missing || self.aftermath);
         (!stays).then_some(self.levels[index].leave)

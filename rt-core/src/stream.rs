@@ -288,6 +288,11 @@ impl OutcomeLog {
         (self.oldest, self.next, self.refused) = (0, 0, 0);
     }
 
+    /// Whether the outcome of a request that was taken in is not known yet, or waits for that of an earlier one.
+    pub(crate) fn has_open(&self) -> bool {
+        self.oldest != self.next
+    }
+
     /// Gives the next request a place; `None` if all are taken, and it must be refused.
     #[inline]
     pub(crate) fn open(&mut self) -> Option<u32> {

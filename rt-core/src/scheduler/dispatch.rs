@@ -31,7 +31,7 @@ use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
-use crate::stream::{MissReason, StreamId};
+use crate::stream::MissReason;
 use crate::time::Instant;
 
 impl Scheduler {
@@ -83,28 +83,6 @@ impl Scheduler {
             if let Some(resolution) = self.told.resolved.pop_front() {
                 return Action::Resolve(resolution);
             }
-        }
-    }
-
-    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
-    /// before it.
-    #[inline(never)]
-    pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
-        let ahead = self.waiting.len();
-        ahead > 0 && !self.pool.is_likely_by(deadline, now, ahead, self.may_be_long())
-    }
-
-    /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
-    /// none.
-    #[inline(never)]
-    pub(super) fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
-        let index = self.planner.displaced(&self.waiting, stream);
-        match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {
-            Some(other) => {
-                self.give_up(now, other, MissReason::Shed);
-                true
-            }
-            None => false,
         }
     }
 

@@ -5,6 +5,7 @@ mod batch;
 mod carry_in;
 mod dispatch;
 pub(crate) mod earliest;
+mod entry;
 pub(crate) mod few;
 mod guest;
 mod handover;
@@ -21,19 +22,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ledger::LoadLedger;
-use crate::safe_mode::{Cause, Evidence, SafeMode};
+use crate::safe_mode::SafeMode;
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
 use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
-use crate::word::Class;
 use accounting::Told;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
 use earliest::Earliest;
 use pool::{Pool, State};
-use queue::{MANDATORY, OPTIONAL, Waiting};
+use queue::Waiting;
 use streams::Streams;
 use suspension::Suspensions;
 use types::NEVER;
@@ -165,81 +165,6 @@ impl Scheduler {
         self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, false)
     }
 
-    /// `welcome` if the caller has room for the request.
-    fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
-        self.selection.arrived(now);
-        let Arrival { stream: id, token, at } = arrival;
-        let deadline = at + self.config.deadline;
-        let Some(stream) = self.streams.get_mut(id) else { return Some(unknown(arrival, deadline)) };
-        let seq = stream.counts.arrived;
-        stream.counts.arrived += 1;
-        let (conforms, class) = match stream.observe(at) {
-            Some(class) => (true, class),
-            None => self.observe_excess(now, id, at),
-        };
-        if self.rate_warning.is_some() {
-            self.watch_rate(now, id);
-        }
-        let (mandatory, class) = (class == Class::Mandatory, class as usize);
-        let request = |place| Request { token, stream: id, seq, arrival: at, deadline, mandatory, place };
-        if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
-            return Some(self.refuse(now, request(0), reason));
-        }
-        // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
-        let room = !self.waiting.is_full();
-        let place = match welcome && (room || self.waiting.gives_way(class)) {
-            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open()),
-            false => None,
-        };
-        let Some(place) = place else {
-            return Some(self.refuse(now, request(0), MissReason::QueueFull));
-        };
-        if !room && let Some(other) = self.waiting.give_way(class) {
-            self.give_up(now, other, MissReason::QueueFull);
-        }
-        self.waiting.push(class, request(place));
-        if let Some((bound, likely)) = self.pool.quickest() {
-            let time = if class == MANDATORY { bound } else { likely };
-            self.look_at(deadline - time + Span::from_nanos(1));
-        }
-        if self.may_start() || !self.is_at_rest() {
-            self.changed = true;
-            self.arm(now, at);
-        }
-        None
-    }
-
-    /// Why a request is refused whether or not there is room for it.
-    #[inline]
-    fn refused_for(
-        &mut self,
-        now: Instant,
-        id: StreamId,
-        deadline: Instant,
-        conforms: bool,
-        class: usize,
-    ) -> Option<MissReason> {
-        if self.pool.alive() == 0 {
-            return Some(MissReason::WorkerLost);
-        }
-        let shed = !conforms && !self.config.background
-            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, id);
-        shed.then_some(MissReason::Shed)
-    }
-
-    /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
-    #[inline(never)]
-    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
-        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
-        let (conforms, class, excess) = stream.observe_excess(at, self.config.background);
-        if let Some((e, until)) = excess {
-            let window = e.window.as_nanos();
-            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(id) };
-            self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
-        }
-        (conforms, class)
-    }
-
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
@@ -369,12 +294,4 @@ impl Scheduler {
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
     }
-}
-
-/// A request of a stream that is not there is cancelled.
-#[inline(never)]
-fn unknown(arrival: Arrival, deadline: Instant) -> Resolution {
-    let Arrival { stream, token, at: arrival } = arrival;
-    let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
-    Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

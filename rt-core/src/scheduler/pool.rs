@@ -4,6 +4,7 @@
 //! due is known.
 
 mod kind;
+mod worker;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,44 +14,7 @@ use super::types::{NEVER, Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 pub(super) use kind::Kind;
-
-/// What a worker does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Free,
-    /// Began at, must have been heard of by, and whether it was reported that it was not.
-    Busy {
-        started: Instant,
-        due: Instant,
-        reported: bool,
-    },
-    Lost,
-}
-
-/// One worker, and the batch that it runs.
-#[derive(Debug)]
-pub(super) struct Worker {
-    kind: usize,
-    pub(super) state: State,
-    pub(super) batch: Vec<Request>,
-    /// The variant that its last batch was to be run with.
-    pub(super) variant: u8,
-}
-
-impl Worker {
-    /// What its batch still takes at most; 0 if it runs none.
-    pub(super) fn left(&self, now: Instant) -> Span {
-        match self.state {
-            State::Busy { due, .. } => due.since(now),
-            State::Free | State::Lost => Span::ZERO,
-        }
-    }
-
-    /// Whether its batch should have ended.
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        matches!(self.state, State::Busy { due, .. } if due < now)
-    }
-}
+pub(super) use worker::{State, Worker};
 
 /// All workers of a scheduler.
 #[derive(Debug)]

@@ -28,12 +28,6 @@ pub(super) struct Waiting {
     demoted: Vec<u32>,
 }
 
-/// Puts a request in its place among those that have later deadlines.
-#[inline(never)]
-fn insert(queue: &mut VecDeque<Request>, request: Request) {
-    queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
-}
-
 impl Waiting {
     /// Empty, with room for so many, of so many streams. Allocates.
     pub(super) fn new(room: usize, streams: usize) -> Self {
@@ -175,4 +169,10 @@ impl Waiting {
         }
         self.demoted[usize::from(stream.slot)] = 0;
     }
+}
+
+/// Puts a request in its place among those that have later deadlines.
+#[inline(never)]
+fn insert(queue: &mut VecDeque<Request>, request: Request) {
+    queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
 }

@@ -234,7 +234,7 @@ impl Scheduler {
     }
 
     /// Removes a stream: what waits is cancelled, what runs ends unheard. It counts for newcomers until no mandatory
-    /// request waits, for only then is it out of every busy period. Linear in what waits.
+    /// request waits, for only then is it out of every busy period. Linear in what waits if anything of it is unanswered.
     pub fn remove_stream(&mut self, id: StreamId) -> Retired {
         let Some(spec) = self.streams.get(id).map(|stream| Arc::clone(&stream.spec)) else {
             return Retired::default();
@@ -252,7 +252,8 @@ impl Scheduler {
     }
 
     /// Starts a stream anew for another client of the same declaration: new number, requests from 0, a clean record. The
-    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits.
+    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits if
+    /// anything of it is unanswered.
     pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
         self.streams.get(id)?;
         self.cancel(id);
@@ -264,11 +265,14 @@ impl Scheduler {
     /// Takes every waiting request of a stream back.
     fn cancel(&mut self, id: StreamId) {
         self.changed = true;
-        let resolved = &mut self.told.resolved;
-        self.waiting.cancel(id, |request| {
-            let outcome = Outcome::Missed(MissReason::Cancelled);
-            resolved.push_back(Resolution { request, outcome, misses_left: None });
-        });
+        // Mostly all of a stream that goes has been answered.
+        if self.streams.get(id).is_some_and(|stream| stream.outcomes.has_open()) {
+            let resolved = &mut self.told.resolved;
+            self.waiting.cancel(id, |request| {
+                let outcome = Outcome::Missed(MissReason::Cancelled);
+                resolved.push_back(Resolution { request, outcome, misses_left: None });
+            });
+        }
         self.note_clear();
     }
 
