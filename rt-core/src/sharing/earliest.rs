@@ -22,7 +22,7 @@
 use alloc::vec::Vec;
 
 use super::horizon::Horizon;
-use super::sweep::{Count, Counter, walk};
+use super::sweep::{Count, Counter, Look, walk};
 use super::{Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::time::Span;
 
@@ -48,7 +48,7 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
-    /// The line with the smallest margin.
+    /// The line with the smallest margin, or the first that fails.
     fn tightest(&self, within: &[Span]) -> Result<Option<SharedBinding>, SharingError> {
         let mut tightest: Option<SharedBinding> = None;
         for reference in self.references() {
@@ -61,10 +61,17 @@ impl Test<'_> {
                         tightest = Some(exact);
                     }
                 }
-                plain.margin() >= 0
+                match tightest.map_or(i128::MAX, |t| t.margin()) {
+                    ..0 => Look::Failed,
+                    least if plain.margin() >= least => Look::Regular,
+                    _ => Look::Irregular,
+                }
             });
             if !ended {
                 return Err(SharingError::Horizon);
+            }
+            if tightest.is_some_and(|t| t.margin() < 0) {
+                break;
             }
         }
         Ok(tightest)
@@ -90,8 +97,11 @@ impl Test<'_> {
                             }
                         }
                     }
-                    // Where a larger `X` is to come, what is looked at now need not end.
-                    plain.margin() >= 0 || failed.is_some()
+                    match plain.margin() {
+                        _ if failed.is_some() => Look::Failed,
+                        0.. => Look::Regular,
+                        _ => Look::Irregular,
+                    }
                 });
                 if let Some(binding) = failed {
                     return Err(SharingError::Late(binding));
@@ -113,8 +123,8 @@ impl Test<'_> {
         core::iter::once(Reference::Clear).chain(all.filter(short).map(Reference::Short))
     }
 
-    /// Looks at every line of `reference`; `at` answers whether it holds with the average. False if the end was not seen.
-    fn look(&self, reference: Reference, within: &[Span], mut at: impl FnMut(&Line) -> bool) -> bool {
+    /// Looks at every line of `reference`, until one fails. False if the end was not seen.
+    fn look(&self, reference: Reference, within: &[Span], mut at: impl FnMut(&Line) -> Look) -> bool {
         let due = |j: usize| i128::from((self.sharing.services[j].latency + self.sharing.guard).as_nanos());
         let may_wait = |j: usize| i128::from(within[j].as_nanos());
         let from = match reference {
@@ -139,8 +149,9 @@ impl Test<'_> {
             batches.clear();
             let sizes = self.sharing.services.iter().map(|s| s.batch as u64);
             batches.extend(requests.iter().zip(sizes).map(|(n, size)| n.div_ceil(size)));
+            // A period later there may be one.
             if matches!(reference, Reference::Short(i) if batches[i] == 0) {
-                return true;
+                return Look::Irregular;
             }
             let work = self.sharing.work(&batches);
             let line = |service| Line {
@@ -153,7 +164,7 @@ impl Test<'_> {
             };
             // Every line is looked at, whatever the ones before it say.
             let there = (0..batches.len()).filter(|&service| batches[service] > 0);
-            there.map(|service| at(&line(service))).fold(true, |all, one| all & one)
+            there.map(|service| at(&line(service))).fold(Look::Regular, Look::max)
         })
     }
 }

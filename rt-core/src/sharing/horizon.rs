@@ -108,9 +108,9 @@ impl Horizon {
         y > self.over
     }
 
-    /// Whether all that comes at `y` and beyond has been seen before.
-    pub(super) fn has_repeated(&self, y: u64) -> bool {
-        self.repeat.is_some_and(|(from, length)| y > from.saturating_add(length))
+    /// Whether all that comes at `y` and beyond has been seen from `from` on.
+    pub(super) fn has_repeated(&self, from: u64, y: u64) -> bool {
+        self.repeat.is_some_and(|(_, length)| y > from.saturating_add(length))
     }
 }
 

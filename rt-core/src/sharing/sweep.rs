@@ -82,22 +82,39 @@ impl Count<'_> {
     }
 }
 
-/// Looks at a line at `from`, and wherever the counts rise, until nothing new comes. `at` is given the distance and the
-/// requests of each service, and answers whether the line holds there with the average alone for the share of a worker.
-/// False if the end was not seen.
+/// What is seen at a distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// All lines are there, and none would be tighter than any so far even if a worker got the average.
+    Regular,
+    /// Nothing that says much of a period later.
+    Irregular,
+    /// Enough: one fails.
+    Failed,
+}
+
+/// Looks at a line at `from`, and wherever the counts rise, until nothing new comes or one fails. `at` is given the
+/// distance and the requests of each service.
+///
+/// Where the counts repeat, a worker's share is the average in the long run, whatever the number of batches said before;
+/// so only a period that is regular throughout speaks for all later ones. False if the end was not seen.
 pub(super) fn walk(
     mut counts: Vec<Count>,
     from: u64,
     horizon: &Horizon,
-    mut at: impl FnMut(u64, &[u64]) -> bool,
+    mut at: impl FnMut(u64, &[u64]) -> Look,
 ) -> bool {
     let mut requests: Vec<u64> = counts.iter().map(Count::get).collect();
-    let (mut y, mut repeats) = (from, true);
+    let (mut y, mut regular_from) = (from, None);
     for _ in 0..MAX_POINTS {
-        let plain = at(y, &requests);
-        repeats &= plain || !horizon.is_settled(y);
+        regular_from = match at(y, &requests) {
+            Look::Failed => return true,
+            Look::Regular if horizon.is_settled(y) => regular_from.or(Some(y)),
+            _ => None,
+        };
         let next = counts.iter().map(Count::next).min().unwrap_or(u64::MAX);
-        if next == u64::MAX || horizon.is_over(next) || repeats && horizon.has_repeated(next) {
+        let repeated = regular_from.is_some_and(|from| horizon.has_repeated(from, next));
+        if next == u64::MAX || horizon.is_over(next) || repeated {
             return true;
         }
         for (count, requests) in counts.iter_mut().zip(&mut requests) {

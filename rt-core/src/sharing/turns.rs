@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 
 use super::horizon::Horizon;
-use super::sweep::{Count, Counter, walk};
+use super::sweep::{Count, Counter, Look, walk};
 use super::{Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::time::Span;
 
@@ -67,10 +67,15 @@ fn of(
             lhs: Span::from_nanos(u64::try_from(latest).unwrap_or(u64::MAX)),
             rhs,
         };
+        let margin = tightest.map_or(i128::MAX, |t| t.margin()).min(binding.margin());
         if tightest.is_none_or(|t| binding.margin() < t.margin()) {
             tightest = Some(binding);
         }
-        i128::try_from(plain).is_ok_and(|plain| plain <= rhs)
+        match i128::try_from(plain) {
+            _ if margin < 0 => Look::Failed,
+            Ok(plain) if rhs - plain >= margin => Look::Regular,
+            _ => Look::Irregular,
+        }
     });
     tightest.filter(|_| ended).ok_or(SharingError::Horizon)
 }
