@@ -32,6 +32,12 @@ impl Scheduler {
         self.waiting.first_deadline(MANDATORY).unwrap_or(NEVER)
     }
 
+    /// Requests waiting that the promises count on.
+    #[must_use]
+    pub fn waiting_mandatory(&self) -> usize {
+        self.waiting.class(MANDATORY).len()
+    }
+
     /// Whether a request waits that would be mandatory if its stream kept to its declaration.
     pub(crate) fn has_demoted(&self) -> bool {
         !self.waiting.class(DEMOTED).is_empty()

@@ -239,12 +239,6 @@ impl Scheduler {
         self.waiting.len()
     }
 
-    /// Requests waiting that the promises count on.
-    #[must_use]
-    pub fn waiting_mandatory(&self) -> usize {
-        self.waiting.class(MANDATORY).len()
-    }
-
     /// Requests running.
     #[must_use]
     pub fn running(&self) -> usize {
