@@ -83,7 +83,13 @@ mod tests {
                 }
                 let earliest = (0..9).filter_map(|w| Some((list[w]?, w))).min();
                 prop_assert_eq!(due.earliest(), earliest);
+                prop_assert_eq!(due.instant(), earliest.map_or(NEVER, |(at, _)| at));
             }
+            let earliest = due.earliest();
+            due.resize(40);
+            prop_assert_eq!(due.earliest(), earliest);
+            due.set(39, Instant::ZERO);
+            prop_assert_eq!(due.instant(), Instant::ZERO);
         }
     }
 }
