@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -188,6 +188,11 @@ uninstall:
 ## deb: a Debian package of what `make` has built, in target/
 deb:
 	@WEIR="$(WEIR)" ./packaging/deb.sh $(DEB_FOLDER)
+
+## wheel: a Python wheel of the programs and the Python client, in target/, tried in an empty environment
+wheel: deps $(WEIR)
+	@WEIR="$(WEIR)" ./packaging/wheel.sh target
+	@./tests/wheel.py target/weir-*.whl
 
 clean:
 	$(CARGO) clean
