@@ -138,7 +138,7 @@ target/debug/weir: FORCE
 $(WEIR): FORCE
 	$(CARGO) build --release --bin weir --bin weir-lab
 
-## bench: measured figures, as ratios in one run or counted instructions
+## bench: the figures of docs/validation.md, as ratios in one run or counted instructions
 bench: fetched
 	$(CARGO) build --release --bin weir --bin weir-lab
 	$(CARGO) bench -p weir --bench round_trip
@@ -157,7 +157,7 @@ bench: fetched
 	$(CARGO) test -p weir-engine overhead -- --ignored --nocapture
 	./tests/bench/start.sh
 
-## profile-example: the tables and the figure of docs/profiles.md
+## profile-example: the profile that docs/validation.md shows, and its figure
 profile-example: deps
 	$(CARGO) build --release --bin weir --bin weir-lab
 	FIGURE=docs/profile.svg ./tests/bench/profile.sh
