@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class Programs(BuildHookInterface):
+class Programs(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         folder = os.environ.get("WEIR_PROGRAMS")
         if folder is None:
