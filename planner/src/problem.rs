@@ -42,7 +42,7 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// A service that has its workers for itself.
-    One(Problem),
+    One(Box<Problem>),
     /// Several that share them.
     Shared(SharedProblem),
 }
@@ -58,7 +58,7 @@ impl Question {
         }
         match shared::fields_of_several(text)? {
             Some(fields) => Ok(Self::Shared(SharedProblem::read(text, &fields)?)),
-            None => Ok(Self::One(Problem::from_raw(serde_json::from_str(text)?)?)),
+            None => Ok(Self::One(Box::new(Problem::from_raw(serde_json::from_str(text)?)?))),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Problem {
     /// ([`Question::parse`] reads these too), or as [`Problem::from_raw`].
     pub fn parse(text: &str) -> Result<Self, ProblemError> {
         match Question::parse(text)? {
-            Question::One(problem) => Ok(problem),
+            Question::One(problem) => Ok(*problem),
             Question::Shared(_) => Err(ProblemError::Shared),
         }
     }

@@ -95,7 +95,7 @@ fn the_examples_show_what_there_is() {
     let (mut all, mut shared): (Vec<(Problem, Value)>, Vec<Value>) = Default::default();
     for (text, answer) in examples() {
         match Question::parse(text).expect("a problem") {
-            Question::One(problem) => all.push((problem, answer)),
+            Question::One(problem) => all.push((*problem, answer)),
             Question::Shared(_) => shared.push(answer),
         }
     }
