@@ -41,7 +41,7 @@ fi
 case "${1:-}" in
 python) needs="numpy mypy" ;;
 # ONNX Runtime of the version that the tests fetch for weir.
-bench) needs="numpy $(sed -n 's/ *\\$//; /==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
+bench) needs="numpy $(sed -n 's/ *\\$//; /^onnx.*==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
 *) exit 0 ;;
 esac
 stamp="$2/needs.txt"
