@@ -114,6 +114,18 @@ fn a_foreign_model_is_imported_checked_profiled_and_served() {
 }
 
 #[test]
+fn a_folder_is_imported_and_a_size_counts_for_the_models_that_have_the_dimension() {
+    let folder = folder(&["magika.onnx", "silero_vad_v6.onnx"]);
+    let told = succeed(&folder, &["import", ".", "--fix", "seq_len=7", "--out", "all.toml"]);
+    assert!(
+        told.contains("2 model(s) written to all.toml") && told.contains("`seq_len` is 7: as you say"),
+        "{told}"
+    );
+    assert!(read(&folder, "all.toml").contains("dimensions = { seq_len = 7 }"));
+    assert!(read(&folder, "weir.toml").contains("models = \"all.toml\""));
+}
+
+#[test]
 fn what_cannot_be_imported_is_refused_with_the_reason() {
     let folder = folder(&["magika.onnx", "ch_PP-OCRv4_rec_infer.onnx"]);
     let unknown = fail(&folder, &["import", "magika.onnx", "--fix", "height=640"]);

@@ -266,7 +266,8 @@ fn shape_error(
         }
         BatchAxis::Front | BatchAxis::Nowhere => format!("{:?}", tensor.shape),
     };
-    EngineError::Shape { model: spec.name.clone(), side, name, declared, found, hint }
+    let declared = format!("{declared} in the manifest{hint}");
+    EngineError::Shape { model: spec.name.clone(), side, name, declared, found }
 }
 
 fn shown(dim: Option<&Dim>) -> String {

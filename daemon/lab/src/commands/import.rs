@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if drafts.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
+    check_fixes(&fixes, &drafts)?;
     let head = "# The models that a configuration can name; see docs/manifest.md.\n";
     let whole = format!("{}{text}", old.as_deref().unwrap_or(head));
     Manifest::parse(&out, &whole).context("what was found makes no manifest")?;
@@ -145,6 +146,20 @@ fn fixes(given: &[String]) -> Result<Fixes> {
         }
     }
     Ok(fixes)
+}
+
+/// Refuses what fits none of the models.
+fn check_fixes(fixes: &Fixes, drafts: &[Draft]) -> Result<()> {
+    let inputs: BTreeSet<_> =
+        drafts.iter().flat_map(|draft| &draft.file.inputs).map(|input| &input.name).collect();
+    let open: BTreeSet<_> =
+        drafts.iter().flat_map(|draft| &draft.dimensions).map(|(name, ..)| name).collect();
+    let Some(name) = fixes.keys().find(|name| !inputs.contains(name) && !open.contains(name)) else {
+        return Ok(());
+    };
+    let all: Vec<_> = open.iter().map(|name| format!("`{name}`")).collect();
+    let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+    bail!("--fix {name}: there is no such input or dynamic dimension; the latter are {all}")
 }
 
 /// tract, and ONNX Runtime where it is.

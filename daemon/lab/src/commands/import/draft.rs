@@ -31,7 +31,7 @@ impl Draft {
     /// Tries the file with these engines, the preferred first.
     ///
     /// # Errors
-    /// Types that Weir does not serve, a `--fix` that fits nothing, sizes with which no engine runs the model.
+    /// Types that Weir does not serve, and sizes with which no engine runs the model.
     pub(super) fn new(file: OnnxFile, name: &str, fixes: &Fixes, engines: &[Backend]) -> Result<Self> {
         let path = file.path.display().to_string();
         for tensor in file.inputs.iter().chain(&file.outputs) {
@@ -42,15 +42,6 @@ impl Draft {
         }
         let (open, shapes) = open(&file, fixes)?;
         let is_input = |name: &str| file.inputs.iter().any(|input| input.name == name);
-        for name in fixes.keys() {
-            if !is_input(name) && !open.iter().any(|open| open.name == *name) {
-                let all: Vec<_> = open.iter().map(|open| format!("`{}`", open.name)).collect();
-                let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
-                bail!(
-                    "{path}: --fix {name}: there is no such input or dynamic dimension; the latter are {all}"
-                );
-            }
-        }
         let values: Fixes =
             fixes.iter().filter(|(name, _)| is_input(name)).map(|(a, b)| (a.clone(), b.clone())).collect();
         let mut draft = Self {
