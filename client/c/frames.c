@@ -75,10 +75,14 @@ header read_header(const uint8_t *bytes) {
 
 static size_t element_size(uint16_t type) {
     switch (type) {
-        case WEIR_F32: return 4;
-        case WEIR_F16: return 2;
+        case WEIR_F64:
         case WEIR_I64: return 8;
-        case WEIR_U8: return 1;
+        case WEIR_F32:
+        case WEIR_I32: return 4;
+        case WEIR_F16: return 2;
+        case WEIR_I8:
+        case WEIR_U8:
+        case WEIR_BOOL: return 1;
         default: return 0;
     }
 }

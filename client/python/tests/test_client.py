@@ -63,6 +63,22 @@ class Sync(Case):
         with self.assertRaises(ValueError):
             _ = result.output
 
+    def test_arrays_of_the_other_types_go_in_and_come_out(self) -> None:
+        numbers = self.client.register("numbers", self.name)
+        self.assertEqual([str(t.dtype) for t in numbers.inputs], ["float64", "int8", "int32", "bool"])
+        self.assertTrue(np.isnan(numbers.accuracy), "the manifest tells none")
+        arrays: list[weir._types.Array] = [
+            np.array([0.1, -1e300]),
+            np.array([-128, 0, 127], np.int8),
+            np.array([-(2**31), 2**31 - 1], np.int32),
+            np.array([True, False, True]),
+        ]
+        outcome = self.client.infer(numbers, *arrays)
+        assert isinstance(outcome, weir.Result), outcome
+        for (name, found), expected in zip(outcome.outputs.items(), arrays):
+            np.testing.assert_array_equal(found, expected, name)
+            self.assertEqual(found.dtype, expected.dtype)
+
     def test_what_does_not_fit_is_told_before_it_is_sent(self) -> None:
         typed = self.client.register("typed", self.name)
         image, ids, half, score = request(0)

@@ -100,6 +100,10 @@ codes! {
         F16 = 2 "f16" "IEEE 754 binary16",
         I64 = 3 "i64" "signed, 64 bits",
         U8 = 4 "u8" "unsigned, 8 bits",
+        F64 = 5 "f64" "IEEE 754 binary64",
+        I8 = 6 "i8" "signed, 8 bits",
+        I32 = 7 "i32" "signed, 32 bits",
+        Bool = 8 "bool" "one byte: 0 is false, any other true; 1 in an output",
     }
 }
 
@@ -202,10 +206,10 @@ impl DataType {
     /// Bytes of one element; `None` where this version does not know the type.
     pub const fn size(self) -> Option<usize> {
         match self {
-            Self::F32 => Some(4),
+            Self::F64 | Self::I64 => Some(8),
+            Self::F32 | Self::I32 => Some(4),
             Self::F16 => Some(2),
-            Self::I64 => Some(8),
-            Self::U8 => Some(1),
+            Self::I8 | Self::U8 | Self::Bool => Some(1),
             Self::Unknown(_) => None,
         }
     }

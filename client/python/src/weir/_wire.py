@@ -42,7 +42,16 @@ VERSIONS = (1, 2)
 
 HEADER = struct.Struct("<IHHQ")
 NO_CONSTRAINT = 0xFFFFFFFF
-TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i8"), 4: np.dtype("u1")}
+TYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f2"),
+    3: np.dtype("<i8"),
+    4: np.dtype("u1"),
+    5: np.dtype("<f8"),
+    6: np.dtype("i1"),
+    7: np.dtype("<i4"),
+    8: np.dtype("?"),
+}
 
 
 @dataclass(frozen=True)
