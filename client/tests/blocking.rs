@@ -10,13 +10,47 @@ use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
 use weir_client::blocking::Client;
-use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
+use weir_client::wire::{ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, Kind};
 use weir_client::{
     Answer, Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode, RequestId,
     SafeModeCause, StreamState,
 };
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+#[test]
+fn a_daemon_that_can_read_it_is_told_when_a_request_was_sent() {
+    let (sender, told) = std::sync::mpsc::channel();
+    let mock = Mock::serve(move |peer| {
+        peer.welcome_as(3, DEFAULT_MAX_FRAME);
+        let id = peer.expect(Kind::Register);
+        peer.registered(id);
+        for _ in 0..2 {
+            let id = peer.expect_with(Kind::SubmitAt, |frame| {
+                let ClientFrame::SubmitAt { stream: 7, sent_ns, payload } = frame else { unreachable!() };
+                assert_eq!(payload.len(), 16);
+                sender.send((sent_ns, monotonic_ns())).unwrap();
+            });
+            peer.result(id, 0, [0.5, 0.25]);
+        }
+    });
+    let mut client = Client::connect(mock.path()).unwrap();
+    let stream = client.register(&registration()).unwrap();
+    let mut before = monotonic_ns();
+    for _ in 0..2 {
+        client.infer(&stream, &INPUT).unwrap();
+        let (sent, read) = told.recv().unwrap();
+        assert!(before <= sent && sent <= read, "{before} {sent} {read}");
+        before = sent;
+    }
+    drop(client);
+    mock.finish();
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 #[test]
 fn registers_and_infers() {

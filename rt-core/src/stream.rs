@@ -161,6 +161,8 @@ pub(crate) struct Stream {
     /// The misses in a row that it can still take, and the constraint that binds.
     pub(crate) left: Option<(u32, Constraint)>,
     pub(crate) counts: StreamCounts,
+    /// When its last request was sent.
+    pub(crate) latest: Instant,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
@@ -187,6 +189,7 @@ impl Stream {
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
+            latest: Instant::ZERO,
             warned: None,
             violated: None,
             suspended: None,
@@ -227,6 +230,14 @@ impl Stream {
         let counts = conforms || background;
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
         (conforms, class, excess.map(|excess| (excess, until)))
+    }
+
+    /// The same of a request that was read too late to be promised anything: whether it conforms is not asked, and it takes
+    /// nothing of what those may do that come in time.
+    pub(crate) fn observe_late(&mut self, background: bool) -> (bool, Class, Option<(Excess, Instant)>) {
+        let conforms = self.police.is_none();
+        let counts = conforms || background;
+        (conforms, if counts { self.marks.next(conforms, true) } else { Class::Optional }, None)
     }
 }
 

@@ -152,31 +152,71 @@ impl Scheduler {
     ///
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
-        self.take_in(now, arrival, true)
+        self.take_in(now, arrival, arrival.at, true)
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, false)
+        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, now, false)
     }
 
-    /// `welcome` if the caller has room for the request.
-    fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
+    /// As [`Scheduler::handle_arrival`], or without `room` as [`Scheduler::handle_refused`], for a request that its client
+    /// says it sent at `sent`: from then its deadline counts, and its stream is held to its declaration by these instants. One
+    /// after `arrival.at`, or before the stream's last one, counts as that.
+    ///
+    /// Without background it is not asked: all counts from `arrival.at`.
+    ///
+    /// Whoever sends may say what it likes. What was sent more than the guard before `now` is never mandatory, so the others'
+    /// promises stand, and suspends the promise to its own stream as late dispatch (`docs/guarantee.md`).
+    pub fn handle_sent(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        room: bool,
+    ) -> Option<Resolution> {
+        self.take_in(now, arrival, sent.min(arrival.at), room)
+    }
+
+    /// A request that came at `arrival.at` and was sent at `sent`; `welcome` if the caller has room for it.
+    fn take_in(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        welcome: bool,
+    ) -> Option<Resolution> {
         self.selection.arrived(now);
         let Arrival { stream, token, at } = arrival;
-        let deadline = at + self.config.deadline;
+        let (background, guard) = (self.config.background, self.config.guard);
+        let record = self.streams.get_mut(stream);
+        // Without background the refinement counts what keeps workers busy by when it is read.
+        let stated = background && sent < at;
+        let sent = if stated { sent } else { at };
+        let sent = record.as_ref().map_or(sent, |record| sent.max(record.latest));
+        let deadline = sent + self.config.deadline;
         let mut request =
-            Request { token, stream, seq: 0, arrival: at, deadline, mandatory: false, place: 0 };
-        let background = self.config.background;
-        let Some(record) = self.streams.get_mut(stream) else {
+            Request { token, stream, seq: 0, arrival: sent, deadline, mandatory: false, place: 0 };
+        let Some(record) = record else {
             let outcome = Outcome::Missed(MissReason::Cancelled);
             return Some(Resolution { request, outcome, misses_left: None });
         };
+        record.latest = sent;
         request.seq = record.counts.arrived;
         record.counts.arrived += 1;
         let declared = record.spec.arrivals().is_some();
-        let (conforms, class, excess) = record.observe(at, background);
+        let delay = now.since(sent);
+        let late = stated && delay > guard;
+        let (conforms, class, excess) = match late {
+            false => record.observe(sent, background),
+            true => record.observe_late(background),
+        };
         request.mandatory = class == Class::Mandatory;
+        if late && declared {
+            let (limit, seen) = (guard.as_nanos(), delay.as_nanos());
+            let evidence = Evidence { limit, seen, window: 0, stream: Some(stream) };
+            self.suspend(now, stream, Cause::LateDispatch, evidence, now);
+        }
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();
             let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
