@@ -299,7 +299,7 @@ class Bytes(unittest.TestCase):
         for version, known in [(0, False), (1, True), (2, True), (3, True), (4, False)]:
             body = struct.pack("<HHIQ", version, 0, 1 << 20, 0) + wire.string("weir")
             if known:
-                self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (1 << 20, 0, "weir"))
+                self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (version, 1 << 20, 0, "weir"))
             else:
                 with self.assertRaises(weir.ProtocolError):
                     wire.welcome(wire.Frame(wire.WELCOME, 1, body))
