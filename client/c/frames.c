@@ -209,7 +209,7 @@ const char *weir_refusal(uint16_t code) {
         "unknown",        "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible",
         "too-many-streams", "name-in-use",   "unknown-stream",     "draining",         "not-permitted",
         "input-length",   "arena",           "arena-place",        "output-length",    "alarm",
-        "too-many-questions"};
+        "too-many-questions", "sent-in-future"};
     return WORD(words, code);
 }
 

@@ -161,6 +161,8 @@ pub(crate) struct Stream {
     /// The misses in a row that it can still take.
     pub(crate) left: Option<u32>,
     pub(crate) counts: StreamCounts,
+    /// When its last request was sent.
+    pub(crate) latest: Instant,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
@@ -187,6 +189,7 @@ impl Stream {
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
+            latest: Instant::ZERO,
             warned: None,
             violated: None,
             suspended: None,
@@ -234,6 +237,14 @@ impl Stream {
         let counts = conforms || background;
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
         (conforms, class, excess.map(|excess| (excess, until)))
+    }
+
+    /// The same of a request that was read too late to be promised anything: whether it conforms is not asked, and it takes
+    /// nothing of what those may do that come in time.
+    pub(crate) fn observe_late(&mut self, background: bool) -> (bool, Class) {
+        let conforms = self.police.is_none();
+        let counts = conforms || background;
+        (conforms, if counts { self.marks.next(conforms, true) } else { Class::Optional })
     }
 }
 

@@ -74,6 +74,8 @@ codes! {
         Arena = 8 "ARENA" "hands over shared memory for requests and answers",
         SubmitShared = 9 "SUBMIT_SHARED" "one request whose tensors lie in the arena",
         Alarm = 10 "ALARM" "asks for an eventfd that counts changes of safe mode and suspensions",
+        SubmitAt = 11 "SUBMIT_AT" "one request, with the instant at which it was sent",
+        SubmitSharedAt = 12 "SUBMIT_SHARED_AT" "the same, for tensors that lie in the arena",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
@@ -139,6 +141,7 @@ codes! {
         OutputLength = 13 "output-length" "the output does not fit a frame: share an arena",
         Alarm = 14 "alarm" "no eventfd: there is one already, or nothing for it to count",
         TooManyQuestions = 15 "too-many-questions" "STATUS, PING or SUBSCRIBE more often than one connection may",
+        SentInFuture = 16 "sent-in-future" "the request says that it was sent later than now",
     }
 }
 

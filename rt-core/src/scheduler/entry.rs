@@ -8,23 +8,57 @@ use crate::time::{Instant, Span};
 use crate::word::Class;
 
 impl Scheduler {
-    /// `welcome` if the caller has room for the request.
-    pub(super) fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
+    /// As [`Scheduler::handle_arrival`], or without `room` as [`Scheduler::handle_refused`], for a request that its client
+    /// says it sent at `sent`: from then its deadline counts, and its stream is held to its declaration by these instants. One
+    /// after `arrival.at`, or before the stream's last one, counts as that.
+    ///
+    /// Without background it is not asked: all counts from `arrival.at`.
+    ///
+    /// Whoever sends may say what it likes. What was sent more than the guard before `now` is never mandatory, so the others'
+    /// promises stand, and suspends the promise to its own stream as late dispatch (`docs/guarantee.md`).
+    pub fn handle_sent(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        room: bool,
+    ) -> Option<Resolution> {
+        self.take_in(now, arrival, sent.min(arrival.at), room)
+    }
+
+    /// A request that came at `arrival.at` and was sent at `sent`; `welcome` if the caller has room for it.
+    pub(super) fn take_in(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        welcome: bool,
+    ) -> Option<Resolution> {
         self.selection.arrived(now);
         let Arrival { stream: id, token, at } = arrival;
-        let deadline = at + self.config.deadline;
-        let Some(stream) = self.streams.get_mut(id) else { return Some(unknown(arrival, deadline)) };
+        // Without background the refinement counts what keeps workers busy by when it is read.
+        let stated = sent < at && self.config.background;
+        let sent = if stated { sent } else { at };
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Some(unknown(arrival, sent, sent + self.config.deadline));
+        };
+        let sent = sent.max(stream.latest);
+        let deadline = sent + self.config.deadline;
+        stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
-        let (conforms, class) = match stream.observe(at) {
-            Some(class) => (true, class),
-            None => self.observe_excess(now, id, at),
+        let (conforms, class) = match stated && now.since(sent) > self.config.guard {
+            true => self.observe_late(now, id, sent),
+            false => match stream.observe(sent) {
+                Some(class) => (true, class),
+                None => self.observe_excess(now, id, sent),
+            },
         };
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
         }
         let (mandatory, class) = (class == Class::Mandatory, class as usize);
-        let request = |place| Request { token, stream: id, seq, arrival: at, deadline, mandatory, place };
+        let request = |place| Request { token, stream: id, seq, arrival: sent, deadline, mandatory, place };
         if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
             return Some(self.refuse(now, request(0), reason));
         }
@@ -83,6 +117,20 @@ impl Scheduler {
         (conforms, class)
     }
 
+    /// Records a request of `id`, sent at `sent`, that was read too late to be promised anything.
+    #[inline(never)]
+    fn observe_late(&mut self, now: Instant, id: StreamId, sent: Instant) -> (bool, Class) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        let declared = stream.spec.arrivals().is_some();
+        let judged = stream.observe_late(self.config.background);
+        if declared {
+            let (limit, seen) = (self.config.guard.as_nanos(), now.since(sent).as_nanos());
+            let evidence = Evidence { limit, seen, window: 0, stream: Some(id) };
+            self.suspend(now, id, Cause::LateDispatch, evidence, now);
+        }
+        judged
+    }
+
     /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
     /// before it.
     #[inline(never)]
@@ -108,8 +156,8 @@ impl Scheduler {
 
 /// A request of a stream that is not there is cancelled.
 #[inline(never)]
-fn unknown(arrival: Arrival, deadline: Instant) -> Resolution {
-    let Arrival { stream, token, at: arrival } = arrival;
+fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
+    let Arrival { stream, token, .. } = came;
     let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

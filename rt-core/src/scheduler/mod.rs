@@ -157,12 +157,12 @@ impl Scheduler {
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
     #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
-        self.take_in(now, arrival, true)
+        self.take_in(now, arrival, arrival.at, true)
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, false)
+        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, now, false)
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
