@@ -28,7 +28,10 @@ fn arrivals() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Two to four services near what one to three workers can do, in nanoseconds.
+/// Batch, its time, whether smaller ones are quicker; slack and guard; turn; constraint and arrivals of each stream.
+type Service = ((usize, u64, bool), (u64, u64), Option<u32>, Vec<(String, String)>);
+
+/// Two or three services near what one to three workers can do, in nanoseconds.
 fn random_problem(rule: &'static str) -> impl Strategy<Value = String> {
     let constraint = prop_oneof![
         5 => (0u64..2, 1u64..3).prop_map(|(m, more)| format!("\"any_miss({m},{})\"", m + more)),
@@ -42,8 +45,8 @@ fn random_problem(rule: &'static str) -> impl Strategy<Value = String> {
         prop::collection::vec(stream, 1..3),
     );
     (1usize..4, prop::collection::vec(service, 2..4)).prop_map(move |(workers, services)| {
-        let service = |(i, (batch, slack, turn, streams)): (usize, &(_, (u64, u64), Option<u32>, Vec<_>))| {
-            let &(batch, time, by_size): &(usize, u64, bool) = batch;
+        let service = |(i, (batch, slack, turn, streams)): (usize, &Service)| {
+            let &(batch, time, by_size) = batch;
             let stream = |(i, (constraint, arrivals)): (usize, &(String, String))| {
                 format!(r#"{{"name": "s{i}", "constraints": [{constraint}], "arrivals": {{{arrivals}}}}}"#)
             };
