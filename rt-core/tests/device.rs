@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 use harness::choices::Choices;
 use harness::{Dice, earliest};
-use oracle::sharing::Shared;
+use oracle::sharing::{Service, Shared};
+use oracle::{Bound, Stream};
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
 use rt_core::{Cause, Dispatch, Span, StreamSpec};
 use shared::{Run, admission, spec};
@@ -190,7 +191,8 @@ fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
         let (mut dice, mut missed, mut told) = (Dice(13), 0, 0);
         for _ in 0..instances(150) {
             let (shared, margin) = admitted(&mut dice, turns, 0);
-            let more = margin + dice.within(1, 12);
+            // Within the margin too: together they may be beyond it.
+            let more = dice.within(1, margin + 12);
             let trouble = Trouble { overruns: (25, more), churn: dice.within(0, 1) == 0, losses: false };
             let run = play(&shared, margin, &mut dice, trouble);
             for &(at, service, suspended) in &run.missed {
@@ -247,6 +249,43 @@ fn an_overrun_within_the_margin_is_the_matter_of_its_own_service() {
         run.advance(1_000, true);
         let causes: Vec<_> = run.causes.iter().map(|&(_, service, cause)| (service, cause)).collect();
         assert_eq!(causes, [(0, Cause::ServiceOverrun)], "{shared:?}");
+    }
+}
+
+/// Two overruns within the margin are one that is not, if nothing was calm between them.
+#[test]
+fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 20 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 1, deadline: 5, turn: 1 };
+    for turns in [false, true] {
+        let services = vec![service(), service(), service()];
+        let shared = Shared { services, workers: 1, longest: 1, turns, late: 0, overrun: 0 };
+        let binding = admission(&shared).expect("admitted").binding.expect("something is promised");
+        assert_eq!(binding.margin(), 1);
+        let mut first = true;
+        // A stranger's batch keeps its time, then two run over by the margin.
+        let mut run = Run::new(&shared, 1, move |service, bound| {
+            let kept = std::mem::take(&mut first) || service == 2;
+            if kept { bound } else { bound + 1 }
+        });
+        let ids: Vec<_> = (0..3).map(|s| run.add(s, spec(&stream()))).collect();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.settle();
+        for (s, &id) in ids.iter().enumerate() {
+            run.arrive(s, id);
+            run.settle();
+        }
+        run.drain();
+        assert!(
+            !run.missed.is_empty() && run.missed.iter().all(|&(_, _, warned)| warned),
+            "{:?}",
+            run.missed
+        );
+        let told: HashSet<_> =
+            run.causes.iter().filter(|c| c.2 == Cause::ServiceOverrun).map(|c| c.1).collect();
+        assert_eq!(told.len(), 3, "{:?}", run.causes);
     }
 }
 

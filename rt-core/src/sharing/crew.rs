@@ -25,20 +25,25 @@ pub(super) struct Crew {
     free: Few,
     /// Since when at least one is free; means something only if one is.
     pub(super) free_since: Instant,
-    /// Of those that run, when a batch has harmed others if it has not ended; those reported are no longer there.
-    harmful: Earliest,
+    /// Of those that run and are not reported, when their batch is due.
+    due: Earliest,
+    /// By how much batches may run over in all between two calm instants, and by how much those that ended since have.
+    margin: Span,
+    spent: Span,
 }
 
 impl Crew {
-    /// All of them free. Allocates.
-    pub(super) fn new(count: usize) -> Self {
+    /// All of them free; batches may run over by `margin` and harm nobody. Allocates.
+    pub(super) fn new(count: usize, margin: Span) -> Self {
         let mut free = Few::default();
         (0..count).for_each(|worker| free.set(worker, true));
         Self {
             running: alloc::vec![None; count].into(),
             free,
             free_since: Instant::ZERO,
-            harmful: Earliest::new(count),
+            due: Earliest::new(count),
+            margin,
+            spent: Span::ZERO,
         }
     }
 
@@ -50,24 +55,19 @@ impl Crew {
         *self.running.get(worker)?
     }
 
-    /// `worker`, which is free, starts a batch of `service`, which takes up to `time`, and harms nobody up to `margin` longer.
-    pub(super) fn start(
-        &mut self,
-        now: Instant,
-        worker: WorkerId,
-        service: usize,
-        (time, margin): (Span, Span),
-    ) {
+    /// `worker`, which is free, starts a batch of `service`, which takes up to `time`.
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) {
         let due = now + time;
         self.running[worker] = Some(Running { service, started: now, due, reported: false });
         self.free.set(worker, false);
-        self.harmful.set(worker, due + margin + Span::from_nanos(1));
+        self.due.set(worker, due);
     }
 
     /// The batch that `worker` ran, if it ran one, has ended: it is free.
     pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
         let ended = self.running.get_mut(worker)?.take()?;
-        self.harmful.remove(worker);
+        self.spent = self.spent + now.since(ended.due);
+        self.due.remove(worker);
         self.set_free(now, worker);
         Some(ended)
     }
@@ -76,7 +76,7 @@ impl Crew {
     pub(super) fn lose(&mut self, worker: WorkerId) {
         if let Some(running) = self.running.get_mut(worker) {
             *running = None;
-            self.harmful.remove(worker);
+            self.due.remove(worker);
             self.free.set(worker, false);
         }
     }
@@ -89,15 +89,40 @@ impl Crew {
         self.free.set(worker, true);
     }
 
-    /// When there is the next batch to be reported; the end of time if there is none.
-    pub(super) fn alarm(&self) -> Instant {
-        self.harmful.instant()
+    /// Whether a batch has run over since the last calm instant.
+    pub(super) fn is_strained(&self) -> bool {
+        self.spent > Span::ZERO
     }
 
-    /// A batch that has run for longer than harms nobody; it counts as reported now.
+    /// Nothing mandatory waits, and every worker is free within the longest batch: what ran over before harms nobody that
+    /// is to come.
+    pub(super) fn calm(&mut self) {
+        self.spent = Span::ZERO;
+    }
+
+    /// By how much batches have run over since the last calm instant, those that run on among them.
+    fn excess(&self, now: Instant) -> Span {
+        if self.due.instant() >= now {
+            return self.spent;
+        }
+        self.running.iter().flatten().fold(self.spent, |all, running| all + now.since(running.due))
+    }
+
+    /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.
+    pub(super) fn alarm(&self, now: Instant) -> Instant {
+        let Some((due, _)) = self.due.earliest() else { return Instant::from_nanos(u64::MAX) };
+        // All may run over at once.
+        let left = self.margin.saturating_sub(self.excess(now)).as_nanos() / self.running.len() as u64;
+        due.max(now) + Span::from_nanos(left + 1)
+    }
+
+    /// A batch that runs on although, with what ran over before, that may harm others; it counts as reported now.
     pub(super) fn report(&mut self, now: Instant) -> Option<Running> {
-        let (_, worker) = self.harmful.earliest().filter(|&(at, _)| at <= now)?;
-        self.harmful.remove(worker);
+        let (_, worker) = self.due.earliest().filter(|&(due, _)| due < now)?;
+        if self.excess(now) <= self.margin {
+            return None;
+        }
+        self.due.remove(worker);
         let running = self.running[worker].as_mut()?;
         running.reported = true;
         Some(*running)
@@ -107,5 +132,10 @@ impl Crew {
     pub(super) fn is_prompt(&self, now: Instant, longest: Span) -> bool {
         let prompt = |running: &Running| now <= running.due && running.due.since(now) <= longest;
         self.running.iter().flatten().all(prompt)
+    }
+
+    /// Whether what has run over and ended may have harmed others.
+    pub(super) fn has_harmed(&self) -> bool {
+        self.spent > self.margin
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::crew::Crew;
+use super::crew::{Crew, Running};
 use super::line::Line;
 use super::{MAX_SERVICES, Rule};
 use crate::admission::Dispatch;
@@ -25,7 +25,8 @@ pub struct DeviceConfig {
     pub turns: Vec<u32>,
     /// `P̂`: the longest batch that anyone may start; at least every full batch.
     pub longest: Span,
-    /// By how much one batch may exceed its time before the other services are in safe mode for it
+    /// By how much batches may exceed their time, in all between two instants at which nothing mandatory waits and every
+    /// worker is free within `longest`, before the other services are in safe mode for it
     /// ([`super::SharedAdmission::binding`]).
     pub overrun_margin: Span,
     /// The services: eager, with background, of as many workers of one kind each, without stalls.
@@ -88,7 +89,6 @@ pub struct Device {
     rule: Rule,
     turns: Vec<u32>,
     longest: Span,
-    overrun_margin: Span,
     schedulers: Vec<Scheduler>,
     crew: Crew,
     line: Line,
@@ -141,9 +141,8 @@ impl Device {
             rule,
             turns,
             longest,
-            overrun_margin,
             schedulers,
-            crew: Crew::new(workers),
+            crew: Crew::new(workers, overrun_margin),
             line: Line::default(),
             due: Earliest::new(count),
             wake: Earliest::new(count),
@@ -203,13 +202,13 @@ impl Device {
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        // One that ends too late and was not reported before is now.
-        self.report(now);
         let Some(ended) = self.crew.end(now, worker) else { return };
         self.schedulers[ended.service].handle_completion(now, worker, ran);
         self.touched |= 1 << ended.service;
         if ended.reported {
             self.others(ended.service, |scheduler| scheduler.is_relieved(now));
+        } else if now > ended.due && self.crew.has_harmed() {
+            self.tell_others(now, ended);
         }
         self.arm(now);
     }
@@ -251,7 +250,7 @@ impl Device {
                     }
                 }
             }
-            if self.unclear != 0 && self.clear(now) {
+            if (self.unclear != 0 || self.crew.is_strained()) && self.clear(now) {
                 continue;
             }
             match self.start(now) {
@@ -259,7 +258,7 @@ impl Device {
                 Some(Err(())) => {}
                 None => {
                     self.armed = None;
-                    let next = self.wake.instant().min(self.crew.alarm());
+                    let next = self.wake.instant().min(self.crew.alarm(now));
                     return DeviceAction::WakeAt((next < NEVER).then_some(next));
                 }
             }
@@ -308,16 +307,19 @@ impl Device {
         }
     }
 
-    /// Tells those that wait for it that nothing mandatory waits for anyone; whether that is so.
+    /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
+    /// it; whether there are such.
     fn clear(&mut self, now: Instant) -> bool {
         if self.due.earliest().is_some() || !self.crew.is_prompt(now, self.longest) {
             return false;
         }
+        self.crew.calm();
+        let any = self.unclear != 0;
         for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
             self.schedulers[service].all_clear();
         }
         (self.touched, self.unclear) = (self.touched | self.unclear, 0);
-        true
+        any
     }
 
     /// Starts a batch, if a worker is free and something waits; an error if nothing of what was to start could be served.
@@ -339,7 +341,7 @@ impl Device {
         if background {
             self.used[service] = self.used[service] + time;
         }
-        self.crew.start(now, worker, service, (time, self.overrun_margin));
+        self.crew.start(now, worker, service, time);
         self.armed = None;
         Some(Ok(DeviceAction::Start { service, worker }))
     }
@@ -358,11 +360,16 @@ impl Device {
         self.armed = Some(self.armed.map_or(since, |armed| armed.min(since)));
     }
 
-    /// Tells all others of a batch that has run for longer than harms nobody; its own service sees it by itself.
+    /// Tells of batches that run on for longer than harms nobody.
     fn report(&mut self, now: Instant) {
         while let Some(late) = self.crew.report(now) {
-            let (bound, seen) = (late.due.since(late.started), now.since(late.started));
-            self.others(late.service, |scheduler| scheduler.was_harmed(now, bound, seen));
+            self.tell_others(now, late);
         }
+    }
+
+    /// Tells all others of a batch of a service that may have harmed them.
+    fn tell_others(&mut self, now: Instant, late: Running) {
+        let (bound, seen) = (late.due.since(late.started), now.since(late.started));
+        self.others(late.service, |scheduler| scheduler.was_harmed(now, bound, seen));
     }
 }

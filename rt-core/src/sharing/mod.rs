@@ -112,8 +112,9 @@ impl SharedBinding {
 pub struct SharedAdmission {
     /// Of each service: within what time of its arrival a mandatory request is in a batch, dispatch as late as it may be.
     pub start_within: Vec<Span>,
-    /// The line with the smallest margin; `None` if nothing is promised to anyone. By as much as that margin one batch may
-    /// exceed its time, between two instants at which nothing mandatory waits.
+    /// The line with the smallest margin; `None` if nothing is promised to anyone. By as much as that margin the batches begun
+    /// between two *calm* instants may exceed their times in all: where nothing mandatory waits, and every worker is free
+    /// within `P̂`.
     pub binding: Option<SharedBinding>,
 }
 

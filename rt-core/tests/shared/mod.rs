@@ -78,8 +78,10 @@ pub(crate) struct Run {
     waiting: Vec<VecDeque<Waits>>,
     line: VecDeque<(usize, u32)>,
     tokens: u64,
-    /// Mandatory requests that were missed, and whether their service was in safe mode.
+    /// Mandatory requests that were missed, and whether their service had been in safe mode for another cause.
     pub(crate) missed: Vec<(u64, usize, bool)>,
+    /// Of each service: whether it is in safe mode for another cause than that a constraint was violated.
+    warned: Vec<bool>,
     /// Every cause of safe mode that was announced: when, of which service.
     pub(crate) causes: Vec<(u64, usize, Cause)>,
     pub(crate) served: Vec<usize>,
@@ -123,6 +125,7 @@ impl Run {
             line: VecDeque::new(),
             tokens: 0,
             missed: Vec::new(),
+            warned: vec![false; count],
             causes: Vec::new(),
             served: vec![0; count],
             time: Box::new(time),
@@ -149,8 +152,7 @@ impl Run {
         let refused = self.device.handle_arrival(now, service, Arrival { stream, token, at: now });
         if let Some(resolution) = refused {
             if resolution.request.mandatory {
-                let severity = self.device.service(service).safe_mode().severity();
-                self.missed.push((self.now, service, severity.is_suspended()));
+                self.missed.push((self.now, service, self.warned[service]));
             }
         } else if mandatory(&self.device) > before {
             let deadline = (now + self.device.service(service).config().deadline).as_nanos();
@@ -176,6 +178,15 @@ impl Run {
 
     /// Polls until there is nothing more to do now.
     pub(crate) fn settle(&mut self) {
+        let before = self.missed.len();
+        self.settle_all();
+        // Resolutions are told before events: what was announced with them counts, other than the miss itself.
+        for (_, service, warned) in &mut self.missed[before..] {
+            *warned |= self.warned[*service];
+        }
+    }
+
+    fn settle_all(&mut self) {
         loop {
             let now = Instant::from_nanos(self.now);
             match self.device.poll(now) {
@@ -190,8 +201,7 @@ impl Run {
                         }
                         Outcome::Missed(rt_core::MissReason::Cancelled) => {}
                         Outcome::Missed(_) if request.mandatory => {
-                            let severity = self.device.service(service).safe_mode().severity();
-                            self.missed.push((self.now, service, severity.is_suspended()));
+                            self.missed.push((self.now, service, self.warned[service]));
                         }
                         Outcome::Missed(_) => {}
                     }
@@ -200,6 +210,12 @@ impl Run {
                     let cause = transition.state.alarm.map(|alarm| alarm.cause);
                     let breach = cause.filter(|cause| cause.severity().is_suspended());
                     self.causes.extend(breach.map(|cause| (self.now, service, cause)));
+                    self.warned[service] = match transition.state.severity.is_suspended() {
+                        true => {
+                            self.warned[service] || breach.is_some_and(|c| c != Cause::ConstraintViolated)
+                        }
+                        false => false,
+                    };
                 }
                 DeviceAction::Event(..) => {}
                 DeviceAction::WakeAt(at) => {
