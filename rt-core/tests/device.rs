@@ -175,7 +175,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
 fn long_runs_with_strangers_and_streams_that_come_and_go_miss_nothing_mandatory() {
     for turns in [false, true] {
         let (mut dice, mut served) = (Dice(12), 0);
-        for _ in 0..instances(150) {
+        for _ in 0..instances(600) {
             let (shared, margin) = admitted(&mut dice, turns, 0);
             let run = play(&shared, margin, &mut dice, Trouble { churn: true, ..Trouble::default() });
             assert_eq!((&run.missed[..], &run.causes[..]), (&[][..], &[][..]), "{shared:?}");
@@ -189,7 +189,7 @@ fn long_runs_with_strangers_and_streams_that_come_and_go_miss_nothing_mandatory(
 fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
     for turns in [false, true] {
         let (mut dice, mut missed, mut told) = (Dice(13), 0, 0);
-        for _ in 0..instances(150) {
+        for _ in 0..instances(600) {
             let (shared, margin) = admitted(&mut dice, turns, 0);
             // Within the margin too: together they may be beyond it.
             let more = dice.within(1, margin + 12);
@@ -213,7 +213,7 @@ fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
 #[test]
 fn a_worker_that_is_lost_is_announced_to_all_before_anything_mandatory_is_missed() {
     let (mut dice, mut missed) = (Dice(17), 0);
-    for case in 0..instances(100) {
+    for case in 0..instances(400) {
         let (shared, margin) = admitted(&mut dice, case % 2 == 0, 0);
         let run =
             play(&shared, margin, &mut dice, Trouble { churn: true, losses: true, ..Trouble::default() });

@@ -178,11 +178,14 @@ impl Run {
 
     /// Polls until there is nothing more to do now.
     pub(crate) fn settle(&mut self) {
-        let before = self.missed.len();
+        let (missed, told) = (self.missed.len(), self.causes.len());
         self.settle_all();
         // Resolutions are told before events: what was announced with them counts, other than the miss itself.
-        for (_, service, warned) in &mut self.missed[before..] {
-            *warned |= self.warned[*service];
+        let Self { missed: all, causes, .. } = self;
+        for (_, service, warned) in &mut all[missed..] {
+            let other =
+                |&(_, s, cause): &(u64, usize, Cause)| s == *service && cause != Cause::ConstraintViolated;
+            *warned |= causes[told..].iter().any(other);
         }
     }
 
@@ -257,7 +260,7 @@ impl Run {
                 assert!(next.contains(&service), "{service} goes before {next:?}");
                 assert!(batch.len() <= kind.batch, "a batch of {}", batch.len());
                 let due = self.waiting[service].len().min(kind.batch);
-                assert!(mandatory == due || !self.missed.is_empty(), "{mandatory} of {due} were taken");
+                assert!(mandatory == due || !self.causes.is_empty(), "{mandatory} of {due} were taken");
             }
         }
         let turn = self.line.front().filter(|&&(first, _)| first == service).copied();
