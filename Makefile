@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -138,7 +138,7 @@ target/debug/weir: FORCE
 $(WEIR): FORCE
 	$(CARGO) build --release --bin weir --bin weir-lab
 
-## bench: measured figures, as ratios in one run or counted instructions
+## bench: the figures of docs/validation.md, as ratios in one run or counted instructions
 bench: fetched
 	$(CARGO) build --release --bin weir --bin weir-lab
 	$(CARGO) bench -p weir --bench round_trip
@@ -157,7 +157,7 @@ bench: fetched
 	$(CARGO) test -p weir-engine overhead -- --ignored --nocapture
 	./tests/bench/start.sh
 
-## profile-example: the tables and the figure of docs/profiles.md
+## profile-example: the profile that docs/validation.md shows, and its figure
 profile-example: deps
 	$(CARGO) build --release --bin weir --bin weir-lab
 	FIGURE=docs/profile.svg ./tests/bench/profile.sh
@@ -188,6 +188,11 @@ uninstall:
 ## deb: a Debian package of what `make` has built, in target/
 deb:
 	@WEIR="$(WEIR)" ./packaging/deb.sh $(DEB_FOLDER)
+
+## wheel: a Python wheel of the programs and the Python client, in target/, tried in an empty environment
+wheel: deps $(WEIR)
+	@WEIR="$(WEIR)" ./packaging/wheel.sh target
+	@./tests/wheel.py target/weir-*.whl
 
 clean:
 	$(CARGO) clean

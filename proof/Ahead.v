@@ -1,4 +1,4 @@
-(** The models proved ahead are no empty ones: time goes on in them, and with too much to do a promise breaks, so it is the
+(** The models of what the daemon does not do yet are no empty ones: time goes on in them, and with too much to do a promise breaks, so it is the
     tests of the theorems that keep it. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
@@ -6,7 +6,7 @@ Require Import Model Words Sharing Earliest Pipeline.
 
 (** At once two requests to a service that takes 2 ns for each, within 2 ns. *)
 Definition two d := 2 * Nat.min d 1.
-Definition hurried rule := Sharing rule 1 2 [Service 1 2 2 1] [Stream 1 1 two] (fun _ => 0).
+Definition hurried rule := Sharing rule 1 2 0 0 [Service 1 2 2 1] [Stream 1 1 two] (fun _ => 0).
 Definition first := Request 0 1 0.
 Definition second := Request 0 2 0.
 
@@ -34,13 +34,13 @@ Proof.
     eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); reflexivity]; cbn in R.
     destruct rule.
     all: eapply Sharing.Reach_step in R;
-      [|eapply (Sharing.Start q _ 0 0) with (others := []); [cbn; lia|reflexivity|its_turn|intros ? []]]; cbn in R.
-    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
-    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
+      [|eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]]]; cbn in R.
     all: eapply Sharing.Reach_step in R; [|eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]]; cbn in R.
     all: eapply Sharing.Reach_step in R;
-      [|eapply (Sharing.Start q _ 0 0) with (others := []); [cbn; lia|reflexivity|its_turn|intros ? []]]; cbn in R.
-    all: eapply Sharing.Reach_step in R; [|apply Sharing.Tick; [not_over|right; busy]]; cbn in R.
+      [|eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia]]; cbn in R.
+    all: eapply Sharing.Reach_step in R; [|apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]]]; cbn in R.
     all: eexists; split; [exact R|]; auto. }
   destruct R as (st & R & En & Ea & Es).
   destruct (H st R) with (r := second) as (t & Ht & Hd).
@@ -51,6 +51,60 @@ Proof.
   - reflexivity.
   - rewrite En. cbn. lia.
   - cbn in Ht. rewrite Es in Ht. destruct Ht as [Ht|[]]. discriminate.
+Qed.
+
+(** A batch of 1 ns beside others of 1 ns, within 2 ns: that is in time if dispatch is and batches keep their times, but not
+    if one of them may fail by 1 ns. *)
+Definition one d := Nat.min d 1.
+Definition strained rule g e := Sharing rule 1 1 g e [Service 1 1 (2 - g) 1] [Stream 1 1 one] (fun _ => 0).
+
+Lemma strained_breaks rule g e st : g <= 2 -> Sharing.reachable (strained rule g e) st -> Sharing.now st = 3 ->
+  Sharing.arrived st = [first] -> Sharing.answered st = [] -> ~ served (strained rule g e) 0 (fun _ => true).
+Proof.
+  intros Hg R En Ea Es H. destruct (H st R) with (r := first) as (t & Ht & _).
+  - rewrite Ea. intros k s a d E _. destruct k as [|k]; [cbn in E; injection E as <-|cbn in E; destruct k; discriminate].
+    rewrite count_cons, count_nil. unfold one, of, within, first. cbn [src arr Nat.eqb andb curve].
+    destruct (Nat.leb_spec a 0), (Nat.ltb_spec 0 (a + d)); cbn [andb Nat.b2n]; lia.
+  - rewrite Ea. simpl. auto.
+  - reflexivity.
+  - reflexivity.
+  - rewrite En. cbn -[Nat.sub]. lia.
+  - cbn in Ht. rewrite Es in Ht. destruct Ht.
+Qed.
+
+Ltac steps R c := eapply Sharing.Reach_step in R; [|c]; cbn in R.
+Ltac ticks q := apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]].
+Ltac begins q := eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia].
+
+Theorem lateness_breaks rule : ~ served (strained rule 1 0) 0 (fun _ => true).
+Proof.
+  set (q := strained rule 1 0). pose proof (Sharing.Reach_init q) as R.
+  steps R ltac:(eapply (Sharing.Background q _ 0 1) with (others := []) (extra := 0);
+    [cbn; lia|reflexivity|intros i; reflexivity|cbn; lia|intros ? []|cbn; lia]).
+  steps R ltac:(apply (Sharing.Arrive q _ first); reflexivity).
+  steps R ltac:(ticks q).
+  steps R ltac:(eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]).
+  steps R ltac:(apply (Sharing.Tick q _ 1); [intros w due b Hw E; change (w < 1) in Hw; replace w with 0 in E by lia; discriminate E|
+    right; split; [reflexivity|cbn; lia]]).
+  destruct rule.
+  all: steps R ltac:(begins q).
+  all: steps R ltac:(apply (Sharing.Tick q _ 1); [not_over|left; split; [reflexivity|right; busy]]).
+  all: eapply strained_breaks; [|exact R| | |]; auto.
+Qed.
+
+Theorem excess_breaks rule : ~ served (strained rule 0 1) 0 (fun _ => true).
+Proof.
+  set (q := strained rule 0 1). pose proof (Sharing.Reach_init q) as R.
+  steps R ltac:(eapply (Sharing.Background q _ 0 2) with (others := []) (extra := 1);
+    [cbn; lia|reflexivity|intros i; reflexivity|cbn; lia|intros ? []|cbn; lia]).
+  steps R ltac:(apply (Sharing.Arrive q _ first); reflexivity).
+  steps R ltac:(ticks q).
+  steps R ltac:(ticks q).
+  steps R ltac:(eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]).
+  destruct rule.
+  all: steps R ltac:(begins q).
+  all: steps R ltac:(ticks q).
+  all: eapply strained_breaks; [|exact R| | |]; auto.
 Qed.
 
 (** Two stages of 1 ns each, and two requests at once: the second leaves the first stage at 2, the other at 3.  With 2 ns

@@ -1,7 +1,7 @@
-(** Theorem E: several services on the same workers, by deadline.  Proved ahead, over the model of Sharing.v.
+(** Theorem E: several services on the same workers, by deadline; over the model of Sharing.v.
 
     The test without its reliefs, and without patience: the lines that Theorem E states, for any [X], within which of its
-    arrival each request of a service is to begin. *)
+    arrival each request of a service is to begin, dispatch as late as it may be. *)
 Require Import List Arith Lia Bool Sorting.Sorted.
 Import ListNotations.
 Require Import Model Words Core TheoremA Sharing.
@@ -15,7 +15,8 @@ Notation n := (crew q).
 Notation m := (length (services q)).
 Notation B i := (size (sv q i)).
 Notation P i := (span (sv q i)).
-Notation L i := (limit (sv q i)).
+Notation g := (lateness q).
+Notation D i := (limit (sv q i) + g).
 Notation p := (as_problem q 0).
 Notation alpha := (alpha q).
 Variable X : nat -> nat.
@@ -26,24 +27,24 @@ Variable X : nat -> nat.
 Definition less (c : nat -> nat) k j := c j - if j =? k then 1 else 0.
 
 (** Counted from an instant at which nothing with a deadline up to that of the request looked at waits, [y] before that. *)
-Definition clear_requests y j := if L j <=? y then alpha j (y - L j + 1) else 0.
+Definition clear_requests y j := if D j <=? y then alpha j (y - D j + 1) else 0.
 Definition clear y j := cdiv (clear_requests y j) (B j).
 
 (** Counted from a batch of [i] that was not full. *)
-Definition delay i j := Nat.min (X j) (X i + L j - L i).
+Definition delay i j := Nat.min (X j) (X i + D j - D i).
 Definition short_requests i y j :=
-  if j =? i then Nat.min (alpha i (y - L i + 1)) (alpha i (y - L i + X i + 1) - 1)
-  else if L j <=? y + delay i j then alpha j (y + delay i j - L j + 1) else 0.
+  if j =? i then Nat.min (alpha i (y - D i + 1)) (alpha i (y - D i + X i + 1) - 1)
+  else if D j <=? y + delay i j then alpha j (y + delay i j - D j + 1) else 0.
 Definition short i y j := cdiv (short_requests i y j) (B j).
 
 Definition test_clear := forall k y, k < m -> 0 < clear y k ->
-  exists x, share_within q (less (clear y) k) x /\ longest q + x + L k <= y + X k.
+  exists x, share_within q (less (clear y) k) x /\ g + longest q + excess q + x + D k <= y + X k.
 
-Definition test_short := forall i k y, i < m -> k < m -> 1 < B i -> L i <= y -> 0 < short_requests i y i -> 0 < short i y k ->
-  (exists x, share_within q (less (short i y) k) x /\ longest q + x + L k <= y + X k) \/
-  (P i + (n - 1) * longest q + work q (less (short i y) k)) / n + L k <= y + X k.
+Definition test_short := forall i k y, i < m -> k < m -> 1 < B i -> D i <= y -> 0 < short_requests i y i -> 0 < short i y k ->
+  (exists x, share_within q (less (short i y) k) x /\ g + longest q + excess q + x + D k <= y + X k) \/
+  g + excess q + (P i + (n - 1) * longest q + work q (less (short i y) k)) / n + D k <= y + X k.
 
-Definition test_E := (forall i, i < m -> X i + P i <= L i) /\ test_clear /\ test_short.
+Definition test_E := (forall i, i < m -> X i + P i <= D i) /\ test_clear /\ test_short.
 
 (** * What happened *)
 
@@ -57,29 +58,31 @@ Definition offset e v := match e with
   | Began w i t _ => t + if v =? w then P i else longest q
   | Idled => 0
   end.
-Definition early d j r := arr r + L j <=? d.
+Definition early d j r := arr r + D j <=? d.
 
 Lemma taken_app j a b : taken j (a ++ b) = taken j a ++ taken j b.
 Proof. apply flat_map_app. Qed.
 
 Record Inv st log : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
+  inv_late : late st <= g;
+  inv_over : over st <= excess q;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
   inv_where : forall r, In r (arrived st) -> mandatory p r = true ->
     In r (waiting st (home q (src r))) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
     in_time (as_problem q (home q (src r))) (view st) r;
-  inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q /\
-    forall r, In r b -> mandatory p r = true -> due <= arr r + L (home q (src r));
-  inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st <= arr r + X i;
+  inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
+    forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r));
+  inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\ now st + excess q <= arr r + X i + over st;
   inv_sorted : forall i, StronglySorted (fun r r' => arr r <= arr r') (waiting st i);
   (* nothing is left idle *)
   inv_load : forall l1 e l2, log = l1 ++ e :: l2 -> ~ In Idled (e :: l2) ->
-    forall v, v < n -> free_at st v <= offset e v + work q (begun v l2);
+    forall v, v < n -> free_at st v <= offset e v + late st + over st + work q (begun v l2);
   (* what was taken or waits after a start *)
   inv_order : forall l1 w i t b l2, log = l1 ++ Began w i t b :: l2 ->
     b <> [] /\ i < m /\ w < n /\ t <= now st /\ (forall r, In r b -> arr r <= t <= arr r + X i) /\
     (forall h tl j x, b = h :: tl -> In x (taken j l2 ++ waiting st j) ->
-       t <= arr x \/ t <= arr x + X j /\ arr h + L i <= arr x + L j) /\
+       t <= arr x \/ t <= arr x + X j /\ arr h + D i <= arr x + D j) /\
     (forall x, In x (taken i l2 ++ waiting st i) -> (length b < B i -> t <= arr x) /\ forall r, In r b -> arr r <= arr x);
   (* since nothing with a deadline up to [d] waited *)
   inv_clear : forall d, (exists j x, In x (waiting st j) /\ early d j x = true) ->
@@ -162,16 +165,16 @@ Qed.
 (** What came since [lo] with a deadline up to [d]. *)
 Lemma window st log j l1 l2 lo d : Inv st log -> conform q (fun _ => true) (arrived st) -> log = l1 ++ l2 ->
   (forall x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> lo <= arr x) ->
-  count (early d j) (taken j l2 ++ waiting st j) <= if lo + L j <=? d then alpha j (d - L j - lo + 1) else 0.
+  count (early d j) (taken j l2 ++ waiting st j) <= if lo + D j <=? d then alpha j (d - D j - lo + 1) else 0.
 Proof.
-  intros I Hc E Hlo. destruct (Nat.leb_spec (lo + L j) d) as [Hd|Hd].
-  - set (f := within lo (d - L j - lo + 1)). transitivity (count f (taken j l2 ++ waiting st j)).
+  intros I Hc E Hlo. destruct (Nat.leb_spec (lo + D j) d) as [Hd|Hd].
+  - set (f := within lo (d - D j - lo + 1)). transitivity (count f (taken j l2 ++ waiting st j)).
     + apply count_mono. intros x Hx He. specialize (Hlo x Hx He). unfold early in He. apply Nat.leb_le in He.
       unfold f, within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia.
     + transitivity (count f (taken j log ++ waiting st j)); [rewrite E, taken_app, !count_app; lia|].
       etransitivity; [apply (inv_count _ _ I)|].
-      etransitivity; [|apply (came_of_curve q (fun _ => true) j (arrived st) lo (d - L j - lo + 1) Hsense (inv_wf _ _ I) Hc eq_refl)].
-      unfold came_of, came, f. generalize (within lo (d - L j - lo + 1)). clear. intros f. unfold count.
+      etransitivity; [|apply (came_of_curve q (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) Hc eq_refl)].
+      unfold came_of, came, f. generalize (within lo (d - D j - lo + 1)). clear. intros f. unfold count.
       induction (arrived st) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
       destruct (mandatory p r && f r); cbn [length]; lia.
   - rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros x Hx. destruct (early d j x) eqn:He; [|reflexivity].
@@ -205,7 +208,7 @@ Definition followed s e rest := match e with
   end.
 
 Lemma batches_most st log s k l1 l N : Inv st log -> log = l1 ++ l -> s < m -> In k (waiting st s) ->
-  let d := arr k + L s in
+  let d := arr k + D s in
   (forall b1 e b2, l = b1 ++ e :: b2 -> followed s e b2 = false) ->
   (forall w i t h tl, In (Began w i t (h :: tl)) l -> early d i h = true) ->
   (forall j, j < m -> count (early d j) (taken j l ++ waiting st j) <= N j) ->
@@ -239,18 +242,16 @@ Proof.
   pose proof (cdiv_more (N j) (B j) (batches j l - 1) HBj H). lia.
 Qed.
 
-(** What waits has begun before it is too late: while all are busy there is still time. *)
+(** What waits has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
 Lemma still_time st log s k : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
-  (forall w, w < n -> exists due b, running st w = Some (due, b) /\ now st < due) ->
-  now st + 1 <= arr k + X s.
+  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
+  now st + 1 + excess q <= arr k + X s + over st.
 Proof.
-  intros I Hc Hs Hk Hbusy. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hclear & Hshort).
-  set (d := arr k + L s).
+  intros I Hc Hs Hk Hlate. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hclear & Hshort).
+  set (d := arr k + D s).
   assert (Hkd : early d s k = true) by (unfold early, d; apply Nat.leb_le; lia).
   destruct (inv_clear _ _ I d) as (l1 & r0 & l2 & El & Hidle & Hsince & Hheads); [exists s, k; auto|].
   assert (Hr0 : arr r0 <= arr k) by (apply (Hsince s k); [apply in_or_app|]; auto).
-  assert (Hlate : forall v, v < n -> now st + 1 <= free_at st v).
-  { intros v Hv. destruct (Hbusy v Hv) as (due & b & E & ?). unfold free_at. rewrite E. lia. }
   destruct (last_such (followed s) l2) as [Hno|(b1 & e & b2 & E2 & Hf & Hno)].
   - (* counted from the instant at which nothing waited *)
     set (y := d - arr r0).
@@ -259,8 +260,8 @@ Proof.
     { intros j Hj. etransitivity; [apply (window st log j (l1 ++ [Came r0]) l2 (arr r0) d I Hc)|].
       - rewrite El, <- app_assoc. reflexivity.
       - intros x Hx He. now apply (Hsince j x).
-      - unfold clear_requests, y. destruct (Nat.leb_spec (arr r0 + L j) d), (Nat.leb_spec (L j) (d - arr r0)); try lia.
-        replace (d - L j - arr r0) with (d - arr r0 - L j) by lia. lia. }
+      - unfold clear_requests, y. destruct (Nat.leb_spec (arr r0 + D j) d), (Nat.leb_spec (D j) (d - arr r0)); try lia.
+        replace (d - D j - arr r0) with (d - arr r0 - D j) by lia. lia. }
     destruct (Hclear s y Hs Hpos) as (x & Hshare & Hx).
     destruct (share_least q (fun v => begun v l2) _ (fun j => sum (fun v => begun v l2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
     pose proof (inv_load _ _ I l1 (Came r0) l2 El) as Hload. specialize (Hload ltac:(intros [H|H]; [discriminate|auto]) v Hv).
@@ -271,7 +272,7 @@ Proof.
     assert (Elog' : log = ((l1 ++ Came r0 :: b1) ++ [Began w i u b]) ++ b2) by (rewrite Elog, <- !app_assoc; reflexivity).
     destruct (inv_order _ _ I _ _ _ _ _ _ Elog) as (Hb & Hi & Hwn & Hu & Hbarr & Hafter & Hown).
     destruct b as [|h tl]; [congruence|]. clear Hb. pose proof (Hbarr h ltac:(simpl; auto)) as Hh.
-    assert (Hhd : arr h + L i <= d).
+    assert (Hhd : arr h + D i <= d).
     { pose proof (Hheads w i u h tl ltac:(rewrite E2; apply in_or_app; simpl; auto)) as H. unfold early in H. now apply Nat.leb_le in H. }
     assert (Hheads2 : forall w i t h tl, In (Began w i t (h :: tl)) b2 -> early d i h = true).
     { intros. apply (Hheads w0 i0 t h0 tl0). rewrite E2. apply in_or_app. simpl. auto. }
@@ -285,26 +286,26 @@ Proof.
         + apply (Hheads2 w' i t' h' tl'). rewrite Eb. apply in_or_app. simpl. auto.
       - apply Nat.eqb_eq in Hf. subst i. exists k. split; [apply in_or_app|]; auto. }
     destruct Hone as (x1 & Hx1 & Hx1d). pose proof (proj1 (Hown x1 Hx1) Hlen) as Hx1u.
-    assert (Hud : u + L i <= d) by (unfold early in Hx1d; apply Nat.leb_le in Hx1d; lia).
+    assert (Hud : u + D i <= d) by (unfold early in Hx1d; apply Nat.leb_le in Hx1d; lia).
     set (y := d - u).
     assert (Hcount : count (early d i) (taken i b2 ++ waiting st i) <= short_requests i y i).
     { unfold short_requests. rewrite Nat.eqb_refl. apply Nat.min_glb.
       - etransitivity; [apply (window st log i _ b2 u d I Hc Elog')|].
         + intros x Hx _. now apply (Hown x Hx).
-        + rewrite (proj2 (Nat.leb_le _ _)) by auto. replace (d - L i - u) with (y - L i) by (unfold y; lia). lia.
+        + rewrite (proj2 (Nat.leb_le _ _)) by auto. replace (d - D i - u) with (y - D i) by (unfold y; lia). lia.
       - pose proof (window st log i (l1 ++ Came r0 :: b1) (Began w i u (h :: tl) :: b2) (u - X i) d I Hc Elog) as Hw.
         cbn [taken flat_map] in Hw. fold (taken i b2) in Hw. rewrite Nat.eqb_refl in Hw.
         specialize (Hw ltac:(intros x Hx _; rewrite <- app_assoc in Hx; apply in_app_or in Hx as [Hx|Hx];
           [specialize (Hbarr x Hx); lia|pose proof (proj1 (Hown x Hx) Hlen); lia])).
         rewrite <- app_assoc, count_app, count_cons in Hw. unfold early at 1 in Hw. rewrite (proj2 (Nat.leb_le _ _) Hhd) in Hw. cbn [Nat.b2n] in Hw.
-        rewrite (proj2 (Nat.leb_le (u - X i + L i) d)) in Hw by lia.
-        pose proof (alpha_mono q i (d - L i - (u - X i) + 1) (y - L i + X i + 1) Hsense ltac:(unfold y; lia)). lia. }
+        rewrite (proj2 (Nat.leb_le (u - X i + D i) d)) in Hw by lia.
+        pose proof (alpha_mono q i (d - D i - (u - X i) + 1) (y - D i + X i + 1) Hsense ltac:(unfold y; lia)). lia. }
     destruct (batches_most st log s k _ b2 (short_requests i y) I Elog') as (Hpos & Hmost); auto.
     { intros j Hj. destruct (Nat.eq_dec j i) as [->|Hne]; [exact Hcount|].
       etransitivity; [apply (window st log j _ b2 (u - delay i j) d I Hc Elog')|].
       - intros x Hx _. destruct (Hafter h tl j x eq_refl Hx) as [H|H]; [lia|]. unfold delay. lia.
       - unfold short_requests. rewrite (proj2 (Nat.eqb_neq j i) Hne). unfold y.
-        destruct (Nat.leb_spec (u - delay i j + L j) d), (Nat.leb_spec (L j) (d - u + delay i j)); try lia.
+        destruct (Nat.leb_spec (u - delay i j + D j) d), (Nat.leb_spec (D j) (d - u + delay i j)); try lia.
         apply (alpha_mono q j _ _ Hsense). lia. }
     pose proof (inv_load _ _ I _ _ _ Elog) as Hload.
     specialize (Hload ltac:(intros [H|H]; [discriminate|apply Hidle; rewrite E2; apply in_or_app; simpl; auto])).
@@ -316,10 +317,10 @@ Proof.
     destruct (Hshort i s y Hi Hs HB1 ltac:(unfold y; lia) Hni Hpos) as [(x & Hshare & Hx)|Hx].
     + destruct (share_least q (fun v => begun v b2) _ (fun j => sum (fun v => begun v b2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
       specialize (Hload v Hv). cbn [offset] in Hload. specialize (Hlate v Hv). unfold y, d in Hx. destruct (v =? w); lia.
-    + assert (Hsum : n * (now st + 1) <= n * u + P i + (n - 1) * longest q + work q (less (short i y) s)).
+    + assert (Hsum : n * (now st + 1) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
       { rewrite <- (sum_const (now st + 1) n).
-        transitivity (sum (fun v => (u + longest q) + work q (begun v b2)) n - (longest q - P i)).
-        - assert (G : sum (fun _ => now st + 1) n + (longest q - P i) <= sum (fun v => u + longest q + work q (begun v b2)) n); [|lia].
+        transitivity (sum (fun v => (u + g + over st + longest q) + work q (begun v b2)) n - (longest q - P i)).
+        - assert (G : sum (fun _ => now st + 1) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
           assert (E1 : sum (fun v => if v =? w then longest q - P i else 0) n = longest q - P i).
           { clear - Hwn. induction n as [|c IH]; [lia|]. cbn [sum]. destruct (Nat.eqb_spec c w) as [->|].
             - rewrite (sum_ext _ (fun _ => 0)), sum_zero; [lia|]. intros v Hv. destruct (Nat.eqb_spec v w); lia.
@@ -331,15 +332,15 @@ Proof.
           { unfold work. rewrite (sum_swap (fun v j => P j * begun v b2 j)). apply sum_mono. intros j Hj. rewrite sum_scale.
             apply Nat.mul_le_mono_l. now apply Hmost. }
           clear - Hw Hn HPi. destruct n as [|c]; [lia|]. replace (S c - 1) with c by lia. cbn [Nat.mul]. rewrite Nat.mul_add_distr_l. lia. }
-      assert (Hdiv : now st + 1 - u <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
+      assert (Hdiv : now st + 1 - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
       { apply Nat.div_le_lower_bound; [lia|]. rewrite Nat.mul_sub_distr_l. apply Nat.le_sub_le_add_l. rewrite !Nat.add_assoc. exact Hsum. }
-      clear - Hx Hdiv Hud. unfold y, d in *. revert Hx Hdiv. generalize ((P i + (n - 1) * longest q + work q (less (short i (arr k + L s - u)) s)) / n). intros Q Hx Hdiv. lia.
+      clear - Hx Hdiv Hud. unfold y, d in *. revert Hx Hdiv. generalize ((P i + (n - 1) * longest q + work q (less (short i (arr k + D s - u)) s)) / n). intros Q Hx Hdiv. lia.
 Qed.
 
 Lemma home_in' r : mandatory p r = true -> home q (src r) < m.
 Proof. now apply home_in. Qed.
 
-Lemma free_now' st log v : Inv st log -> v < n -> now st <= free_at st v <= now st + longest q.
+Lemma free_now' st log v : Inv st log -> v < n -> now st <= free_at st v <= now st + longest q + over st.
 Proof.
   intros I Hv. unfold free_at. destruct (running st v) as [(due, b)|] eqn:E; [|lia]. apply (inv_run _ _ I v due b Hv E).
 Qed.
@@ -354,8 +355,10 @@ Proof. apply work_mono. intros j _. unfold begun. rewrite count_app. lia. Qed.
 
 Lemma Inv_initial : Inv initial [].
 Proof.
-  constructor; cbn [initial now arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
+  constructor; cbn [initial now late over arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
   - constructor.
+  - lia.
+  - lia.
   - constructor.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
@@ -363,14 +366,14 @@ Proof.
 Qed.
 
 (** Nothing waits, and what is left idle or runs is not counted from here on. *)
-Lemma Inv_idle st log late' run : Inv st log -> idle st -> now st <= late' ->
-  (forall w due b, w < n -> run w = Some (due, b) -> late' <= due <= late' + longest q /\
-     forall r, In r b -> mandatory p r = true -> due <= arr r + L (home q (src r))) ->
+Lemma Inv_idle st log now' late' over' run : Inv st log -> idle st -> now st <= now' -> late' <= g -> over' <= excess q ->
+  (forall w due b, w < n -> run w = Some (due, b) -> now' <= due <= now' + longest q + over' /\
+     forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r))) ->
   (forall r, In r (arrived st) -> mandatory p r = true ->
      (exists w due b, w < n /\ run w = Some (due, b) /\ In r b) \/ in_time (as_problem q (home q (src r))) (view st) r) ->
-  Inv (State late' (arrived st) (waiting st) (line st) (used st) run (answered st)) (log ++ [Idled]).
+  Inv (State now' late' over' (arrived st) (waiting st) (line st) (used st) run (answered st)) (log ++ [Idled]).
 Proof.
-  intros I Hidle Hn Hrun Hwhere. constructor; cbn [now arrived waiting line used running answered]; try apply I; auto.
+  intros I Hidle Hn Hlate Hover Hrun Hwhere. constructor; cbn [now late over arrived waiting line used running answered]; try apply I; auto.
   - intros r Hr. pose proof (inv_past _ _ I r Hr). lia.
   - intros r Hr Hm. right. now apply Hwhere.
   - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
@@ -395,18 +398,28 @@ Proof.
 Qed.
 
 Lemma Inv_arrive st log r : Inv st log -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  mandatory p r = true ->
+  mandatory p r = true -> conform q (fun _ => true) (arrived st ++ [r]) ->
   forall line', let i := home q (src r) in
-  Inv (State (now st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st))
+  Inv (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st))
       (log ++ [Came r]).
 Proof.
-  intros I Ea Ei Em line' i. assert (Hi : i < m) by (now apply home_in').
+  intros I Ea Ei Em Hc line' i. assert (Hi : i < m) by (now apply home_in').
   assert (Hat : at_home q i r = true) by (unfold at_home; apply Nat.eqb_refl).
+  assert (Hwf : wf (fun _ => 0) (arrived st ++ [r])).
+  { constructor; [apply I| |auto]. intros x Hx. rewrite Ea. now apply (inv_past _ _ I). }
+  assert (Hroom : excess q <= X i).
+  { pose proof (came_of_curve q (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H.
+    unfold within in H. rewrite Ea, (proj2 (Nat.leb_le (now st) (now st))), (proj2 (Nat.ltb_lt (now st) (now st + (0 + 1)))) in H by lia. cbn [andb Nat.b2n] in H.
+    pose proof Hsense as (_ & _ & _ & Hpar). destruct (Hpar i Hi) as (HB & _).
+    assert (Hr : clear_requests (D i) i = alpha i (0 + 1)) by (unfold clear_requests; now rewrite Nat.leb_refl, Nat.sub_diag).
+    destruct Htest as (_ & Ht & _). destruct (Ht i (D i) Hi) as (x & _ & Hx); [|lia].
+    unfold clear. rewrite Hr. pose proof (cdiv_more (alpha i (0 + 1)) (B i) 0 HB ltac:(lia)). lia. }
   assert (Hw : forall j x, In x (set (waiting st) i (waiting st i ++ [r]) j) -> In x (waiting st j) \/ j = i /\ x = r).
   { intros j x. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. intros H. apply in_app_or in H as [H|[<-|[]]]; auto. }
-  assert (Hfree : forall v, free_at (State (now st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st)) v = free_at st v) by reflexivity.
-  constructor; cbn [now arrived waiting line used running answered]; auto.
-  - constructor; [apply I| |auto]. intros x Hx. rewrite Ea. now apply (inv_past _ _ I).
+  assert (Hfree : forall v, free_at (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st)) v = free_at st v) by reflexivity.
+  constructor; cbn [now late over arrived waiting line used running answered]; auto.
+  - apply I.
+  - apply I.
   - intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_past _ _ I)|lia].
   - intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]].
     + destruct (inv_where _ _ I x Hx Hm) as [H|[H|H]]; [left|auto|auto]. unfold set. destruct (Nat.eqb_spec (home q (src x)) i) as [E|]; [|auto].
@@ -446,15 +459,15 @@ Proof.
     destruct (Nat.eqb_spec j i) as [->|]; [|lia]. rewrite count_app, count_cons, count_nil, Hat, Em. cbn [andb]. lia.
 Qed.
 
-Lemma Inv_start st log w i others : Inv st log -> w < n -> running st w = None ->
+Lemma Inv_start st log w i others extra : Inv st log -> w < n -> running st w = None ->
   (exists r l, waiting st i = r :: l) ->
-  (forall r l, waiting st i = r :: l -> forall j r' l', waiting st j = r' :: l' -> arr r + L i <= arr r' + L j) ->
-  (forall r, In r others -> mandatory p r = false) ->
-  Inv (State (now st) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) (line st) (used st)
-         (set (running st) w (Some (now st + P i, firstn (B i) (waiting st i) ++ others))) (answered st))
+  (forall r l, waiting st i = r :: l -> forall j r' l', waiting st j = r' :: l' -> arr r + D i <= arr r' + D j) ->
+  (forall r, In r others -> mandatory p r = false) -> over st + extra <= excess q ->
+  Inv (State (now st) (late st) (over st + extra) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) (line st) (used st)
+         (set (running st) w (Some (now st + P i + extra, firstn (B i) (waiting st i) ++ others))) (answered st))
       (log ++ [Began w i (now st) (firstn (B i) (waiting st i))]).
 Proof.
-  intros I Hw Hidle (r0 & l0 & E0) Hfirst Hoth. specialize (Hfirst r0 l0 E0).
+  intros I Hw Hidle (r0 & l0 & E0) Hfirst Hoth Hex. pose proof (inv_over _ _ I) as Hov. specialize (Hfirst r0 l0 E0).
   assert (Hi : i < m).
   { destruct (inv_wait _ _ I i r0) as (Hm & <- & _); [rewrite E0; simpl; auto|]. now apply home_in'. }
   pose proof Hsense as (_ & _ & _ & Hpar). destruct (Hpar i Hi) as (HB & _ & HP). destruct Htest as (HX & _).
@@ -462,8 +475,8 @@ Proof.
   assert (Esplit : waiting st i = b ++ left) by (symmetry; apply firstn_skipn).
   assert (Eb : exists tl, b = r0 :: tl) by (unfold b; rewrite E0; destruct (B i); [lia|cbn; eauto]).
   destruct Eb as (tl0 & Eb).
-  set (st' := State _ _ _ _ _ _ _).
-  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  set (st' := State _ _ _ _ _ _ _ _ _).
+  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i + extra else free_at st v).
   { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); auto. }
   assert (Hfw : free_at st w = now st) by (unfold free_at; now rewrite Hidle).
   assert (Hleft : forall j x, In x (set (waiting st) i left j) -> In x (waiting st j)).
@@ -474,22 +487,23 @@ Proof.
   { intros j l x Hx. rewrite Htaken in Hx. apply in_app_or in Hx as [Hx|Hx]; [|apply in_or_app; right; now apply Hleft].
     apply in_app_or in Hx as [Hx|Hx]; apply in_or_app; [auto|]. right. destruct (Nat.eqb_spec i j) as [->|]; [|destruct Hx].
     rewrite Esplit. apply in_or_app. auto. }
-  constructor; try apply I; cbn [st' now arrived waiting line used running answered].
+  constructor; try apply I; cbn [st' now late over arrived waiting line used running answered].
+  - lia.
   - intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[(v & due & c & Hv & Hrun & Hc)|H]].
     + unfold set at 1. destruct (Nat.eqb_spec (home q (src r)) i) as [E|]; [|auto]. rewrite E, Esplit in H.
       apply in_app_or in H as [H|H]; [|auto]. right. left. exists w. rewrite set_same. eexists _, _. split; [auto|]. split; [reflexivity|].
       apply in_or_app. auto.
     + right. left. exists v, due, c. rewrite set_other; [auto|congruence].
     + auto.
-  - intros v due c Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; now apply I].
+  - intros v due c Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; intros E; destruct (inv_run _ _ I v due c Hv E); split; [lia|auto]].
     rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. apply in_app_or in Hr as [Hr|Hr]; [|apply Hoth in Hr; congruence].
     destruct (inv_wait _ _ I i r) as (_ & Eh & Hx); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh. specialize (HX i Hi). lia.
-  - intros j r Hr. apply Hleft in Hr. now apply (inv_wait _ _ I).
+  - intros j r Hr. apply Hleft in Hr. destruct (inv_wait _ _ I j r Hr) as (Hm & Hh & Hp & Hx). repeat (split; [assumption|]). lia.
   - intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|apply I]. pose proof (inv_sorted _ _ I i) as Hs.
     rewrite Esplit in Hs. clear - Hs. induction b as [|x l IH]; [auto|]. inversion Hs; auto.
   - intros l1 e l2 E Hno v Hv. rewrite Hfree. pose proof (free_now' st log v I Hv). apply snoc_split in E as [(-> & -> & ->)|(b' & -> & E)].
     + cbn [offset]. destruct (v =? w); lia.
-    + assert (Hold : free_at st v <= offset e v + work q (begun v b')).
+    + assert (Hold : free_at st v <= offset e v + late st + over st + work q (begun v b')).
       { apply (inv_load _ _ I l1 e b' E); auto. intros H'. apply Hno. destruct H'; [left; auto|right; apply in_or_app; auto]. }
       pose proof (work_later v b' [Began w i (now st) b]) as Hlater. destruct (Nat.eqb_spec v w) as [->|Hvw]; [|lia].
       assert (Hone : work q (begun w (b' ++ [Began w i (now st) b])) = work q (begun w b') + P i); [|lia].
@@ -500,13 +514,13 @@ Proof.
   - intros l1 w' i' t c l2 E. apply snoc_split in E as [(-> & E & ->)|(b' & -> & E)].
     + injection E as -> -> -> ->. split; [congruence|]. split; [auto|]. split; [auto|]. split; [auto|].
       assert (Hin : forall r, In r b -> In r (waiting st i)) by (intros r Hr; rewrite Esplit; apply in_or_app; auto).
-      split; [intros r Hr; now apply (inv_wait _ _ I i r), Hin|]. cbn [taken flat_map app].
-      assert (Hord : forall j x, In x (waiting st j) -> arr r0 + L i <= arr x + L j).
+      split; [intros r Hr; apply Hin in Hr; destruct (inv_wait _ _ I i r Hr) as (_ & _ & ? & ?); lia|]. cbn [taken flat_map app].
+      assert (Hord : forall j x, In x (waiting st j) -> arr r0 + D i <= arr x + D j).
       { intros j x Hx. destruct (waiting st j) as [|y l] eqn:Ej; [destruct Hx|]. specialize (Hfirst j y l Ej).
         pose proof (inv_sorted _ _ I j) as Hs. rewrite Ej in Hs. inversion Hs as [|? ? _ Hall]; subst.
         rewrite Forall_forall in Hall. destruct Hx as [->|Hx]; [auto|]. specialize (Hall x Hx). lia. }
       split.
-      * intros h tl j x Eh Hx. rewrite Eb in Eh. injection Eh as <- <-. apply Hleft in Hx. right. split; [now apply (inv_wait _ _ I j x)|auto].
+      * intros h tl j x Eh Hx. rewrite Eb in Eh. injection Eh as <- <-. apply Hleft in Hx. right. split; [destruct (inv_wait _ _ I j x Hx) as (_ & _ & ? & ?); lia|auto].
       * intros x Hx. rewrite set_same in Hx. split.
         { intros Hlen. exfalso. assert (Hne : left <> []) by (intros En; rewrite En in Hx; destruct Hx).
           pose proof (skipn_full (B i) (waiting st i) Hne). fold b in H. lia. }
@@ -523,7 +537,7 @@ Proof.
     + intros j' x' Hx' He'. apply (Hs j'); auto.
     + intros w' i' t h tl H. apply in_app_or in H as [H|[H|[]]]; [now apply (Hh w' i' t h tl)|].
       injection H as <- <- <- Eh. rewrite Eb in Eh. injection Eh as <- <-.
-      assert (Hord : arr r0 + L i <= arr x + L j).
+      assert (Hord : arr r0 + D i <= arr x + D j).
       { destruct (waiting st j) as [|y l] eqn:Ej; [destruct Hx|]. specialize (Hfirst j y l Ej).
         pose proof (inv_sorted _ _ I j) as Hs'. rewrite Ej in Hs'. inversion Hs' as [|? ? _ Hall]; subst.
         rewrite Forall_forall in Hall. destruct Hx as [->|Hx]; [auto|]. specialize (Hall x Hx). lia. }
@@ -537,24 +551,24 @@ Qed.
 Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (arrived st') -> exists log', Inv st' log'.
 Proof.
   intros I Hs Hc. inv Hs.
-  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em _)|]. exists log.
-    constructor; cbn [now arrived waiting line used running answered]; try apply I.
+  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em Hc _)|]. exists log.
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + constructor; [apply I| |auto]. intros x Hx. rewrite H. now apply (inv_past _ _ I).
     + intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_past _ _ I)|lia].
     + intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_where _ _ I)|congruence].
     + intros j f. rewrite (count_app _ (arrived st)). pose proof (inv_count _ _ I j f). lia.
   - rename H1 into Hnext. destruct Hnext as [? Hr|r l _ E Hfirst]; [congruence|].
-    eexists. apply Inv_start; [exact I|assumption|assumption|eauto| |assumption]. intros r' l' E' j y z Ej. rewrite E in E'. injection E' as <- <-. now apply (Hfirst j y z).
+    eexists. apply Inv_start; [exact I|assumption|assumption|eauto| |assumption|assumption]. intros r' l' E' j y z Ej. rewrite E in E'. injection E' as <- <-. now apply (Hfirst j y z).
   - (* Background *)
-    rename H into Hw, H0 into Hrun, H1 into Hidle, H2 into Hl, H3 into Hoth. exists (log ++ [Idled]). apply Inv_idle; auto.
-    + intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hne]; [|rewrite set_other by auto; now apply I].
+    rename H into Hw, H0 into Hrun, H1 into Hidle, H2 into Hl, H3 into Hoth, H4 into Hex. exists (log ++ [Idled]). apply Inv_idle; auto; [apply I| |].
+    + intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hne]; [|rewrite set_other by auto; intros E; destruct (inv_run _ _ I v due b Hv E); split; [lia|auto]].
       rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. rewrite Hoth in Hm by auto. discriminate.
     + intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[(v & due & b & Hv & Hr' & Hb)|H]]; auto.
       * rewrite (Hidle _) in H. destruct H.
       * left. exists v, due, b. rewrite set_other; [auto|congruence].
   - (* Finish *)
     rename H into Hw, H0 into Hrun. exists log.
-    constructor; cbn [now arrived waiting line used running answered]; try apply I.
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[(v & due' & b' & Hv & Hr' & Hb)|H]]; auto.
       * destruct (Nat.eq_dec v w) as [->|Hne].
         -- rewrite Hrun in Hr'. inv Hr'. right. right. exists (now st). split.
@@ -565,21 +579,32 @@ Proof.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros l1 e l2 E Hno v Hv. etransitivity; [|apply (inv_load _ _ I l1 e l2 E Hno v Hv)].
       pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now]. destruct (v =? w); [lia|]. reflexivity.
+  - (* Renew *)
+    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ _ I) as Hov. exists (log ++ [Idled]). apply Inv_idle; auto; [lia|destruct Hcase as [->|(-> & _)]; lia| |].
+    { intros w due b Hw Hrun. destruct (inv_run _ _ I w due b Hw Hrun) as (? & ?). split; [|auto].
+      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+    intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H.
   - (* Tick *)
-    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. destruct Hcase as [Hidle|Hbusy].
-    { exists (log ++ [Idled]). apply Inv_idle; auto.
-      - intros w due b Hw Hrun. specialize (Hdue w due b Hw Hrun). destruct (inv_run _ _ I w due b Hw Hrun) as (? & ?). split; [lia|auto].
-      - intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H. }
-    assert (Hfree : forall v, v < n -> free_at (State (S (now st)) (arrived st) (waiting st) (line st) (used st) (running st) (answered st)) v = free_at st v).
-    { intros v Hv. specialize (Hbusy v Hv). unfold free_at. cbn [running]. destruct (running st v) as [(due, b)|]; [auto|congruence]. }
-    exists log. constructor; cbn [now arrived waiting line used running answered]; try apply I.
+    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ _ I) as Hlate.
+    assert (Hrun : forall w due b, w < n -> running st w = Some (due, b) -> S (now st) <= due <= S (now st) + longest q + over st /\
+      forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r))).
+    { intros w due b Hw E. specialize (Hdue w due b Hw E). destruct (inv_run _ _ I w due b Hw E) as (? & ?). split; [lia|auto]. }
+    assert (Hlate' : late st <= late' <= g) by (destruct Hcase as [(-> & _)|(-> & ?)]; lia).
+    set (st' := State _ _ _ _ _ _ _ _ _).
+    assert (Hfree : idle st \/ forall w, w < n -> now st + 1 + late st <= free_at st w + g /\
+      free_at st' w <= free_at st w + (late' - late st)).
+    { destruct Hcase as [(-> & [Hidle|Hbusy])|(-> & Hl)]; [auto|right|right]; intros w Hw; unfold free_at, st'; cbn [running now];
+        [specialize (Hbusy w Hw)|]; destruct (running st w) as [(due, b)|] eqn:E; try congruence; try specialize (Hdue w due b Hw E); lia. }
+    clear Hcase. destruct Hfree as [Hidle|Hbusy].
+    { exists (log ++ [Idled]). apply Inv_idle; auto; [lia|apply I|].
+      intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H. }
+    exists log. constructor; cbn [st' now late over arrived waiting line used running answered]; try apply I; auto.
+    + lia.
     + intros r Hr. pose proof (inv_past _ _ I r Hr). lia.
-    + intros w due b Hw Hrun. specialize (Hdue w due b Hw Hrun). destruct (inv_run _ _ I w due b Hw Hrun) as (? & ?). split; [lia|auto].
     + intros i r Hr. destruct (inv_wait _ _ I i r Hr) as (Hm & Hh & Hp). split; [auto|]. split; [auto|].
       assert (Hi : i < m) by (rewrite <- Hh; now apply home_in').
-      pose proof (still_time st log i r I Hc Hi Hr) as H. specialize (H ltac:(intros w Hw; specialize (Hbusy w Hw);
-        destruct (running st w) as [(due, b)|] eqn:E; [exists due, b; split; [auto|]; now apply (Hdue w due b)|congruence])). lia.
-    + intros l1 e l2 E Hno v Hv. rewrite Hfree by auto. now apply (inv_load _ _ I l1 e l2).
+      pose proof (still_time st log i r I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
+    + intros l1 e l2 E Hno v Hv. pose proof (inv_load _ _ I l1 e l2 E Hno v Hv). destruct (Hbusy v Hv). lia.
     + intros l1 w i t b l2 E. destruct (inv_order _ _ I _ _ _ _ _ _ E) as (H1 & H2 & H3 & H4 & H5).
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
 Qed.
@@ -595,7 +620,7 @@ End Earliest.
 (** Theorem E: by deadline, if the lines hold for some [X], every service keeps its promise. *)
 Theorem theorem_E q X : sensible q -> how q = Earliest -> test_E q X -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Ht s st Hreach Hc r Hin Hh Hm Hd. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I).
+  intros Hs Hr Ht s st Hreach Hc r Hin Hh Hm Hd. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I). pose proof (inv_over _ _ _ _ I) as Hov.
   unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Ht as (HX & _).
   destruct (inv_where _ _ _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
   - rewrite Hh in H. destruct (inv_wait _ _ _ _ I s r H) as (_ & _ & Hx).
@@ -605,11 +630,11 @@ Proof.
 Qed.
 
 (** One worker, and each request to begin by its deadline less the time of a batch: the test as the plan computes it. *)
-Definition test_one q := let X i := limit (sv q i) - span (sv q i) in
-  (forall i, i < length (services q) -> span (sv q i) <= limit (sv q i)) /\
-  (forall y k, k < length (services q) -> 0 < clear q y k -> longest q + work q (clear q y) <= y) /\
-  (forall i y k, i < length (services q) -> k < length (services q) -> 1 < size (sv q i) -> limit (sv q i) <= y ->
-     0 < short_requests q X i y i -> 0 < short q X i y k -> span (sv q i) + work q (short q X i y) <= y).
+Definition test_one q := let D i := limit (sv q i) + lateness q in let X i := D i - span (sv q i) in
+  (forall i, i < length (services q) -> span (sv q i) <= D i) /\
+  (forall y k, k < length (services q) -> 0 < clear q y k -> lateness q + longest q + excess q + work q (clear q y) <= y) /\
+  (forall i y k, i < length (services q) -> k < length (services q) -> 1 < size (sv q i) -> D i <= y ->
+     0 < short_requests q X i y i -> 0 < short q X i y k -> lateness q + excess q + span (sv q i) + work q (short q X i y) <= y).
 
 Lemma work_less q c k : k < length (services q) -> 0 < c k -> work q (less c k) + span (sv q k) = work q c.
 Proof.
@@ -620,7 +645,7 @@ Qed.
 
 Theorem theorem_E_one q : sensible q -> how q = Earliest -> crew q = 1 -> test_one q -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Hn (H1 & H2 & H3). apply (theorem_E q (fun i => limit (sv q i) - span (sv q i))); auto. split; [|split].
+  intros Hs Hr Hn (H1 & H2 & H3). apply (theorem_E q (fun i => limit (sv q i) + lateness q - span (sv q i))); auto. split; [|split].
   - intros i Hi. specialize (H1 i Hi). lia.
   - intros k y Hk Hc. specialize (H1 k Hk). specialize (H2 y k Hk Hc). pose proof (work_less q (clear q y) k Hk Hc).
     exists (work q (less (clear q y) k)). split; [left; rewrite Hn, Nat.div_1_r; auto|lia].

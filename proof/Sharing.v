@@ -1,8 +1,10 @@
-(** Several services on the same workers: the model, and Theorem T.  Proved ahead: the product does not share workers yet.
+(** Several services on the same workers: the model, and Theorem T.  The core has the test (rt-core/src/sharing); the daemon
+    does not share workers yet.
 
     It extends Model.v: streams, words, curves and requests are those, and so is what a miss is.  Each service has batches
-    and a deadline of its own, the guard taken off: dispatch is on time.  Workers are alike, no batch takes longer than
-    [longest], whatever may end early, and no worker is left idle while something mandatory waits. *)
+    and a deadline of its own.  Workers are alike, no batch takes longer than [longest], whatever may end early, and no
+    worker is left idle while something mandatory waits.  But from one instant at which nothing mandatory waits to the next
+    dispatch may be late by [lateness] in all, and the batches begun may take longer by [excess] in all. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
 Require Import Model Words Core TheoremA.
@@ -12,14 +14,15 @@ Local Arguments Nat.eqb : simpl never.
 
 (** * The model *)
 
-Record service := Service { size : nat; span : nat; limit : nat; turn : nat }.  (* B, P, L; batches a turn *)
+Record service := Service { size : nat; span : nat; limit : nat; turn : nat }.  (* B, P, L: the deadline less the guard; batches a turn *)
 
 (** In turns: a service joins the end of the line when a request finds none of its own waiting, and again when it has had
     its turn and some still wait.  By deadline: the service whose oldest request that waits has the earliest. *)
 Inductive rule := Turns | Earliest.
 
-(** [home k] is the service of stream [k]; [longest] is the longest batch of any kind. *)
-Record sharing := Sharing { how : rule; crew : nat; longest : nat; services : list service;
+(** [home k] is the service of stream [k]; [longest] is the longest batch of any kind; [lateness] is the guard g, and [excess]
+    at most the margin that every line of the test leaves. *)
+Record sharing := Sharing { how : rule; crew : nat; longest : nat; lateness : nat; excess : nat; services : list service;
                             clients : list stream; home : nat -> nat }.
 
 Section Sharing.
@@ -29,16 +32,19 @@ Notation m := (length (services q)).
 Definition sv i := nth i (services q) (Service 0 0 0 0).
 Notation B i := (size (sv i)).
 Notation P i := (span (sv i)).
-Notation L i := (limit (sv i)).
+Notation g := (lateness q).
+Notation D i := (limit (sv i) + g).
 Notation K i := (turn (sv i)).
 
 (** The streams as Model.v has them, under the deadline of service [i]. *)
-Definition as_problem i := Problem (L i) 0 true [] (clients q).
+Definition as_problem i := Problem (D i) g true [] (clients q).
 Notation p := (as_problem 0).
 Definition at_home i r := home q (src r) =? i.
 
 Record state := State {
   now : nat;
+  late : nat;                                   (* for how long dispatch has been overdue, see [Renew] *)
+  over : nat;                                   (* by how much batches have exceeded their times, see [Renew] *)
   arrived : list request;
   waiting : nat -> list request;                (* of each service the mandatory ones that wait, in order *)
   line : list nat;
@@ -46,7 +52,7 @@ Record state := State {
   running : nat -> option (nat * list request); (* of each worker: the end of its batch at the latest, the batch *)
   answered : list (request * nat) }.
 
-Definition initial := State 0 [] (fun _ => []) [] 0 (fun _ => None) [].
+Definition initial := State 0 0 0 [] (fun _ => []) [] 0 (fun _ => None) [].
 Definition idle st := forall i, waiting st i = [].
 Definition free_at st v := match running st v with Some (due, _) => due | None => now st end.
 
@@ -57,34 +63,40 @@ Inductive next st i : list nat -> nat -> Prop :=
       (match skipn (B i) (waiting st i) with [] => rest | _ => if used st + 1 =? K i then rest ++ [i] else i :: rest end)
       (match skipn (B i) (waiting st i) with [] => 0 | _ => if used st + 1 =? K i then 0 else used st + 1 end)
 | By_deadline r l : how q = Earliest -> waiting st i = r :: l ->
-    (forall j r' l', waiting st j = r' :: l' -> arr r + L i <= arr r' + L j) -> next st i (line st) (used st).
+    (forall j r' l', waiting st j = r' :: l' -> arr r + D i <= arr r' + D j) -> next st i (line st) (used st).
 
 Inductive step : state -> state -> Prop :=
 | Arrive st r :
     arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
     step st (let i := home q (src r) in if mandatory p r
-      then State (now st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
+      then State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
              (match waiting st i with [] => line st ++ [i] | _ => line st end) (used st) (running st) (answered st)
-      else State (now st) (arrived st ++ [r]) (waiting st) (line st) (used st) (running st) (answered st))
-| Start st w i line' used' others :
+      else State (now st) (late st) (over st) (arrived st ++ [r]) (waiting st) (line st) (used st) (running st) (answered st))
+| Start st w i line' used' others extra :
     (* the oldest mandatory requests of one service, then any others *)
     w < n -> running st w = None -> next st i line' used' ->
-    (forall r, In r others -> mandatory p r = false) ->
-    step st (State (now st) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) line' used'
-               (set (running st) w (Some (now st + P i, firstn (B i) (waiting st i) ++ others))) (answered st))
-| Background st w l others :
+    (forall r, In r others -> mandatory p r = false) -> over st + extra <= excess q ->
+    step st (State (now st) (late st) (over st + extra) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) line' used'
+               (set (running st) w (Some (now st + P i + extra, firstn (B i) (waiting st i) ++ others))) (answered st))
+| Background st w l others extra :
     (* while nothing mandatory waits, anything *)
-    w < n -> running st w = None -> idle st -> l <= longest q -> (forall r, In r others -> mandatory p r = false) ->
-    step st (State (now st) (arrived st) (waiting st) (line st) (used st)
+    w < n -> running st w = None -> idle st -> l <= longest q + extra -> (forall r, In r others -> mandatory p r = false) ->
+    over st + extra <= excess q ->
+    step st (State (now st) (late st) (over st + extra) (arrived st) (waiting st) (line st) (used st)
                (set (running st) w (Some (now st + l, others))) (answered st))
 | Finish st w due b :
     w < n -> running st w = Some (due, b) ->
-    step st (State (now st) (arrived st) (waiting st) (line st) (used st)
+    step st (State (now st) (late st) (over st) (arrived st) (waiting st) (line st) (used st)
                (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b))
-| Tick st :
+| Renew st over' :
+    (* where nothing mandatory waits, lateness is counted afresh, and excess if no batch takes longer than any may *)
+    idle st -> over' = over st \/ over' = 0 /\ (forall v, v < n -> free_at st v <= now st + longest q) ->
+    step st (State (now st) 0 over' (arrived st) (waiting st) (line st) (used st) (running st) (answered st))
+| Tick st late' :
     (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
-    idle st \/ (forall w, w < n -> running st w <> None) ->
-    step st (State (S (now st)) (arrived st) (waiting st) (line st) (used st) (running st) (answered st)).
+    ( late' = late st /\ (idle st \/ forall w, w < n -> running st w <> None)
+    \/ late' = S (late st) /\ late st < g ) ->                          (* a worker is free for what waits *)
+    step st (State (S (now st)) late' (over st) (arrived st) (waiting st) (line st) (used st) (running st) (answered st)).
 
 Inductive reachable : state -> Prop :=
 | Reach_init : reachable initial
@@ -99,7 +111,7 @@ Definition conform (G : nat -> bool) l := forall k s a d, nth_error (clients q) 
 
 (** The promise to service [i]: all its mandatory requests are answered in time. *)
 Definition served i (G : nat -> bool) := forall st, reachable st -> conform G (arrived st) -> forall r, In r (arrived st) ->
-  at_home i r = true -> mandatory p r = true -> arr r + L i < now st -> in_time (as_problem i) (view st) r.
+  at_home i r = true -> mandatory p r = true -> arr r + D i < now st -> in_time (as_problem i) (view st) r.
 
 (** The problem makes sense. *)
 Definition sensible := sound_streams p /\ 0 < n /\ (forall k, k < length (clients q) -> home q k < m) /\
@@ -203,10 +215,10 @@ Definition batches_T (G : nat -> bool) s d i :=
   let J := cdiv (alpha s (d + 1)) (B s) in
   if i =? s then J - 1 else
   let v := cdiv J (K s) in
-  if G i then Nat.min (v * K i) (alpha i (L i - P i + d + (L s - P s) + 1)) else v * K i.
+  if G i then Nat.min (v * K i) (alpha i (D i - P i + d + (D s - P s) + 1)) else v * K i.
 
 Definition test_T G s := forall d, 0 < alpha s (d + 1) ->
-  exists x, share_within (batches_T G s d) x /\ longest q + x + P s <= d + L s.
+  exists x, share_within (batches_T G s d) x /\ g + longest q + excess q + x + P s <= d + D s.
 
 (** ** The invariant *)
 
@@ -215,14 +227,14 @@ Hypothesis Hsense : sensible.
 Hypothesis Hrule : how q = Turns.
 Hypothesis Htest : forall s, s < m -> G s = true -> test_T G s.
 
-Notation X i := (L i - P i).
+Notation X i := (D i - P i).
 
 (** Since the instant [a], when none of [s] waited: worker [v] has begun [x v i] batches of [i], [c i] in all, which took
     [tk i] requests; [s] has had [C] turns, and [pre] are in the line before it. *)
 Definition ref s st := exists a x c C tk pre post,
   a <= now st /\
   (forall j, j < m -> c j = sum (fun v => x v j) n) /\
-  (forall v, v < n -> free_at st v <= a + longest q + work (x v)) /\
+  (forall v, v < n -> free_at st v <= a + longest q + late st + over st + work (x v)) /\
   line st = pre ++ s :: post /\
   c s = C * K s + match pre with [] => used st | _ => 0 end /\
   (forall i, i < m -> i <> s -> c i <= (C + 1) * K i) /\
@@ -234,14 +246,17 @@ Definition ref s st := exists a x c C tk pre post,
 
 Record Inv st : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
+  inv_late : late st <= g;
+  inv_over : over st <= excess q;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
   inv_where : forall r, In r (arrived st) -> mandatory p r = true ->
     In r (waiting st (home q (src r))) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
     (G (home q (src r)) = true -> in_time (as_problem (home q (src r))) (view st) r);
-  inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q /\
-    forall r, In r b -> mandatory p r = true -> G (home q (src r)) = true -> due <= arr r + L (home q (src r));
+  inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
+    forall r, In r b -> mandatory p r = true -> G (home q (src r)) = true -> due <= arr r + D (home q (src r));
   inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\
-    (G i = true -> now st + P i <= arr r + L i);
+    (* so long before it is too late as batches may still exceed their times *)
+    (G i = true -> now st + P i + excess q <= arr r + D i + over st);
   inv_sub : forall i f, count f (waiting st i) <= count (fun r => at_home i r && (mandatory p r && f r)) (arrived st);
   inv_nodup : NoDup (line st);
   inv_line : forall i, In i (line st) <-> waiting st i <> [];
@@ -254,17 +269,17 @@ Proof.
   destruct (nth_error _ _) eqn:E; [|discriminate]. apply nth_error_Some. cbn in E. congruence.
 Qed.
 
-Lemma free_now st v : Inv st -> v < n -> now st <= free_at st v <= now st + longest q.
+Lemma free_now st v : Inv st -> v < n -> now st <= free_at st v <= now st + longest q + over st.
 Proof.
   intros I Hv. unfold free_at. destruct (running st v) as [(due, b)|] eqn:E; [|lia]. apply (inv_run _ I v due b Hv E).
 Qed.
 
-(** What waits of [s] has begun before it is too late: while all are busy there is still time. *)
+(** What waits of [s] has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
 Lemma still_time st s r : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
-  (forall w, w < n -> exists due b, running st w = Some (due, b) /\ now st < due) ->
-  now st + 1 + P s <= arr r + L s.
+  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
+  now st + 1 + P s + excess q <= arr r + D s + over st.
 Proof.
-  intros I Hc Hs HG Hr Hbusy.
+  intros I Hc Hs HG Hr Hbusy. pose proof (inv_over _ I) as Hover.
   destruct (inv_wait _ I s r Hr) as (_ & _ & Hpast & Hkey). specialize (Hkey HG).
   apply in_split in Hr as (u & z & E).
   destruct (inv_ref _ I s Hs HG) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & _ & HC & Hothers & _ & Htk & _ & Hpos).
@@ -287,7 +302,7 @@ Proof.
     destruct (Htk i Hi Hne HGi) as (H1 & H2).
     pose proof (came_of_curve G i (arrived st) (a - X i) (now st - (a - X i) + 1) Hsense (inv_wf _ I) Hc HGi) as H3.
     pose proof (alpha_mono i (now st - (a - X i) + 1) (X i + d + X s + 1) Hsense ltac:(lia)). lia.
-  - destruct (Hbusy v Hv) as (due & b & Erun & Hdue). specialize (Hfree v Hv). unfold free_at in Hfree. rewrite Erun in Hfree. lia.
+  - specialize (Hbusy v Hv). specialize (Hfree v Hv). lia.
 Qed.
 
 Lemma sum_one f i k : i < k -> sum (fun j => f j * Nat.b2n (j =? i)) k = f i.
@@ -325,7 +340,7 @@ Proof. intros H k s a d E HG. specialize (H k s a d E HG). rewrite count_app in 
 Lemma waits_came st i : Inv st -> G i = true ->
   length (waiting st i) <= came_of i (arrived st) (now st - X i) (now st - (now st - X i) + 1).
 Proof.
-  intros I HG. set (f := within (now st - X i) (now st - (now st - X i) + 1)).
+  intros I HG. pose proof (inv_over _ I) as Hover. set (f := within (now st - X i) (now st - (now st - X i) + 1)).
   transitivity (count f (waiting st i)).
   - unfold f. clear f. assert (Hw := inv_wait _ I i). induction (waiting st i) as [|r l IH]; [cbn; lia|]. rewrite count_cons. cbn [length].
     specialize (IH ltac:(intros; apply Hw; simpl; auto)). destruct (Hw r (or_introl eq_refl)) as (_ & _ & Hp & Hk). specialize (Hk HG).
@@ -337,8 +352,10 @@ Qed.
 
 Lemma Inv_initial : Inv initial.
 Proof.
-  constructor; cbn [initial now arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
+  constructor; cbn [initial now late over arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
   - constructor.
+  - lia.
+  - lia.
   - constructor.
   - intros i. split; [intros []|congruence].
 Qed.
@@ -352,9 +369,9 @@ Proof. destruct l; discriminate. Qed.
 Lemma Inv_arrive st r : Inv st -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
   conform G (arrived st ++ [r]) ->
   Inv (let i := home q (src r) in if mandatory p r
-    then State (now st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
+    then State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
            (match waiting st i with [] => line st ++ [i] | _ => line st end) (used st) (running st) (answered st)
-    else State (now st) (arrived st ++ [r]) (waiting st) (line st) (used st) (running st) (answered st)).
+    else State (now st) (late st) (over st) (arrived st ++ [r]) (waiting st) (line st) (used st) (running st) (answered st)).
 Proof.
   intros I Ea Ei Hc. cbv zeta.
   assert (Hwf : wf (fun _ => 0) (arrived st ++ [r])).
@@ -362,11 +379,11 @@ Proof.
   assert (Hpast : forall x, In x (arrived st ++ [r]) -> arr x <= now st).
   { intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply I|lia]. }
   destruct (mandatory p r) eqn:Em.
-  2:{ constructor; cbn [now arrived waiting line used running answered]; auto; try apply I.
+  2:{ constructor; cbn [now late over arrived waiting line used running answered]; auto; try apply I.
       - intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_where _ I)|congruence].
       - intros i f. rewrite count_app. pose proof (inv_sub _ I i f). lia.
       - intros s Hs HG Hne. destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
-        exists a, x, c, C, tk, pre, post. cbn [now arrived waiting line used].
+        exists a, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used].
         repeat (split; [assumption|]). split; [|split; [|assumption]].
         + intros i Hi Hn HGi. rewrite came_of_snoc. destruct (Htk i Hi Hn HGi). lia.
         + rewrite came_of_snoc. lia. }
@@ -374,11 +391,13 @@ Proof.
   assert (Hat : at_home i r = true) by (unfold at_home; apply Nat.eqb_refl).
   assert (Hnow : within (now st) (now st - now st + 1) r = true).
   { unfold within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia. }
-  assert (Hroom : G i = true -> now st + P i <= arr r + L i).
+  assert (Hroom : G i = true -> now st + P i + excess q <= arr r + D i + over st).
   { intros HG. destruct (Htest i Hi HG 0) as (x & _ & Hx); [|destruct Hsense as (_ & _ & _ & Hp); destruct (Hp i Hi) as (_ & _ & ?); lia].
     pose proof (came_of_curve G i _ (now st) (0 + 1) Hsense Hwf Hc HG) as H. rewrite came_of_snoc, Hat, Em in H.
     rewrite Nat.sub_diag in Hnow. rewrite Hnow in H. cbn [andb Nat.b2n] in H. lia. }
-  constructor; cbn [now arrived waiting line used running answered]; auto.
+  constructor; cbn [now late over arrived waiting line used running answered]; auto.
+  - apply I.
+  - apply I.
   - intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]].
     + destruct (inv_where _ I x Hx Hm) as [H|[H|H]]; [left|auto|auto]. unfold set. destruct (Nat.eqb_spec (home q (src x)) i) as [E|]; [|auto].
       rewrite E in H. apply in_or_app. auto.
@@ -401,9 +420,9 @@ Proof.
     rewrite H. destruct Hsense as (_ & _ & _ & Hp). destruct (Hp i Hi) as (_ & HK & _). fold i. exact HK.
   - intros s Hs HG Hne.
     assert (Hfresh : waiting st i = [] -> s = i -> ref s
-      (State (now st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) (line st ++ [i]) (used st) (running st) (answered st))).
+      (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) (line st ++ [i]) (used st) (running st) (answered st))).
     { intros E ->. exists (now st), (fun _ _ => 0), (fun _ => 0), 0, (fun _ => 0), (line st), [].
-      cbn [now arrived waiting line used]. split; [lia|]. split; [intros; now rewrite sum_zero|].
+      cbn [now late over arrived waiting line used]. split; [lia|]. split; [intros; now rewrite sum_zero|].
       split. { intros v Hv. pose proof (free_now st v I Hv). change (free_at _ v) with (free_at st v). lia. }
       split; [reflexivity|]. split. { pose proof (inv_used _ I). destruct (line st); lia. }
       split; [lia|]. split; [lia|]. split.
@@ -416,7 +435,7 @@ Proof.
     + destruct (waiting st i) as [|y l] eqn:E; [now apply Hfresh|]. clear Hfresh.
       assert (Hne' : waiting st i <> []) by congruence. rewrite <- E in *.
       destruct (inv_ref _ I i Hs HG Hne') as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
-      exists a, x, c, C, tk, pre, post. cbn [now arrived waiting line used].
+      exists a, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used].
       assert (Hin : within a (now st - a + 1) r = true) by (unfold within; rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt; lia).
       assert (Htot' : c i * B i + length (waiting st i ++ [r]) <= came_of i (arrived st ++ [r]) a (now st - a + 1)).
       { rewrite came_of_snoc, Hat, Em, Hin, app_length. cbn [andb Nat.b2n length]. lia. }
@@ -427,7 +446,7 @@ Proof.
         rewrite app_length in Htot'. cbn [length] in Htot'. lia.
     + rewrite set_other in Hne by auto.
       destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
-      exists a, x, c, C, tk, pre, (post ++ match waiting st i with [] => [i] | _ => [] end). cbn [now arrived waiting line used].
+      exists a, x, c, C, tk, pre, (post ++ match waiting st i with [] => [i] | _ => [] end). cbn [now late over arrived waiting line used].
       split; [auto|]. split; [auto|]. split; [auto|].
       split. { rewrite Hline. destruct (waiting st i); [now rewrite <- app_assoc|now rewrite app_nil_r]. }
       split; [auto|]. split; [auto|]. split; [auto|]. split.
@@ -438,12 +457,12 @@ Proof.
       rewrite set_other by auto. split; [rewrite came_of_snoc; lia|auto].
 Qed.
 
-Lemma Inv_start st w i line' used' others : Inv st -> w < n -> running st w = None -> next st i line' used' ->
-  (forall r, In r others -> mandatory p r = false) ->
-  Inv (State (now st) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) line' used'
-         (set (running st) w (Some (now st + P i, firstn (B i) (waiting st i) ++ others))) (answered st)).
+Lemma Inv_start st w i line' used' others extra : Inv st -> w < n -> running st w = None -> next st i line' used' ->
+  (forall r, In r others -> mandatory p r = false) -> over st + extra <= excess q ->
+  Inv (State (now st) (late st) (over st + extra) (arrived st) (set (waiting st) i (skipn (B i) (waiting st i))) line' used'
+         (set (running st) w (Some (now st + P i + extra, firstn (B i) (waiting st i) ++ others))) (answered st)).
 Proof.
-  intros I Hw Hidle Hnext Hoth.
+  intros I Hw Hidle Hnext Hoth Hz. pose proof (inv_over _ I) as Hov.
   assert (exists rest, line st = i :: rest /\
     line' = match skipn (B i) (waiting st i) with [] => rest | _ => if used st + 1 =? K i then rest ++ [i] else i :: rest end /\
     used' = match skipn (B i) (waiting st i) with [] => 0 | _ => if used st + 1 =? K i then 0 else used st + 1 end)
@@ -456,21 +475,24 @@ Proof.
   pose proof (inv_used _ I) as Hused. rewrite Hline in Hused.
   set (left := skipn (B i) (waiting st i)) in *. set (taken := firstn (B i) (waiting st i)) in *.
   assert (Esplit : waiting st i = taken ++ left) by (symmetry; apply firstn_skipn).
-  set (st' := State _ _ _ _ _ _ _).
-  assert (Hfree' : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  set (st' := State _ _ _ _ _ _ _ _ _).
+  assert (Hfree' : forall v, free_at st' v = if v =? w then now st + P i + extra else free_at st v).
   { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); auto. }
   assert (Hidle' : free_at st w = now st) by (unfold free_at; now rewrite Hidle).
-  constructor; try apply I; cbn [st' now arrived waiting line used running answered].
+  constructor; try apply I; cbn [st' now late over arrived waiting line used running answered].
+  - lia.
   - intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [H|[(v & due & b & Hv & Hrun & Hb)|H]].
     + unfold set at 1. destruct (Nat.eqb_spec (home q (src r)) i) as [E|]; [|auto]. rewrite E, Esplit in H.
       apply in_app_or in H as [H|H]; [|auto]. right. left. exists w. rewrite set_same. eexists _, _. split; [auto|]. split; [reflexivity|].
       apply in_or_app. auto.
     + right. left. exists v, due, b. rewrite set_other; [auto|congruence].
     + auto.
-  - intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; now apply I].
+  - intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; intros E; destruct (inv_run _ I v due b Hv E); split; [lia|auto]].
     rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm HG. apply in_app_or in Hr as [Hr|Hr]; [|apply Hoth in Hr; congruence].
-    destruct (inv_wait _ I i r) as (_ & Eh & _ & Hk); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh in *. auto.
-  - intros j r. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|apply I]. intros Hr. apply I. rewrite Esplit. apply in_or_app. auto.
+    destruct (inv_wait _ I i r) as (_ & Eh & _ & Hk); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh in *. specialize (Hk HG). lia.
+  - intros j r Hr. destruct (inv_wait _ I j r) as (Hm & Hh & Hp & Hk).
+    { revert Hr. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. intros Hr. rewrite Esplit. apply in_or_app. auto. }
+    repeat (split; [assumption|]). intros HG. specialize (Hk HG). lia.
   - intros j f. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|apply I]. etransitivity; [|apply I]. rewrite Esplit, count_app. lia.
   - rewrite El'. destruct left; [auto|]. destruct (used st + 1 =? K i); [|now constructor].
     clear - Hni Hnd'. induction rest as [|h l IH]; cbn; [repeat constructor; auto|]. inversion Hnd'; subst.
@@ -493,10 +515,10 @@ Proof.
     { intros E. apply Hwait'. unfold set. destruct (Nat.eqb_spec s i) as [->|]; [|auto]. unfold left. rewrite E. apply skipn_nil. }
     destruct (inv_ref _ I s Hs HG Hwait) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hl & HC & Hothers & Hpre & Htk & Htot & Hpos).
     pose proof (more_count x w i c Hw Hcx) as Hcx'.
-    assert (Hfree'' : forall v, v < n -> free_at st' v <= a + longest q + work (more x w i v)).
+    assert (Hfree'' : forall v, v < n -> free_at st' v <= a + longest q + late st + (over st + extra) + work (more x w i v)).
     { intros v Hv. rewrite Hfree'. specialize (Hfree v Hv). destruct (Nat.eqb_spec v w) as [->|Hvw].
       - rewrite more_work by auto. lia.
-      - rewrite more_other by auto. auto. }
+      - rewrite more_other by auto. lia. }
     rewrite Hline in Hl. destruct (Nat.eq_dec s i) as [->|Hsi].
     + (* [s] itself, with a full batch *)
       assert (pre = [] /\ post = rest) as (-> & ->).
@@ -592,16 +614,18 @@ Proof.
   - apply Inv_arrive; auto. destruct (mandatory p r); auto.
   - now apply Inv_start.
   - (* Background *)
-    rename H into Hw, H0 into Hrun, H1 into Hidle, H2 into Hl, H3 into Hoth.
-    constructor; cbn [now arrived waiting line used running answered]; try apply I.
+    rename H into Hw, H0 into Hrun, H1 into Hidle, H2 into Hl, H3 into Hoth, H4 into Hx.
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
+    + lia.
     + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [H|[(v & due & b & Hv & Hr' & Hb)|H]]; auto.
       right. left. exists v, due, b. rewrite set_other; [auto|congruence].
-    + intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hne]; [|rewrite set_other by auto; now apply I].
+    + intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hne]; [|rewrite set_other by auto; intros E; destruct (inv_run _ I v due b Hv E); split; [lia|auto]].
       rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. rewrite Hoth in Hm by auto. discriminate.
+    + intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
     + intros s _ _ Hne. now specialize (Hidle s).
   - (* Finish *)
     rename H into Hw, H0 into Hrun.
-    constructor; cbn [now arrived waiting line used running answered]; try apply I.
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [H|[(v & due' & b' & Hv & Hr' & Hb)|H]]; auto.
       * destruct (Nat.eq_dec v w) as [->|Hne].
         -- rewrite Hrun in Hr'. inv Hr'. right. right. intros HG. exists (now st). split.
@@ -612,25 +636,37 @@ Proof.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros s Hs HG Hne. destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hrest).
       exists a, x, c, C, tk, pre, post. split; [auto|]. split; [auto|]. split; [|exact Hrest].
-      intros v Hv. pose proof (free_now st v I Hv). specialize (Hfree v Hv). unfold free_at at 1, set. cbn [running now].
+      intros v Hv. pose proof (free_now st v I Hv). specialize (Hfree v Hv). unfold free_at at 1, set. cbn [running now late over].
       destruct (v =? w); [lia|exact Hfree].
+  - (* Renew *)
+    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ I) as Hov.
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I; [lia|lia| | |].
+    { intros w due b Hw Hrun. destruct (inv_run _ I w due b Hw Hrun) as (? & ?). split; [|auto].
+      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+    { intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr. }
+    intros s _ _ Hne. now specialize (Hidle s).
   - (* Tick *)
-    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc.
-    assert (Hstill : forall s r, s < m -> G s = true -> In r (waiting st s) -> now st + 1 + P s <= arr r + L s).
-    { intros s r Hs HG Hr. destruct Hcase as [Hidle|Hbusy]; [rewrite Hidle in Hr; destruct Hr|].
-      apply still_time; auto. intros w Hw. specialize (Hbusy w Hw). destruct (running st w) as [(due, b)|] eqn:E; [|congruence].
-      exists due, b. split; [auto|]. now apply (Hdue w due b). }
-    constructor; cbn [now arrived waiting line used running answered]; try apply I.
+    rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ I) as Hlate.
+    assert (Hlate' : late st <= late' <= g) by (destruct Hcase as [(-> & _)|(-> & ?)]; lia).
+    assert (Hfree' : idle st \/ forall w, w < n -> now st + 1 + late st <= free_at st w + g /\
+      free_at (State (S (now st)) late' (over st) (arrived st) (waiting st) (line st) (used st) (running st) (answered st)) w <= free_at st w + (late' - late st)).
+    { destruct Hcase as [(-> & [Hidle|Hbusy])|(-> & Hl)]; [auto|right|right]; intros w Hw; unfold free_at; cbn [running now];
+        [specialize (Hbusy w Hw)|]; destruct (running st w) as [(due, b)|] eqn:E; try congruence; try specialize (Hdue w due b Hw E); lia. }
+    clear Hcase.
+    assert (Hstill : forall s r, s < m -> G s = true -> In r (waiting st s) -> now st + 1 + P s + excess q <= arr r + D s + over st).
+    { intros s r Hs HG Hr. destruct Hfree' as [Hidle|Hbusy]; [rewrite Hidle in Hr; destruct Hr|].
+      apply still_time; auto. intros w Hw. now apply Hbusy. }
+    constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
+    + lia.
     + intros r Hr. pose proof (inv_past _ I r Hr). lia.
     + intros w due b Hw Hrun. specialize (Hdue w due b Hw Hrun). destruct (inv_run _ I w due b Hw Hrun) as (? & ?). split; [lia|auto].
     + intros i r Hr. destruct (inv_wait _ I i r Hr) as (Hm & Hh & Hp & _). split; [auto|]. split; [auto|]. split; [lia|].
       intros HG. assert (i < m) by (rewrite <- Hh; now apply home_in). specialize (Hstill i r ltac:(auto) HG Hr). lia.
-    + intros s Hs HG Hne. destruct Hcase as [Hidle|Hbusy]; [now specialize (Hidle s)|].
+    + intros s Hs HG Hne. destruct Hfree' as [Hidle|Hbusy]; [now specialize (Hidle s)|].
       destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
-      exists a, x, c, C, tk, pre, post. cbn [now arrived waiting line used].
+      exists a, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used].
       split; [lia|]. split; [auto|]. split.
-      { intros v Hv. specialize (Hfree v Hv). specialize (Hbusy v Hv). unfold free_at in *. cbn [running now].
-        destruct (running st v) as [(due, b)|]; [auto|congruence]. }
+      { intros v Hv. specialize (Hfree v Hv). destruct (Hbusy v Hv). lia. }
       repeat (split; [assumption|]). split; [|split; [|assumption]].
       * intros i Hi Hn HGi. destruct (Htk i Hi Hn HGi) as (H1 & H2). split; [auto|]. etransitivity; [exact H2|]. apply came_of_later; lia.
       * etransitivity; [exact Htot|]. apply came_of_later; lia.
@@ -646,7 +682,7 @@ Qed.
     whose streams do not keep to their declarations, do. *)
 Lemma turns_keep s : G s = true -> served s G.
 Proof.
-  intros HG st Hr Hc r Hin Hh Hm Hd. pose proof (Inv_reachable st Hr Hc) as I. unfold at_home in Hh. apply Nat.eqb_eq in Hh.
+  intros HG st Hr Hc r Hin Hh Hm Hd. pose proof (Inv_reachable st Hr Hc) as I. pose proof (inv_over _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh.
   destruct (inv_where _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
   - rewrite Hh in H. destruct (inv_wait _ I s r H) as (_ & _ & _ & Hk). specialize (Hk HG). lia.
   - destruct (inv_run _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. specialize (Hd' HG). lia.

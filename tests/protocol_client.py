@@ -17,6 +17,7 @@ import tempfile
 import time
 
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
+SUBMIT_AT, SUBMIT_SHARED_AT = 11, 12
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
 STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
@@ -119,7 +120,7 @@ def string(text):
     return struct.pack("<H", len(data)) + data
 
 
-def hello(low=1, high=2):
+def hello(low=1, high=3):
     return b"WEIR" + struct.pack("<HH", low, high) + string("protocol_client")
 
 
@@ -132,7 +133,7 @@ def register(service, stream, constraints=(), arrivals=()):
 class Client:
     """A connection. Frames that came while another was waited for stay in `inbox`."""
 
-    def __init__(self, path, welcome=True, version=2):
+    def __init__(self, path, welcome=True, version=3):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(path)
         self.last, self.inbox, self.descriptors = 0, [], []
@@ -231,6 +232,10 @@ def submit(stream, *values):
     return struct.pack("<II%df" % len(values), stream, 0, *values)
 
 
+def submit_at(stream, *values, ago_ns=0):
+    return struct.pack("<IIQ%df" % len(values), stream, 0, time.monotonic_ns() - ago_ns, *values)
+
+
 class Checks:
     def __init__(self, path):
         self.path, self.passed, self.failed, self.taken = path, 0, 0, []
@@ -245,7 +250,7 @@ class Checks:
     def opening(self):
         self.main = Client(self.path)
         welcome = self.main.welcome
-        self.check("HELLO: welcome", welcome.version == 2 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
+        self.check("HELLO: welcome", welcome.version == 3 and welcome.max_frame == 4 << 20 and welcome.daemon, welcome)
         self.check("PING: pong", self.main.ask(PING).kind == PONG)
         answer = self.main.ask(ALARM)
         self.check("ALARM: refused: nothing to count", answer.kind == REFUSED and answer.code == 14, answer)
@@ -307,6 +312,10 @@ class Checks:
             answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, 64, 4080))
             right = answer.kind == RESULT and answer.output == b"" and arena[4080:4096] == values
             self.check("SUBMIT_SHARED: the output is in the arena", right, answer)
+            at = struct.pack("<IIQQQ", self.free.stream, 0, time.monotonic_ns(), 64, 2048)
+            answer = self.main.ask(SUBMIT_SHARED_AT, at)
+            right = answer.kind == RESULT and arena[2048:2064] == values
+            self.check("SUBMIT_SHARED_AT: the output is in the arena", right, answer)
         for what, places in (("beyond the arena", (0, 4088)), ("not aligned", (4, 0))):
             answer = self.main.ask(SUBMIT_SHARED, struct.pack("<IIQQ", self.free.stream, 0, *places))
             self.check("SUBMIT_SHARED: refused: " + what, answer.kind == REFUSED and answer.code == 12, answer)
@@ -315,7 +324,7 @@ class Checks:
     def submitting(self):
         idents = []
         for i in range(10):
-            idents.append(self.main.send(SUBMIT, submit(self.cam0.stream, i, -2.5, 0.0, 1e9)))
+            idents.append(self.main.send(SUBMIT_AT, submit_at(self.cam0.stream, i, -2.5, 0.0, 1e9)))
             time.sleep(0.03)
         answers, right = once(self.main.answers(idents))
         self.taken = list(answers)
@@ -336,6 +345,22 @@ class Checks:
         right &= all(a.misses_left == NO_CONSTRAINT for a in answers)
         echo = all(a.output == struct.pack("<4f", i, 0, 0, 0) for i, a in enumerate(answers) if a.kind == RESULT)
         self.check("SUBMIT: 500 at once, best effort: one answer each", right and echo)
+
+    def sending(self):
+        """The instant of sending: arrival and deadline count from it."""
+        ahead = self.main.ask(SUBMIT_AT, submit_at(self.free.stream, 0, 0, 0, 0, ago_ns=-60 * 10**9))
+        self.check("SUBMIT_AT: refused: in the future", ahead.kind == REFUSED and ahead.code == 16, ahead)
+        past = self.main.ask(SUBMIT_AT, submit_at(self.free.stream, 0, 0, 0, 0, ago_ns=self.free.deadline_ns + 1))
+        self.check("SUBMIT_AT: longer ago than the deadline: expired", past.kind == MISS and past.reason == 2, past)
+        half = self.free.deadline_ns // 2
+        answer = self.main.ask(SUBMIT_AT, submit_at(self.free.stream, 1, 2, 3, 4, ago_ns=half))
+        right = answer.kind == MISS or answer.kind == RESULT and answer.queued_ns >= half
+        self.check("SUBMIT_AT: waiting counts from then", right and answer.sequence == past.sequence + 1, answer)
+        with Client(self.path, version=2) as older:
+            older.raw(frame(SUBMIT_AT, 2, submit_at(1, 0, 0, 0, 0)))
+            frames = older.farewell()
+        right = older.welcome.version == 2 and [f.kind for f in frames] == [ERROR] and frames[0].code == 2
+        self.check("version 2: SUBMIT_AT is not known", right, frames)
 
     def calm(self, seconds=5.0):
         until = time.monotonic() + seconds
@@ -392,7 +417,7 @@ class Checks:
 
     def breaking(self):
         for name, code, first, data in (
-            ("no common version", 1, True, frame(HELLO, 1, hello(3, 9))),
+            ("no common version", 1, True, frame(HELLO, 1, hello(4, 9))),
             ("first frame not HELLO", 7, True, frame(PING, 1)),
             ("other magic", 2, True, frame(HELLO, 1, b"RIEW" + hello()[4:])),
             ("garbage instead of HELLO", 3, True, b"GET / HTTP/1.1\r\n\r\n" * 9),
@@ -402,6 +427,7 @@ class Checks:
             ("unknown kind", 2, False, frame(99, 2)),
             ("a kind of the daemon", 2, False, frame(RESULT, 2)),
             ("flags", 2, False, frame(PING, 2, flags=1)),
+            ("reserved not 0, with an instant", 2, False, frame(SUBMIT_AT, 2, b"\1\0\0\0" * 6)),
             ("id 0", 2, False, frame(PING, 0)),
             ("reserved not 0", 2, False, frame(SUBMIT, 2, b"\1\0\0\0" * 6)),
             ("body too short", 2, False, frame(UNREGISTER, 2, b"\1\0\0")),
@@ -482,7 +508,7 @@ def main():
             daemon = checks.daemon = subprocess.Popen([weir, "serve", config, "--quiet"])
             checks.check("weir serve: a socket that takes connections", listening(daemon, path))
             steps = (checks.opening, checks.registering, checks.submitting, checks.flooding, checks.counting)
-            steps += (checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
+            steps += (checks.sending, checks.sharing, checks.breaking, checks.crowding, checks.leaving, checks.stopping)
             for step in steps:
                 try:
                     step()

@@ -76,6 +76,24 @@ static void tensors_are_told(void) {
     CHECK(strcmp(typed.output[3].name, "score_out") == 0 && strcmp(typed.variant, "typed") == 0);
 }
 
+static void other_types_go_and_come(void) {
+    uint8_t payload[35] = {0};
+    weir_stream numbers;
+    weir_answer answer;
+    const int32_t count[] = {INT32_MIN, INT32_MAX};
+    const double value = 0.1;
+    CHECK(best_effort("numbers", "c-numbers", &numbers) == WEIR_OK && numbers.input_bytes == sizeof payload);
+    CHECK(numbers.input[0].type == WEIR_F64 && numbers.input[0].bytes == 16);
+    CHECK(numbers.input[1].type == WEIR_I8 && numbers.input[1].offset == 16 && numbers.input[1].bytes == 3);
+    CHECK(numbers.input[2].type == WEIR_I32 && numbers.input[2].offset == 24 && numbers.input[2].bytes == 8);
+    CHECK(numbers.input[3].type == WEIR_BOOL && numbers.input[3].offset == 32 && numbers.input[3].bytes == 3);
+    memcpy(payload, &value, sizeof value);
+    memcpy(payload + 24, count, sizeof count);
+    payload[33] = 1;
+    CHECK(weir_infer(client, &numbers, payload, &answer) == WEIR_OK && answer.kind == WEIR_RESULT);
+    CHECK(answer.output_bytes == sizeof payload && memcmp(answer.output, payload, sizeof payload) == 0);
+}
+
 static void requests_are_answered_inline(void) {
     uint8_t payload[36] = {0};
     weir_answer answer;
@@ -236,6 +254,7 @@ int main(int argc, char **argv) {
     if (argc != 2) return EXIT_FAILURE;
     errors_say_why(argv[1]);
     tensors_are_told();
+    other_types_go_and_come();
     requests_are_answered_inline();
     requests_are_answered_in_the_arena();
     nothing_is_lost_while_something_else_is_waited_for();

@@ -24,11 +24,13 @@ weir_status broken(weir_client *client, weir_status status, const char *why) {
     return fail(client, status, "%s", why);
 }
 
-int64_t now_ms(void) {
+uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+int64_t now_ms(void) { return (int64_t)(now_ns() / 1000000); }
 
 static void begin_with(weir_client *client, uint16_t kind, uint64_t id) {
     client->out.length = 0;

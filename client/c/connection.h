@@ -7,6 +7,7 @@
 #define fail weir_own_fail
 #define broken weir_own_broken
 #define now_ms weir_own_now_ms
+#define now_ns weir_own_now_ns
 #define begin weir_own_begin
 #define finish weir_own_finish
 #define next_frame weir_own_next_frame
@@ -30,6 +31,8 @@ struct weir_client {
     int socket, timeout, alarm;
     uint64_t last_id, max_arena;
     uint32_t max_frame;
+    /* Of the protocol, as the daemon chose it. */
+    uint16_t version;
     writer out;
     /* Bytes read; those before `start` are used up. */
     uint8_t *in;
@@ -50,6 +53,8 @@ __attribute__((format(printf, 3, 4)))
 weir_status fail(weir_client *client, weir_status status, const char *format, ...);
 /* The same; nothing can be sent or read any more. */
 weir_status broken(weir_client *client, weir_status status, const char *why);
+/* By CLOCK_MONOTONIC, which the daemon has as well. */
+uint64_t now_ns(void);
 int64_t now_ms(void);
 
 /* Begins a frame in `out`; its fields follow. */

@@ -75,10 +75,14 @@ header read_header(const uint8_t *bytes) {
 
 static size_t element_size(uint16_t type) {
     switch (type) {
-        case WEIR_F32: return 4;
-        case WEIR_F16: return 2;
+        case WEIR_F64:
         case WEIR_I64: return 8;
-        case WEIR_U8: return 1;
+        case WEIR_F32:
+        case WEIR_I32: return 4;
+        case WEIR_F16: return 2;
+        case WEIR_I8:
+        case WEIR_U8:
+        case WEIR_BOOL: return 1;
         default: return 0;
     }
 }
@@ -205,7 +209,7 @@ const char *weir_refusal(uint16_t code) {
         "unknown",        "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible",
         "too-many-streams", "name-in-use",   "unknown-stream",     "draining",         "not-permitted",
         "input-length",   "arena",           "arena-place",        "output-length",    "alarm",
-        "too-many-questions"};
+        "too-many-questions", "sent-in-future"};
     return WORD(words, code);
 }
 

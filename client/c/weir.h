@@ -31,7 +31,16 @@ typedef enum {
     WEIR_SYSTEM    /* a call of the system failed */
 } weir_status;
 
-typedef enum { WEIR_F32 = 1, WEIR_F16 = 2, WEIR_I64 = 3, WEIR_U8 = 4 } weir_type;
+typedef enum {
+    WEIR_F32 = 1,
+    WEIR_F16 = 2,
+    WEIR_I64 = 3,
+    WEIR_U8 = 4,
+    WEIR_F64 = 5,
+    WEIR_I8 = 6,
+    WEIR_I32 = 7,
+    WEIR_BOOL = 8
+} weir_type;
 
 typedef struct {
     char name[256];

@@ -32,6 +32,7 @@ mod alarm;
 #[cfg(feature = "async")]
 pub mod asynchronous;
 pub mod blocking;
+mod clock;
 mod descriptor;
 mod error;
 mod incoming;

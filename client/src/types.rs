@@ -13,7 +13,7 @@ pub use crate::wire::{
 pub use registration::{ArrivalBound, Constraint, Registration, RegistrationBuilder, RegistrationError};
 pub use stream::{Packer, StreamInfo};
 pub(crate) use tensor::place;
-pub use tensor::{Element, TensorError, TensorInfo};
+pub use tensor::{Double, Element, TensorError, TensorInfo};
 
 /// The number a client gave one of its requests; unique within its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -26,7 +26,10 @@ pub use error::WireError;
 pub use result_head::ResultHead;
 
 /// The newest version of the protocol this crate speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
+
+/// From this version on a request may say when it was sent.
+pub const SENT_VERSION: u16 = 3;
 
 /// The oldest version it speaks as well.
 pub const OLDEST_VERSION: u16 = 1;
@@ -66,6 +69,9 @@ pub const PACKING: usize = 8;
 
 /// Bytes of a SUBMIT body before its payload.
 pub const SUBMIT_HEAD_LEN: usize = 8;
+
+/// Bytes of a SUBMIT_AT body before its payload.
+pub const SUBMIT_AT_HEAD_LEN: usize = 16;
 
 /// Bytes of a RESULT body before its output.
 pub const RESULT_HEAD_LEN: usize = 40;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
 use weir_client::asynchronous::Client;
-use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
+use weir_client::wire::{ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, Kind};
 use weir_client::{
     Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode, StreamState,
 };
@@ -284,6 +284,30 @@ async fn large_tensors_lie_in_shared_memory() {
     let Outcome::Miss(miss) = client.infer_shared(&place).await.unwrap() else { panic!("a miss") };
     assert_eq!(miss.reason, MissReason::Shed);
     assert!(matches!(client.share(4096).await, Err(Error::Refused(_))));
+    drop(client);
+    finish(mock).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_can_read_it_is_told_when_a_request_was_sent() {
+    let now = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    let before = now();
+    let mock = Mock::serve(move |peer| {
+        peer.welcome_as(3, DEFAULT_MAX_FRAME);
+        let id = peer.expect(Kind::Register);
+        peer.registered(id);
+        let id = peer.expect_with(Kind::SubmitAt, |frame| {
+            let ClientFrame::SubmitAt { sent_ns, .. } = frame else { unreachable!() };
+            assert!((before..=now()).contains(&sent_ns));
+        });
+        peer.miss(id, 0, MissReason::Shed);
+    });
+    let client = Client::connect(mock.path()).await.unwrap();
+    let stream = client.register(&registration()).await.unwrap();
+    client.infer(&stream, &INPUT).await.unwrap();
     drop(client);
     finish(mock).await;
 }

@@ -10,13 +10,47 @@ use std::time::Duration;
 
 use mock::{Mock, impatient, registration};
 use weir_client::blocking::Client;
-use weir_client::wire::{ClientFrame, DaemonFrame, Kind};
+use weir_client::wire::{ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, Kind};
 use weir_client::{
     Answer, Error, ErrorCode, Event, EventMask, MissReason, Options, Outcome, RefusalCode, RequestId,
     SafeModeCause, StreamState,
 };
 
 const INPUT: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+
+#[test]
+fn a_daemon_that_can_read_it_is_told_when_a_request_was_sent() {
+    let (sender, told) = std::sync::mpsc::channel();
+    let mock = Mock::serve(move |peer| {
+        peer.welcome_as(3, DEFAULT_MAX_FRAME);
+        let id = peer.expect(Kind::Register);
+        peer.registered(id);
+        for _ in 0..2 {
+            let id = peer.expect_with(Kind::SubmitAt, |frame| {
+                let ClientFrame::SubmitAt { stream: 7, sent_ns, payload } = frame else { unreachable!() };
+                assert_eq!(payload.len(), 16);
+                sender.send((sent_ns, monotonic_ns())).unwrap();
+            });
+            peer.result(id, 0, [0.5, 0.25]);
+        }
+    });
+    let mut client = Client::connect(mock.path()).unwrap();
+    let stream = client.register(&registration()).unwrap();
+    let mut before = monotonic_ns();
+    for _ in 0..2 {
+        client.infer(&stream, &INPUT).unwrap();
+        let (sent, read) = told.recv().unwrap();
+        assert!(before <= sent && sent <= read, "{before} {sent} {read}");
+        before = sent;
+    }
+    drop(client);
+    mock.finish();
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 #[test]
 fn registers_and_infers() {
@@ -358,9 +392,9 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
     mock.finish();
     let mock = Mock::serve(|peer| {
         let id = peer.expect(Kind::Hello);
-        peer.send(id, &DaemonFrame::Welcome { version: 3, max_frame: 100, max_arena: 0, daemon: "later" });
+        peer.send(id, &DaemonFrame::Welcome { version: 4, max_frame: 100, max_arena: 0, daemon: "later" });
     });
-    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(3))));
+    assert!(matches!(Client::connect(mock.path()), Err(Error::Version(4))));
     mock.finish();
 }
 
@@ -368,7 +402,7 @@ fn a_daemon_that_does_not_answer_or_speaks_another_version_is_told() {
 fn a_daemon_of_an_older_version_is_spoken_to_in_its_own() {
     let mock = Mock::serve(|peer| {
         let id = peer.expect_with(Kind::Hello, |frame| {
-            assert!(matches!(frame, ClientFrame::Hello { min_version: 1, max_version: 2, .. }), "{frame:?}");
+            assert!(matches!(frame, ClientFrame::Hello { min_version: 1, max_version: 3, .. }), "{frame:?}");
         });
         peer.send(id, &DaemonFrame::Welcome { version: 1, max_frame: 100, max_arena: 0, daemon: "earlier" });
         let id = peer.expect(Kind::Ping);

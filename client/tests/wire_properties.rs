@@ -90,6 +90,11 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::SubmitShared => {
             Client(C::SubmitShared { stream: p.int[0], input: p.long[0], output: p.long[1] })
         }
+        Kind::SubmitAt => Client(C::SubmitAt { stream: p.int[0], sent_ns: p.long[0], payload: &p.bytes }),
+        Kind::SubmitSharedAt => {
+            let [sent_ns, input, output, ..] = p.long;
+            Client(C::SubmitSharedAt { stream: p.int[0], sent_ns, input, output })
+        }
         Kind::Mapped => Daemon(D::Mapped),
         Kind::Alarm => Client(C::Alarm),
         Kind::Alarmed => Daemon(D::Alarmed),
@@ -212,7 +217,7 @@ proptest! {
         let bytes = encode(&parts);
         let (header, body) = cut(&bytes);
         prop_assume!(!body.is_empty());
-        let free = matches!(parts.kind, Kind::Submit | Kind::Result | Kind::StatusReply);
+        let free = matches!(parts.kind, Kind::Submit | Kind::SubmitAt | Kind::Result | Kind::StatusReply);
         let short = &body[..keep.index(body.len())];
         let decoded = ClientFrame::decode(&header, short).is_ok() || DaemonFrame::decode(&header, short).is_ok();
         prop_assert!(free || !decoded);

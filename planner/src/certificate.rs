@@ -1,6 +1,7 @@
 //! Certificates: what was promised or refused, from what, and why, as a file that anyone can check.
 
 mod claim;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,16 +17,21 @@ use crate::unique::Unique;
 pub use claim::{
     Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
+pub use shared::{
+    Reference, SharedBinding, SharedClaim, SharedReason, SharedServiceAnswer, SharedStreamAnswer,
+};
 
 /// The version of the format, its field `weir_certificate`.
 pub const VERSION: u32 = 1;
+/// That of a certificate about services that share workers.
+pub const SHARED_VERSION: u32 = 2;
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// The answer to one abstract problem, or to each service of a configuration, under a digest.
 ///
-/// In the file the fields of a single claim that is about no service stand beside these; other claims are the
-/// list `services`.
+/// In the file the fields of a single claim that is about no service stand beside these, as do those of one about
+/// services that share workers; other claims are the list `services`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The program that made it, and its version.
@@ -34,6 +40,8 @@ pub struct Certificate {
     pub machine: BTreeMap<String, String>,
     /// One about no service for an abstract problem, else one about each service.
     pub claims: Vec<Claim>,
+    /// What is claimed of services that share workers; then there are no other claims.
+    pub shared: Option<SharedClaim>,
     /// SHA-256 over all of the above, see [`Certificate::compute_digest`].
     pub digest: String,
 }
@@ -72,8 +80,10 @@ pub enum CertificateError {
         /// Which one.
         field: &'static str,
     },
-    /// Another version than [`VERSION`].
-    #[error("weir_certificate is {found}, this program reads {VERSION}: make the certificate anew")]
+    /// Another version than [`VERSION`] and [`SHARED_VERSION`].
+    #[error(
+        "weir_certificate is {found}, this program reads {VERSION} and {SHARED_VERSION}: make the certificate anew"
+    )]
     Version {
         /// Which one.
         found: u32,
@@ -94,9 +104,25 @@ impl Certificate {
     /// A certificate of `claims`, with its digest: a single claim about no service, or one about each service.
     #[must_use]
     pub fn new(made_by: impl Into<String>, machine: BTreeMap<String, String>, claims: Vec<Claim>) -> Self {
-        let mut made = Self { made_by: made_by.into(), machine, claims, digest: String::new() };
-        made.digest = made.compute_digest();
-        made
+        Self { made_by: made_by.into(), machine, claims, shared: None, digest: String::new() }.signed()
+    }
+
+    /// A certificate of services that share workers, with its digest.
+    #[must_use]
+    pub fn of_shared(made_by: impl Into<String>, claim: SharedClaim) -> Self {
+        let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
+        Self { made_by, machine, claims: Vec::new(), shared: Some(claim), digest }.signed()
+    }
+
+    fn signed(mut self) -> Self {
+        self.digest = self.compute_digest();
+        self
+    }
+
+    /// Whether all that it is about is promised.
+    #[must_use]
+    pub fn promises_all(&self) -> bool {
+        self.claims.iter().all(|claim| claim.admissible) && self.shared.iter().all(|claim| claim.admissible)
     }
 
     /// The digest of everything but the digest itself: SHA-256, in hexadecimal, of the file as compact JSON
@@ -128,9 +154,9 @@ impl Certificate {
         let mut take = |field: &'static str| fields.remove(field);
         let missing = |field| CertificateError::Missing { field };
         let version = take("weir_certificate").ok_or(missing("weir_certificate"))?;
-        match serde_json::from_str(version.get())? {
-            VERSION => {}
-            found => return Err(CertificateError::Version { found }),
+        let version = serde_json::from_str(version.get())?;
+        if ![VERSION, SHARED_VERSION].contains(&version) {
+            return Err(CertificateError::Version { found: version });
         }
         let made_by = serde_json::from_str(take("made_by").ok_or(missing("made_by"))?.get())?;
         let digest = serde_json::from_str(take("digest").ok_or(missing("digest"))?.get())?;
@@ -138,7 +164,13 @@ impl Certificate {
             Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
             None => BTreeMap::new(),
         };
+        let mut shared = None;
         let claims = match take("services") {
+            services if version == SHARED_VERSION => {
+                fields.extend(services.map(|services| ("services".to_owned(), services)));
+                shared = Some(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+                Vec::new()
+            }
             Some(services) => {
                 // Whatever is left is unknown.
                 let Nothing {} = serde_json::from_str(&serde_json::to_string(&fields)?)?;
@@ -150,7 +182,7 @@ impl Certificate {
             }
             None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
         };
-        let read = Self { made_by, machine, claims, digest };
+        let read = Self { made_by, machine, claims, shared, digest };
         let computed = read.compute_digest();
         if read.digest != computed {
             return Err(CertificateError::Digest { written: read.digest, computed });
@@ -195,14 +227,17 @@ impl Serialize for Certificate {
         #[serde(untagged)]
         enum Body<'a> {
             Problem(&'a Claim),
+            Shared(&'a SharedClaim),
             Services { services: &'a [Claim] },
         }
-        let Self { made_by, machine, claims, digest } = self;
-        let body = match claims.as_slice() {
-            [claim] if claim.service.is_none() => Body::Problem(claim),
-            services => Body::Services { services },
+        let Self { made_by, machine, claims, shared, digest } = self;
+        let body = match (shared, claims.as_slice()) {
+            (Some(claim), _) => Body::Shared(claim),
+            (None, [claim]) if claim.service.is_none() => Body::Problem(claim),
+            (None, services) => Body::Services { services },
         };
-        Fields { weir_certificate: VERSION, made_by, machine, body, digest }.serialize(serializer)
+        let weir_certificate = if shared.is_some() { SHARED_VERSION } else { VERSION };
+        Fields { weir_certificate, made_by, machine, body, digest }.serialize(serializer)
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod limits;
 mod scale;
+mod shared;
 
 use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, largest_count, seed_count};
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
+pub use shared::certify_shared;
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

@@ -59,7 +59,13 @@ impl Number {
     /// `span` in `unit`.
     #[must_use]
     pub fn of_span(span: Span, unit: Unit) -> Self {
-        Self::new(i128::from(span.as_nanos()), -unit.exponent())
+        Self::of_nanos(i128::from(span.as_nanos()), unit)
+    }
+
+    /// So many nanoseconds in `unit`, perhaps below zero.
+    #[must_use]
+    pub fn of_nanos(nanos: i128, unit: Unit) -> Self {
+        Self::new(nanos, -unit.exponent())
     }
 
     /// The time that this many `unit`s are.

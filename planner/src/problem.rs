@@ -3,10 +3,12 @@
 
 mod check;
 pub mod raw;
+pub mod shared;
 
 use rt_core::{Dispatch, Span, Stalls, StreamSpec, System, Workers};
 
 use crate::number::Number;
+pub use shared::SharedProblem;
 
 /// The longest text that is read as a problem, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -36,6 +38,31 @@ pub struct Problem {
     pub streams: Vec<(String, StreamSpec)>,
 }
 
+/// What a file asks about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    /// A service that has its workers for itself.
+    One(Box<Problem>),
+    /// Several that share them.
+    Shared(SharedProblem),
+}
+
+impl Question {
+    /// Reads a problem of either kind from JSON: one with `services` is of several.
+    ///
+    /// # Errors
+    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, or a value outside its range.
+    pub fn parse(text: &str) -> Result<Self, ProblemError> {
+        if text.len() > MAX_BYTES {
+            return Err(ProblemError::Size { bytes: text.len() });
+        }
+        match shared::fields_of_several(text)? {
+            Some(fields) => Ok(Self::Shared(SharedProblem::read(text, &fields)?)),
+            None => Ok(Self::One(Box::new(Problem::from_raw(serde_json::from_str(text)?)?))),
+        }
+    }
+}
+
 /// Why something is no problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ProblemError {
@@ -48,6 +75,11 @@ pub enum ProblemError {
     /// Not JSON, or not the fields of a problem.
     #[error("no problem: {0}")]
     Json(#[from] serde_json::Error),
+    /// A problem of several services where one of a single service is needed.
+    #[error(
+        "services: several services on the same workers can be certified, but are not simulated or replayed"
+    )]
+    Shared,
     /// A value outside its range.
     #[error("{field} = {value}: {reason}")]
     Value {
@@ -64,13 +96,13 @@ impl Problem {
     /// Reads a problem from JSON.
     ///
     /// # Errors
-    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, or as
-    /// [`Problem::from_raw`].
+    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, several services
+    /// ([`Question::parse`] reads these too), or as [`Problem::from_raw`].
     pub fn parse(text: &str) -> Result<Self, ProblemError> {
-        if text.len() > MAX_BYTES {
-            return Err(ProblemError::Size { bytes: text.len() });
+        match Question::parse(text)? {
+            Question::One(problem) => Ok(*problem),
+            Question::Shared(_) => Err(ProblemError::Shared),
         }
-        Self::from_raw(serde_json::from_str(text)?)
     }
 
     /// Checks every value of `raw`.

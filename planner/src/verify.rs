@@ -5,6 +5,8 @@
 //! every instant that matters, `binding`, `busy` and `waiting`, and that `min_deadline`, `min_workers` and
 //! `max_load_scale` pass. A claim that says no promises nothing: its refutation must keep to the curves.
 //!
+//! Of services that share workers it derives every line of Theorems E and T in the same way (`verify/shared.rs`).
+//!
 //! Not checked: whether a refutation replays to a miss, which is for `replay` to see; that a limit is the last value
 //! that passes, what binds there, limits that need the refinement or too many steps, those of bursts and of single
 //! streams; the standing of constraints, Theorem B; `service`, `machine`. Where the refinement decides, the tightest
@@ -14,6 +16,7 @@
 mod problem;
 mod proved;
 mod refined;
+mod shared;
 mod theorem;
 
 use std::collections::HashMap;
@@ -21,7 +24,7 @@ use std::fmt::{Debug, Display};
 
 use crate::certificate::{Certificate, Claim, Refutation, Rule};
 use crate::problem::raw::Unit;
-use problem::{System, time};
+use problem::{Stream, System, time};
 
 pub use proved::{Prover, ProverError, Unproved, problem_line};
 
@@ -67,6 +70,9 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
         let name = |error| VerifyError { claim: format!("claim {i}{service}"), ..error };
         check(claim, &mut verified).map_err(name)?;
     }
+    if let Some(claim) = &certificate.shared {
+        shared::check(claim, &mut verified)?;
+    }
     Ok(verified)
 }
 
@@ -74,17 +80,8 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     let (system, unit) = (System::read(&claim.problem)?, claim.problem.unit);
     same("streams", &claim.streams.len(), &system.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&system.streams).enumerate() {
-        same(format!("streams[{i}].name"), &answer.name, &stream.name)?;
-        let told: Vec<_> = answer.constraints.iter().map(|(constraint, _)| constraint).collect();
-        let asked = claim.problem.streams[i].constraints.iter().collect();
-        same(format!("streams[{i}].constraints"), &told, &asked)?;
-        let ((p, q), of) = (answer.density, format!("{}/{}", stream.p, stream.q));
-        let equal = q > 0 && i128::from(p) * stream.q == i128::from(q) * stream.p;
-        same(
-            format!("streams[{i}].density"),
-            &format!("{p}/{q}"),
-            &if equal { format!("{p}/{q}") } else { of },
-        )?;
+        let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);
+        answered(&format!("streams[{i}]"), (&answer.name, answer.density, told), asked, stream)?;
     }
     if !claim.admissible {
         verified.refused += 1;
@@ -121,6 +118,22 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     let busy = claim.busy.and_then(|busy| time(busy, unit));
     same("busy", &busy, &derived.busy.or(Some(busy.unwrap_or(0))))?;
     if system.closed() { Ok(()) } else { limits(claim, &system, verified) }
+}
+
+/// What is told of a stream, its name, density and constraints with their standings, is what was asked.
+fn answered(
+    field: &str,
+    (name, (p, q), told): (&String, (u32, u32), &[(String, String)]),
+    asked: &[String],
+    stream: &Stream,
+) -> Result<(), VerifyError> {
+    same(format!("{field}.name"), name, &stream.name)?;
+    let told: Vec<_> = told.iter().map(|(constraint, _)| constraint).collect();
+    same(format!("{field}.constraints"), &told, &asked.iter().collect())?;
+    let of = format!("{}/{}", stream.p, stream.q);
+    let equal = q > 0 && i128::from(p) * stream.q == i128::from(q) * stream.p;
+    let derived = if equal { format!("{p}/{q}") } else { of };
+    same(format!("{field}.density"), &format!("{p}/{q}"), &derived)
 }
 
 /// The system with one input at its limit passes Theorem A.

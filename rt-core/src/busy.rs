@@ -80,7 +80,7 @@ impl Iterator for BusyPeriod<'_> {
 }
 
 /// What one stream demands up to the length under test.
-struct Demand<'a> {
+pub(crate) struct Demand<'a> {
     density: Density,
     arrivals: &'a ArrivalCurve,
     mandatory: u64,
@@ -88,13 +88,23 @@ struct Demand<'a> {
 }
 
 impl<'a> Demand<'a> {
-    fn new(density: Density, arrivals: &'a ArrivalCurve, length: Span) -> Self {
+    pub(crate) fn new(density: Density, arrivals: &'a ArrivalCurve, length: Span) -> Self {
         let mut demand = Self { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
         demand.rise(length);
         demand
     }
 
-    fn rise(&mut self, length: Span) {
+    pub(crate) fn mandatory(&self) -> u64 {
+        self.mandatory
+    }
+
+    /// The next length at which it may demand more.
+    pub(crate) fn next_rise(&self) -> Span {
+        self.next_rise
+    }
+
+    /// Goes on to `length`.
+    pub(crate) fn rise(&mut self, length: Span) {
         self.mandatory = self.density.ceil_of(self.arrivals.count(length));
         self.next_rise = self.arrivals.next_rise(length);
     }

@@ -45,7 +45,7 @@ fn settled(arrivals: &ArrivalCurve) -> Option<u64> {
     arrivals.bounds().iter().try_fold(0, |from: u64, bound| Some(from.max(overtaken(bound)?)))
 }
 
-fn lcm(a: u64, b: u64) -> Option<u64> {
+pub(crate) fn lcm(a: u64, b: u64) -> Option<u64> {
     let (mut x, mut y) = (a, b);
     while y != 0 {
         (x, y) = (y, x % y);

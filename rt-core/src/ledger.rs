@@ -129,14 +129,19 @@ impl LoadLedger {
     }
 
     /// No mandatory request waits: those that have departed no longer count.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         if self.departed > 0 {
-            self.departed = 0;
-            self.classes.retain_mut(|class| {
-                class.departed = 0;
-                class.present > 0
-            });
+            self.forget_departed();
         }
+    }
+
+    fn forget_departed(&mut self) {
+        self.departed = 0;
+        self.classes.retain_mut(|class| {
+            class.departed = 0;
+            class.present > 0
+        });
     }
 
     /// How many streams a shield would leave out.

@@ -35,6 +35,7 @@ mod refine;
 mod safe_mode;
 mod scheduler;
 mod select;
+pub mod sharing;
 mod shield;
 mod stalls;
 mod stream;

@@ -5,7 +5,6 @@
 //! hits: Hamdaoui and Ramanathan's distance to failure (1995), with misses counted.
 
 use alloc::boxed::Box;
-use alloc::vec;
 
 use crate::constraint::{Constraint, ConstraintSet};
 
@@ -13,11 +12,12 @@ use crate::constraint::{Constraint, ConstraintSet};
 #[derive(Clone, Debug)]
 pub struct OutcomeMonitor {
     constraints: ConstraintSet,
-    /// Sequence numbers of the most recent hits, as a ring; as long as the largest `h`.
+    /// The numbers of the most recent hits, as a ring; as long as the largest `h`. So many are imagined before the first
+    /// request.
     hits: Box<[u64]>,
     /// Where the next hit goes.
     next: usize,
-    hit_count: u64,
+    /// The number of the next request.
     count: u64,
 }
 
@@ -27,33 +27,32 @@ impl OutcomeMonitor {
     #[must_use]
     pub fn new(constraints: ConstraintSet) -> Self {
         let longest = constraints.as_slice().iter().map(|c| c.hits()).max().unwrap_or(0);
-        let hits = vec![0; longest as usize].into_boxed_slice();
-        Self { constraints, hits, next: 0, hit_count: 0, count: 0 }
+        Self { constraints, hits: (0..u64::from(longest)).collect(), next: 0, count: longest.into() }
     }
 
     /// Forgets all that was recorded.
     pub(crate) fn clear(&mut self) {
-        (self.next, self.hit_count, self.count) = (0, 0, 0);
+        (self.next, self.count) = (0, self.hits.len() as u64);
+        self.hits.iter_mut().zip(0..).for_each(|(hit, number)| *hit = number);
     }
 
     /// How many outcomes have been recorded.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        self.count - self.hits.len() as u64
     }
 
     /// Records the next request's outcome. Returns the constraint that this miss violates, if any.
+    #[inline]
     pub fn record(&mut self, hit: bool) -> Option<Constraint> {
-        if hit && !self.hits.is_empty() {
-            self.hits[self.next] = self.count;
+        if !hit {
+            return self.record_misses(1);
+        }
+        if let Some(oldest) = self.hits.get_mut(self.next) {
+            *oldest = self.count;
             self.next = if self.next + 1 == self.hits.len() { 0 } else { self.next + 1 };
         }
-        self.hit_count += u64::from(hit);
         self.count += 1;
-        if hit {
-            return None;
-        }
-        let violated = |c: &Constraint| self.age(c) > u64::from(c.window());
-        self.constraints.as_slice().iter().copied().find(violated)
+        None
     }
 
     /// Records `count` misses; the same as so many calls of [`OutcomeMonitor::record`], of which it returns what the last one
@@ -70,6 +69,7 @@ impl OutcomeMonitor {
     /// How many misses in a row may follow now before a constraint is violated, and the constraint that
     /// binds; `None` without constraints.
     #[must_use]
+    #[inline]
     pub fn misses_left(&self) -> Option<(u32, Constraint)> {
         let left = |c: &Constraint| u64::from(c.window()).saturating_sub(self.age(c)) as u32;
         let (first, rest) = self.constraints.as_slice().split_first()?;
@@ -83,14 +83,9 @@ impl OutcomeMonitor {
         Some(least)
     }
 
-    /// How many requests back the `h`-th most recent hit lies, 1 for the last request; hits are imagined
-    /// before the first.
+    /// How many requests back the `h`-th most recent hit lies, 1 for the last request.
     fn age(&self, constraint: &Constraint) -> u64 {
-        let h = u64::from(constraint.hits());
-        if self.hit_count < h {
-            return self.count + h - self.hit_count;
-        }
-        let h = h as usize;
+        let h = constraint.hits() as usize;
         let slot = if h <= self.next { self.next - h } else { self.next + self.hits.len() - h };
         self.count - self.hits[slot]
     }

@@ -49,9 +49,8 @@ pub struct Policer {
 
 #[derive(Clone, Debug)]
 enum BoundState {
-    /// The instants of the last conforming requests, as many as the window allows: a ring, filled up to `held`, in which the
-    /// next one goes to `next`. Full, it has the oldest there.
-    Window { length: Span, ring: Box<[Instant]>, held: usize, next: usize },
+    /// The last conforming requests, as many as the window allows, by when each leaves it: a ring, with the oldest at `next`.
+    Window { length: Span, ring: Box<[Instant]>, next: usize },
     /// The generic cell rate algorithm; `run` is when the present run of back-to-back periods began and
     /// how many requests it holds, so that `run.0 + run.1·period` is the next theoretical arrival.
     Periodic { period: Span, jitter: Span, run: (Instant, u64) },
@@ -68,7 +67,6 @@ impl Policer {
             ArrivalBound::Window { count, length } => BoundState::Window {
                 length: *length,
                 ring: vec![Instant::ZERO; *count as usize].into(),
-                held: 0,
                 next: 0,
             },
             ArrivalBound::Periodic { period, jitter } => {
@@ -107,16 +105,37 @@ impl Policer {
     /// request does not count if its place is to be kept for the next one, `keep`.
     /// Calls must not go back in time.
     pub fn observe(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
-        if !self.is_spacing(now) && self.bounds.iter().all(|bound| bound.has_room(now)) {
-            self.count(now);
-            return (true, None);
-        }
-        self.observe_excess(now, keep)
+        if self.observe_conforming(now) { (true, None) } else { self.observe_excess(now, keep) }
     }
 
-    /// The same while an excess lasts, or where a new one begins.
+    /// Records a request at `now` if it conforms and no excess is remembered.
+    #[inline]
+    pub(crate) fn observe_conforming(&mut self, now: Instant) -> bool {
+        if self.is_spacing(now) {
+            return false;
+        }
+        // Mostly there is one window and nothing else.
+        match &mut *self.bounds {
+            [BoundState::Window { length, ring, next }] => {
+                let room = now >= ring[*next];
+                if room {
+                    count_in_window(now, *length, ring, next);
+                }
+                room
+            }
+            bounds => {
+                let room = bounds.iter().all(|bound| bound.has_room(now));
+                if room {
+                    bounds.iter_mut().for_each(|bound| bound.count(now));
+                }
+                room
+            }
+        }
+    }
+
+    /// Records one while an excess lasts, or where a new one begins; as [`Policer::observe`].
     #[inline(never)]
-    fn observe_excess(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
+    pub(crate) fn observe_excess(&mut self, now: Instant, keep: bool) -> (bool, Option<Excess>) {
         let excess = self.bounds.iter().find_map(|b| b.excess(now));
         let spacing = self.is_spacing(now);
         if excess.is_some() && !spacing {
@@ -133,17 +152,11 @@ impl Policer {
         let kept = keep && self.is_spacing(now);
         let conforms = excess.is_none() && spaced && !kept;
         if conforms {
-            self.count(now);
+            self.next_spaced = self.next_spaced.max(now) + self.spacing;
+            self.bounds.iter_mut().for_each(|bound| bound.count(now));
         }
         let (window, allowed, seen) = (self.memory, self.per_period, self.in_period);
         (conforms, excess.or_else(|| flood.then_some(Excess { window, allowed, seen })))
-    }
-
-    /// Counts a request that conforms.
-    #[inline]
-    fn count(&mut self, now: Instant) {
-        self.next_spaced = self.next_spaced.max(now) + self.spacing;
-        self.bounds.iter_mut().for_each(|bound| bound.count(now));
     }
 
     /// Whether requests conform one by one, because of an excess.
@@ -181,11 +194,10 @@ impl Policer {
 
 impl BoundState {
     /// Whether [`BoundState::excess`] sees none.
+    #[inline(never)]
     fn has_room(&self, now: Instant) -> bool {
         match self {
-            Self::Window { length, ring, held, next } => {
-                *held < ring.len() || now.since(ring[*next]) >= *length
-            }
+            Self::Window { ring, next, .. } => now >= ring[*next],
             Self::Periodic { .. } | Self::Distances { .. } => self.excess(now).is_none(),
         }
     }
@@ -219,8 +231,7 @@ impl BoundState {
     /// The earliest instant at which [`BoundState::excess`] sees none.
     fn earliest(&self) -> Instant {
         match self {
-            Self::Window { length, ring, held, next } if *held == ring.len() => ring[*next] + *length,
-            Self::Window { .. } => Instant::ZERO,
+            Self::Window { ring, next, .. } => ring[*next],
             Self::Periodic { period, jitter, run: (began, held) } => *began + times(*period, *held) - *jitter,
             Self::Distances { distances, recent } => {
                 let latest_first = recent.iter().rev().zip(distances.as_slice());
@@ -229,13 +240,10 @@ impl BoundState {
         }
     }
 
+    #[inline(never)]
     fn count(&mut self, now: Instant) {
         match self {
-            Self::Window { ring, held, next, .. } => {
-                ring[*next] = now;
-                *next = if *next + 1 == ring.len() { 0 } else { *next + 1 };
-                *held = (*held + 1).min(ring.len());
-            }
+            Self::Window { length, ring, next } => count_in_window(now, *length, ring, next),
             Self::Periodic { period, run: (began, held), .. } => {
                 if *held == 0 || *began + times(*period, *held) <= now {
                     (*began, *held) = (now, 0);
@@ -250,6 +258,13 @@ impl BoundState {
             }
         }
     }
+}
+
+/// Counts a request of now in a window of such a length, in place of the oldest.
+#[inline]
+fn count_in_window(now: Instant, length: Span, ring: &mut [Instant], next: &mut usize) {
+    ring[*next] = now + length;
+    *next = if *next + 1 == ring.len() { 0 } else { *next + 1 };
 }
 
 fn times(period: Span, count: u64) -> Span {

@@ -113,8 +113,12 @@ impl LatencyProfile {
 
     /// All that is known of batches of `batch`. A batch outside `1..=max_batch()` is read as the nearest one inside.
     #[must_use]
+    #[inline]
     pub fn time(&self, batch: usize) -> BatchTime {
-        self.0[batch.clamp(1, self.0.len()) - 1]
+        match self.0.get(batch.wrapping_sub(1)) {
+            Some(&time) => time,
+            None => self.0[batch.clamp(1, self.0.len()) - 1],
+        }
     }
 
     /// `P(batch)`; see [`LatencyProfile::time`].

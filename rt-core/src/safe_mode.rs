@@ -156,12 +156,14 @@ impl SafeMode {
     }
 
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
+    #[inline]
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
-        if self.is_at_rest() {
-            return None;
-        }
+        if self.is_at_rest() { None } else { self.end_what_is_over(now) }
+    }
+
+    fn end_what_is_over(&mut self, now: Instant) -> Option<Transition> {
         for index in [WARNING, SAFE] {
-            if self.ends_at(index).is_some_and(|end| now >= end) {
+            if now >= self.levels[index].leave && self.ends_at(index).is_some() {
                 self.leave(index);
             }
         }
@@ -222,15 +224,18 @@ impl SafeMode {
 
     /// When [`SafeMode::tick`] has something to do if nothing else breaks; `None` if nothing ends by itself.
     #[must_use]
+    #[inline]
     pub fn leaves_at(&self) -> Option<Instant> {
-        if self.is_at_rest() {
-            return None;
+        if self.is_at_rest() { None } else { self.next_end() }
+    }
+
+    fn next_end(&self) -> Option<Instant> {
+        let earlier = |a: Option<Instant>, b: Instant| Some(a.map_or(b, |a| a.min(b)));
+        let mut next = self.ends_at(WARNING);
+        if let Some(end) = self.ends_at(SAFE) {
+            next = earlier(next, end);
         }
-        [WARNING, SAFE]
-            .into_iter()
-            .filter_map(|index| self.ends_at(index))
-            .chain(self.has_news().then_some(self.inhibited))
-            .min()
+        if self.has_news() { earlier(next, self.inhibited) } else { next }
     }
 
     /// Whether all is normal and told: mostly it is.
@@ -246,11 +251,12 @@ impl SafeMode {
     }
 
     /// When a severity is left if nothing else breaks.
+    #[inline]
     fn ends_at(&self, index: usize) -> Option<Instant> {
+        self.levels[index].alarm.as_ref()?;
         let latched = self.config.latch && !self.cleared;
         let stays = index == SAFE && (latched || self.missing || self.aftermath);
-        let Level { alarm, leave } = self.levels[index];
-        (alarm.is_some() && !stays).then_some(leave)
+        (!stays).then_some(self.levels[index].leave)
     }
 
     fn leave(&mut self, index: usize) {

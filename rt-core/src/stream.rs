@@ -158,9 +158,11 @@ pub(crate) struct Stream {
     pub(crate) marks: Marks,
     pub(crate) police: Option<Policer>,
     pub(crate) outcomes: OutcomeLog,
-    /// The misses in a row that it can still take, and the constraint that binds.
-    pub(crate) left: Option<(u32, Constraint)>,
+    /// The misses in a row that it can still take.
+    pub(crate) left: Option<u32>,
     pub(crate) counts: StreamCounts,
+    /// When its last request was sent.
+    pub(crate) latest: Instant,
     /// When its client was last warned.
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
@@ -182,11 +184,12 @@ impl Stream {
         Self {
             id: StreamId { slot: 0, generation: 0 },
             digest: digest(&spec),
-            left: monitor.misses_left(),
+            left: monitor.misses_left().map(|(left, _)| left),
             marks: Marks::new(spec.constraints.density()),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
+            latest: Instant::ZERO,
             warned: None,
             violated: None,
             suspended: None,
@@ -202,7 +205,7 @@ impl Stream {
     pub(crate) fn restart(&mut self, id: StreamId) {
         self.id = id;
         self.outcomes.clear();
-        self.left = self.outcomes.monitor.misses_left();
+        self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
@@ -213,20 +216,35 @@ impl Stream {
         police.map_or(Instant::ZERO, Policer::earliest)
     }
 
-    /// Records its next request, at `now`: whether it conforms, how much it counts, and the breach with the end of
+    /// Records its next request, at `now`, if it conforms and no excess is remembered: how much it counts.
+    #[inline]
+    pub(crate) fn observe(&mut self, now: Instant) -> Option<Class> {
+        let conforms = self.police.as_mut().is_none_or(|police| police.observe_conforming(now));
+        conforms.then(|| self.marks.next(true, false))
+    }
+
+    /// Otherwise records it so: whether it conforms, how much it counts, and the breach with the end of
     /// its effects. What does not conform is never served unless `background` is, and has no part in the word then.
-    pub(crate) fn observe(
+    pub(crate) fn observe_excess(
         &mut self,
         now: Instant,
         background: bool,
     ) -> (bool, Class, Option<(Excess, Instant)>) {
         let Some(police) = &mut self.police else { return (true, self.marks.next(true, false), None) };
         let keep = background && police.is_spacing(now) && self.marks.is_early();
-        let (conforms, excess) = police.observe(now, keep);
+        let (conforms, excess) = police.observe_excess(now, keep);
         let until = police.spaced_until().unwrap_or(now);
         let counts = conforms || background;
         let class = if counts { self.marks.next(conforms, now < until) } else { Class::Optional };
         (conforms, class, excess.map(|excess| (excess, until)))
+    }
+
+    /// The same of a request that was read too late to be promised anything: whether it conforms is not asked, and it takes
+    /// nothing of what those may do that come in time.
+    pub(crate) fn observe_late(&mut self, background: bool) -> (bool, Class) {
+        let conforms = self.police.is_none();
+        let counts = conforms || background;
+        (conforms, if counts { self.marks.next(conforms, true) } else { Class::Optional })
     }
 }
 
@@ -247,9 +265,10 @@ pub(crate) struct OutcomeLog {
     /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it. As long as a
     /// power of two, of which so many `places` are used.
     marks: Box<[(Mark, u64)]>,
-    places: u64,
-    oldest: u64,
-    next: u64,
+    places: u32,
+    /// Places are counted on and on, and fewer are used at a time than there are numbers.
+    oldest: u32,
+    next: u32,
     /// Requests refused since the last one taken in.
     refused: u64,
 }
@@ -259,7 +278,7 @@ impl OutcomeLog {
         Self {
             monitor,
             marks: vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice(),
-            places: places as u64,
+            places: places as u32,
             oldest: 0,
             next: 0,
             refused: 0,
@@ -268,7 +287,7 @@ impl OutcomeLog {
 
     /// Makes room for so many requests, if it is less; none may be open.
     pub(crate) fn grow(&mut self, places: usize) {
-        self.places = self.places.max(places as u64);
+        self.places = self.places.max(places as u32);
         if self.marks.len() < places {
             self.marks = vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice();
         }
@@ -280,14 +299,20 @@ impl OutcomeLog {
         (self.oldest, self.next, self.refused) = (0, 0, 0);
     }
 
+    /// Whether the outcome of a request that was taken in is not known yet, or waits for that of an earlier one.
+    pub(crate) fn has_open(&self) -> bool {
+        self.oldest != self.next
+    }
+
     /// Gives the next request a place; `None` if all are taken, and it must be refused.
-    pub(crate) fn open(&mut self) -> Option<u64> {
-        if self.next - self.oldest >= self.places {
+    #[inline]
+    pub(crate) fn open(&mut self) -> Option<u32> {
+        if self.next.wrapping_sub(self.oldest) >= self.places {
             return None;
         }
         let place = self.next;
         *self.mark(place) = (Mark::Open, core::mem::take(&mut self.refused));
-        self.next += 1;
+        self.next = place.wrapping_add(1);
         Some(place)
     }
 
@@ -299,21 +324,29 @@ impl OutcomeLog {
 
     /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
     /// is now known in order.
-    pub(crate) fn close(&mut self, place: u64, hit: bool) -> Option<Constraint> {
+    #[inline]
+    pub(crate) fn close(&mut self, place: u32, hit: bool) -> Option<Constraint> {
         if place != self.oldest {
             self.mark(place).0 = if hit { Mark::Hit } else { Mark::Miss };
             return None;
         }
         // Those refused before it were counted when it became the oldest.
-        self.oldest += 1;
+        self.oldest = place.wrapping_add(1);
         let violated = self.monitor.record(hit);
-        violated.or(self.settle())
+        // Mostly the next is open, and none was refused before it.
+        let settled = if self.oldest == self.next {
+            self.refused == 0
+        } else {
+            *self.mark(self.oldest) == (Mark::Open, 0)
+        };
+        if settled { violated } else { violated.or(self.settle()) }
     }
 
     /// Feeds the monitor everything before the oldest open request.
+    #[inline(never)]
     fn settle(&mut self) -> Option<Constraint> {
         let mut violated = None;
-        while self.oldest < self.next {
+        while self.oldest != self.next {
             let (mark, refused) = self.mark(self.oldest);
             let (mark, refused) = (*mark, core::mem::take(refused));
             violated = violated.or(self.monitor.record_misses(refused));
@@ -321,12 +354,12 @@ impl OutcomeLog {
                 return violated;
             }
             violated = violated.or(self.monitor.record(mark == Mark::Hit));
-            self.oldest += 1;
+            self.oldest = self.oldest.wrapping_add(1);
         }
         violated.or(self.monitor.record_misses(core::mem::take(&mut self.refused)))
     }
 
-    fn mark(&mut self, place: u64) -> &mut (Mark, u64) {
+    fn mark(&mut self, place: u32) -> &mut (Mark, u64) {
         let slot = place as usize & (self.marks.len() - 1);
         &mut self.marks[slot]
     }

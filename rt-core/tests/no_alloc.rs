@@ -4,6 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 
+use rt_core::sharing::{Device, DeviceAction, DeviceConfig, Rule};
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
@@ -347,5 +348,80 @@ fn lost_workers_and_failed_engines_allocate_nothing() {
             }
         });
         assert!(seen.missed > 500 && seen.served > 2_000 && seen.entered > 0, "{seen:?}");
+    }
+}
+
+/// Two services on one worker, by either rule, with strangers.
+#[test]
+fn nothing_is_allocated_while_services_share_a_worker() {
+    for rule in [Rule::Earliest, Rule::Turns] {
+        let span = Span::from_nanos;
+        let service = |time, deadline| {
+            let profile = LatencyProfile::new(&[span(time), span(time)]).expect("a profile");
+            SchedulerConfig {
+                deadline: span(deadline),
+                guard: Span::ZERO,
+                stalls: None,
+                workers: vec![Workers { count: 1, batch: 2, profile }],
+                dispatch: Dispatch::Eager,
+                background: true,
+                queue: 64,
+                streams: 4,
+                safe_mode: SafeModeConfig { hold: Span::ZERO, clean: Span::ZERO, latch: false },
+            }
+        };
+        let config = DeviceConfig {
+            rule,
+            turns: vec![1, 1],
+            longest: span(300),
+            overrun_margin: Span::ZERO,
+            services: vec![service(200, 1_500), service(300, 2_500)],
+        };
+        let mut device = Device::new(config).expect("a device");
+        let every = ArrivalCurve::new(&[ArrivalBound::window(1, span(1_000)).expect("valid")]).expect("one");
+        let all = ConstraintSet::new(&[Constraint::any_miss(0, 1).expect("valid")]).expect("one");
+        let streams = [0, 1].map(|s| {
+            let (service, promised) =
+                (device.service_mut(s), StreamSpec::promised(all.clone(), every.clone()));
+            let promised = service.add_stream(Instant::ZERO, promised).expect("room");
+            (promised, service.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room"))
+        });
+        let (before, mut token, mut done, mut served, mut mandatory) = (allocations(), 0, None, 0u64, 0u64);
+        for now in 0..200_000u64 {
+            let at = Instant::from_nanos(now);
+            if done == Some(now) {
+                let ran = device
+                    .owner(0)
+                    .map_or(0, |s| device.service(s).config().workers[0].batch_time().as_nanos());
+                device.handle_completion(at, 0, Ran::Done(span(ran)));
+                done = None;
+            }
+            for (s, &(promised, stranger)) in streams.iter().enumerate() {
+                for (every, stream) in [(1_000, promised), (170, stranger)] {
+                    if now % every == 0 {
+                        token += 1;
+                        let _ = device.handle_arrival(at, s, Arrival { stream, token, at });
+                    }
+                }
+            }
+            loop {
+                match device.poll(at) {
+                    DeviceAction::Start { service, .. } => {
+                        let time = device.service(service).config().workers[0].batch_time().as_nanos();
+                        done = Some(now + time);
+                    }
+                    DeviceAction::Resolve(_, resolution) => {
+                        let in_time = resolution.outcome == Outcome::Served;
+                        served += u64::from(in_time);
+                        mandatory += u64::from(resolution.request.mandatory);
+                        assert!(in_time || !resolution.request.mandatory, "{resolution:?}");
+                    }
+                    DeviceAction::Event(..) => {}
+                    DeviceAction::WakeAt(_) => break,
+                }
+            }
+        }
+        assert_eq!(allocations(), before, "{rule:?}");
+        assert!(mandatory > 390 && served > mandatory + 200, "{served} served, {mandatory} mandatory");
     }
 }

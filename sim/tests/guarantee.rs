@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use planner::certificate::Rule;
 use planner::verify::verify;
-use planner::{Certificate, Problem, certify};
+use planner::{Certificate, Problem, Question, certify, certify_shared};
 use serde_json::Value;
 use sim::{ConstraintReport, PolicyKind, refute, replay, simulate};
 
 const PAGE: &str = include_str!("../../docs/guarantee.md");
 /// So many examples at least.
-const EXAMPLES: usize = 5;
+const EXAMPLES: usize = 7;
 
 /// The fenced blocks of the page in order: the words after the fence, and what is in it.
 fn blocks() -> Vec<(&'static str, &'static str)> {
@@ -28,9 +28,21 @@ fn examples() -> Vec<(&'static str, Value)> {
     blocks().chunks(2).map(pair).collect()
 }
 
-/// Everything that the page may say of a problem: its certificate, with a refutation if there is one, and what the
-/// replay of that shows. The certificate is confirmed by the checker.
-fn answer(problem: &Problem) -> Value {
+/// Everything that the page may say of a problem: its certificate, confirmed by the checker, and of a single service
+/// what a refutation shows.
+fn answer(question: &Question) -> Value {
+    match question {
+        Question::One(problem) => answer_of_one(problem),
+        Question::Shared(problem) => {
+            let certificate = Certificate::of_shared("a test", certify_shared(problem));
+            verify(&certificate).expect("confirmed");
+            serde_json::from_str(&certificate.to_json()).expect("JSON")
+        }
+    }
+}
+
+/// Its certificate, with a refutation if there is one, and what the replay of that shows.
+fn answer_of_one(problem: &Problem) -> Value {
     let mut claim = certify(problem);
     claim.refutation = refute(problem);
     let certificate = Certificate::new("a test", BTreeMap::new(), vec![claim]);
@@ -71,18 +83,23 @@ fn what_the_page_says_comes_out() {
     let examples = examples();
     assert!(examples.len() >= EXAMPLES, "only {} examples", examples.len());
     for (i, (problem, written)) in examples.iter().enumerate() {
-        let problem = Problem::parse(problem).unwrap_or_else(|e| panic!("example {}: {e}", i + 1));
+        let problem = Question::parse(problem).unwrap_or_else(|e| panic!("example {}: {e}", i + 1));
         agree(&format!("example {}", i + 1), written, &answer(&problem));
     }
 }
 
-/// One of each kind is among the examples: a yes by either rule, mixed workers, and a no that is shown to be right.
+/// One of each kind is among the examples: a yes by either rule, mixed workers, a no that is shown to be right, and
+/// services that share workers by either of their rules.
 #[test]
 fn the_examples_show_what_there_is() {
-    let all: Vec<(Problem, Value)> = examples()
-        .into_iter()
-        .map(|(text, answer)| (Problem::parse(text).expect("a problem"), answer))
-        .collect();
+    let (mut all, mut shared): (Vec<(Problem, Value)>, Vec<Value>) = Default::default();
+    for (text, answer) in examples() {
+        match Question::parse(text).expect("a problem") {
+            Question::One(problem) => all.push((*problem, answer)),
+            Question::Shared(_) => shared.push(answer),
+        }
+    }
+    assert!(["edf", "turns"].iter().all(|rule| shared.iter().any(|answer| answer["rule"] == *rule)));
     let count = |which: &dyn Fn(&Problem, &Value) -> bool| all.iter().filter(|(p, a)| which(p, a)).count();
     assert!(count(&|_, answer| answer["rule"] == "theorem-a" && answer["admissible"] == true) > 0);
     assert!(count(&|problem, answer| problem.workers.len() > 1 && answer["admissible"] == true) > 0);

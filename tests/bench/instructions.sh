@@ -12,7 +12,7 @@ few=2000
 many=12000
 target=${CARGO_TARGET_DIR:-target}
 
-cargo build --quiet --release -p rt-core --example steps
+cargo build --quiet --release -p rt-core --example steps --example shared_steps
 cargo build --quiet --release -p sim --example requests
 
 instructions() {
@@ -31,6 +31,17 @@ for workers in 1 64; do
             printf ' %s |' "$(((more - base) / (many - few)))"
         done
         echo
+    done
+done
+
+echo
+echo "| rule | workers | instructions per step of a device |"
+echo "|---|---:|---:|"
+for rule in earliest turns; do
+    for workers in 1 64; do
+        base=$(instructions shared_steps "$rule" "$workers" 64 "$few")
+        more=$(instructions shared_steps "$rule" "$workers" 64 "$many")
+        echo "| $rule | $workers | $(((more - base) / (many - few))) |"
     done
 done
 

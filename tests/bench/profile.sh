@@ -1,6 +1,6 @@
 #!/bin/sh
-# How a profile is taken: one model alone, on two workers at once, and what each says of the other. Prints the tables of
-# docs/profiles.md and draws its figure; takes some LIMIT (2m) for each of the two.
+# How a profile is taken: one model alone, on two workers at once, and what each says of the other. Prints a section
+# of docs/validation.md and draws its figure; takes some LIMIT (2m) for each of the two.
 set -eu
 weir=${WEIR:-target/release/weir}
 limit=${LIMIT:-2m}

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes typed.onnx, a model of every type of tensor, with nothing but Python, and its manifest.
+"""Writes typed.onnx and numbers.onnx, models of every type of tensor, with nothing but Python, and their manifest.
 
-Per request: image u8 [2, 3], ids i64 [2], half f16 [3] come back as they are; score f32 [1] is doubled.
+Per request: image u8 [2, 3], ids i64 [2], half f16 [3] come back as they are; score f32 [1] is doubled. So do the second
+model's double f64 [2], small i8 [3], count i32 [2] and flags bool [3], none of them doubled.
 """
 import hashlib
 import pathlib
 
-F32, U8, I64, F16 = 1, 2, 7, 10
+F32, U8, I8, I32, I64, BOOL, F16, F64 = 1, 2, 3, 6, 7, 9, 10, 11
 
 
 def varint(value):
@@ -34,26 +35,34 @@ def node(operation, inputs, output):
     return message(1, *[message(1, name) for name in inputs], message(2, output), message(4, operation))
 
 
-TENSORS = [("image", U8, [2, 3]), ("ids", I64, [2]), ("half", F16, [3]), ("score", F32, [1])]
-NAMES = {F32: "f32", U8: "u8", I64: "i64", F16: "f16"}
-graph = [node("Identity", [name], name + "_out") for name, _, _ in TENSORS[:3]]
-graph += [node("Add", ["score", "score"], "score_out"), message(2, "typed")]
-graph += [tensor(11, *t) for t in TENSORS] + [tensor(12, name + "_out", *rest) for name, *rest in TENSORS]
-model = number(1, 8) + message(7, *graph) + message(8, number(2, 17))
-folder = pathlib.Path(__file__).parent
-(folder / "typed.onnx").write_bytes(model)
-table = '    {{ name = "{}", type = "{}", shape = {} }},\n'.format
-side = lambda suffix: "".join(table(name + suffix, NAMES[e], shape) for name, e, shape in TENSORS)
-(folder / "manifest.toml").write_text(f'''# Written by make.py: a model of every type of tensor, for tests.
+TYPED = [("image", U8, [2, 3]), ("ids", I64, [2]), ("half", F16, [3]), ("score", F32, [1])]
+NUMBERS = [("double", F64, [2]), ("small", I8, [3]), ("count", I32, [2]), ("flags", BOOL, [3])]
+NAMES = {F32: "f32", U8: "u8", I8: "i8", I32: "i32", I64: "i64", BOOL: "bool", F16: "f16", F64: "f64"}
+FOLDER = pathlib.Path(__file__).parent
+
+
+def entry(name, tensors, doubled=None):
+    """Writes the model; its entry in the manifest."""
+    graph = [node("Identity", [tensor], tensor + "_out") for tensor, _, _ in tensors if tensor != doubled]
+    graph += [node("Add", [doubled, doubled], doubled + "_out")] if doubled else []
+    graph += [message(2, name)]
+    graph += [tensor(11, *t) for t in tensors] + [tensor(12, t + "_out", *rest) for t, *rest in tensors]
+    model = number(1, 8) + message(7, *graph) + message(8, number(2, 17))
+    (FOLDER / f"{name}.onnx").write_bytes(model)
+    table = '    {{ name = "{}", type = "{}", shape = {} }},\n'.format
+    side = lambda suffix: "".join(table(t + suffix, NAMES[e], shape) for t, e, shape in tensors)
+    return f"""
 [[model]]
-name = "typed"
-file = "typed.onnx"
+name = "{name}"
+file = "{name}.onnx"
 sha256 = "{hashlib.sha256(model).hexdigest()}"
 input = [
 {side("")}]
 output = [
 {side("_out")}]
-accuracy = 1.0
-parameters = 0
-macs = 0
-''')
+"""
+
+
+text = "# Written by make.py: models of every type of tensor, for tests.\n"
+text += entry("typed", TYPED, "score") + entry("numbers", NUMBERS)
+(FOLDER / "manifest.toml").write_text(text)

@@ -116,12 +116,13 @@ pub fn drive(
         latest: Instant::ZERO,
         wake: None,
         busy,
+        finish: None,
         open: VecDeque::new(),
         settled: 0,
         batches: 0,
         sequence: Vec::new(),
     }
-    .drive(arrivals.into_iter().peekable(), order)
+    .drive(arrivals.into_iter(), order)
 }
 
 /// A worker at work.
@@ -140,6 +141,8 @@ struct Driver<'a, P, S, O> {
     latest: Instant,
     wake: Option<Instant>,
     busy: Vec<Option<Busy>>,
+    /// When the first of them finishes.
+    finish: Option<Instant>,
     /// Requests in the order in which they came, from the first that is not told yet, and whether they ended.
     open: VecDeque<(Request, bool)>,
     /// Requests told.
@@ -152,22 +155,22 @@ struct Driver<'a, P, S, O> {
 impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_, P, S, O> {
     fn drive(
         &mut self,
-        mut arrivals: std::iter::Peekable<impl Iterator<Item = (Instant, usize)>>,
+        mut arrivals: impl Iterator<Item = (Instant, usize)>,
         order: Order,
     ) -> Result<(), Backwards> {
+        let each = order != Order::Together;
+        let mut arrival = arrivals.next();
         loop {
-            let arrival = arrivals.peek().map(|&(instant, _)| instant);
-            let next = self.busy.iter().flatten().map(|busy| busy.finish).chain(self.wake).min();
+            let next = earlier(self.finish, self.wake);
             let next = next.filter(|_| arrival.is_some() || !self.open.is_empty());
-            let Some(now) = next.into_iter().chain(arrival).min() else { break };
+            let Some(now) = earlier(next, arrival.map(|(at, _)| at)) else { break };
             // Arrivals that go back are told below.
             let now = now.max(self.now);
             self.now = now;
-            let each = order != Order::Together;
             if order != Order::ArrivalsFirst {
                 self.complete(each);
             }
-            while let Some((at, stream)) = arrivals.next_if(|&(instant, _)| instant <= now) {
+            while let Some((at, stream)) = arrival.filter(|&(at, _)| at <= now) {
                 if at < self.latest {
                     let index = self.settled + self.open.len() as u64;
                     return Err(Backwards { index, at, before: self.latest });
@@ -177,6 +180,7 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
                 if each {
                     self.poll();
                 }
+                arrival = arrivals.next();
             }
             if order == Order::ArrivalsFirst {
                 self.complete(each);
@@ -208,16 +212,19 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
 
     /// Ends all batches that are due by now; the policy decides after `each`, or later.
     fn complete(&mut self, each: bool) {
-        for worker in 0..self.busy.len() {
-            if let Some(Busy { start, finish }) = self.busy[worker]
-                && finish <= self.now
-            {
-                self.busy[worker] = None;
-                self.policy.complete(self.now, worker, finish.since(start));
-                if each {
-                    self.poll();
+        if self.finish.is_some_and(|finish| finish <= self.now) {
+            for worker in 0..self.busy.len() {
+                if let Some(Busy { start, finish }) = self.busy[worker]
+                    && finish <= self.now
+                {
+                    self.busy[worker] = None;
+                    self.policy.complete(self.now, worker, finish.since(start));
+                    if each {
+                        self.poll();
+                    }
                 }
             }
+            self.finish = self.busy.iter().flatten().map(|busy| busy.finish).min();
         }
         if each {
             self.poll();
@@ -251,6 +258,7 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
         let start = self.now;
         let finish = start + (self.service)(worker, size, self.policy.bound(worker));
         self.busy[worker] = Some(Busy { start, finish });
+        self.finish = earlier(self.finish, Some(finish));
         self.batches += 1;
         self.observer.batch(&Batch { worker, variant, size, start, finish });
     }
@@ -264,5 +272,14 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
             self.settled += 1;
             self.open.pop_front();
         }
+    }
+}
+
+/// The earlier of two instants that need not be.
+#[inline]
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, None) | (None, one) => one,
     }
 }

@@ -1,7 +1,7 @@
 //! Virtual time: a clock that jumps from event to event, workers that take the time they are given, and a policy.
 //!
-//! [`drive()`] is the one way through time, [`Scheduled`] the daemon's scheduler on it; the planner tries its tables on
-//! them, and the simulator plays everything else.
+//! [`drive()`] is the one way through time, [`Scheduled`] the daemon's scheduler on it, [`OnDevice`] several on the same
+//! workers; the planner tries its tables on the former, and the simulator plays everything else.
 #![forbid(unsafe_code)]
 
 mod drive;
@@ -9,9 +9,11 @@ mod poisson;
 mod policy;
 mod run;
 mod scheduled;
+mod shared;
 
 pub use drive::{Backwards, Batch, Observer, Order, Request, drive};
 pub use poisson::Poisson;
 pub use policy::{End, Policy, Step};
 pub use run::Run;
 pub use scheduled::Scheduled;
+pub use shared::OnDevice;

@@ -28,15 +28,18 @@ impl Policy for Scheduled {
         self.workers
     }
 
+    #[inline]
     fn arrive(&mut self, now: Instant, stream: usize, token: u64) -> Option<End> {
         let arrival = Arrival { stream: self.streams[stream], token, at: now };
         self.scheduler.handle_arrival(now, arrival).map(end)
     }
 
+    #[inline]
     fn complete(&mut self, now: Instant, worker: WorkerId, time: Span) {
         self.scheduler.handle_completion(now, worker, Ran::Done(time));
     }
 
+    #[inline]
     fn poll(&mut self, now: Instant) -> Step {
         loop {
             return match self.scheduler.poll(now) {
@@ -55,10 +58,12 @@ impl Policy for Scheduled {
         }
     }
 
+    #[inline]
     fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
         self.scheduler.batch(worker).iter().map(|request| request.token)
     }
 
+    #[inline]
     fn bound(&self, worker: WorkerId) -> Span {
         let (variant, size) = (self.variant(worker), self.scheduler.batch(worker).len());
         let selected = self.scheduler.selector().and_then(|selector| selector.time(variant, size));
@@ -66,11 +71,12 @@ impl Policy for Scheduled {
         selected.or_else(base).unwrap_or(Span::ZERO)
     }
 
+    #[inline]
     fn variant(&self, worker: WorkerId) -> usize {
         self.scheduler.variant(worker)
     }
 }
 
-fn end(Resolution { request, outcome, .. }: Resolution) -> End {
+pub(crate) fn end(Resolution { request, outcome, .. }: Resolution) -> End {
     End { token: request.token, mandatory: request.mandatory, outcome }
 }

@@ -32,6 +32,12 @@ guard = "1s"
 max-batch = 1
 queue = 1024
 [[service]]
+name = "numbers"
+model = "numbers"
+deadline = "20s"
+guard = "1s"
+max-batch = 1
+[[service]]
 name = "slow"
 engine = "simulated"
 simulated = {{ times = ["40ms"], input = 2, output = 2 }}

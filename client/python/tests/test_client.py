@@ -63,6 +63,22 @@ class Sync(Case):
         with self.assertRaises(ValueError):
             _ = result.output
 
+    def test_arrays_of_the_other_types_go_in_and_come_out(self) -> None:
+        numbers = self.client.register("numbers", self.name)
+        self.assertEqual([str(t.dtype) for t in numbers.inputs], ["float64", "int8", "int32", "bool"])
+        self.assertTrue(np.isnan(numbers.accuracy), "the manifest tells none")
+        arrays: list[weir._types.Array] = [
+            np.array([0.1, -1e300]),
+            np.array([-128, 0, 127], np.int8),
+            np.array([-(2**31), 2**31 - 1], np.int32),
+            np.array([True, False, True]),
+        ]
+        outcome = self.client.infer(numbers, *arrays)
+        assert isinstance(outcome, weir.Result), outcome
+        for (name, found), expected in zip(outcome.outputs.items(), arrays):
+            np.testing.assert_array_equal(found, expected, name)
+            self.assertEqual(found.dtype, expected.dtype)
+
     def test_what_does_not_fit_is_told_before_it_is_sent(self) -> None:
         typed = self.client.register("typed", self.name)
         image, ids, half, score = request(0)
@@ -70,12 +86,17 @@ class Sync(Case):
             ([image], "4 inputs, 1 were given"),
             ([image.astype(np.float64), ids, half, score], "'image' consists of uint8, not float64"),
             ([image[:1], ids, half, score], "'image' has shape (2, 3), (1, 3) was given"),
+            ([image.T, ids, half, score], "'image' has shape (2, 3), (3, 2) was given"),
+            ([image.T.tolist(), ids, half, score], "'image' has shape (2, 3), (3, 2) was given"),
         ]:
             with self.assertRaises(ValueError) as caught:
                 self.client.infer(typed, *inputs)
             self.assertIn(text, str(caught.exception))
         # What is no array yet is converted.
         self.compare(self.client.infer(typed, image.tolist(), [0, 0], half, 1.25), 0)
+        # Nor does an axis of length 1, or none at all, change where a value lies.
+        self.compare(self.client.infer(typed, image[None, ..., None], [0, 0], half[:, None], 1.25), 0)
+        self.compare(self.client.infer(typed, image.reshape(-1), [0, 0], half, 1.25), 0)
 
     def test_refusals_say_why(self) -> None:
         with self.assertRaises(weir.RefusedError) as caught:
@@ -291,10 +312,10 @@ class Bytes(unittest.TestCase):
         self.assertEqual(told, weir.SafeMode("lanes", "safe-mode", True, *evidence))
 
     def test_daemons_of_both_versions_are_spoken_to(self) -> None:
-        for version, known in [(0, False), (1, True), (2, True), (3, False)]:
+        for version, known in [(0, False), (1, True), (2, True), (3, True), (4, False)]:
             body = struct.pack("<HHIQ", version, 0, 1 << 20, 0) + wire.string("weir")
             if known:
-                self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (1 << 20, 0, "weir"))
+                self.assertEqual(wire.welcome(wire.Frame(wire.WELCOME, 1, body)), (version, 1 << 20, 0, "weir"))
             else:
                 with self.assertRaises(weir.ProtocolError):
                     wire.welcome(wire.Frame(wire.WELCOME, 1, body))

@@ -17,7 +17,7 @@ use crate::error::{Error, check_length};
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::Event;
-use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer};
+use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer, SENT_VERSION};
 
 /// Frames handed over and not yet in the socket.
 const OUTBOX: usize = 64;
@@ -54,6 +54,8 @@ struct State {
     end: Option<Error>,
     /// Largest body in bytes that the daemon takes.
     max_frame: u32,
+    /// Whether it reads when a request was sent.
+    says_when: bool,
 }
 
 impl Connection {
@@ -67,6 +69,7 @@ impl Connection {
             events: Some(events),
             end: None,
             max_frame: DEFAULT_MAX_FRAME,
+            says_when: false,
         }));
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
         let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
@@ -120,6 +123,11 @@ impl Connection {
     pub(super) fn events(&self) -> Result<broadcast::Receiver<Event>, Error> {
         let state = lock(&self.state);
         state.events.as_ref().map(broadcast::Sender::subscribe).ok_or_else(|| state.why())
+    }
+
+    /// Whether the daemon reads when a request was sent.
+    pub(super) fn says_when(&self) -> bool {
+        lock(&self.state).says_when
     }
 
     /// Why the connection is closed.
@@ -254,9 +262,10 @@ async fn deliver(
                 }
                 Incoming::Reply(id, reply) => {
                     let mut state = lock(state);
-                    if let Reply::Welcome { max_frame, .. } = reply {
+                    if let Reply::Welcome { version, max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
                         state.max_frame = max_frame;
+                        state.says_when = version >= SENT_VERSION;
                     }
                     // Nobody waits any more where a caller lost patience.
                     match state.waiting.remove(&id) {

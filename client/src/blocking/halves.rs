@@ -1,22 +1,25 @@
 //! On a request's way: what both halves of a blocking connection know of it.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::wire::DEFAULT_MAX_FRAME;
+use crate::wire::{DEFAULT_MAX_FRAME, SENT_VERSION};
 
-/// How many frames are without an answer, how long one may be, and whose turn it is to write.
+/// How many frames are without an answer, how long one may be, whether requests say when they were sent, and whose turn it
+/// is to write.
 #[derive(Debug)]
 pub(super) struct Shared {
     in_flight: AtomicUsize,
     max_frame: AtomicU32,
+    says_when: AtomicBool,
     writing: Mutex<()>,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
         let max_frame = AtomicU32::new(DEFAULT_MAX_FRAME);
-        Self { in_flight: AtomicUsize::default(), max_frame, writing: Mutex::default() }
+        let (in_flight, says_when) = (AtomicUsize::default(), AtomicBool::default());
+        Self { in_flight, max_frame, says_when, writing: Mutex::default() }
     }
 
     /// Largest body in bytes that the daemon takes.
@@ -24,8 +27,15 @@ impl Shared {
         self.max_frame.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_max_frame(&self, max_frame: u32) {
+    /// Whether the daemon reads when a request was sent.
+    pub(super) fn says_when(&self) -> bool {
+        self.says_when.load(Ordering::Relaxed)
+    }
+
+    /// Takes what WELCOME told.
+    pub(super) fn welcome(&self, version: u16, max_frame: u32) {
         self.max_frame.store(max_frame, Ordering::Relaxed);
+        self.says_when.store(version >= SENT_VERSION, Ordering::Relaxed);
     }
 
     /// Frames without an answer.

@@ -220,9 +220,9 @@ impl Receiver {
                 }
                 Err(error) => Err(error.into()),
             };
-            if let Ok(Incoming::Reply(_, Reply::Welcome { max_frame, .. })) = frame {
+            if let Ok(Incoming::Reply(_, Reply::Welcome { version, max_frame, .. })) = frame {
                 self.buffer.set_max_frame(max_frame);
-                self.shared.set_max_frame(max_frame);
+                self.shared.welcome(version, max_frame);
             }
             return frame.map(Some).map_err(|error| self.broken(error));
         }

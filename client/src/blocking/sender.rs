@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::halves::Shared;
+use crate::clock;
 use crate::descriptor::send_with;
 use crate::error::{Error, check_length};
 use crate::options::Options;
@@ -47,7 +48,7 @@ impl Sender {
     /// Those of [`submit`](Self::submit).
     pub fn submit_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<RequestId, Error> {
         stream.check_input(payload.len())?;
-        self.send_frame(&ClientFrame::Submit { stream: stream.id, payload }).map(RequestId)
+        self.submit_frame(ClientFrame::Submit { stream: stream.id, payload })
     }
 
     /// Sends one request whose tensors lie in the arena, without waiting for its answer.
@@ -57,7 +58,13 @@ impl Sender {
     /// # Errors
     /// Those of [`submit`](Self::submit).
     pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
-        self.send_frame(&place.submit()).map(RequestId)
+        self.submit_frame(place.submit())
+    }
+
+    /// Sends a request, and says that this is now, where the daemon reads it.
+    fn submit_frame(&mut self, frame: ClientFrame<'_>) -> Result<RequestId, Error> {
+        let frame = if self.shared.says_when() { frame.sent_at(clock::now_ns()) } else { frame };
+        self.send_frame(&frame).map(RequestId)
     }
 
     /// Sends a frame and a descriptor with it.

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use half::f16;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+/// An `f64` as an element of a tensor: [`Double::new`] makes it, `get` gives the number.
+pub use zerocopy::little_endian::F64 as Double;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::wire::{DataType, PACKING};
 
@@ -57,8 +59,9 @@ pub(crate) fn place(tensors: &[TensorInfo], index: usize) -> Result<Range<usize>
     range.filter(|_| index < tensors.len()).ok_or(TensorError::Index { index, count: tensors.len() })
 }
 
-/// A type that tensors may consist of: `f32`, [`half::f16`], `i64` or `u8`.
-pub trait Element: Copy + FromBytes + IntoBytes + Immutable {
+/// A type that tensors may consist of: `f32`, [`half::f16`], [`Double`], `i8`, `u8`, `i32`, `i64` or `bool`. Not `f64` itself, so
+/// that `0.5` is an `f32` wherever it stands.
+pub trait Element: Copy + FromZeros + IntoBytes + Immutable {
     /// Its code.
     const TYPE: DataType;
 
@@ -68,28 +71,37 @@ pub trait Element: Copy + FromBytes + IntoBytes + Immutable {
     }
 
     /// The elements that these bytes stand for; what is no whole element at their end is left out.
+    fn values_of(bytes: &[u8]) -> Vec<Self>;
+}
+
+/// Of any bytes.
+fn any_values<T: FromBytes + IntoBytes + Copy>(bytes: &[u8]) -> Vec<T> {
+    let mut values = vec![T::new_zeroed(); bytes.len() / size_of::<T>()];
+    let whole = size_of_val(values.as_slice());
+    values.as_mut_slice().as_mut_bytes().copy_from_slice(&bytes[..whole]);
+    values
+}
+
+macro_rules! elements {
+    ($($element:ty => $code:ident),*) => {$(
+        impl Element for $element {
+            const TYPE: DataType = DataType::$code;
+
+            fn values_of(bytes: &[u8]) -> Vec<Self> {
+                any_values(bytes)
+            }
+        }
+    )*};
+}
+
+elements!(f32 => F32, f16 => F16, Double => F64, i8 => I8, u8 => U8, i32 => I32, i64 => I64);
+
+impl Element for bool {
+    const TYPE: DataType = DataType::Bool;
+
     fn values_of(bytes: &[u8]) -> Vec<Self> {
-        let mut values = vec![Self::new_zeroed(); bytes.len() / size_of::<Self>()];
-        let whole = size_of_val(values.as_slice());
-        values.as_mut_slice().as_mut_bytes().copy_from_slice(&bytes[..whole]);
-        values
+        bytes.iter().map(|byte| *byte != 0).collect()
     }
-}
-
-impl Element for f32 {
-    const TYPE: DataType = DataType::F32;
-}
-
-impl Element for f16 {
-    const TYPE: DataType = DataType::F16;
-}
-
-impl Element for i64 {
-    const TYPE: DataType = DataType::I64;
-}
-
-impl Element for u8 {
-    const TYPE: DataType = DataType::U8;
 }
 
 /// Values that are not those of a stream's tensors.
@@ -193,5 +205,10 @@ mod tests {
         there_and_back(&[f16::from_f32(0.5), f16::NEG_INFINITY]);
         there_and_back(&[i64::MIN, 3]);
         there_and_back(&[0u8, 255]);
+        there_and_back(&[Double::new(0.1), Double::new(f64::MIN)]);
+        there_and_back(&[i8::MIN, 3]);
+        there_and_back(&[i32::MIN, 3]);
+        there_and_back(&[true, false]);
+        assert_eq!(bool::values_of(&[0, 1, 2, 255]), [false, true, true, true]);
     }
 }

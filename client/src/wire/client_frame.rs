@@ -32,6 +32,15 @@ pub enum ClientFrame<'a> {
         /// The input tensors, packed, exactly `input_bytes` long.
         payload: &'a [u8],
     },
+    /// One request, with the instant at which it was sent; from version 3 of the protocol on.
+    SubmitAt {
+        /// The stream it belongs to.
+        stream: u32,
+        /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+        sent_ns: u64,
+        /// The input tensors, packed, exactly `input_bytes` long.
+        payload: &'a [u8],
+    },
     /// Hands over the memory that comes with this frame, as a descriptor in `SCM_RIGHTS`.
     Arena {
         /// Its length in bytes.
@@ -41,6 +50,17 @@ pub enum ClientFrame<'a> {
     SubmitShared {
         /// The stream it belongs to.
         stream: u32,
+        /// Where in the arena its input tensors begin, a multiple of 8.
+        input: u64,
+        /// Where in the arena its output tensors are to begin, a multiple of 8.
+        output: u64,
+    },
+    /// The same, with the instant at which it was sent; from version 3 of the protocol on.
+    SubmitSharedAt {
+        /// The stream it belongs to.
+        stream: u32,
+        /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
+        sent_ns: u64,
         /// Where in the arena its input tensors begin, a multiple of 8.
         input: u64,
         /// Where in the arena its output tensors are to begin, a multiple of 8.
@@ -69,10 +89,23 @@ impl<'a> ClientFrame<'a> {
             Self::Submit { .. } => Kind::Submit,
             Self::Arena { .. } => Kind::Arena,
             Self::SubmitShared { .. } => Kind::SubmitShared,
+            Self::SubmitAt { .. } => Kind::SubmitAt,
+            Self::SubmitSharedAt { .. } => Kind::SubmitSharedAt,
             Self::Alarm => Kind::Alarm,
             Self::Subscribe { .. } => Kind::Subscribe,
             Self::Status => Kind::Status,
             Self::Ping => Kind::Ping,
+        }
+    }
+
+    /// The same request, sent at `sent_ns`; any other frame as it is.
+    pub(crate) fn sent_at(self, sent_ns: u64) -> Self {
+        match self {
+            Self::Submit { stream, payload } => Self::SubmitAt { stream, sent_ns, payload },
+            Self::SubmitShared { stream, input, output } => {
+                Self::SubmitSharedAt { stream, sent_ns, input, output }
+            }
+            other => other,
         }
     }
 
@@ -89,6 +122,12 @@ impl<'a> ClientFrame<'a> {
             Self::Arena { length } => writer.u64(*length),
             Self::SubmitShared { stream, input, output } => {
                 writer.u32(*stream).u32(0).u64(*input).u64(*output)
+            }
+            Self::SubmitAt { stream, sent_ns, payload } => {
+                writer.u32(*stream).u32(0).u64(*sent_ns).bytes(payload)
+            }
+            Self::SubmitSharedAt { stream, sent_ns, input, output } => {
+                writer.u32(*stream).u32(0).u64(*sent_ns).u64(*input).u64(*output)
             }
             Self::Subscribe { mask } => writer.u32(mask.0),
             Self::Alarm | Self::Status | Self::Ping => writer,
@@ -127,6 +166,18 @@ impl<'a> ClientFrame<'a> {
                 let stream = fields.u32("stream")?;
                 fields.reserved("reserved")?;
                 Self::SubmitShared { stream, input: fields.u64("input")?, output: fields.u64("output")? }
+            }
+            Kind::SubmitAt => {
+                let stream = fields.u32("stream")?;
+                fields.reserved("reserved")?;
+                Self::SubmitAt { stream, sent_ns: fields.u64("sent")?, payload: fields.rest() }
+            }
+            Kind::SubmitSharedAt => {
+                let stream = fields.u32("stream")?;
+                fields.reserved("reserved")?;
+                let (sent_ns, input, output) =
+                    (fields.u64("sent")?, fields.u64("input")?, fields.u64("output")?);
+                Self::SubmitSharedAt { stream, sent_ns, input, output }
             }
             Kind::Alarm => Self::Alarm,
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },
@@ -222,7 +273,7 @@ fn read_registration(fields: &mut Reader<'_>) -> Result<Registration, WireError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, PACKING, SUBMIT_HEAD_LEN};
+    use crate::wire::{DEFAULT_MAX_FRAME, HEADER_LEN, PACKING, SUBMIT_AT_HEAD_LEN, SUBMIT_HEAD_LEN};
 
     fn decode(bytes: &[u8]) -> Result<ClientFrame<'_>, WireError> {
         let (head, body) = bytes.split_first_chunk::<HEADER_LEN>().expect("a header");
@@ -235,7 +286,9 @@ mod tests {
         let before = (out.as_ptr(), out.capacity());
         ClientFrame::Submit { stream: 1, payload: &[5; 400] }.encode(1, &mut out);
         assert_eq!((out.as_ptr(), out.capacity()), before);
-        assert_eq!((HEADER_LEN + SUBMIT_HEAD_LEN) % PACKING, 0, "the payload stays aligned within its frame");
+        for head in [SUBMIT_HEAD_LEN, SUBMIT_AT_HEAD_LEN] {
+            assert_eq!((HEADER_LEN + head) % PACKING, 0, "the payload stays aligned within its frame");
+        }
     }
 
     #[test]

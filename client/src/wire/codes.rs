@@ -74,6 +74,8 @@ codes! {
         Arena = 8 "ARENA" "hands over shared memory for requests and answers",
         SubmitShared = 9 "SUBMIT_SHARED" "one request whose tensors lie in the arena",
         Alarm = 10 "ALARM" "asks for an eventfd that counts changes of safe mode and suspensions",
+        SubmitAt = 11 "SUBMIT_AT" "one request, with the instant at which it was sent",
+        SubmitSharedAt = 12 "SUBMIT_SHARED_AT" "the same, for tensors that lie in the arena",
         Welcome = 128 "WELCOME" "answers HELLO",
         Registered = 129 "REGISTERED" "answers REGISTER: the stream and its promise",
         Unregistered = 130 "UNREGISTERED" "answers UNREGISTER",
@@ -100,6 +102,10 @@ codes! {
         F16 = 2 "f16" "IEEE 754 binary16",
         I64 = 3 "i64" "signed, 64 bits",
         U8 = 4 "u8" "unsigned, 8 bits",
+        F64 = 5 "f64" "IEEE 754 binary64",
+        I8 = 6 "i8" "signed, 8 bits",
+        I32 = 7 "i32" "signed, 32 bits",
+        Bool = 8 "bool" "one byte: 0 is false, any other true; 1 in an output",
     }
 }
 
@@ -135,6 +141,7 @@ codes! {
         OutputLength = 13 "output-length" "the output does not fit a frame: share an arena",
         Alarm = 14 "alarm" "no eventfd: there is one already, or nothing for it to count",
         TooManyQuestions = 15 "too-many-questions" "STATUS, PING or SUBSCRIBE more often than one connection may",
+        SentInFuture = 16 "sent-in-future" "the request says that it was sent later than now",
     }
 }
 
@@ -202,10 +209,10 @@ impl DataType {
     /// Bytes of one element; `None` where this version does not know the type.
     pub const fn size(self) -> Option<usize> {
         match self {
-            Self::F32 => Some(4),
+            Self::F64 | Self::I64 => Some(8),
+            Self::F32 | Self::I32 => Some(4),
             Self::F16 => Some(2),
-            Self::I64 => Some(8),
-            Self::U8 => Some(1),
+            Self::I8 | Self::U8 | Self::Bool => Some(1),
             Self::Unknown(_) => None,
         }
     }

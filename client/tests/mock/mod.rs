@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use weir_client::wire::{
     Change, ClientFrame, DEFAULT_MAX_FRAME, DaemonFrame, FrameBuffer, Header, Kind, MissReason, ResultHead,
-    SafeModeCause, SafeModeState, StreamState, VERSION,
+    SafeModeCause, SafeModeState, StreamState,
 };
 use weir_client::{ArrivalBound, Constraint, DataType, Options, Registration, StreamInfo, TensorInfo};
 
@@ -106,11 +106,15 @@ impl Peer {
 
     /// Answers HELLO; bodies have so many bytes at most.
     pub(crate) fn welcome_to(&mut self, max_frame: u32) {
+        // Older than the clients here: requests do not say when they were sent.
+        self.welcome_as(2, max_frame);
+    }
+
+    /// Answers HELLO with this version.
+    pub(crate) fn welcome_as(&mut self, version: u16, max_frame: u32) {
         let id = self.expect(Kind::Hello);
-        self.send(
-            id,
-            &DaemonFrame::Welcome { version: VERSION, max_frame, max_arena: 1 << 20, daemon: "mock 0.1" },
-        );
+        let (max_arena, daemon) = (1 << 20, "mock 0.1");
+        self.send(id, &DaemonFrame::Welcome { version, max_frame, max_arena, daemon });
     }
 
     /// Answers HELLO, and REGISTER with stream 7: four floats in, two out, 50 ms.

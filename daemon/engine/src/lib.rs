@@ -7,6 +7,7 @@
 
 mod engine;
 pub mod idx;
+pub mod inspect;
 pub mod manifest;
 
 pub use engine::*;

@@ -1,16 +1,19 @@
 //! The manifest says which models there are: read once before any request comes, by `serve`, `plan` and
 //! `profile`.
 
+mod fields;
 mod heldout;
 mod tensors;
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use crate::engine::{EngineError, ModelSpec};
-use tensors::Tensors;
+use crate::engine::{Constant, EngineError, ExternalFile, ModelSpec, TensorSpec};
+use fields::{Fields, Problems};
+use tensors::Dimensions;
 
 pub use heldout::{Heldout, argmax, measure_accuracy};
 
@@ -66,26 +69,48 @@ impl Manifest {
         self.heldout.as_ref().map(|heldout| Heldout::load(folder, heldout)).transpose()
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, ManifestError> {
-        let toml: ManifestToml = toml::from_str(text)
+    /// Checks the text of the manifest at `path`.
+    ///
+    /// # Errors
+    /// As [`Manifest::load`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ManifestError> {
+        let document = DeTable::parse(text)
             .map_err(|source| ManifestError::Parse { path: path.to_owned(), source: Box::new(source) })?;
-        if toml.model.is_empty() || toml.model.len() > MAX_MODELS {
-            return Err(ManifestError::Count { found: toml.model.len() });
-        }
+        let mut problems = Problems::new(text);
         let folder = path.parent().unwrap_or(Path::new(""));
+        let mut fields = Fields::new("manifest", 0, document.get_ref());
+        let heldout = fields.optional("heldout");
+        let heldout = heldout.and_then(|value| HeldoutToml::read(value, &mut problems));
+        let listed = fields.optional("model");
+        let listed: Vec<_> = match listed.map(|value| (value, value.get_ref())) {
+            None => Vec::new(),
+            Some((_, DeValue::Array(models))) => models.iter().collect(),
+            Some((value, _)) => vec![value],
+        };
+        fields.finish(&mut problems);
+        if listed.is_empty() || listed.len() > MAX_MODELS {
+            let found = listed.len();
+            problems.add(0, format!("[[model]]: {found} models are listed, the limits are 1..={MAX_MODELS}"));
+        }
         let mut names = BTreeSet::new();
-        let mut models = Vec::with_capacity(toml.model.len());
-        for model in toml.model {
-            let spec = model.check(folder)?;
+        let mut models = Vec::with_capacity(listed.len());
+        for value in listed {
+            let Some(spec) = Fields::of("[[model]]", value, &mut problems)
+                .and_then(|fields| model(fields, folder, &mut problems))
+            else {
+                continue;
+            };
             if !names.insert(spec.name.clone()) {
-                return Err(ManifestError::Duplicate { name: spec.name });
+                problems.add(value.span().start, format!("model `{}` is listed twice", spec.name));
             }
             models.push(spec);
         }
-        if let Some(heldout) = &toml.heldout {
-            heldout.check()?;
+        let problems = problems.into_list();
+        if problems.is_empty() {
+            Ok(Self { path: path.to_owned(), models, heldout })
+        } else {
+            Err(ManifestError::Wrong { path: path.to_owned(), problems })
         }
-        Ok(Self { path: path.to_owned(), models, heldout: toml.heldout })
     }
 }
 
@@ -96,12 +121,9 @@ pub enum ManifestError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("{}: {source}", path.display())]
     Parse { path: PathBuf, source: Box<toml::de::Error> },
-    #[error("[[model]]: {found} models are listed, the limits are 1..={MAX_MODELS}")]
-    Count { found: usize },
-    #[error("model `{name}` is listed twice")]
-    Duplicate { name: String },
-    #[error("{field}: `{value}` is refused, {rule}")]
-    Value { field: String, value: String, rule: &'static str },
+    /// All that is wrong, each with its line.
+    #[error("{}", lines(path, problems))]
+    Wrong { path: PathBuf, problems: Vec<(usize, String)> },
     #[error("{}: no model is named `{name}`; there are: {available}", path.display())]
     Unknown { path: PathBuf, name: String, available: String },
     #[error("{}: not the IDX file expected: {what} is {found}, {expected} is needed", path.display())]
@@ -112,69 +134,155 @@ pub enum ManifestError {
     Engine(#[from] EngineError),
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ManifestToml {
-    heldout: Option<HeldoutToml>,
-    #[serde(default)]
-    model: Vec<ModelToml>,
+fn lines(path: &Path, problems: &[(usize, String)]) -> String {
+    let line = |(line, text): &(usize, String)| format!("{}:{line}: {text}", path.display());
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 struct HeldoutToml {
     images: PathBuf,
     labels: PathBuf,
     images_sha256: String,
     labels_sha256: String,
     count: usize,
-    origin: String,
-    licence: String,
 }
 
 impl HeldoutToml {
-    fn check(&self) -> Result<(), ManifestError> {
-        check_path("heldout.images", &self.images)?;
-        check_path("heldout.labels", &self.labels)?;
-        check_sha256("heldout.images_sha256", &self.images_sha256)?;
-        check_sha256("heldout.labels_sha256", &self.labels_sha256)?;
-        let rule = "at least 1 is needed";
-        check(self.count > 0, || ("heldout.count".to_owned(), self.count.to_string(), rule))
+    fn read(value: &Spanned<DeValue<'_>>, problems: &mut Problems<'_>) -> Option<Self> {
+        let mut fields = Fields::of("heldout", value, problems)?;
+        let images = path(&mut fields, "images", problems);
+        let labels = path(&mut fields, "labels", problems);
+        let images_sha256 = sha256(&mut fields, "images_sha256", problems);
+        let labels_sha256 = sha256(&mut fields, "labels_sha256", problems);
+        fields.required("count", problems);
+        let count = fields.number("count", problems);
+        // For people.
+        fields.text("origin", problems);
+        fields.text("licence", problems);
+        fields.finish(problems);
+        if let Some((0, at)) = count {
+            problems.refuse(at, "heldout.count", 0, "at least 1 is needed");
+        }
+        let count = usize::try_from(count?.0).ok()?;
+        let (images_sha256, labels_sha256) = (images_sha256?, labels_sha256?);
+        Some(Self { images: images?, labels: labels?, images_sha256, labels_sha256, count })
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelToml {
-    name: String,
-    /// Tells several of one name apart: the whole name is `name@version`.
-    version: Option<u32>,
-    file: PathBuf,
-    sha256: String,
-    input: Tensors,
-    output: Tensors,
-    accuracy: f64,
-    parameters: u64,
-    macs: u64,
+/// One model; `None` if anything is wrong with it.
+fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>) -> Option<ModelSpec> {
+    let at = fields.at;
+    let name = fields.text("name", problems);
+    // Tells several of one name apart: the whole name is `name@version`.
+    let version = fields.number("version", problems);
+    let name = name.and_then(|(name, at)| {
+        let rule = "1 to 64 of a-z, 0-9, `-`, `_` and `.` are needed, a letter or digit first";
+        if !is_name(name) {
+            problems.refuse(at, "model.name", name, rule);
+            return None;
+        }
+        match version {
+            Some((version, at)) if u32::try_from(version).is_err() => {
+                problems.refuse(at, &format!("model {name}: version"), version, "at most 4294967295");
+                None
+            }
+            Some((version, _)) => Some(format!("{name}@{version}")),
+            None => Some(name.to_owned()),
+        }
+    });
+    if let Some(name) = &name {
+        fields.name = format!("model {name}");
+    }
+    let title = fields.name.clone();
+    let file = path(&mut fields, "file", problems);
+    let hash = sha256(&mut fields, "sha256", problems);
+    let external = fields.optional("external");
+    let external = external.map_or(Some(Vec::new()), |value| {
+        external_files(&title, value, file.as_deref().map(|file| folder.join(file)), problems)
+    });
+    let mut dimensions = Dimensions::read(&title, fields.optional("dimensions"), problems);
+    let inputs = side(&mut fields, "input", &mut dimensions, problems);
+    let outputs = side(&mut fields, "output", &mut dimensions, problems);
+    dimensions.finish(&title, at, problems);
+    if let Some(((_, constants), at)) = &outputs
+        && !constants.is_empty()
+    {
+        problems.add(*at, format!("{title}: output: only inputs can have a value"));
+    }
+    let accuracy = fields.optional("accuracy").map(|value| (value, fields::real(value.get_ref())));
+    let accuracy = match accuracy {
+        None => Some(f64::NAN),
+        Some((_, Some(accuracy))) if (0.0..=1.0).contains(&accuracy) => Some(accuracy),
+        Some((value, Some(accuracy))) => {
+            let field = format!("{title}: accuracy");
+            problems.refuse(
+                value.span().start,
+                &field,
+                accuracy,
+                "the limits are 0..=1; leave it out if it is unknown",
+            );
+            None
+        }
+        Some((value, None)) => {
+            fields.wrong_type("accuracy", value, "a number", problems);
+            None
+        }
+    };
+    // For people.
+    fields.number("parameters", problems);
+    fields.number("macs", problems);
+    fields.finish(problems);
+    let ((inputs, constants), _) = inputs?;
+    let ((outputs, _), _) = outputs?;
+    let (path, sha256, external) = (folder.join(file?), hash?, external?);
+    Some(ModelSpec { name: name?, path, sha256, inputs, outputs, constants, external, accuracy: accuracy? })
 }
 
-impl ModelToml {
-    fn check(self, folder: &Path) -> Result<ModelSpec, ManifestError> {
-        let name = self.name;
-        let name_rule = "1 to 64 of a-z, 0-9, `-`, `_` and `.` are needed, a letter or digit first";
-        check(is_name(&name), || ("model.name".to_owned(), name.clone(), name_rule))?;
-        let name = self.version.map_or(name.clone(), |version| format!("{name}@{version}"));
-        check_path(&format!("model {name}: file"), &self.file)?;
-        check_sha256(&format!("model {name}: sha256"), &self.sha256)?;
-        check((0.0..=1.0).contains(&self.accuracy), || {
-            (format!("model {name}: accuracy"), self.accuracy.to_string(), "the limits are 0..=1")
-        })?;
-        let inputs = self.input.check(&format!("model {name}: input"))?;
-        let outputs = self.output.check(&format!("model {name}: output"))?;
-        let (path, sha256) = (folder.join(self.file), self.sha256);
-        let Self { accuracy, parameters, macs, .. } = self;
-        Ok(ModelSpec { name, path, sha256, inputs, outputs, accuracy, parameters, macs })
+/// The tensors of a side, those with a value apart, and where they stand.
+#[allow(clippy::type_complexity)]
+fn side<'a>(
+    fields: &mut Fields<'a, '_>,
+    name: &'static str,
+    dimensions: &mut Dimensions<'a>,
+    problems: &mut Problems<'_>,
+) -> Option<((Vec<TensorSpec>, Vec<Constant>), usize)> {
+    let value = fields.required(name, problems)?;
+    let field = format!("{}: {name}", fields.name);
+    Some((tensors::read(&field, value, dimensions, problems), value.span().start))
+}
+
+/// The files of weights beside a model's own.
+fn external_files(
+    title: &str,
+    value: &Spanned<DeValue<'_>>,
+    model: Option<PathBuf>,
+    problems: &mut Problems<'_>,
+) -> Option<Vec<ExternalFile>> {
+    let field = format!("{title}: external");
+    let Some(list) = value.get_ref().as_array() else {
+        let text =
+            format!("{field}: a list of files is needed, such as [{{ file = \"…\", sha256 = \"…\" }}]");
+        problems.add(value.span().start, text);
+        return None;
+    };
+    let mut files = Some(Vec::new());
+    for value in list.iter() {
+        let file = Fields::of(&field, value, problems).and_then(|mut fields| {
+            let location = path(&mut fields, "file", problems);
+            let hash = sha256(&mut fields, "sha256", problems);
+            fields.finish(problems);
+            let folder = model.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+            let location = location?;
+            let (path, location) = (folder.join(&location), location.to_string_lossy().into_owned());
+            Some(ExternalFile { location, path, sha256: hash? })
+        });
+        files = files.zip(file).map(|(mut files, file)| {
+            files.push(file);
+            files
+        });
     }
+    files
 }
 
 /// Which version of the model called `name` this one is, by its whole name.
@@ -182,24 +290,31 @@ fn version(whole: &str, name: &str) -> Option<u32> {
     whole.strip_prefix(name)?.strip_prefix('@')?.parse().ok()
 }
 
-fn check(holds: bool, refusal: impl FnOnce() -> (String, String, &'static str)) -> Result<(), ManifestError> {
-    if holds {
-        return Ok(());
-    }
-    let (field, value, rule) = refusal();
-    Err(ManifestError::Value { field, value, rule })
-}
-
-fn check_path(field: &str, path: &Path) -> Result<(), ManifestError> {
+/// A path within the manifest's folder.
+fn path(fields: &mut Fields<'_, '_>, field: &'static str, problems: &mut Problems<'_>) -> Option<PathBuf> {
+    let (text, at) = fields.text(field, problems)?;
+    let path = Path::new(text);
     let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
-    let rule = "a relative path without `..` is needed";
-    check(inside && path.file_name().is_some(), || (field.to_owned(), path.display().to_string(), rule))
+    if inside && path.file_name().is_some() {
+        return Some(path.to_owned());
+    }
+    problems.refuse(at, &place(fields, field), text, "a relative path without `..` is needed");
+    None
 }
 
-fn check_sha256(field: &str, sha256: &str) -> Result<(), ManifestError> {
-    let digits = sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let rule = "64 lower-case hexadecimal digits are needed";
-    check(digits && sha256.len() == 64, || (field.to_owned(), sha256.to_owned(), rule))
+fn sha256(fields: &mut Fields<'_, '_>, field: &'static str, problems: &mut Problems<'_>) -> Option<String> {
+    let (text, at) = fields.text(field, problems)?;
+    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if digits && text.len() == 64 {
+        return Some(text.to_owned());
+    }
+    problems.refuse(at, &place(fields, field), text, "64 lower-case hexadecimal digits are needed");
+    None
+}
+
+fn place(fields: &Fields<'_, '_>, field: &str) -> String {
+    let separator = if fields.name.contains(' ') { ": " } else { "." };
+    format!("{}{separator}{field}", fields.name)
 }
 
 fn is_name(name: &str) -> bool {
@@ -212,6 +327,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::BatchAxis;
 
     const DIGITS: &str = r#"
         [[model]]
@@ -235,7 +351,7 @@ mod tests {
         let model = manifest.model("digits-xs").unwrap();
         assert_eq!(model.path, Path::new("/models/digits-xs.onnx"));
         assert_eq!((model.inputs[0].elements(), model.outputs[0].elements()), (784, 10));
-        assert_eq!((model.accuracy, model.parameters, model.macs), (0.8123, 12345, 123456));
+        assert_eq!(model.accuracy, 0.8123);
         assert_eq!(manifest.heldout().unwrap(), None);
         assert_eq!(
             manifest.model("digits-xl").unwrap_err().to_string(),
@@ -263,15 +379,107 @@ mod tests {
             ),
             (
                 "\"f32\", shape = [10]",
-                "\"f64\", shape = [10]",
-                "output.type: `f64` is refused, only f32, f16",
+                "\"bf16\", shape = [10]",
+                "output.type: `bf16` is refused, only f32, f16",
             ),
             ("macs", "magic", "unknown field `magic`"),
             ("name = \"logits\"", "nom = \"logits\"", "unknown field `nom`"),
-            ("accuracy = 0.8123", "", "missing field `accuracy`"),
+            ("file = \"digits-xs.onnx\"", "", "model digits-xs: missing field `file`"),
+            ("12345", "-1", "parameters: a whole number of 0 or more is needed"),
         ] {
             assert!(DIGITS.contains(from), "{from}");
             let error = parse(&DIGITS.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_each_with_its_line() {
+        let wrong = DIGITS
+            .replacen("ba7816", "BA7816", 1)
+            .replacen("0.8123", "1.5", 1)
+            .replacen("[10]", "[0]", 1)
+            .replacen("macs", "magic", 1);
+        let told = parse(&wrong).unwrap_err().to_string();
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(lines.len(), 4, "{told}");
+        for (line, wanted) in lines.iter().zip([
+            "/models/manifest.toml:5: model digits-xs: sha256: `BA7816",
+            "/models/manifest.toml:7: model digits-xs: output.shape: `[0]` is refused",
+            "/models/manifest.toml:8: model digits-xs: accuracy: `1.5` is refused",
+            "/models/manifest.toml:10: model digits-xs: unknown field `magic`",
+        ]) {
+            assert!(line.starts_with(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_needs_may_be_left_out() {
+        let optional = ["accuracy = 0.8123", "parameters = 12345", "macs = 123456"];
+        let text = optional.iter().fold(DIGITS.to_owned(), |text, line| text.replacen(line, "", 1));
+        assert!(parse(&text).unwrap().models()[0].accuracy.is_nan());
+    }
+
+    const VOICE: &str = r#"
+        [[model]]
+        name = "voice"
+        file = "voice.onnx"
+        sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        external = [{ file = "voice.data", sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" }]
+        dimensions = { N = "batch", sequence = 512 }
+        input = [
+            { name = "input", type = "f32", shape = ["N", "sequence"] },
+            { name = "state", type = "f32", shape = [2, "N", 128] },
+            { name = "window", type = "f32", shape = ["sequence"] },
+            { name = "sr", type = "i64", shape = [], value = 16000 },
+            { name = "flags", type = "bool", shape = [2], value = [true, false] },
+            { name = "gain", type = "f32", shape = [2], batch = false },
+        ]
+        output = { name = "speech", type = "f32", shape = ["N", 1] }
+    "#;
+
+    #[test]
+    fn dimensions_are_fixed_and_the_batch_stands_anywhere() {
+        let manifest = parse(VOICE).unwrap();
+        let model = manifest.model("voice").unwrap();
+        let told: Vec<_> = model.inputs.iter().map(|t| (t.shape.clone(), t.batch)).collect();
+        assert_eq!(
+            told,
+            [
+                (vec![512], BatchAxis::At(0)),
+                (vec![2, 128], BatchAxis::At(1)),
+                (vec![512], BatchAxis::At(0)),
+                (vec![2], BatchAxis::Nowhere)
+            ]
+        );
+        let constants: Vec<_> = model.constants.iter().map(|c| (&*c.tensor.name, c.bytes.clone())).collect();
+        assert_eq!(constants, [("sr", 16000i64.to_le_bytes().to_vec()), ("flags", vec![1, 0])]);
+        assert_eq!(model.external[0].path, Path::new("/models/voice.data"));
+        for (from, to, message) in [
+            (
+                "sequence = 512 }",
+                "}",
+                "input.shape: dynamic dimension `sequence` has no size: write dimensions",
+            ),
+            ("sequence = 512 }", "sequence = 0 }", "dimensions.sequence: 1 to 2^24, or \"batch\", is needed"),
+            ("sequence = 512 }", "sequence = 512, w = 3 }", "dimensions.w: no shape has this name"),
+            ("[\"N\", 1]", "[\"N\", \"N\"]", "dynamic dimension `N` is the batch, which a tensor has once"),
+            ("value = 16000", "value = 1.5", "input.value: what i64 can hold is needed"),
+            ("[true, false]", "[true]", "input.value: `1 values` is refused, 2 are needed"),
+            ("batch = false", "batch = 1", "input.batch: only `false` can be said"),
+            (
+                "[\"N\", 1] }",
+                "[\"N\", 1], value = 0 }",
+                "is the batch, which a tensor has once, or not at all",
+            ),
+            (
+                "file = \"voice.data\"",
+                "file = \"../voice.data\"",
+                "external: file: `../voice.data` is refused",
+            ),
+        ] {
+            assert!(VOICE.contains(from), "{from}");
+            let error = parse(&VOICE.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }
@@ -286,7 +494,8 @@ mod tests {
         let unknown = manifest.model("digits-xs@3").unwrap_err().to_string();
         assert!(unknown.ends_with("there are: digits-xs@2, digits-xs@10"), "{unknown}");
         let twice = parse(&[version(2), version(2)].concat()).unwrap_err();
-        assert_eq!(twice.to_string(), "model `digits-xs@2` is listed twice");
+        let twice = twice.to_string();
+        assert!(twice.ends_with("model `digits-xs@2` is listed twice"), "{twice}");
     }
 
     #[test]
@@ -308,10 +517,10 @@ mod tests {
     fn the_number_of_models_is_limited_and_names_are_unique() {
         assert_eq!(
             parse("").unwrap_err().to_string(),
-            "[[model]]: 0 models are listed, the limits are 1..=64"
+            "/models/manifest.toml:1: [[model]]: 0 models are listed, the limits are 1..=64"
         );
         let twice = parse(&DIGITS.repeat(2)).unwrap_err();
-        assert_eq!(twice.to_string(), "model `digits-xs` is listed twice");
+        assert_eq!(twice.to_string(), "/models/manifest.toml:12: model `digits-xs` is listed twice");
         assert!(parse(&DIGITS.repeat(65)).unwrap_err().to_string().contains("65 models"));
     }
 

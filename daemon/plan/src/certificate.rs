@@ -45,7 +45,7 @@ pub fn certificate(
     let mut equipment = Vec::new();
     let claims = config.services.iter().zip(resolve_models(config)?).map(|(service, specs)| {
         for spec in &specs {
-            let entry = profile.entry(&spec.name, &spec.sha256, service.engine)?;
+            let entry = profile.entry(&spec.name, &spec.identity(), service.engine)?;
             equipment.push((service, spec.name.clone(), entry.equipment.clone()));
         }
         match ServicePlan::compute(service, specs.clone(), &profile) {
@@ -205,7 +205,7 @@ fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
     let mut claim = claim(&plan.config, &plan.spec, plan.workers(), &streams.collect::<Vec<_>>(), profile)?;
     let variant = |v: &VariantPlan| Variant {
         model: v.spec.name.clone(),
-        model_sha256: v.spec.sha256.clone(),
+        model_sha256: v.spec.identity(),
         profile_sha256: v.profile_sha256.clone(),
     };
     if let Some(service) = &mut claim.service {
@@ -216,7 +216,7 @@ fn promise(plan: &ServicePlan) -> anyhow::Result<Claim> {
 
 /// What cannot be planned is refused for the batch size that serves most, unless one is configured.
 fn refusal(config: &ServiceConfig, spec: &ModelSpec, profile: &Profile) -> anyhow::Result<Claim> {
-    let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+    let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
     let faster = |a: Workers, b: Workers| if b.capacity_per_s() > a.capacity_per_s() { b } else { a };
     let workers = workers_of(config, entry)?.into_iter().reduce(faster);
     let workers = workers.ok_or_else(|| anyhow::anyhow!("service {}: no batch size", config.name))?;
@@ -237,7 +237,7 @@ fn claim(
 ) -> anyhow::Result<Claim> {
     let problem = problem(config, workers, streams)?;
     let mut claim = certify(&problem);
-    let (model, model_sha256) = (spec.name.clone(), spec.sha256.clone());
+    let (model, model_sha256) = (spec.name.clone(), spec.identity());
     let (name, engine) = (config.name.clone(), config.engine.to_string());
     let variants = Vec::new();
     claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256, variants });

@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 
 use weir_engine::manifest::{Manifest, ManifestError};
-use weir_engine::{DataType, EngineError, ModelSpec, Side, TensorSpec, has_batches, prepare, sha256_hex};
+use weir_engine::{
+    Backend, DataType, Engine, EngineError, Isolation, ModelSpec, Place, RunMode, Side, Task, TensorSpec,
+    has_batches, isolate, load, prepare, sha256_hex,
+};
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
 
@@ -65,6 +68,38 @@ pub fn run_singly<'a>(
     Ok(lines)
 }
 
+/// Loads every model of a service as its workers would, and lets go of it.
+///
+/// # Errors
+/// What a file lacks or says otherwise than the manifest, and an engine, library or device that is not there.
+pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), EngineError> {
+    if matches!(config.model, ModelChoice::Simulated { .. }) {
+        return Ok(());
+    }
+    let modes = [RunMode::Batched; 2];
+    // Two requests at once tell whether the outputs have the batch where the manifest says.
+    let max_batch = config.max_batch.min(modes.len());
+    let mut tried: Vec<&Backend> = Vec::new();
+    for backend in (0..config.workers).map(|worker| config.backend(worker)) {
+        if tried.contains(&backend) {
+            continue;
+        }
+        tried.push(backend);
+        for spec in specs {
+            let engine = Engine::Real { backend, modes: Some(&modes) };
+            match config.isolation {
+                Isolation::Thread => drop(load(engine, spec, max_batch)?),
+                Isolation::Process => {
+                    let task = Task { engine, spec, max_batch, silence: Vec::new() };
+                    let place = Place { name: format!("{}/check", config.name), ..Place::default() };
+                    drop(isolate(&[task], &place)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Every variant must answer the same requests, better than the one before.
 fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec>, ModelsError> {
     let list = match model {
@@ -85,12 +120,22 @@ fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec
                 return refuse(&format!("{side} shape"), here, reason);
             }
         }
+        if let Some(unknown) = pair.iter().find(|model| model.accuracy.is_nan()) {
+            let reason =
+                format!("must be known to choose by it: the manifest tells none of {}", unknown.name);
+            return refuse("accuracy", shown(spec.accuracy), reason);
+        }
         if spec.accuracy <= before.accuracy {
             let reason = format!("must be above {}, that of {} before it", before.accuracy, before.name);
-            return refuse("accuracy", spec.accuracy.to_string(), reason);
+            return refuse("accuracy", shown(spec.accuracy), reason);
         }
     }
     Ok(specs)
+}
+
+/// An accuracy as a value.
+fn shown(accuracy: f64) -> String {
+    if accuracy.is_nan() { "unknown".to_owned() } else { accuracy.to_string() }
 }
 
 /// Types and shapes, such as `f32[3, 224, 224], i64[1]`.
@@ -104,9 +149,7 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
     let numbers = model.times.iter().flat_map(|time| [time.usual, time.likely, time.bound]);
     let times: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
     let sha256 = sha256_hex(&times);
-    let tensor = |name: &str, values| {
-        vec![TensorSpec { name: name.into(), data_type: DataType::F32, shape: vec![values] }]
-    };
+    let tensor = |name: &str, values| vec![TensorSpec::new(name, DataType::F32, &[values])];
     ModelSpec {
         name: format!("simulated-{}", &sha256[..8]),
         path: PathBuf::new(),
@@ -114,8 +157,8 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
         inputs: tensor("input", input),
         outputs: tensor("output", output),
         accuracy: model.accuracy.unwrap_or(f64::NAN),
-        parameters: 0,
-        macs: 0,
+        constants: Vec::new(),
+        external: Vec::new(),
     }
 }
 

@@ -159,7 +159,7 @@ impl ServicePlan {
         profile: &Profile,
     ) -> Result<Self, PlanError> {
         let spec = &specs[0];
-        let entry = profile.entry(&spec.name, &spec.sha256, config.engine)?;
+        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
         let all = workers_of(config, entry)?;
         let plan = Self::of(config, spec, &entry.digest(), &all);
         plan.map_err(|error| error.or_stalls(config, spec, &all))?.with_variants(specs, profile)

@@ -101,6 +101,7 @@ fn print_variants(plan: &ServicePlan) {
             0 => "never".to_owned(),
             size => format!("batches of up to {size}"),
         };
+        // Whoever has variants has told how accurate they are.
         let (one, full, accuracy) = (times.bound(1), times.bound(batch), 100.0 * spec.accuracy);
         say!("    {:<16} {accuracy:>5.1}% right, P(1) = {one}, P({batch}) = {full}: {fits}", spec.name);
     }

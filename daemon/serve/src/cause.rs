@@ -39,6 +39,13 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
         Cause::ServiceOverrun => {
             format!("{cause}: a batch took {} or more, its bound is {}", span(seen), span(limit))
         }
+        Cause::LateDispatch if !stream.is_empty() => {
+            format!(
+                "{cause}: a request of stream {stream} was read {} after it was sent, {} is allowed",
+                span(seen),
+                span(limit)
+            )
+        }
         Cause::LateDispatch => {
             format!("{cause}: the daemon needed {} where {} is allowed", span(seen), span(limit))
         }

@@ -1,14 +1,14 @@
-//! `weir check FILE`: is this configuration right, as far as can be said without the machine?
+//! `weir check FILE`: is this configuration right, and can this machine run what it names?
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select};
-use weir_plan::models::{resolve_models, run_singly};
+use weir_plan::models::{resolve_models, run_singly, try_models};
 use weir_plan::plan::{Plan, PlanError, check_tables};
 use weir_plan::profile::Profile;
 
@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Configuration files
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Load no model and look for no engine and no core: is the configuration right for some machine?
+    #[arg(long)]
+    no_models: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -28,6 +31,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
+                }
+            }
+            if !args.no_models {
+                check_cores(&config)?;
+                for (service, variants) in config.services.iter().zip(&models) {
+                    try_models(service, variants)
+                        .with_context(|| format!("{}: service {}", file.display(), service.name))?;
                 }
             }
             // What they were made for can be told where this machine has been profiled.
@@ -51,4 +61,39 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::from(code))
+}
+
+/// Refuses workers that are to run on cores which are not there.
+fn check_cores(config: &Config) -> Result<()> {
+    // Nothing is refused where the kernel does not tell.
+    let Ok(text) = std::fs::read_to_string("/sys/devices/system/cpu/online") else { return Ok(()) };
+    let online = cores(text.trim());
+    for (index, service) in config.services.iter().enumerate() {
+        if let Some(core) = service.cores.iter().find(|core| !online.contains(core)) {
+            let (path, cores) = (config.path.display(), text.trim());
+            bail!("{path}: service[{index}].cores = {core}: this machine has no such core, only {cores}");
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn cores(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cores;
+
+    #[test]
+    fn lists_of_cores_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cores("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(cores("0"), [0]);
+        assert!(cores("").is_empty());
+    }
 }

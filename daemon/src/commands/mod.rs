@@ -21,7 +21,9 @@ pub use exit::{conclude, stop_on_signals};
 pub use lab::{COMMANDS as LAB, find};
 
 /// Every command, in the order in which help lists them.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 20] = [
+    "inspect",
+    "import",
     "check",
     "profile",
     "plan",

@@ -182,8 +182,12 @@ fn tensor(spec: &TensorSpec) -> TensorInfo {
     let data_type = match spec.data_type {
         DataType::F32 => WireType::F32,
         DataType::F16 => WireType::F16,
-        DataType::I64 => WireType::I64,
+        DataType::F64 => WireType::F64,
+        DataType::I8 => WireType::I8,
         DataType::U8 => WireType::U8,
+        DataType::I32 => WireType::I32,
+        DataType::I64 => WireType::I64,
+        DataType::Bool => WireType::Bool,
     };
     let shape = spec.shape.iter().map(|&dimension| dimension as u32).collect();
     TensorInfo { name: spec.name.clone(), data_type, shape }

@@ -13,7 +13,7 @@ use rt_core::Instant;
 use weir_client::RefusalCode;
 use weir_client::wire::{
     ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, OLDEST_VERSION,
-    VERSION, WireError,
+    SENT_VERSION, VERSION, WireError,
 };
 
 use super::alarm::Alarm;
@@ -185,9 +185,20 @@ impl<'a> Session<'a> {
             _ if self.version.is_none() => {
                 return Err(Goodbye(ErrorCode::ProtocolOrder, "the first frame must be HELLO".into()));
             }
-            ClientFrame::Submit { stream, payload } => self.submit(id, stream, payload),
+            ClientFrame::SubmitAt { .. } | ClientFrame::SubmitSharedAt { .. }
+                if self.version < Some(SENT_VERSION) =>
+            {
+                return Err(goodbye(WireError::UnknownKind(header.kind)));
+            }
+            ClientFrame::Submit { stream, payload } => self.submit(id, (stream, None), payload),
+            ClientFrame::SubmitAt { stream, sent_ns, payload } => {
+                self.submit(id, (stream, Some(Instant::from_nanos(sent_ns))), payload);
+            }
             ClientFrame::SubmitShared { stream, input, output } => {
-                self.submit_shared(id, stream, input, output);
+                self.submit_shared(id, (stream, None), (input, output));
+            }
+            ClientFrame::SubmitSharedAt { stream, sent_ns, input, output } => {
+                self.submit_shared(id, (stream, Some(Instant::from_nanos(sent_ns))), (input, output));
             }
             ClientFrame::Arena { length } => {
                 let file = self.descriptor.take().ok_or(WireError::NoDescriptor { kind: header.kind });

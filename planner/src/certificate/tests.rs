@@ -1,8 +1,8 @@
 //! Certificates round trip; one that was changed is refused.
 
 use super::*;
-use crate::certify;
-use crate::problem::Problem;
+use crate::problem::{Problem, Question};
+use crate::{certify, certify_shared};
 
 const PROBLEM: &str = r#"{
     "unit": "ms", "deadline": 6, "workers": [{"count": 1, "batch": 1, "time": 2}],
@@ -34,9 +34,32 @@ fn of_services() -> Certificate {
     Certificate::new("weir 0.1.0", machine, claims.into())
 }
 
+fn of_shared() -> Certificate {
+    let text = r#"{"unit": "ms", "workers": {"count": 1}, "services": [
+        {"name": "a", "deadline": 9, "batch": 2, "time": 2, "streams": [
+            {"name": "cam0", "constraints": ["any_miss(1,2)"], "arrivals": {"windows": [[2, 4.5]]}}]},
+        {"name": "b", "deadline": 20, "batch": 1, "time": 1, "streams": [{"name": "log"}]}]}"#;
+    match Question::parse(text).expect("a problem") {
+        Question::Shared(problem) => Certificate::of_shared("weir 0.1.0", certify_shared(&problem)),
+        Question::One(problem) => panic!("{problem:?}"),
+    }
+}
+
+#[test]
+fn services_that_share_workers_have_a_version_of_their_own() {
+    let json: serde_json::Value = serde_json::from_str(&of_shared().to_json()).expect("JSON");
+    assert_eq!(json["weir_certificate"], 2);
+    assert_eq!((&json["admissible"], &json["rule"]), (&true.into(), &"edf".into()));
+    assert_eq!(json["problem"]["services"][0]["name"], "a");
+    assert_eq!(json["services"][0]["streams"][0]["density"].to_string(), "[1,2]");
+    assert!(json["services"][1]["start_within"].is_null(), "nothing of it is promised");
+    let one = of_shared().to_json().replacen("\"weir_certificate\": 2", "\"weir_certificate\": 1", 1);
+    assert!(Certificate::parse(&one).is_err());
+}
+
 #[test]
 fn what_is_written_is_read() {
-    for certificate in [of_problem(), of_services()] {
+    for certificate in [of_problem(), of_services(), of_shared()] {
         assert_eq!(Certificate::parse(&certificate.to_json()).expect("its own text"), certificate);
         let compact = serde_json::to_string(&certificate).expect("JSON");
         assert_eq!(Certificate::parse(&compact).expect("spaces do not count"), certificate);
@@ -69,7 +92,7 @@ fn the_fields_of_a_problem_stand_at_the_top_and_those_of_services_in_a_list() {
 
 #[test]
 fn one_changed_digit_anywhere_is_refused() {
-    for certificate in [of_problem(), of_services()] {
+    for certificate in [of_problem(), of_services(), of_shared()] {
         let text = certificate.to_json();
         let digits = text.bytes().enumerate().filter(|(_, b)| b.is_ascii_digit());
         for (at, digit) in digits {
@@ -90,8 +113,8 @@ fn what_is_not_the_format_is_refused() {
     let text = &text;
     for (bad, expected) in [
         (
-            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 2", 1),
-            "is 2, this program reads 1",
+            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 3", 1),
+            "is 3, this program reads 1 and 2",
         ),
         (text.replacen("\"weir_certificate\": 1,", "", 1), "the field weir_certificate is missing"),
         (text.replacen("\"made_by\"", "\"maid_by\"", 1), "the field made_by is missing"),

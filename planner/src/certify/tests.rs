@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::certificate::{Certificate, Limit};
+use crate::certificate::{Certificate, Limit, SharedReason};
 use crate::number::Number;
 use crate::problem::tests::problems;
+use crate::problem::{Question, SharedProblem};
+use rt_core::sharing::Rule as CoreRule;
 use rt_core::{Span, System};
 
 /// The worked example of `docs/guarantee.md`, in milliseconds.
@@ -198,14 +200,118 @@ fn with_many_streams_limits_are_still_admissible() {
     }
 }
 
-/// The two examples of `docs/problems.md`: a problem, and the certificate that answers it.
+/// The examples of `docs/problems.md`: a problem, and the certificate that answers it; the same of several services.
 #[test]
-fn the_example_of_the_documentation_is_real() {
+fn the_examples_of_the_documentation_are_real() {
     let page = include_str!("../../../docs/problems.md");
     let mut blocks = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
     let problem = Problem::parse(blocks.next().expect("a problem")).expect("a problem");
     let certificate = Certificate::new("weir 0.1.0", BTreeMap::new(), vec![certify(&problem)]);
     assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
+    let problem = several_services(blocks.next().expect("a problem"));
+    let certificate = Certificate::of_shared("weir 0.1.0", certify_shared(&problem));
+    assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
+}
+
+fn several_services(text: &str) -> SharedProblem {
+    match Question::parse(text) {
+        Ok(Question::Shared(problem)) => problem,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// A service of full batches every millisecond beside one of bursts, which only turns keep.
+fn bursts(rule: &str, turn: &str) -> SharedProblem {
+    several_services(&format!(
+        r#"{{"unit": "us", "background": true, "workers": {{"count": 1}}, "rule": "{rule}", "services": [
+        {{"name": "a", "deadline": 3, "batch": 3, "time": 1, {turn} "streams": [
+            {{"name": "s", "constraints": ["row_miss(0)"], "arrivals": {{"periodic": {{"period": 1}}}}}}]}},
+        {{"name": "b", "deadline": 12, "batch": 1, "time": 1, "streams": [
+            {{"name": "s", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[5, 12]]}}}}]}}]}}"#
+    ))
+}
+
+#[test]
+fn either_rule_will_do_unless_one_is_asked_for() {
+    let [auto, turns, edf] = ["auto", "turns", "edf"].map(|rule| certify_shared(&bursts(rule, "")));
+    assert_eq!((auto.admissible, auto.rule), (true, SharedReason::Turns));
+    assert_eq!((turns.admissible, edf.admissible, edf.rule), (true, false, SharedReason::Edf));
+    assert_eq!((&auto.services, &auto.binding), (&turns.services, &turns.binding));
+    assert!(edf.services.iter().all(|s| s.turn.is_none() && s.start_within.is_none()), "{edf:?}");
+    // Three batches of the one in a turn keep the other from its deadline.
+    let long = certify_shared(&bursts("auto", "\"turn\": 3,"));
+    assert!(!long.admissible && long.reason.as_ref().is_some_and(|r| r.contains("; by turns: ")), "{long:?}");
+}
+
+/// Where a service has more to do in its turn than one batch, its turn is made longer.
+#[test]
+fn turns_are_chosen() {
+    let text = r#"{"unit": "us", "workers": {"count": 1}, "rule": "turns", "services": [
+        {"name": "a", "deadline": 60, "batch": 1, "time": 5, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 8]]}}]},
+        {"name": "b", "deadline": 16, "batch": 1, "time": 1, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[5, 16]]}}]}]}"#;
+    let claim = certify_shared(&several_services(text));
+    // Five turns of one would wait for five batches of `a`: 5 + 5·5 + 4 > 15. One of five waits for one.
+    let turns: Vec<_> = claim.services.iter().map(|s| s.turn).collect();
+    assert_eq!((claim.admissible, turns), (true, vec![Some(1), Some(5)]), "{claim:?}");
+    let stated = text.replace("\"time\": 1,", "\"time\": 1, \"turn\": 4,");
+    assert!(!certify_shared(&several_services(&stated)).admissible, "what is stated stays");
+}
+
+#[test]
+fn refusals_of_services_that_share_workers_say_why() {
+    let with = |from: &str, to: &str| {
+        let raw = serde_json::to_string(&bursts("auto", "").raw).expect("JSON").replacen(from, to, 1);
+        certify_shared(&several_services(&raw))
+    };
+    let rate = with(r#""period":1"#, r#""period":0.1"#);
+    assert_eq!((rate.admissible, rate.rule, &rate.binding), (false, SharedReason::Rate, &None));
+    assert!(rate.max_load_scale.is_some_and(|scale| scale.as_f64() < 1.0), "{rate:?}");
+    let times = r#""batch":3,"times":[1,2,4]"#;
+    let latency = with(r#""batch":3,"time":1"#, times);
+    assert_eq!((latency.admissible, latency.rule), (false, SharedReason::Latency));
+    assert!(latency.reason.is_some_and(|reason| reason.contains("a batch of a takes 4.00 µs")));
+}
+
+/// Each limit is admissible with the rule and the turns of the answer, and one step more is not.
+#[test]
+fn limits_of_services_that_share_workers_are_the_last_values() {
+    let steps = |number: Number| (number.as_f64() * 1000.0).round() as u64;
+    for problem in [bursts("auto", ""), bursts("edf", "")] {
+        let claim = certify_shared(&problem);
+        let rule = if claim.rule == SharedReason::Turns { CoreRule::Turns } else { CoreRule::Earliest };
+        let turns: Vec<u32> = claim.services.iter().map(|s| s.turn.unwrap_or(1)).collect();
+        let admits = |problem: &SharedProblem, specs: &[Vec<StreamSpec>]| {
+            let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+            problem.sharing(rule, &turns).admit(&streams).is_ok()
+        };
+        let scaled = |scale: u64, one: Option<usize>| {
+            let of = |(s, specs): (usize, Vec<StreamSpec>)| {
+                let fast = |spec| {
+                    if one.is_none_or(|one| one == s) { scale::faster(&spec, scale) } else { Some(spec) }
+                };
+                specs.into_iter().map(fast).collect::<Option<Vec<_>>>()
+            };
+            let specs: Option<Vec<_>> = problem.specs().enumerate().map(of).collect();
+            specs.is_some_and(|specs| admits(&problem, &specs))
+        };
+        let load = steps(claim.max_load_scale.expect("something is promised"));
+        assert!((load == 0 || scaled(load, None)) && !scaled(load + 1, None), "{claim:?}");
+        assert_eq!(claim.admissible, load >= 1000);
+        for (s, answer) in claim.services.iter().enumerate() {
+            let rate = steps(answer.max_rate_scale.expect("something is promised"));
+            assert!((rate == 0 || scaled(rate, Some(s))) && !scaled(rate + 1, Some(s)), "{claim:?}");
+            let Some(deadline) = answer.min_deadline else { continue };
+            let deadline = deadline.to_span(problem.raw.unit).expect("a time");
+            let within = |deadline: Span| {
+                let mut problem = problem.clone();
+                problem.services[s].deadline = deadline;
+                admits(&problem, &problem.specs().collect::<Vec<_>>())
+            };
+            assert!(within(deadline) && !within(deadline.saturating_sub(Span::from_nanos(1))), "{claim:?}");
+        }
+    }
 }
 
 proptest! {

@@ -45,17 +45,7 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         }
         workers.push(kind);
     }
-    number("length of streams", raw.streams.len(), 0, MAX_STREAMS)?;
-    let mut names = HashSet::new();
-    let mut streams = Vec::new();
-    for (i, stream) in raw.streams.iter().enumerate() {
-        let field = format!("streams[{i}]");
-        name(&format!("{field}.name"), &stream.name)?;
-        if !names.insert(&stream.name) {
-            return Err(refuse(&format!("{field}.name"), &stream.name, "is taken already"));
-        }
-        streams.push((stream.name.clone(), check.stream(&field, stream)?));
-    }
+    let streams = check.streams("streams", &raw.streams)?;
     let dispatch = match raw.dispatch {
         raw::Dispatch::Eager => Dispatch::Eager,
         raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
@@ -64,11 +54,31 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
 }
 
 /// Knows the unit of all times.
-struct Check {
-    unit: raw::Unit,
+pub(super) struct Check {
+    pub(super) unit: raw::Unit,
 }
 
 impl Check {
+    /// At most [`MAX_STREAMS`], each with a name of its own.
+    pub(super) fn streams(
+        &self,
+        field: &str,
+        raw: &[raw::Stream],
+    ) -> Result<Vec<(String, StreamSpec)>, ProblemError> {
+        number(&format!("length of {field}"), raw.len(), 0, MAX_STREAMS)?;
+        let mut names = HashSet::new();
+        let mut streams = Vec::new();
+        for (i, stream) in raw.iter().enumerate() {
+            let field = format!("{field}[{i}]");
+            name(&format!("{field}.name"), &stream.name)?;
+            if !names.insert(&stream.name) {
+                return Err(refuse(&format!("{field}.name"), &stream.name, "is taken already"));
+            }
+            streams.push((stream.name.clone(), self.stream(&field, stream)?));
+        }
+        Ok(streams)
+    }
+
     fn stalls(&self, raw: raw::Stalls) -> Result<Stalls, ProblemError> {
         let window = self.span("stalls.window", raw.window, Span::from_nanos(1))?;
         let length = self.span("stalls.length", raw.length, Span::from_nanos(1))?;
@@ -85,7 +95,19 @@ impl Check {
     fn workers(&self, field: &str, raw: &raw::Workers) -> Result<Workers, ProblemError> {
         number(&format!("{field}.count"), raw.count, 1, MAX_WORKERS)?;
         let batch = number(&format!("{field}.batch"), raw.batch, 1, MAX_BATCH)?;
-        let times = match (raw.time, &raw.times) {
+        let profile = self.profile(field, batch, raw.time, raw.times.as_deref())?;
+        Ok(Workers { count: raw.count, batch, profile })
+    }
+
+    /// What batches take, up to `batch` or more, from a `time` for all or `times` one by one.
+    pub(super) fn profile(
+        &self,
+        field: &str,
+        batch: usize,
+        time: Option<Number>,
+        times: Option<&[Number]>,
+    ) -> Result<LatencyProfile, ProblemError> {
+        let times = match (time, times) {
             (Some(time), None) => {
                 vec![self.span(&format!("{field}.time"), time, Span::from_nanos(1))?; batch]
             }
@@ -99,8 +121,7 @@ impl Check {
                 return Err(refuse(&format!("{field}.time"), time, "times are there too: remove one"));
             }
         };
-        let profile = LatencyProfile::new(&times).map_err(|e| refuse(field, "its times", e))?;
-        Ok(Workers { count: raw.count, batch, profile })
+        LatencyProfile::new(&times).map_err(|e| refuse(field, "its times", e))
     }
 
     fn stream(&self, field: &str, raw: &raw::Stream) -> Result<StreamSpec, ProblemError> {
@@ -189,7 +210,7 @@ impl Check {
         Ok(all)
     }
 
-    fn span(&self, field: &str, value: Number, min: Span) -> Result<Span, ProblemError> {
+    pub(super) fn span(&self, field: &str, value: Number, min: Span) -> Result<Span, ProblemError> {
         self.span_within(field, value, min, MAX_SPAN)
     }
 
@@ -222,14 +243,14 @@ fn constraints(field: &str, raw: &[String]) -> Result<ConstraintSet, ProblemErro
     ConstraintSet::new(&list).map_err(|e| refuse(field, format_args!("({} constraints)", raw.len()), e))
 }
 
-fn number(field: &str, value: usize, min: usize, max: usize) -> Result<usize, ProblemError> {
+pub(super) fn number(field: &str, value: usize, min: usize, max: usize) -> Result<usize, ProblemError> {
     if (min..=max).contains(&value) {
         return Ok(value);
     }
     Err(refuse(field, value, format_args!("must be in {min}..={max}")))
 }
 
-fn name(field: &str, name: &str) -> Result<(), ProblemError> {
+pub(super) fn name(field: &str, name: &str) -> Result<(), ProblemError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
         let reason = "must be 1..=64 letters, digits or any of - _ . /";
@@ -238,7 +259,7 @@ fn name(field: &str, name: &str) -> Result<(), ProblemError> {
     Ok(())
 }
 
-fn refuse(field: &str, value: impl Display, reason: impl Display) -> ProblemError {
+pub(super) fn refuse(field: &str, value: impl Display, reason: impl Display) -> ProblemError {
     let whole = value.to_string();
     let mut value: String = whole.chars().take(MAX_SHOWN).collect();
     if value.len() < whole.len() {

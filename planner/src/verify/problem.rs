@@ -2,11 +2,11 @@
 
 use super::{VerifyError, same, wrong};
 use crate::number::Number;
-use crate::problem::raw::{Arrivals, Dispatch, Problem, Unit};
+use crate::problem::raw::{self, Arrivals, Dispatch, Problem, Unit};
 
 const HOUR: i128 = 3_600_000_000_000;
 /// The most requests or workers that one number may stand for: all products fit 128 bits.
-const MANY: i128 = 1 << 16;
+pub(super) const MANY: i128 = 1 << 16;
 
 #[derive(Clone)]
 pub(super) struct System {
@@ -85,6 +85,14 @@ impl Bound {
         earliest
     }
 
+    /// So many thousandths times as fast: lengths rounded down, jitter in proportion and up.
+    pub(super) fn hasten(&mut self, thousandths: i128) -> Option<()> {
+        let shorter = |t: i128| (t * 1000).checked_div(thousandths);
+        let step = shorter(self.step).filter(|&step| step > 0)?;
+        (self.shift, self.step) = (up(self.shift * step, self.step), step);
+        self.starts.iter_mut().try_for_each(|start| shorter(start.0).map(|at| start.0 = at))
+    }
+
     /// By how much `α` grows in each `step`, from any length on.
     pub(super) fn count(&self) -> i128 {
         self.starts.iter().map(|start| start.1).sum()
@@ -105,42 +113,15 @@ impl Stream {
 
 impl System {
     pub(super) fn read(problem: &Problem) -> Result<Self, VerifyError> {
-        let span = |field: &str, number: Number, least: i128| {
-            let inside = time(number, problem.unit).filter(|t| (least..=HOUR).contains(t));
-            inside.ok_or_else(|| {
-                wrong(format!("problem.{field}"), number, format!("{least} ns to an hour, whole"))
-            })
-        };
-        let (mut kinds, mut streams) = (Vec::new(), Vec::new());
+        let (unit, mut kinds) = (problem.unit, Vec::new());
+        let span = |field: &str, number, least| span(field, number, least, unit);
         for w in &problem.workers {
-            if let (Some(time), Some(_)) = (w.time, &w.times) {
-                return Err(wrong("problem.workers.time", time, "absent, as there are times"));
-            }
-            let all = w
-                .times
-                .clone()
-                .or_else(|| Some(vec![w.time?; w.batch.min(MANY as usize)]))
-                .unwrap_or_default();
-            let times: Result<Vec<_>, _> = all.iter().map(|&t| span("workers.time", t, 1)).collect();
-            let times: Vec<i128> = times?.into_iter().take(w.batch).collect();
-            let sizes = (1..=MANY).contains(&(w.count as i128)) && times.len() == w.batch && w.batch > 0;
-            same("problem.workers", &(sizes && times.is_sorted()), &true)?;
+            let times = times("workers", w.batch, (w.time, w.times.as_deref()), unit)?;
+            same("problem.workers", &(1..=MANY).contains(&(w.count as i128)), &true)?;
             kinds.push(Kind { count: w.count as i128, times });
         }
         same("problem.workers", &kinds.is_empty(), &false)?;
-        for stream in &problem.streams {
-            let (mut p, mut q, mut constraints) = (0, 1, Vec::new());
-            for text in &stream.constraints {
-                let share =
-                    share(text).ok_or_else(|| wrong("problem.streams.constraints", text, "no constraint"))?;
-                (p, q) = if share.0 * q > p * share.1 { share } else { (p, q) };
-                constraints.push((share.1 - share.0, share.1));
-            }
-            let bounds =
-                stream.arrivals.as_ref().map_or(Ok(Vec::new()), |a| bounds(a, problem.unit, &span))?;
-            same("problem.streams.arrivals", &bounds.is_empty(), &(stream.arrivals.is_none() && p == 0))?;
-            streams.push(Stream { name: stream.name.clone(), constraints, p, q, bounds });
-        }
+        let streams = streams("streams", &problem.streams, unit)?;
         let (deadline, mut guard) =
             (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
         let mut stalls = None;
@@ -154,9 +135,50 @@ impl System {
     }
 }
 
-type Span<'a> = dyn Fn(&str, Number, i128) -> Result<i128, VerifyError> + 'a;
+/// A time of at least so many nanoseconds.
+pub(super) fn span(field: &str, number: Number, least: i128, unit: Unit) -> Result<i128, VerifyError> {
+    let inside = time(number, unit).filter(|t| (least..=HOUR).contains(t));
+    inside.ok_or_else(|| wrong(format!("problem.{field}"), number, format!("{least} ns to an hour, whole")))
+}
 
-fn bounds(arrivals: &Arrivals, unit: Unit, span: &Span<'_>) -> Result<Vec<Bound>, VerifyError> {
+/// `P(1) ≤ … ≤ P(batch)`, from one time for all or one for each.
+pub(super) fn times(
+    field: &str,
+    batch: usize,
+    (one, each): (Option<Number>, Option<&[Number]>),
+    unit: Unit,
+) -> Result<Vec<i128>, VerifyError> {
+    if let (Some(time), Some(_)) = (one, each) {
+        return Err(wrong(format!("problem.{field}.time"), time, "absent, as there are times"));
+    }
+    let all = each.map(<[_]>::to_vec).or_else(|| Some(vec![one?; batch.min(MANY as usize)]));
+    let time = |&t: &Number| span(&format!("{field}.time"), t, 1, unit);
+    let times = all.unwrap_or_default().iter().map(time).collect::<Result<Vec<_>, _>>()?;
+    let times: Vec<i128> = times.into_iter().take(batch).collect();
+    same(format!("problem.{field}"), &(times.len() == batch && batch > 0 && times.is_sorted()), &true)?;
+    Ok(times)
+}
+
+pub(super) fn streams(field: &str, list: &[raw::Stream], unit: Unit) -> Result<Vec<Stream>, VerifyError> {
+    let mut streams = Vec::new();
+    for stream in list {
+        let (mut p, mut q, mut constraints) = (0, 1, Vec::new());
+        for text in &stream.constraints {
+            let no = || wrong(format!("problem.{field}.constraints"), text, "no constraint");
+            let share = share(text).ok_or_else(no)?;
+            (p, q) = if share.0 * q > p * share.1 { share } else { (p, q) };
+            constraints.push((share.1 - share.0, share.1));
+        }
+        let bounds = stream.arrivals.as_ref().map_or(Ok(Vec::new()), |a| bounds(a, unit))?;
+        let absent = stream.arrivals.is_none() && p == 0;
+        same(format!("problem.{field}.arrivals"), &bounds.is_empty(), &absent)?;
+        streams.push(Stream { name: stream.name.clone(), constraints, p, q, bounds });
+    }
+    Ok(streams)
+}
+
+fn bounds(arrivals: &Arrivals, unit: Unit) -> Result<Vec<Bound>, VerifyError> {
+    let span = |field: &str, number, least| span(field, number, least, unit);
     let window = |&(count, length): &(u64, Number)| Ok((i128::from(count), span("windows", length, 1)?, 0));
     let mut steps = arrivals.windows.iter().map(window).collect::<Result<Vec<_>, _>>()?;
     for periodic in &arrivals.periodic {

@@ -8,7 +8,7 @@ use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 
 use super::VerifyError;
 use super::problem::{Bound, Kind, Stream, System};
-use crate::certificate::{Certificate, Rule};
+use crate::certificate::{Certificate, Rule, SharedClaim, SharedReason};
 use crate::problem::Problem;
 
 /// The program `weir-proved` that `make proof` builds.
@@ -80,6 +80,11 @@ impl Prover {
                 asked.push(claim);
                 lines += &(line(&System::read(&c.problem)?) + "\n");
             }
+        }
+        let promises = |claim: &&SharedClaim| claim.admissible && claim.rule != SharedReason::NothingPromised;
+        if certificate.shared.as_ref().filter(promises).is_some() {
+            let reason = "its services share workers, which the checker that is proved does not know";
+            unproved.push(Unproved { claim: 0, reason });
         }
         let said = self.ask("check", &lines)?;
         let mut answers = said.lines();

@@ -144,14 +144,8 @@ impl System {
         spans.chain(kinds).chain([&mut self.latency, &mut self.guard])
     }
 
-    /// All streams so many thousandths times as fast: lengths rounded down, jitter in proportion and up.
+    /// All streams so many thousandths times as fast.
     pub(super) fn hasten(&mut self, thousandths: i128) -> Option<()> {
-        for bound in self.streams.iter_mut().flat_map(|s| &mut s.bounds) {
-            let shorter = |t: i128| (t * 1000).checked_div(thousandths);
-            let step = shorter(bound.step).filter(|&step| step > 0)?;
-            (bound.shift, bound.step) = (up(bound.shift * step, bound.step), step);
-            bound.starts.iter_mut().try_for_each(|start| shorter(start.0).map(|at| start.0 = at))?;
-        }
-        Some(())
+        self.streams.iter_mut().flat_map(|s| &mut s.bounds).try_for_each(|bound| bound.hasten(thousandths))
     }
 }

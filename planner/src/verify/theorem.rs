@@ -121,20 +121,10 @@ impl System {
         begun
     }
 
-    /// `(from, period)`: from lengths above `from` on each curve grows by the same number of requests, and so do the
-    /// mandatory ones, in any `period` more, which is whole batches of each kind, and `times` of its time.
+    /// Of all streams, in whole batches of each kind, and `times` of its time.
     pub(super) fn repetition(&self, times: i128) -> Option<(i128, i128)> {
         let whole = self.kinds.iter().try_fold(times, |whole, kind| lcm(whole, kind.time()))?;
-        let (mut from, mut whole, mut words) = (0, whole, 1);
-        for (stream, b) in self.streams.iter().flat_map(|s| s.bounds.iter().map(move |b| (s, b))) {
-            (whole, words) = (lcm(whole, b.step)?, lcm(words, stream.q)?);
-            let slow = stream.slowest()?;
-            // α_b(Δ) ≥ Δ·count/step - count, and for the slowest α(Δ) ≤ Δ·count/step + α(step).
-            let gain = b.count() * slow.step - slow.count() * b.step;
-            let behind = (b.count() + slow.most(slow.step).0).checked_mul(b.step * slow.step)?;
-            from = from.max(if gain > 0 { up(behind, gain) } else { 0 });
-        }
-        Some((from, whole.checked_mul(words).filter(|&period| period < 1 << 64)?))
+        repetition(&self.streams, whole)
     }
 }
 
@@ -151,12 +141,12 @@ impl Kind {
 }
 
 impl Stream {
-    fn slowest(&self) -> Option<&Bound> {
+    pub(super) fn slowest(&self) -> Option<&Bound> {
         self.bounds.iter().min_by(|a, b| (a.count() * b.step).cmp(&(b.count() * a.step)))
     }
 
     /// The next length at which the least of all bounds is larger.
-    fn rise(&self, length: i128) -> i128 {
+    pub(super) fn rise(&self, length: i128) -> i128 {
         let most = self.most(length).unwrap_or(0);
         self.bounds.iter().map(|b| b.least_above(most)).max().unwrap_or(i128::MAX)
     }
@@ -167,10 +157,28 @@ impl Stream {
     }
 }
 
+/// `(from, period)`: from lengths above `from` on each curve grows by the same number of requests, and so do the
+/// mandatory ones, in any `period` more, which is a multiple of `whole`.
+pub(super) fn repetition<'a>(
+    streams: impl IntoIterator<Item = &'a Stream>,
+    mut whole: i128,
+) -> Option<(i128, i128)> {
+    let (mut from, mut words) = (0, 1);
+    for (stream, b) in streams.into_iter().flat_map(|s| s.bounds.iter().map(move |b| (s, b))) {
+        (whole, words) = (lcm(whole, b.step)?, lcm(words, stream.q)?);
+        let slow = stream.slowest()?;
+        // α_b(Δ) ≥ Δ·count/step - count, and for the slowest α(Δ) ≤ Δ·count/step + α(step).
+        let gain = b.count() * slow.step - slow.count() * b.step;
+        let behind = (b.count() + slow.most(slow.step).0).checked_mul(b.step * slow.step)?;
+        from = from.max(if gain > 0 { up(behind, gain) } else { 0 });
+    }
+    Some((from, whole.checked_mul(words).filter(|&period| period < 1 << 64)?))
+}
+
 pub(super) fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn lcm(a: i128, b: i128) -> Option<i128> {
+pub(super) fn lcm(a: i128, b: i128) -> Option<i128> {
     (a / gcd(a, b)).checked_mul(b).filter(|&l| l < 1 << 64)
 }

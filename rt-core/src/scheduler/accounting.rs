@@ -1,7 +1,6 @@
 //! Accounting: the end of a request inside the scheduler, resolved, counted, judged, and what that gives rise to announced.
 
 use alloc::collections::VecDeque;
-use core::mem;
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
@@ -9,7 +8,7 @@ use super::types::{Event, Outcome, Request, Resolution, WorkerId};
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence, Transition};
 use crate::select::LoadMonitor;
-use crate::stream::{MissReason, OutcomeLog, Stream, StreamId};
+use crate::stream::{MissReason, Stream, StreamId};
 use crate::time::{Instant, Span};
 
 /// Events kept between two polls; the last few places are for safe mode alone.
@@ -18,20 +17,24 @@ const RESERVED_EVENTS: usize = 8;
 /// A stream is warned at most this often.
 const WARNING_INTERVAL: Span = Span::from_millis(1_000);
 
-/// The misses in a row that a stream can still take, and the constraint that binds; `None` without constraints.
-type Left = Option<(u32, Constraint)>;
-
 /// What `poll` has yet to tell.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) resolved: VecDeque<Resolution>,
-    pub(super) events: heapless::Deque<Event, MAX_EVENTS>,
+    pub(super) events: VecDeque<Event>,
 }
 
 impl Told {
     /// Room for so many resolutions. Allocates.
     pub(super) fn new(resolutions: usize) -> Self {
-        Self { resolved: VecDeque::with_capacity(resolutions), events: heapless::Deque::new() }
+        let events = VecDeque::with_capacity(MAX_EVENTS);
+        Self { resolved: VecDeque::with_capacity(resolutions), events }
+    }
+
+    /// Queues the end of a request.
+    #[inline]
+    fn resolve(&mut self, request: &Request, outcome: Outcome) {
+        self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
     }
 
     /// Queues an event. When the caller has not polled for long a warning gives way, and before the latest change of
@@ -40,10 +43,10 @@ impl Told {
         if !matches!(event, Event::SafeMode(_)) && !self.has_room() {
             return;
         }
-        if self.events.is_full() {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
-        let _ = self.events.push_back(event);
+        self.events.push_back(event);
     }
 
     /// Whether an event that is no change of safe mode has room.
@@ -85,9 +88,11 @@ impl Scheduler {
         self.rate_warning.as_mut().map(|(monitor, _)| monitor.rate_per_s(now))
     }
 
-    /// Counts an arrival towards the rate that is warned of.
-    pub(super) fn watch_rate(&mut self, now: Instant) {
-        let Some((monitor, limit)) = &mut self.rate_warning else { return };
+    /// Counts an arrival of `id` towards the rate that is warned of, if that declares its arrivals.
+    #[inline(never)]
+    pub(super) fn watch_rate(&mut self, now: Instant, id: StreamId) {
+        let declared = self.streams.get(id).is_some_and(|stream| stream.police.is_some());
+        let Some((monitor, limit)) = self.rate_warning.as_mut().filter(|_| declared) else { return };
         let (seen, limit, window) = (monitor.observe(now), *limit, monitor.window().as_nanos());
         if seen > limit {
             self.raise(now, Cause::RateHigh, Evidence { limit, seen, window, stream: None }, now);
@@ -101,61 +106,75 @@ impl Scheduler {
         worker: WorkerId,
         outcome: impl Fn(&Request) -> Outcome,
     ) {
-        let mut batch = mem::take(self.pool.batch_mut(worker));
-        for &request in &batch {
-            self.end(now, request, outcome(&request));
+        let mut index = 0;
+        while let Some(request) = self.pool.batch(worker).get(index) {
+            let (id, place, outcome) = (request.stream, request.place, outcome(request));
+            self.told.resolve(request, outcome);
+            self.end(now, id, place, outcome);
+            index += 1;
         }
-        batch.clear();
-        *self.pool.batch_mut(worker) = batch;
+        self.pool.batch_mut(worker).clear();
     }
 
-    /// Ends a request that was taken in: `poll` will tell.
-    pub(super) fn end(&mut self, now: Instant, request: Request, outcome: Outcome) {
-        let hit = outcome == Outcome::Served;
-        let resolution = self.record(now, request, outcome, |log| log.close(request.place, hit));
-        self.told.resolved.push_back(resolution);
+    /// Ends a request that waited and is not answered.
+    #[inline(never)]
+    pub(super) fn give_up(&mut self, now: Instant, request: Request, reason: MissReason) {
+        let outcome = Outcome::Missed(reason);
+        self.told.resolve(&request, outcome);
+        self.end(now, request.stream, request.place, outcome);
+    }
+
+    /// Records the outcome of the request that was resolved last.
+    #[inline]
+    fn end(&mut self, now: Instant, id: StreamId, place: u32, outcome: Outcome) {
+        let misses_left = self.record(now, id, Some(place), outcome);
+        if let Some(resolution) = self.told.resolved.back_mut() {
+            resolution.misses_left = misses_left;
+        }
     }
 
     /// Refuses a request that was not taken in, counts and judges it.
+    #[inline(never)]
     pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
-        self.record(now, request, Outcome::Missed(reason), OutcomeLog::refuse)
+        let outcome = Outcome::Missed(reason);
+        let misses_left = self.record(now, request.stream, None, outcome);
+        Resolution { request, outcome, misses_left }
     }
 
-    /// Counts an outcome, has it recorded in the log of its stream, and raises what the outcome monitor finds.
-    fn record(
-        &mut self,
-        now: Instant,
-        request: Request,
-        outcome: Outcome,
-        record: impl FnOnce(&mut OutcomeLog) -> Option<Constraint>,
-    ) -> Resolution {
-        let Some(stream) = self.streams.get_mut(request.stream) else {
-            return Resolution { request, outcome, misses_left: None };
-        };
+    /// Counts an outcome of `id`, records it in the log of its outcomes, at its place if it has one, and raises what the
+    /// outcome monitor finds. The misses in a row that the stream can still take.
+    fn record(&mut self, now: Instant, id: StreamId, place: Option<u32>, outcome: Outcome) -> Option<u32> {
+        let stream = self.streams.get_mut(id)?;
         stream.counts.count(match outcome {
             Outcome::Served => None,
             Outcome::Missed(reason) => Some(reason),
         });
-        let violated = record(&mut stream.outcomes);
-        let after = stream.outcomes.monitor.misses_left();
-        let before = mem::replace(&mut stream.left, after);
-        let left = |left: Left| left.map_or(u32::MAX, |(left, _)| left);
-        if violated.is_some() || left(after) < left(before) && left(after) <= 1 {
-            self.judge(now, request.stream, violated, (before, after));
+        let violated = match place {
+            Some(place) => stream.outcomes.close(place, outcome == Outcome::Served),
+            None => stream.outcomes.refuse(),
+        };
+        let (before, after) = (stream.left, stream.outcomes.monitor.misses_left());
+        let left = after.map(|(left, _)| left);
+        stream.left = left;
+        let fell = left.is_some_and(|left| left <= 1 && before.is_some_and(|before| left < before));
+        if violated.is_some() || fell {
+            self.judge(now, id, violated, (before, after));
         }
-        Resolution { request, outcome, misses_left: after.map(|(left, _)| left) }
+        left
     }
 
-    /// Warns of and raises what the outcome monitor has found.
+    /// Warns of and raises what the outcome monitor has found: a violation, or how many misses in a row could be taken
+    /// before and can be now, with the constraint that binds.
+    #[inline(never)]
     fn judge(
         &mut self,
         now: Instant,
         id: StreamId,
         violated: Option<Constraint>,
-        (before, after): (Left, Left),
+        (before, after): (Option<u32>, Option<(u32, Constraint)>),
     ) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let fell = |limit| before.is_some_and(|(b, _)| b > limit) && after.is_some_and(|(a, _)| a <= limit);
+        let fell = |limit| before.is_some_and(|b| b > limit) && after.is_some_and(|(a, _)| a <= limit);
         if let Some((left, constraint)) = after
             && (fell(0) || fell(1))
         {
@@ -205,6 +224,7 @@ impl Scheduler {
         self.raise(now, Cause::WorkerLost, evidence, now);
     }
 
+    #[inline(never)]
     fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
         self.changed = true;
         if cause.severity().is_suspended() {

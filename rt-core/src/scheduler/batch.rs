@@ -125,6 +125,11 @@ impl BatchPlanner {
         self.claims.of[place] = Claim::default();
     }
 
+    /// A request of `stream` that nothing is promised for has its turn.
+    pub(super) fn take_turn(&mut self, stream: StreamId) {
+        self.claims.take_turn(stream);
+    }
+
     /// Which of the last optional requests is of the stream that had its turn last, if that was after `stream` had.
     pub(super) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
         let (queue, own) = (waiting.class(OPTIONAL), self.claims.get(stream).turn);

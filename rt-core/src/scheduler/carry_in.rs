@@ -85,6 +85,8 @@ impl Scheduler {
         let (clear, clears) = (self.waiting.is_clear(), self.clears);
         match known {
             CarryIn::None => CarryIn::None,
+            // That nothing waits here says nothing of the others on the same workers.
+            _ if self.guest.is_some() => known,
             _ if !self.config.background => self.counted(now, known),
             _ if !self.is_prompt(now) => known,
             CarryIn::Draining(before) if clear || clears != before => CarryIn::None,
@@ -101,9 +103,8 @@ impl Scheduler {
             return known;
         }
         let all_since = |u: Instant| self.pool.iter().all(|w| self.came_since(u, w));
-        let in_turn = |(id, w): (usize, &Worker)| {
-            w.left(now) < self.pool.kind(id).batch_time() || self.came_since(now, w)
-        };
+        let in_turn =
+            |(id, w): (usize, &Worker)| w.left(now) < self.pool.kind(id).time || self.came_since(now, w);
         match known {
             CarryIn::Counted(u) if all_since(u) => CarryIn::None,
             CarryIn::Counted(_) => known,
@@ -121,8 +122,7 @@ impl Scheduler {
 
     /// Whether every worker is free within its `P`.
     fn is_prompt(&self, now: Instant) -> bool {
-        let prompt =
-            |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).batch_time();
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.pool.iter().enumerate().all(prompt)
     }
 }

@@ -28,14 +28,15 @@
 use super::Scheduler;
 use super::batch::View;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL};
-use super::types::{Action, Event, Outcome, Request, WorkerId};
+use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
-use crate::stream::{MissReason, StreamId};
+use crate::stream::MissReason;
 use crate::time::Instant;
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> Action {
         if let Some(resolution) = self.told.resolved.pop_front() {
             return Action::Resolve(resolution);
@@ -51,9 +52,6 @@ impl Scheduler {
     #[inline(never)]
     fn decide(&mut self, now: Instant) -> Action {
         loop {
-            if let Some(resolution) = self.told.resolved.pop_front() {
-                return Action::Resolve(resolution);
-            }
             if let Some(event) = self.told.events.pop_front() {
                 return Action::Event(event);
             }
@@ -65,40 +63,26 @@ impl Scheduler {
             };
             if told {
                 self.changed = true;
-                continue;
-            }
-            match self.due_worker(now) {
-                Some(worker) if self.form_batch(now, worker) => return self.start(now, worker),
-                // What no batch can serve is given up.
-                Some(_) => self.look_at(now),
-                None => {
-                    self.next = self.next_wake(now);
-                    self.changed = false;
-                    if now < self.next {
-                        return self.wait();
+            } else if let Some(worker) = self.due_worker(now) {
+                if self.form_batch(now, worker) {
+                    let start = self.start(now, worker);
+                    // Mostly there is nothing more to be done.
+                    if self.is_at_rest() && !self.is_due(now) {
+                        self.rest(now);
                     }
+                    return start;
+                }
+                // What no batch can serve is given up.
+                self.look_at(now);
+            } else {
+                self.rest(now);
+                if now < self.next {
+                    return self.wait();
                 }
             }
-        }
-    }
-
-    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
-    /// before it.
-    pub(super) fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
-        let ahead = self.waiting.len();
-        ahead > 0 && self.pool.likely_answer(now, ahead, self.may_be_long()) > deadline
-    }
-
-    /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
-    /// none.
-    pub(super) fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
-        let index = self.planner.displaced(&self.waiting, stream);
-        match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {
-            Some(other) => {
-                self.end(now, other, Outcome::Missed(MissReason::Shed));
-                true
+            if let Some(resolution) = self.told.resolved.pop_front() {
+                return Action::Resolve(resolution);
             }
-            None => false,
         }
     }
 
@@ -110,7 +94,7 @@ impl Scheduler {
         let mut any = false;
         for (class, time) in [(MANDATORY, bound), (DEMOTED, likely), (OPTIONAL, likely)] {
             while let Some(request) = self.waiting.pop_before(class, now + time) {
-                self.end(now, request, Outcome::Missed(MissReason::Expired));
+                self.give_up(now, request, MissReason::Expired);
                 any = true;
             }
         }
@@ -124,10 +108,9 @@ impl Scheduler {
     /// their time has come.
     #[inline(never)]
     fn watch(&mut self, now: Instant) -> bool {
-        if let Some(armed) = self.armed
-            && now > armed
-        {
-            self.armed = None;
+        let armed = self.armed;
+        if now > armed {
+            self.armed = NEVER;
             let delay = now.since(armed);
             self.worst_delay = self.worst_delay.max(delay);
             let stalled = |stalls: &mut StallMonitor| stalls.explains_dispatch(armed, now);
@@ -158,20 +141,34 @@ impl Scheduler {
         }
     }
 
-    /// The worker that takes the next batch, if dispatch is due.
-    #[inline(always)]
-    pub(super) fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+    /// Whether a worker is to take a batch now.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
         // Mostly all are busy, or nothing waits.
-        if self.pool.is_busy() || self.waiting.len() == 0 {
+        self.may_start()
+            && self.waiting.len() > 0
+            && (self.takes_all() || self.find_due_worker(now).is_some())
+    }
+
+    /// Whether a worker is free, and it is not decided elsewhere who takes a batch.
+    #[inline]
+    pub(super) fn may_start(&self) -> bool {
+        !self.pool.is_busy() && self.guest.is_none()
+    }
+
+    /// Whether any free worker takes at once whatever waits.
+    #[inline]
+    fn takes_all(&self) -> bool {
+        self.config.dispatch == Dispatch::Eager && !self.quiet && self.pool.only_kind().is_some()
+    }
+
+    /// The worker that takes the next batch, if dispatch is due.
+    #[inline]
+    fn due_worker(&self, now: Instant) -> Option<WorkerId> {
+        if !self.may_start() || self.waiting.len() == 0 {
             return None;
         }
-        if self.config.dispatch == Dispatch::Eager
-            && !self.quiet
-            && let Some(first) = self.pool.first_alike()
-        {
-            return first;
-        }
-        self.find_due_worker(now)
+        if self.takes_all() { self.pool.first_alike()? } else { self.find_due_worker(now) }
     }
 
     #[inline(never)]
@@ -181,7 +178,7 @@ impl Scheduler {
             Dispatch::Eager => true,
             Dispatch::FullOrLatest => {
                 let within_reach = self.waiting.len() - skip.iter().sum::<usize>();
-                within_reach >= self.pool.kind(worker).batch || self.latest_start(worker, skip) <= now
+                within_reach >= self.pool.kind(worker).workers.batch || self.latest_start(worker, skip) <= now
             }
         };
         due.then_some(worker)
@@ -199,7 +196,7 @@ impl Scheduler {
             return first.map(|worker| (worker, [0; 3]));
         }
         self.pool.free().find_map(|worker| {
-            let skip = self.out_of_reach(now, worker);
+            let skip = self.out_of_reach(now, worker).unwrap_or_default();
             let left = if self.quiet { skip[MANDATORY] } else { skip.iter().sum() };
             (left < waiting).then_some((worker, skip))
         })
@@ -209,85 +206,100 @@ impl Scheduler {
     pub(super) fn latest_start(&self, worker: WorkerId, skip: Classes<usize>) -> Instant {
         let first = |class: usize| self.waiting.class(class).get(skip[class]).map(|request| request.deadline);
         let earliest = [MANDATORY, DEMOTED, OPTIONAL].into_iter().filter_map(first).min();
-        let time = self.config.reserve() + self.pool.kind(worker).batch_time();
+        let time = self.config.reserve() + self.pool.kind(worker).time;
         earliest.map_or(Instant::from_nanos(u64::MAX), |earliest| earliest - time)
     }
 
     /// How many requests of each class `worker` leaves to others: those for which its full batch
     /// would come too late, as long as a quicker worker is there. Within the guarantee no mandatory request
-    /// that a worker is to take is among them.
-    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
-        if self.pool.only_kind().is_some() { [0; 3] } else { self.out_of_reach_of(now, worker) }
+    /// that a worker is to take is among them. `None` if it leaves none.
+    #[inline]
+    fn out_of_reach(&self, now: Instant, worker: WorkerId) -> Option<Classes<usize>> {
+        if self.pool.only_kind().is_some() { None } else { self.out_of_reach_of(now, worker) }
     }
 
     /// The same, of workers of several kinds.
     #[inline(never)]
-    fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Classes<usize> {
+    fn out_of_reach_of(&self, now: Instant, worker: WorkerId) -> Option<Classes<usize>> {
         let kind = self.pool.kind(worker);
-        if self.pool.quickest().is_none_or(|(quickest, _)| kind.profile.bound(1) <= quickest) {
-            return [0; 3];
+        if self.pool.quickest().is_none_or(|(quickest, _)| kind.workers.profile.bound(1) <= quickest) {
+            return None;
         }
-        let reach = now + kind.batch_time();
-        [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach))
+        let reach = now + kind.time;
+        let skip = [MANDATORY, DEMOTED, OPTIONAL].map(|class| self.waiting.before(class, reach));
+        (skip != [0; 3]).then_some(skip)
     }
 
     /// Takes a batch for `worker`. False if none is left that a batch could serve; what is given up on the way is resolved.
-    #[inline(never)]
-    fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
-        self.armed = None;
+    #[inline]
+    pub(super) fn form_batch(&mut self, now: Instant, worker: WorkerId) -> bool {
+        self.armed = NEVER;
         let skip = self.out_of_reach(now, worker);
         if !self.waiting.class(DEMOTED).is_empty() {
-            self.pass_marks_back(now, worker, skip);
+            self.pass_marks_back(now, worker, skip.unwrap_or_default());
         }
         if self.shield.is_some() {
             self.look_for_lull();
         }
-        let taken = match self.first_in_line(now, worker, skip) {
-            Some(count) => {
+        match self.first_in_line(now, worker).filter(|_| skip.is_none()) {
+            Some((class, count)) => {
                 let batch = self.pool.batch_mut(worker);
-                self.waiting.take_mandatory(count, |request| batch.push(request));
-                count
+                self.waiting.take_first(class, count, |request| {
+                    if class != MANDATORY {
+                        self.planner.take_turn(request.stream);
+                    }
+                    batch.push(*request);
+                });
             }
-            None => self.choose(now, worker, skip),
-        };
+            None => self.choose(now, worker, skip.unwrap_or_default()),
+        }
         self.note_clear();
-        if taken == 0 {
+        if self.batch(worker).is_empty() {
             return false;
         }
-        let kind = self.pool.kind(worker);
-        let (time, full) = (kind.profile.bound(taken), kind.batch_time());
-        self.pool.start(now, worker, time);
-        self.note_long(time > full);
+        let long = self.pool.start(now, worker);
+        self.note_long(long);
         true
     }
 
-    /// How many of the first mandatory requests make the batch of `worker`, if there is nothing to choose: only mandatory ones
-    /// wait, one batch takes all it can of them, all in time, and none of those left would be late for the next.
-    fn first_in_line(&self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> Option<usize> {
-        let (kind, queue) = (self.pool.kind(worker), self.waiting.class(MANDATORY));
-        let (count, time) = (queue.len().min(kind.batch), kind.batch_time());
-        let plain = skip == [0; 3]
-            && self.waiting.is_mandatory_only()
-            && queue.front()?.deadline >= now + time
-            && queue.get(kind.batch).is_none_or(|next| {
-                next.deadline >= now + time + time && self.most(now, worker) <= kind.batch
-            });
-        plain.then_some(count)
+    /// How many of the first requests of which class make the batch of `worker`, if there is nothing to choose: those that
+    /// come first, of the only class that waits or mandatory ones enough for a full batch, are all in time, and none of
+    /// those left would be late for the next. It is what the planner would choose.
+    #[inline]
+    fn first_in_line(&self, now: Instant, worker: WorkerId) -> Option<(usize, usize)> {
+        let (kind, most) = (self.pool.kind(worker), self.most(now, worker));
+        let (class, count, time) = match self.waiting.only_class() {
+            Some(class) if class != MANDATORY => {
+                let all = self.waiting.len().min(most);
+                (class, usize::from(kind.paying[all - 1]), kind.workers.profile.likely(all))
+            }
+            only => {
+                let (full, mandatory) = (kind.workers.batch, self.waiting.class(MANDATORY).len());
+                if most > full || only.is_none() && mandatory < full {
+                    return None;
+                }
+                (MANDATORY, mandatory.min(full), kind.time)
+            }
+        };
+        let queue = self.waiting.class(class);
+        let plain = queue.front()?.deadline >= now + time
+            && queue.get(count).is_none_or(|next| next.deadline >= now + kind.time + kind.time);
+        plain.then_some((class, count))
     }
 
-    /// Has the planner choose the batch: how many it holds.
+    /// Has the planner choose the batch.
     #[inline(never)]
-    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) -> usize {
+    fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
         let view = View {
             now,
-            workers: kind,
+            workers: &kind.workers,
             waiting: &self.waiting,
             skip,
             next_answer: &|| self.pool.next_answer(now, worker),
             closed: !self.config.background,
             most: self.most(now, worker),
-            paying: self.pool.paying(worker),
+            paying: &kind.paying,
         };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
@@ -296,13 +308,11 @@ impl Scheduler {
             |request| batch.push(request),
             |request, reason| given_up.push((request, reason)),
         );
-        let taken = batch.len();
         for index in 0..self.given_up.len() {
             let (request, reason) = self.given_up[index];
-            self.end(now, request, Outcome::Missed(reason));
+            self.give_up(now, request, reason);
         }
         self.given_up.clear();
-        taken
     }
 
     /// Within a stream the oldest come first: a mandatory request that is about to run gives its place to an older demoted
@@ -311,8 +321,8 @@ impl Scheduler {
     #[inline(never)]
     fn pass_marks_back(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
         let kind = self.pool.kind(worker);
-        let (full, from) =
-            (kind.batch, self.waiting.before(DEMOTED, now + kind.batch_time()).max(skip[DEMOTED]));
+        let full = kind.workers.batch;
+        let from = self.waiting.before(DEMOTED, now + kind.time).max(skip[DEMOTED]);
         if self.waiting.class(DEMOTED).len() - from > full / 2 {
             return;
         }

@@ -1,94 +1,68 @@
 //! Numbers by instants: the earliest is known, each can be moved or taken out.
 
 use alloc::vec::Vec;
+use core::mem;
 
+use super::types::NEVER;
 use crate::time::Instant;
 
-/// No place in the heap.
-const NOWHERE: u16 = u16::MAX;
-
-/// A binary heap of numbers (of workers by when they are due, of streams by when they may send), each of which knows its
-/// place in it. All calls are logarithmic; none allocates but [`Earliest::resize`].
+/// A knock-out tournament of numbers (of workers by when they are due, of streams by when they may send), in which the
+/// earlier of two instants wins. A change is played on only as long as it changes who wins: at most logarithmic, and mostly
+/// one round. None of the calls allocates but [`Earliest::resize`].
 #[derive(Debug)]
-pub(super) struct Earliest {
-    /// Instants and numbers; none is before its parent, at half its place.
-    heap: Vec<(Instant, u16)>,
-    /// By number: where it is in the heap.
-    place: Vec<u16>,
+pub(crate) struct Earliest {
+    /// A binary tree: the final is at 1, what the winner of place `i` won is at `2i` and `2i + 1`. The second half are the
+    /// numbers themselves, at the end of time if they are not there.
+    won: Vec<Instant>,
 }
 
 impl Earliest {
     /// Of numbers below `count`, none of them there. Allocates.
-    pub(super) fn new(count: usize) -> Self {
-        Self { heap: Vec::with_capacity(count), place: alloc::vec![NOWHERE; count] }
+    pub(crate) fn new(count: usize) -> Self {
+        Self { won: alloc::vec![NEVER; 2 * count.next_power_of_two()] }
     }
 
-    /// Of numbers below `count`. Allocates.
-    pub(super) fn resize(&mut self, count: usize) {
-        self.place.resize(count, NOWHERE);
-        self.heap.reserve(count.saturating_sub(self.heap.len()));
+    /// Of numbers below `count`, or of as many as before. Allocates.
+    pub(crate) fn resize(&mut self, count: usize) {
+        let mut larger = Self::new(count.max(self.numbers()));
+        (0..self.numbers()).for_each(|number| larger.set(number, self.won[self.numbers() + number]));
+        *self = larger;
     }
 
-    /// The earliest instant, and whose it is.
-    pub(super) fn earliest(&self) -> Option<(Instant, usize)> {
-        self.heap.first().map(|&(at, number)| (at, usize::from(number)))
+    /// The earliest instant; the end of time if none is there.
+    pub(crate) fn instant(&self) -> Instant {
+        self.won[1]
+    }
+
+    /// The earliest instant, and whose it is: the first of equals.
+    pub(crate) fn earliest(&self) -> Option<(Instant, usize)> {
+        let (at, mut place) = (self.instant(), 1);
+        if at == NEVER {
+            return None;
+        }
+        while place < self.numbers() {
+            place = 2 * place + usize::from(self.won[2 * place] != at);
+        }
+        Some((at, place - self.numbers()))
     }
 
     /// `number` is at `at`, wherever it was.
-    pub(super) fn set(&mut self, number: usize, at: Instant) {
-        let place = match self.place[number] {
-            NOWHERE => {
-                self.heap.push((at, number as u16));
-                self.heap.len() - 1
-            }
-            place => {
-                self.heap[usize::from(place)].0 = at;
-                usize::from(place)
-            }
-        };
-        self.settle(place);
+    pub(crate) fn set(&mut self, number: usize, at: Instant) {
+        let (mut place, mut winner) = (self.numbers() + number, at);
+        while mem::replace(&mut self.won[place], winner) != winner && place > 1 {
+            winner = winner.min(self.won[place ^ 1]);
+            place /= 2;
+        }
     }
 
     /// `number` is no longer there.
-    pub(super) fn remove(&mut self, number: usize) {
-        let place = self.place[number];
-        if place == NOWHERE {
-            return;
-        }
-        self.place[number] = NOWHERE;
-        self.heap.swap_remove(usize::from(place));
-        if usize::from(place) < self.heap.len() {
-            self.settle(usize::from(place));
-        }
+    pub(crate) fn remove(&mut self, number: usize) {
+        self.set(number, NEVER);
     }
 
-    /// Moves the entry at `place` up or down to where it belongs.
-    fn settle(&mut self, mut place: usize) {
-        let entry = self.heap[place];
-        while place > 0 && entry < self.heap[(place - 1) / 2] {
-            self.put(place, self.heap[(place - 1) / 2]);
-            place = (place - 1) / 2;
-        }
-        loop {
-            let child = 2 * place + 1;
-            if child >= self.heap.len() {
-                break;
-            }
-            let other = child + 1;
-            let child =
-                if other < self.heap.len() && self.heap[other] < self.heap[child] { other } else { child };
-            if entry <= self.heap[child] {
-                break;
-            }
-            self.put(place, self.heap[child]);
-            place = child;
-        }
-        self.put(place, entry);
-    }
-
-    fn put(&mut self, place: usize, entry: (Instant, u16)) {
-        self.heap[place] = entry;
-        self.place[usize::from(entry.1)] = place as u16;
+    /// How many numbers there may be.
+    fn numbers(&self) -> usize {
+        self.won.len() / 2
     }
 }
 
@@ -109,7 +83,13 @@ mod tests {
                 }
                 let earliest = (0..9).filter_map(|w| Some((list[w]?, w))).min();
                 prop_assert_eq!(due.earliest(), earliest);
+                prop_assert_eq!(due.instant(), earliest.map_or(NEVER, |(at, _)| at));
             }
+            let earliest = due.earliest();
+            due.resize(40);
+            prop_assert_eq!(due.earliest(), earliest);
+            due.set(39, Instant::ZERO);
+            prop_assert_eq!(due.instant(), Instant::ZERO);
         }
     }
 }

@@ -4,14 +4,16 @@ use super::types::MAX_WORKERS;
 
 /// Numbers of workers, a bit each; as an iterator it gives them in order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Few([u64; MAX_WORKERS / 64]);
+pub(crate) struct Few([u64; MAX_WORKERS / 64]);
 
 impl Few {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0 == [0; MAX_WORKERS / 64]
+    /// The first of them.
+    pub(crate) fn first(&self) -> Option<usize> {
+        let (index, word) = self.0.iter().enumerate().find(|(_, word)| **word != 0)?;
+        Some(index * 64 + word.trailing_zeros() as usize)
     }
 
-    pub(super) fn set(&mut self, number: usize, there: bool) {
+    pub(crate) fn set(&mut self, number: usize, there: bool) {
         let bit = 1 << (number % 64);
         let word = &mut self.0[number / 64];
         *word = if there { *word | bit } else { *word & !bit };
@@ -44,7 +46,7 @@ mod tests {
                 few.set(number, there);
                 if there { set.insert(number) } else { set.remove(&number) };
                 prop_assert!(few.eq(set.iter().copied()));
-                prop_assert_eq!(few.is_empty(), set.is_empty());
+                prop_assert_eq!(few.first(), set.first().copied());
             }
         }
     }

@@ -4,8 +4,10 @@ mod accounting;
 mod batch;
 mod carry_in;
 mod dispatch;
-mod earliest;
-mod few;
+pub(crate) mod earliest;
+mod entry;
+pub(crate) mod few;
+mod guest;
 mod handover;
 mod pool;
 mod prolong;
@@ -20,19 +22,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ledger::LoadLedger;
-use crate::safe_mode::{Cause, Evidence, SafeMode};
+use crate::safe_mode::SafeMode;
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
 use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
-use crate::word::Class;
 use accounting::Told;
 use batch::BatchPlanner;
 use carry_in::CarryIn;
 use earliest::Earliest;
 use pool::{Pool, State};
-use queue::{MANDATORY, OPTIONAL, Waiting};
+use queue::Waiting;
 use streams::Streams;
 use suspension::Suspensions;
 use types::NEVER;
@@ -86,8 +87,8 @@ pub struct Scheduler {
     carry_in: CarryIn,
     /// How often no mandatory request was left waiting.
     clears: u64,
-    /// The instant at which an idle worker should have been given a batch, if one waits for it.
-    armed: Option<Instant>,
+    /// The instant at which an idle worker should have been given a batch; the end of time if none waits for it.
+    armed: Instant,
     /// Time brings nothing about before; and nothing is to be done but then, or when something `changed`.
     next: Instant,
     changed: bool,
@@ -105,6 +106,8 @@ pub struct Scheduler {
     selection: select::Selection,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
+    /// Its workers are shared with others.
+    guest: Option<guest::Guest>,
     /// Counts arrivals, and how many within its window are warned of.
     rate_warning: Option<(LoadMonitor, u64)>,
 }
@@ -131,7 +134,7 @@ impl Scheduler {
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,
-            armed: None,
+            armed: NEVER,
             next: NEVER,
             changed: false,
             worst_delay: Span::ZERO,
@@ -142,6 +145,7 @@ impl Scheduler {
             awaited: false,
             selection: select::Selection::default(),
             quiet: false,
+            guest: None,
             rate_warning: None,
             config,
         })
@@ -151,102 +155,50 @@ impl Scheduler {
     /// resolve it. A request of an unknown stream is cancelled.
     ///
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
+    #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
-        self.take_in(now, arrival, true)
+        self.take_in(now, arrival, arrival.at, true)
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, false)
-    }
-
-    /// `welcome` if the caller has room for the request.
-    fn take_in(&mut self, now: Instant, arrival: Arrival, welcome: bool) -> Option<Resolution> {
-        self.selection.arrived(now);
-        let Arrival { stream, token, at } = arrival;
-        let deadline = at + self.config.deadline;
-        let mut request =
-            Request { token, stream, seq: 0, arrival: at, deadline, mandatory: false, place: 0 };
-        let background = self.config.background;
-        let Some(record) = self.streams.get_mut(stream) else {
-            let outcome = Outcome::Missed(MissReason::Cancelled);
-            return Some(Resolution { request, outcome, misses_left: None });
-        };
-        request.seq = record.counts.arrived;
-        record.counts.arrived += 1;
-        let declared = record.spec.arrivals().is_some();
-        let (conforms, class, excess) = record.observe(at, background);
-        request.mandatory = class == Class::Mandatory;
-        if let Some((e, until)) = excess {
-            let window = e.window.as_nanos();
-            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(stream) };
-            self.suspend(now, stream, Cause::ArrivalExcess, evidence, until);
-        }
-        if declared {
-            self.watch_rate(now);
-        }
-        if self.pool.alive() == 0 {
-            return Some(self.refuse(now, request, MissReason::WorkerLost));
-        }
-        if !conforms && !background {
-            return Some(self.refuse(now, request, MissReason::Shed));
-        }
-        let class = class as usize;
-        if class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, stream) {
-            return Some(self.refuse(now, request, MissReason::Shed));
-        }
-        // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
-        let room = !self.waiting.is_full();
-        let taken = welcome && (room || self.waiting.gives_way(class));
-        let place = self.streams.get_mut(stream).filter(|_| taken).and_then(|s| s.outcomes.open());
-        let Some(place) = place else {
-            return Some(self.refuse(now, request, MissReason::QueueFull));
-        };
-        request.place = place;
-        if !room && let Some(other) = self.waiting.give_way(class) {
-            self.end(now, other, Outcome::Missed(MissReason::QueueFull));
-        }
-        self.waiting.push(class, request);
-        if let Some((bound, likely)) = self.pool.quickest() {
-            let time = if class == MANDATORY { bound } else { likely };
-            self.look_at(deadline - time + Span::from_nanos(1));
-        }
-        if !self.pool.is_busy() || !self.is_at_rest() {
-            self.changed = true;
-            self.arm(now, at);
-        }
-        None
+        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, now, false)
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        let Some(State::Busy { started, due, reported }) = self.pool.get(worker).map(|w| w.state) else {
-            return;
-        };
+        let Some((started, due, reported)) = self.pool.end(now, worker) else { return };
         self.changed = true;
-        self.pool.end(now, worker, false);
-        let bound = due.since(started);
-        let held = now.since(started);
         match ran {
-            Ran::Failed => self.raise_worker_lost(now, 1),
+            Ran::Failed => {
+                self.raise_worker_lost(now, 1);
+                self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
+            }
             Ran::Done(time) => {
-                self.worst_handover = self.worst_handover.max(held.saturating_sub(time));
-                match (held > bound, time > bound) {
-                    (false, _) => {}
-                    _ if !reported && self.has_stalled(started, due, now) => {}
-                    (true, true) if reported => self.safe_mode.put_off(now),
-                    (true, true) => self.overrun(now, bound, time),
-                    // The engine kept its time; what lies around it did not.
-                    (true, false) => self.raise_late(now, bound, held),
+                self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
+                if now > due {
+                    self.ended_late(now, (started, due, reported), time);
                 }
+                self.end_batch(now, worker, |request| match now > request.deadline {
+                    true => Outcome::Missed(MissReason::Late),
+                    false => Outcome::Served,
+                });
             }
         }
-        self.end_batch(now, worker, |request| match ran {
-            Ran::Failed => Outcome::Missed(MissReason::EngineFailed),
-            Ran::Done(_) if now > request.deadline => Outcome::Missed(MissReason::Late),
-            Ran::Done(_) => Outcome::Served,
-        });
         self.arm(now, now);
+    }
+
+    /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.
+    #[inline(never)]
+    fn ended_late(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+        let (bound, held) = (due.since(started), now.since(started));
+        match time > bound {
+            _ if !reported && self.has_stalled(started, due, now) => {}
+            true if reported => self.safe_mode.put_off(now),
+            true => self.overrun(now, bound, time),
+            // The engine kept its time; what lies around it did not.
+            false => self.raise_late(now, bound, held),
+        }
     }
 
     /// Takes in that a worker is gone; its batch is missed. With the last one, so is all that waits.
@@ -255,7 +207,7 @@ impl Scheduler {
             return;
         }
         self.changed = true;
-        self.pool.end(now, worker, true);
+        self.pool.lose(now, worker);
         // The quickest that is left may be too slow for what waits.
         self.look_at(now);
         self.count_workers(now);
@@ -270,7 +222,7 @@ impl Scheduler {
     pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         if self.pool.get(worker).is_some_and(|w| w.state == State::Lost) {
             self.changed = true;
-            self.pool.end(now, worker, false);
+            self.pool.regain(now, worker);
             self.count_workers(now);
         }
     }
@@ -278,7 +230,7 @@ impl Scheduler {
     /// The batch that `worker` runs, in order; empty if it runs none.
     #[must_use]
     pub fn batch(&self, worker: WorkerId) -> &[Request] {
-        self.pool.get(worker).map_or(&[], |w| &w.batch)
+        self.pool.batch(worker)
     }
 
     /// Requests waiting.
@@ -322,7 +274,7 @@ impl Scheduler {
     #[must_use]
     pub fn stream_counts(&self, id: StreamId) -> Option<(StreamCounts, Option<u32>)> {
         let stream = self.streams.get(id)?;
-        Some((stream.counts, stream.left.map(|(left, _)| left)))
+        Some((stream.counts, stream.left))
     }
 
     /// Stalls so far that were declared ([`SchedulerConfig::stalls`]), and so are no breach of an assumption.

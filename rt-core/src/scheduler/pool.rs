@@ -1,72 +1,20 @@
 //! The pool: workers of one or of several kinds, who of them is free, by when the others are due, and who is lost.
 //!
-//! Nothing here is linear in the workers while requests flow: free ones are bits, busy ones are heaped by due time.
+//! Nothing here is linear in the workers while requests flow: free ones are bits, and of the busy ones the earliest that is
+//! due is known.
+
+mod kind;
+mod worker;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::mem;
 
-use super::earliest::Earliest;
 use super::few::Few;
-use super::types::{Request, WorkerId};
+use super::types::{NEVER, Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
-
-/// What a worker does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Free,
-    /// Began at, must have been heard of by, and whether it was reported that it was not.
-    Busy {
-        started: Instant,
-        due: Instant,
-        reported: bool,
-    },
-    Lost,
-}
-
-/// One worker, and the batch that it runs.
-#[derive(Debug)]
-pub(super) struct Worker {
-    kind: usize,
-    pub(super) state: State,
-    pub(super) batch: Vec<Request>,
-    /// The variant that its last batch was to be run with.
-    pub(super) variant: u8,
-}
-
-impl Worker {
-    /// What its batch still takes at most; 0 if it runs none.
-    pub(super) fn left(&self, now: Instant) -> Span {
-        match self.state {
-            State::Busy { due, .. } => due.since(now),
-            State::Free | State::Lost => Span::ZERO,
-        }
-    }
-
-    /// Whether its batch should have ended.
-    pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        matches!(self.state, State::Busy { due, .. } if due < now)
-    }
-}
-
-/// Workers that are alike: what they are, who is free, and who is due when.
-#[derive(Debug)]
-struct Kind {
-    workers: Workers,
-    /// The number of the first of them.
-    first: usize,
-    /// Those that are free.
-    free: Few,
-    free_count: usize,
-    /// Those that are busy and not yet reported as overdue.
-    due: Earliest,
-    /// Those that were.
-    overdue: usize,
-    lost: usize,
-    /// By the most that a batch may hold: the fewest that make at least 99 % of the most requests a second.
-    paying: Box<[u8]>,
-}
+pub(super) use kind::Kind;
+pub(super) use worker::{State, Worker};
 
 /// All workers of a scheduler.
 #[derive(Debug)]
@@ -79,9 +27,12 @@ pub(super) struct Pool {
     free: usize,
     /// Since when at least one has been.
     free_since: Instant,
-    /// Those whose batch was granted more than `P`.
+    /// Those whose batch was granted more than `P`, and how many they are.
     long: Few,
+    long_count: usize,
     lost: usize,
+    /// Those that are busy and were reported as overdue.
+    overdue: usize,
     /// The least time in which a worker that is there answers one request: at most, and most likely.
     quickest: Option<(Span, Span)>,
 }
@@ -107,7 +58,7 @@ impl Pool {
             })
             .collect();
         let mut order: Vec<usize> = (0..kinds.len()).collect();
-        order.sort_by_key(|&kind| kinds[kind].workers.batch_time());
+        order.sort_by_key(|&kind| kinds[kind].time);
         let mut pool = Self {
             kinds,
             order: order.into(),
@@ -116,7 +67,9 @@ impl Pool {
             running: 0,
             free_since: Instant::ZERO,
             long: Few::default(),
+            long_count: 0,
             lost: 0,
+            overdue: 0,
             quickest: None,
         };
         pool.find_quickest();
@@ -133,6 +86,11 @@ impl Pool {
         self.workers.len() - self.lost
     }
 
+    /// Whether none is lost.
+    pub(super) fn is_complete(&self) -> bool {
+        self.lost == 0
+    }
+
     /// Requests in batches.
     pub(super) fn running(&self) -> usize {
         self.running
@@ -147,8 +105,9 @@ impl Pool {
     }
 
     /// What a worker is.
-    pub(super) fn kind(&self, worker: WorkerId) -> &Workers {
-        &self.kinds[self.workers[worker].kind].workers
+    #[inline]
+    pub(super) fn kind(&self, worker: WorkerId) -> &Kind {
+        &self.kinds[self.workers[worker].kind]
     }
 
     /// The only kind; `None` if there are several.
@@ -162,11 +121,6 @@ impl Pool {
     /// The least time in which a worker that is there answers one request, at most and most likely; `None` if none is.
     pub(super) fn quickest(&self) -> Option<(Span, Span)> {
         self.quickest
-    }
-
-    /// By the most requests that a batch of `worker` may hold, from 1: the fewest that make nearly as many a second.
-    pub(super) fn paying(&self, worker: WorkerId) -> &[u8] {
-        &self.kinds[self.workers[worker].kind].paying
     }
 
     /// Of each kind with a free worker the first that is, kinds with the shortest full batch first.
@@ -199,11 +153,11 @@ impl Pool {
     pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let own = self.workers[acting].kind;
         let of = |(index, kind): (usize, &Kind)| {
-            let time = kind.workers.batch_time();
+            let time = kind.time;
             if kind.free_count > usize::from(index == own) {
                 return Some(now + time);
             }
-            let due = kind.due.earliest().map(|(due, _)| due.max(now) + time);
+            let due = (kind.due.instant() < NEVER).then(|| kind.due.instant().max(now) + time);
             let overdue = (kind.overdue > 0).then_some(now + time);
             let acting = (index == own).then_some(now + time + time);
             [due, overdue, acting].into_iter().flatten().min()
@@ -211,34 +165,32 @@ impl Pool {
         self.kinds.iter().enumerate().filter_map(of).min().unwrap_or(now)
     }
 
-    /// When a request that comes now, with `ahead` requests to be begun before it, has most likely been answered:
-    /// in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
-    pub(super) fn likely_answer(&self, now: Instant, ahead: usize, long: bool) -> Instant {
-        let of = |kind: &Kind| {
-            let alive = kind.workers.count - kind.lost;
-            if alive == 0 {
-                return None;
-            }
-            let profile = &kind.workers.profile;
-            let most = if long { profile.max_batch() } else { kind.workers.batch };
-            let size = usize::from(kind.paying[most - 1]);
-            let free = if kind.free_count > 0 { now } else { kind.likely_free(now, &self.workers) };
-            let (rounds, before) = (ahead / (alive * size), ahead % (alive * size));
-            let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds as u64));
-            // Of its own batch at least those are that come before it.
-            Some(free + begun + profile.likely(before / alive + 1))
-        };
-        self.kinds.iter().filter_map(of).min().unwrap_or(now)
+    /// Whether a request that comes now, with `ahead` requests to be begun before it, has most likely been answered by
+    /// `deadline`: in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
+    /// Some worker is there.
+    #[inline]
+    pub(super) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
+        self.kinds.iter().any(|kind| {
+            kind.likely_time(ahead, long).is_some_and(|time| {
+                // Mostly it is in time though the next batch ends as late as it may.
+                kind.free_by(now) + time <= deadline
+                    || kind.free_count == 0 && kind.likely_free(now, &self.workers) + time <= deadline
+            })
+        })
     }
 
-    /// The earliest instant at which a batch is due that has not been reported.
-    pub(super) fn earliest_due(&self) -> Option<Instant> {
-        self.kinds.iter().filter_map(|kind| kind.due.earliest()).map(|(due, _)| due).min()
+    /// The earliest instant at which a batch is due that has not been reported; the end of time without one.
+    #[inline(always)]
+    pub(super) fn earliest_due(&self) -> Instant {
+        match &*self.kinds {
+            [only] => only.due.instant(),
+            kinds => kinds.iter().map(|kind| kind.due.instant()).min().unwrap_or(NEVER),
+        }
     }
 
     /// Whether a batch that should have ended, and was reported, still runs.
     pub(super) fn has_overdue(&self) -> bool {
-        self.kinds.iter().any(|kind| kind.overdue > 0)
+        self.overdue > 0
     }
 
     /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
@@ -248,7 +200,7 @@ impl Pool {
         now: Instant,
         mut excused: impl FnMut(Instant, Instant) -> bool,
     ) -> Option<(Instant, Instant)> {
-        if self.earliest_due().is_none_or(|due| due >= now) {
+        if self.earliest_due() >= now {
             return None;
         }
         let late = |worker: &Worker| match worker.state {
@@ -264,22 +216,28 @@ impl Pool {
         let kind = &mut self.kinds[worker.kind];
         kind.due.remove(id - kind.first);
         kind.overdue += 1;
+        self.overdue += 1;
         Some(told)
     }
 
-    /// `worker`, which is free, starts its batch, and is due after `time`.
-    pub(super) fn start(&mut self, now: Instant, worker: WorkerId, time: Span) {
+    /// `worker`, which is free, starts its batch: whether it may take longer than a full one.
+    #[inline]
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
         let w = &mut self.workers[worker];
-        let (kind, due) = (&mut self.kinds[w.kind], now + time);
+        let kind = &mut self.kinds[w.kind];
+        let time = kind.workers.profile.bound(w.batch.len());
+        let (due, long) = (now + time, time > kind.time);
         kind.set_free(worker, false);
         self.free -= 1;
         kind.due.set(worker - kind.first, due);
-        if time > kind.workers.batch_time() {
+        if long {
             self.long.set(worker, true);
+            self.long_count += 1;
         }
         w.state = State::Busy { started: now, due, reported: false };
         w.variant = 0;
         self.running += w.batch.len();
+        long
     }
 
     /// `worker` has longer than it had: until `due`, if that is later.
@@ -288,16 +246,31 @@ impl Pool {
         if let State::Busy { started, due, reported: false } = &mut w.state
             && until > *due
         {
+            let kind = &mut self.kinds[w.kind];
+            let is_long = |due: Instant| due.since(*started) > kind.time;
+            if is_long(until) && !is_long(*due) {
+                self.long.set(worker, true);
+                self.long_count += 1;
+            }
             *due = until;
-            let (kind, long) = (&mut self.kinds[w.kind], until.since(*started));
             kind.due.set(worker - kind.first, until);
-            self.long.set(worker, long > kind.workers.batch_time());
         }
+    }
+
+    /// The batch of `worker`; empty if it has none.
+    #[inline]
+    pub(super) fn batch(&self, worker: WorkerId) -> &[Request] {
+        self.workers.get(worker).map_or(&[], |w| &w.batch)
     }
 
     /// The batch that `worker` is given, to be filled before [`Pool::start`].
     pub(super) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
         &mut self.workers[worker].batch
+    }
+
+    /// Whether a batch was granted more than `P`.
+    pub(super) fn has_long(&self) -> bool {
+        self.long_count > 0
     }
 
     /// What the batches of others than `worker` that were granted more than `P` still take at most.
@@ -316,33 +289,59 @@ impl Pool {
         self.workers[worker].variant = variant;
     }
 
-    /// `worker` no longer runs a batch, and is free, or `lost`. Its batch is still there: [`Pool::batch_mut`].
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId, lost: bool) {
-        let w = &mut self.workers[worker];
+    /// The batch that `worker` runs has ended, and it is free: when it began, was due, and whether it was reported that it
+    /// did not end by then; `None` if it runs none. The batch is still there: [`Pool::batch_mut`].
+    #[inline(always)]
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Instant, Instant, bool)> {
+        let w = self.workers.get_mut(worker)?;
+        let State::Busy { started, due, reported } = w.state else { return None };
+        w.state = State::Free;
+        self.running -= w.batch.len();
         let kind = &mut self.kinds[w.kind];
-        let after = if lost { State::Lost } else { State::Free };
-        let before = mem::replace(&mut w.state, after);
-        if let State::Busy { reported, .. } = before {
-            kind.due.remove(worker - kind.first);
-            kind.overdue -= usize::from(reported);
-            if !self.long.is_empty() {
-                self.long.set(worker, false);
-            }
-            self.running -= w.batch.len();
+        kind.due.remove(worker - kind.first);
+        if reported {
+            kind.overdue -= 1;
+            self.overdue -= 1;
         }
-        let (was_free, is_free) = (before == State::Free, !lost);
-        if was_free != is_free {
-            if self.free == 0 {
-                self.free_since = now;
-            }
-            kind.set_free(worker, is_free);
-            self.free = self.free + usize::from(is_free) - usize::from(was_free);
+        kind.set_free(worker, true);
+        if self.free == 0 {
+            self.free_since = now;
         }
-        if lost != (before == State::Lost) {
-            let count = |lost: usize| if after == State::Lost { lost + 1 } else { lost - 1 };
-            (kind.lost, self.lost) = (count(kind.lost), count(self.lost));
-            self.find_quickest();
+        self.free += 1;
+        if due.since(started) > kind.time {
+            self.long.set(worker, false);
+            self.long_count -= 1;
         }
+        Some((started, due, reported))
+    }
+
+    /// `worker` is gone. Its batch is still there: [`Pool::batch_mut`].
+    pub(super) fn lose(&mut self, now: Instant, worker: WorkerId) {
+        self.end(now, worker);
+        let w = &mut self.workers[worker];
+        if w.state == State::Free {
+            w.state = State::Lost;
+            self.count_lost(worker, true);
+        }
+    }
+
+    /// `worker`, which was lost, is back.
+    pub(super) fn regain(&mut self, now: Instant, worker: WorkerId) {
+        self.workers[worker].state = State::Free;
+        if self.free == 0 {
+            self.free_since = now;
+        }
+        self.count_lost(worker, false);
+    }
+
+    /// `worker` was free and is `lost`, or the other way round.
+    fn count_lost(&mut self, worker: WorkerId, lost: bool) {
+        let kind = &mut self.kinds[self.workers[worker].kind];
+        kind.set_free(worker, !lost);
+        let count = |of: usize, more: bool| if more { of + 1 } else { of - 1 };
+        self.free = count(self.free, !lost);
+        (kind.lost, self.lost) = (count(kind.lost, lost), count(self.lost, lost));
+        self.find_quickest();
     }
 
     fn find_quickest(&mut self) {
@@ -351,54 +350,4 @@ impl Pool {
         let bound = there.clone().map(|profile| profile.bound(1)).min();
         self.quickest = bound.zip(there.map(|profile| profile.likely(1)).min());
     }
-}
-
-impl Kind {
-    fn new(workers: &Workers, first: usize) -> Self {
-        let mut kind = Self {
-            first,
-            free: Few::default(),
-            free_count: 0,
-            due: Earliest::new(workers.count),
-            overdue: 0,
-            lost: 0,
-            paying: paying(workers),
-            workers: workers.clone(),
-        };
-        (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));
-        kind
-    }
-
-    fn first_free(&self) -> Option<WorkerId> {
-        Some(self.first + { self.free }.next()?)
-    }
-
-    /// Of a worker for which the opposite is true.
-    fn set_free(&mut self, worker: WorkerId, free: bool) {
-        self.free.set(worker - self.first, free);
-        self.free_count = if free { self.free_count + 1 } else { self.free_count - 1 };
-    }
-
-    /// When the next of its busy workers is free, by the mean time of its batch.
-    fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
-        let Some((due, index)) = self.due.earliest() else { return now };
-        let profile = &self.workers.profile;
-        let size = workers[self.first + index].batch.len();
-        (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
-    }
-}
-
-/// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
-/// second, by mean times. Fewer are answered sooner.
-fn paying(workers: &Workers) -> Box<[u8]> {
-    let time = |size: usize| u128::from(workers.profile.mean(size).as_nanos());
-    let mut best = 1;
-    let least = |most: usize| {
-        if most as u128 * time(best) >= best as u128 * time(most) {
-            best = most;
-        }
-        let pays = |&size: &usize| 100 * size as u128 * time(best) >= 99 * best as u128 * time(size);
-        (1..=most).find(pays).unwrap_or(most) as u8
-    };
-    (1..=workers.profile.max_batch()).map(least).collect()
 }

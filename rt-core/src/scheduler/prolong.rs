@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use super::carry_in::CarryIn;
 use super::pool::State;
 use super::queue::MANDATORY;
-use super::types::{Request, ShieldRefusal, WorkerId};
+use super::types::{NEVER, Request, ShieldRefusal, WorkerId};
 use super::{Retired, Scheduler};
 use crate::shield::{Shield, ShieldError};
 use crate::time::{Instant, Span};
@@ -64,9 +64,12 @@ impl Scheduler {
     /// [`Scheduler::prolong`] will grant. `P(b)` if it may not take longer, 0 if there is no such batch.
     #[must_use]
     pub fn longest(&self, now: Instant, worker: WorkerId) -> Span {
-        match self.allowance(now, worker) {
-            Ok((_, longest)) => longest,
-            Err(_) => self.time_granted(now, worker).unwrap_or(Span::ZERO),
+        let Some(granted) = self.time_granted(now, worker) else { return Span::ZERO };
+        match &self.shield {
+            Some(shield) if self.may_prolong(now) => {
+                granted.max(self.longest_by(shield, now, worker, self.slack(now, worker)))
+            }
+            _ => granted,
         }
     }
 
@@ -77,7 +80,12 @@ impl Scheduler {
     /// # Errors
     /// If there is no shield, or it does not allow it, or some request of the batch would be late.
     pub fn prolong(&mut self, now: Instant, worker: WorkerId, length: Span) -> Result<(), ShieldRefusal> {
-        let (granted, limit) = self.allowance(now, worker)?;
+        let shield = self.shield.as_ref().ok_or(ShieldRefusal::NoShield)?;
+        let granted = self.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
+        if !self.may_prolong(now) {
+            return Err(ShieldRefusal::Unsafe);
+        }
+        let limit = granted.max(self.longest_by(shield, now, worker, self.slack(now, worker)));
         if length > limit {
             return Err(ShieldRefusal::Length { length, limit });
         }
@@ -89,7 +97,7 @@ impl Scheduler {
 
     /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
     pub(super) fn grant(&mut self, now: Instant, worker: WorkerId, length: Span) {
-        self.note_long(length > self.pool.kind(worker).batch_time());
+        self.note_long(length > self.pool.kind(worker).time);
         self.changed = true;
         self.pool.prolong(worker, now + length);
     }
@@ -97,7 +105,7 @@ impl Scheduler {
     /// A `long` batch was started: newcomers may have to wait for it, also those that the shield counts, for it may have been
     /// allowed in a lull of those that are there.
     pub(super) fn note_long(&mut self, long: bool) {
-        if long {
+        if long && self.guest.is_none() {
             self.carry_in = CarryIn::Open;
             self.vouched = false;
         }
@@ -116,13 +124,19 @@ impl Scheduler {
 
     /// For how long from `now` on no mandatory request can come of the streams that are there.
     fn lull(&self, now: Instant) -> Span {
-        self.to_come.earliest().map_or(Span::ZERO, |(at, _)| at.since(now))
+        let at = self.to_come.instant();
+        if at < NEVER { at.since(now) } else { Span::ZERO }
     }
 
     /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where
     /// nothing is promised or the shield allows the bound on its time.
+    #[inline]
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
-        let kind = self.pool.kind(worker);
+        let kind = &self.pool.kind(worker).workers;
+        if let Some(guest) = &self.guest {
+            let most = kind.profile.largest_within(guest.longest, kind.profile.max_batch());
+            return if guest.background { most } else { kind.batch };
+        }
         let size = kind.profile.max_batch().min(self.waiting.len());
         if size <= kind.batch || !self.may_be_long() {
             kind.batch
@@ -134,7 +148,7 @@ impl Scheduler {
     /// The same, of batches of more than are full and at most `size`.
     #[inline(never)]
     fn most_allowed(&self, now: Instant, worker: WorkerId, mut size: usize) -> usize {
-        let kind = self.pool.kind(worker);
+        let kind = &self.pool.kind(worker).workers;
         let (full, profile) = (kind.batch, &kind.profile);
         let Some(shield) = self.shield.as_deref().filter(|_| !self.ledger.is_empty()) else { return size };
         if !self.is_on_time(now) {
@@ -164,25 +178,30 @@ impl Scheduler {
         !self.awaited && !self.quiet && (self.ledger.is_empty() || shielded())
     }
 
-    /// How long a batch started at `now` may take as things are, and how long at most.
-    fn allowance(&self, now: Instant, worker: WorkerId) -> Result<(Span, Span), ShieldRefusal> {
-        let shield = self.shield.as_ref().ok_or(ShieldRefusal::NoShield)?;
-        let granted = self.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
-        if self.awaited || self.safe_mode.severity().is_suspended() || !self.is_on_time(now) {
-            return Err(ShieldRefusal::Unsafe);
-        }
-        let others = self.pool.long_beside(now, worker);
-        let longest = self.slack(now, worker).map_or(granted, |slack| {
-            slack.min(shield.longest(now, others, self.mandatory_due(0), self.lull(now)))
-        });
-        Ok((granted, longest.max(granted)))
+    /// Whether the shield may be asked at all.
+    #[inline]
+    pub(super) fn may_prolong(&self, now: Instant) -> bool {
+        !self.awaited && !self.safe_mode.severity().is_suspended() && self.is_on_time(now)
+    }
+
+    /// How long the shield lets the batch that `worker` starts at `now` take, which is due in `slack`.
+    #[inline]
+    pub(super) fn longest_by(&self, shield: &Shield, now: Instant, worker: WorkerId, slack: Span) -> Span {
+        let lull = self.lull(now);
+        // Mostly that is all there is to know.
+        let alone = lull == Span::ZERO && self.waiting.is_clear() && !self.pool.has_long();
+        slack.min(if alone { shield.longest_alone() } else { self.longest_beside(shield, now, worker, lull) })
+    }
+
+    #[inline(never)]
+    fn longest_beside(&self, shield: &Shield, now: Instant, worker: WorkerId, lull: Span) -> Span {
+        shield.longest(now, self.pool.long_beside(now, worker), self.mandatory_due(0), lull)
     }
 
     /// Whether every worker is there and none is overdue.
+    #[inline(always)]
     fn is_on_time(&self, now: Instant) -> bool {
-        self.pool.alive() == self.pool.len()
-            && !self.pool.has_overdue()
-            && self.pool.earliest_due().is_none_or(|due| now <= due)
+        self.pool.is_complete() && !self.pool.has_overdue() && now <= self.pool.earliest_due()
     }
 
     /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.
@@ -196,13 +215,16 @@ impl Scheduler {
         queue.range(skip.min(queue.len())..).map(|request| self.due(request))
     }
 
-    /// How long the batch of `worker` may take at most to be in time; `None` if it has none.
-    pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Option<Span> {
-        self.pool.get(worker)?.batch.iter().map(|request| self.due(request).since(now)).min()
+    /// How long the batch of `worker` may take at most to be in time; 0 if it has none.
+    #[inline]
+    pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Span {
+        let earliest = self.pool.batch(worker).iter().map(|request| request.deadline).min();
+        earliest.map_or(Span::ZERO, |earliest| (earliest - self.config.reserve()).since(now))
     }
 
     /// How long the batch that `worker` started at `now` may take as things are.
-    fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
+    #[inline]
+    pub(super) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
         match self.pool.get(worker)?.state {
             State::Busy { started, due, .. } if started == now => Some(due.since(now)),
             _ => None,

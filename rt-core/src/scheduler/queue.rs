@@ -62,6 +62,11 @@ impl Waiting {
         self.len == self.classes[MANDATORY].len()
     }
 
+    /// The class of all that wait, if it is one.
+    pub(super) fn only_class(&self) -> Option<usize> {
+        (MANDATORY..=OPTIONAL).find(|&class| self.len == self.classes[class].len())
+    }
+
     /// How many requests of a class have a deadline before `reach`: an answer then would be too late for them.
     pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
         let queue = &self.classes[class];
@@ -83,6 +88,7 @@ impl Waiting {
     }
 
     /// Takes in a request; there is room.
+    #[inline(always)]
     pub(super) fn push(&mut self, class: usize, request: Request) {
         let queue = &mut self.classes[class];
         self.len += 1;
@@ -92,22 +98,16 @@ impl Waiting {
         if queue.back().is_none_or(|last| last.deadline <= request.deadline) {
             queue.push_back(request);
         } else {
-            queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
-        }
-    }
-
-    /// Takes the first `count` mandatory requests.
-    pub(super) fn take_mandatory(&mut self, count: usize, mut take: impl FnMut(Request)) {
-        for _ in 0..count {
-            let Some(request) = self.classes[MANDATORY].pop_front() else { break };
-            self.len -= 1;
-            take(request);
+            insert(queue, request);
         }
     }
 
     /// Takes the first request of a class.
+    #[inline]
     pub(super) fn pop(&mut self, class: usize) -> Option<Request> {
-        self.remove(class, 0)
+        let request = self.classes[class].pop_front()?;
+        self.taken(class, &request);
+        Some(request)
     }
 
     /// Takes the first request of a class if an answer at `reach` would be too late for it.
@@ -115,15 +115,33 @@ impl Waiting {
         if self.classes[class].front()?.deadline < reach { self.pop(class) } else { None }
     }
 
+    /// Takes the first `count` requests of a class.
+    #[inline]
+    pub(super) fn take_first(&mut self, class: usize, count: usize, mut take: impl FnMut(&Request)) {
+        let queue = &mut self.classes[class];
+        for _ in 0..count {
+            let Some(request) = queue.front() else { break };
+            take(request);
+            self.len -= 1;
+            if class == DEMOTED {
+                self.demoted[usize::from(request.stream.slot)] -= 1;
+            }
+            queue.pop_front();
+        }
+    }
+
     /// Takes the request at `index` of a class: near the first in little time.
     pub(super) fn remove(&mut self, class: usize, index: usize) -> Option<Request> {
-        let queue = &mut self.classes[class];
-        let request = if index == 0 { queue.pop_front() } else { queue.remove(index) }?;
+        let request = self.classes[class].remove(index)?;
+        self.taken(class, &request);
+        Some(request)
+    }
+
+    fn taken(&mut self, class: usize, request: &Request) {
         self.len -= 1;
         if class == DEMOTED {
             self.demoted[usize::from(request.stream.slot)] -= 1;
         }
-        Some(request)
     }
 
     /// The oldest of the lowest class gives way to one of `class`, unless all that wait are above it.
@@ -151,4 +169,10 @@ impl Waiting {
         }
         self.demoted[usize::from(stream.slot)] = 0;
     }
+}
+
+/// Puts a request in its place among those that have later deadlines.
+#[inline(never)]
+fn insert(queue: &mut VecDeque<Request>, request: Request) {
+    queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
 }

@@ -88,6 +88,7 @@ impl Scheduler {
 
     /// How long the batch that `worker` starts may take so that all that wait, mandatory ones first, and the next that
     /// comes, can be answered in time by full batches. No promise rests on it.
+    #[inline(never)]
     fn sparing(&self, now: Instant, worker: WorkerId) -> Span {
         let Some(shield) = &self.shield else { return Span::ZERO };
         let [mandatory, demoted, optional] =
@@ -104,25 +105,29 @@ impl Scheduler {
         shield.longest_beside(now, self.pool.long_beside(now, worker), rest)
     }
 
+    #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
-        let (size, waiting) = (self.batch(worker).len(), self.waiting());
-        let slack = self.slack(now, worker).unwrap_or(Span::ZERO);
+        let (size, waiting, slack) = (self.batch(worker).len(), self.waiting(), self.slack(now, worker));
+        let Some(granted) = self.time_granted(now, worker) else { return };
         let Some(selector) = &mut self.selection.selector else { return };
         let wish = selector.wish(&BatchView { now, size, waiting, slack });
         if wish == 0 {
             return;
         }
         let sparing = selector.is_sparing();
-        let mut longest = self.longest(now, worker);
+        let mut longest = match &self.shield {
+            Some(shield) if self.may_prolong(now) => granted.max(self.longest_by(shield, now, worker, slack)),
+            _ => granted,
+        };
         if sparing {
             longest = longest.min(self.sparing(now, worker));
         }
         let Some(selector) = &self.selection.selector else { return };
-        let variant = selector.within(wish, size, longest);
-        let time = selector.time(variant, size);
-        if let Some(time) = time.filter(|_| variant > 0) {
+        if let Some((variant, time)) = selector.fitting(wish, size, longest) {
             self.pool.set_variant(worker, variant as u8);
-            self.grant(now, worker, time);
+            if time > granted {
+                self.grant(now, worker, time);
+            }
         }
     }
 }

@@ -65,11 +65,15 @@ impl Streams {
     }
 
     pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
-        self.places.get(usize::from(id.slot))?.as_deref().filter(|stream| stream.id == id)
+        self.places
+            .get(usize::from(id.slot))?
+            .as_deref()
+            .filter(|stream| stream.id.generation == id.generation)
     }
 
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.places.get_mut(usize::from(id.slot))?.as_deref_mut().filter(|stream| stream.id == id)
+        let stream = self.places.get_mut(usize::from(id.slot))?.as_deref_mut();
+        stream.filter(|stream| stream.id.generation == id.generation)
     }
 
     /// Who is in a place.
@@ -230,7 +234,7 @@ impl Scheduler {
     }
 
     /// Removes a stream: what waits is cancelled, what runs ends unheard. It counts for newcomers until no mandatory
-    /// request waits, for only then is it out of every busy period. Linear in what waits.
+    /// request waits, for only then is it out of every busy period. Linear in what waits if anything of it is unanswered.
     pub fn remove_stream(&mut self, id: StreamId) -> Retired {
         let Some(spec) = self.streams.get(id).map(|stream| Arc::clone(&stream.spec)) else {
             return Retired::default();
@@ -243,12 +247,13 @@ impl Scheduler {
         self.to_come.remove(usize::from(id.slot));
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
-        self.ledger.depart(&spec, digest, self.waiting.is_clear());
+        self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());
         Retired { _shield: None, _stream: stream }
     }
 
     /// Starts a stream anew for another client of the same declaration: new number, requests from 0, a clean record. The
-    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits.
+    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits if
+    /// anything of it is unanswered.
     pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
         self.streams.get(id)?;
         self.cancel(id);
@@ -260,17 +265,21 @@ impl Scheduler {
     /// Takes every waiting request of a stream back.
     fn cancel(&mut self, id: StreamId) {
         self.changed = true;
-        let resolved = &mut self.told.resolved;
-        self.waiting.cancel(id, |request| {
-            let outcome = Outcome::Missed(MissReason::Cancelled);
-            resolved.push_back(Resolution { request, outcome, misses_left: None });
-        });
+        // Mostly all of a stream that goes has been answered.
+        if self.streams.get(id).is_some_and(|stream| stream.outcomes.has_open()) {
+            let resolved = &mut self.told.resolved;
+            self.waiting.cancel(id, |request| {
+                let outcome = Outcome::Missed(MissReason::Cancelled);
+                resolved.push_back(Resolution { request, outcome, misses_left: None });
+            });
+        }
         self.note_clear();
     }
 
     /// Busy periods end where no mandatory request waits.
+    #[inline]
     pub(super) fn note_clear(&mut self) {
-        if self.waiting.is_clear() {
+        if self.waiting.is_clear() && self.guest.is_none() {
             self.clears += 1;
             self.ledger.clear();
         }
@@ -280,7 +289,7 @@ impl Scheduler {
     pub(super) fn give_up_all(&mut self, now: Instant, reason: MissReason) {
         for class in 0..=OPTIONAL {
             while let Some(request) = self.waiting.pop(class) {
-                self.end(now, request, Outcome::Missed(reason));
+                self.give_up(now, request, reason);
             }
         }
         self.note_clear();

@@ -14,7 +14,7 @@
 use alloc::vec::Vec;
 
 use super::Scheduler;
-use super::types::Event;
+use super::types::{Event, NEVER};
 use crate::safe_mode::{Alarm, Cause, Evidence, Suspension};
 use crate::stream::{StreamId, Suspended};
 use crate::time::Instant;
@@ -25,25 +25,25 @@ pub(super) struct Suspensions {
     listed: Vec<u16>,
     /// How many are suspended.
     count: usize,
-    /// When the first of them may be resumed, or told of.
-    next: Option<Instant>,
+    /// When the first of them may be resumed, or told of; the end of time if there is none.
+    next: Instant,
     sequence: u64,
 }
 
 impl Suspensions {
     /// None, of so many streams. Allocates.
     pub(super) fn new(streams: usize) -> Self {
-        Self { listed: Vec::with_capacity(streams), count: 0, next: None, sequence: 0 }
+        Self { listed: Vec::with_capacity(streams), count: 0, next: NEVER, sequence: 0 }
     }
 
     /// Whether a stream is suspended, or something is to be told of one.
     pub(super) fn is_any(&self) -> bool {
-        self.next.is_some()
+        self.next < NEVER
     }
 
     /// When there is something to be done, unless that waits for something else.
-    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
-        self.next.filter(|&next| next > now)
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        if self.next > now { self.next } else { NEVER }
     }
 
     fn list(&mut self, slot: u16) {
@@ -93,10 +93,10 @@ impl Scheduler {
 
     /// Resumes the promises whose time has come; false if nothing is to be told.
     pub(super) fn resume_streams(&mut self, now: Instant) -> bool {
-        if self.suspensions.next.is_none_or(|next| now < next) {
+        if now < self.suspensions.next {
             return false;
         }
-        self.suspensions.next = None;
+        self.suspensions.next = NEVER;
         let (mut index, before) = (0, self.suspensions.sequence);
         while let Some(&slot) = self.suspensions.listed.get(index) {
             self.resume_stream(now, slot);
@@ -179,7 +179,7 @@ impl Scheduler {
     fn look_again(&mut self, at: Instant) {
         self.changed = true;
         self.look_at(at);
-        self.suspensions.next = Some(self.suspensions.next.map_or(at, |next| next.min(at)));
+        self.suspensions.next = self.suspensions.next.min(at);
     }
 
     /// Goes on with the suspensions of another scheduler, whose streams have moved here.

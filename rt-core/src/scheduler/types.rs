@@ -100,7 +100,7 @@ pub struct Request {
     /// Whether the promise counts on it.
     pub mandatory: bool,
     /// Its place in the log of its stream's outcomes.
-    pub(crate) place: u64,
+    pub(crate) place: u32,
 }
 
 /// How a request ended.

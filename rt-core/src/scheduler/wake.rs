@@ -12,12 +12,12 @@ impl Scheduler {
     pub(super) fn next_wake(&mut self, now: Instant) -> Instant {
         let just_past = |t: Instant| t + Span::from_nanos(1);
         self.armed = match self.config.dispatch {
-            Dispatch::Eager => None,
+            Dispatch::Eager => NEVER,
             Dispatch::FullOrLatest => {
-                self.next_worker(now).map(|(worker, skip)| self.latest_start(worker, skip).max(now))
+                self.next_worker(now).map_or(NEVER, |(worker, skip)| self.latest_start(worker, skip).max(now))
             }
         };
-        let mut next = self.armed.unwrap_or(NEVER);
+        let mut next = self.armed;
         if let Some((bound, likely)) = self.pool.quickest() {
             let mut expire = |class, time| {
                 if let Some(deadline) = self.waiting.first_deadline(class) {
@@ -31,15 +31,12 @@ impl Scheduler {
             }
         }
         // An overrun is seen when the batch ends, or by whatever comes before; an alarm for it can wait.
-        if let Some(due) = self.pool.earliest_due() {
-            let alarm = just_past(due + self.config.guard);
-            // By now it may be a stall, then it has as long as one may last.
-            let stalls = self.config.stalls.filter(|_| alarm <= now);
-            next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
-        }
-        if let Some(resumption) = self.suspensions.next(now) {
-            next = next.min(resumption);
-        }
+        let due = self.pool.earliest_due();
+        let alarm = just_past(due + self.config.guard);
+        // By now it may be a stall, then it has as long as one may last.
+        let stalls = self.config.stalls.filter(|_| alarm <= now);
+        next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
+        next = next.min(self.suspensions.next(now));
         if let Some(end) = self.safe_mode.leaves_at() {
             next = next.min(end);
         }
@@ -48,9 +45,7 @@ impl Scheduler {
 
     /// Whether there may be something to watch or to give up at `now`: what time brings about is due at `next` at the soonest.
     pub(super) fn is_time(&self, now: Instant) -> bool {
-        now >= self.next
-            || self.armed.is_some_and(|armed| now > armed)
-            || self.stalls.is_some() && self.pool.earliest_due().is_some_and(|due| now > due)
+        now >= self.next || now > self.armed || self.stalls.is_some() && now > self.pool.earliest_due()
     }
 
     /// Whether no promise is suspended, and nothing is to be told of one: then no change can end anything.
@@ -74,6 +69,13 @@ impl Scheduler {
         self.stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now))
     }
 
+    /// There is nothing to do at `now`: notes when there will be.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.next = self.next_wake(now);
+        self.changed = false;
+    }
+
     /// There is nothing to do before `next`.
     pub(super) fn wait(&self) -> Action {
         Action::WakeAt((self.next < NEVER).then_some(self.next))
@@ -87,8 +89,8 @@ impl Scheduler {
     /// Notes that an idle worker should have taken what came at `since`, or when it became idle, if one is to now.
     pub(super) fn arm(&mut self, now: Instant, since: Instant) {
         let since = since.max(self.pool.free_since());
-        if self.armed.is_none_or(|armed| armed > since) && self.due_worker(now).is_some() {
-            self.armed = Some(since);
+        if self.armed > since && self.is_due(now) {
+            self.armed = since;
         }
     }
 }

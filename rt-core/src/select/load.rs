@@ -71,18 +71,24 @@ impl LoadMonitor {
     /// Requests a second over the window. Until time is as old as the window, what came before time began is 0.
     #[must_use]
     pub fn rate_per_s(&mut self, now: Instant) -> f64 {
-        self.advance(now);
-        let length = WHOLE * self.part + self.now % self.part;
+        let length = WHOLE * self.part + self.advance(now);
         self.total as f64 * 1e9 / length as f64
     }
 
-    /// Forgets what is too old: at most 64 parts.
-    fn advance(&mut self, now: Instant) {
+    /// Forgets what is too old: how much of the newest part is over.
+    #[inline]
+    fn advance(&mut self, now: Instant) -> u64 {
         self.now = self.now.max(now.as_nanos());
         // Mostly the part is still the same, and no division needed.
-        if self.now - self.newest * self.part < self.part {
-            return;
+        if self.now - self.newest * self.part >= self.part {
+            self.turn_over();
         }
+        self.now - self.newest * self.part
+    }
+
+    /// Begins another part: at most 64 are forgotten.
+    #[inline(never)]
+    fn turn_over(&mut self) {
         let newest = self.now / self.part;
         let steps = (newest - self.newest).min(PARTS as u64);
         for part in newest + 1 - steps..=newest {

@@ -36,6 +36,13 @@ pub struct Variant {
     pub accuracy: f64,
 }
 
+impl Variant {
+    /// The time bound of a batch of `size`; `None` if it takes none of this size.
+    fn time(&self, size: usize) -> Option<Span> {
+        (size <= self.profile.max_batch()).then(|| self.profile.bound(size))
+    }
+}
+
 /// Variants of a model, and the rule that chooses among them.
 #[derive(Debug)]
 pub struct Selector {
@@ -138,7 +145,7 @@ impl Selector {
     ) -> Result<Self, SelectError> {
         let variants = variants.into();
         let tables = SelectTables::new(tables, variants.len())?;
-        Self::of(variants, TableRule { tables, load })
+        Self::of(variants, TableRule { tables, load, last: 0 })
     }
 
     /// Has `rule` choose among `variants`, which rise in accuracy; the first is the base.
@@ -231,17 +238,24 @@ impl Selector {
     /// The most accurate variant, not above `wish`, that runs a batch of `size` within `limit`; 0 if none does.
     #[must_use]
     pub fn within(&self, wish: usize, size: usize, limit: Span) -> usize {
-        let last = self.variants.len() - 1;
-        let fits = |&v: &usize| self.time(v, size).is_some_and(|time| time <= limit);
-        (1..=wish.min(last)).rev().find(fits).unwrap_or(0)
+        self.fitting(wish, size, limit).map_or(0, |(variant, _)| variant)
+    }
+
+    /// The same, with the time bound; `None` for the base.
+    #[inline]
+    pub(crate) fn fitting(&self, wish: usize, size: usize, limit: Span) -> Option<(usize, Span)> {
+        let upto = self.variants.get(..=wish).unwrap_or(&self.variants);
+        upto.iter().enumerate().skip(1).rev().find_map(|(variant, of)| {
+            let time = of.time(size).filter(|time| *time <= limit)?;
+            Some((variant, time))
+        })
     }
 
     /// The time bound of a batch of `size` with a variant; `None` if there is no such variant, or it takes no
     /// batch of this size.
     #[must_use]
     pub fn time(&self, variant: usize, size: usize) -> Option<Span> {
-        let profile = &self.variants.get(variant)?.profile;
-        (size <= profile.max_batch()).then(|| profile.bound(size))
+        self.variants.get(variant)?.time(size)
     }
 }
 

@@ -62,11 +62,13 @@ impl<T: VariantSelector + Clone + 'static> Boxed for T {
 pub(super) struct TableRule {
     pub(super) tables: SelectTables,
     pub(super) load: LoadMonitor,
+    /// Which table was read last.
+    pub(super) last: usize,
 }
 
 impl VariantSelector for TableRule {
     fn wish(&mut self, batch: &BatchView) -> usize {
-        let table = self.tables.at(|| self.load.rate_per_s(batch.now));
+        let table = self.tables.at(&mut self.last, || self.load.rate_per_s(batch.now));
         table.map_or(0, |table| table.wish(batch.size + batch.waiting, batch.slack))
     }
 

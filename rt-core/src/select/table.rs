@@ -15,6 +15,7 @@ pub struct SelectTable {
     rate_per_s: f64,
     bin: Span,
     bins: usize,
+    rows: usize,
     wishes: Box<[u8]>,
 }
 
@@ -42,13 +43,14 @@ impl SelectTable {
         if wishes.len() % bins != 0 {
             return Err(SelectError::Rows { wishes: wishes.len(), bins });
         }
-        Ok(Self { rate_per_s, bin, bins, wishes })
+        let rows = wishes.len() / bins;
+        Ok(Self { rate_per_s, bin, bins, rows, wishes })
     }
 
     /// The same wish at any rate, for anything that waits. Allocates.
     #[must_use]
     pub fn constant(wish: u8) -> Self {
-        Self { rate_per_s: f64::INFINITY, bin: MAX_SPAN, bins: 1, wishes: Box::new([wish]) }
+        Self { rate_per_s: f64::INFINITY, bin: MAX_SPAN, bins: 1, rows: 1, wishes: Box::new([wish]) }
     }
 
     /// The rate up to which it is read, in requests a second.
@@ -66,13 +68,13 @@ impl SelectTable {
     /// The wish where `requests` (at least 1; 0 counts as 1) are in the batch or wait, and the earliest of the batch
     /// is due, less the guard, in `slack`.
     #[must_use]
+    #[inline]
     pub fn wish(&self, requests: usize, slack: Span) -> usize {
         if let [only] = self.wishes[..] {
             return usize::from(only);
         }
-        let rows = self.wishes.len() / self.bins;
         let bin = (slack.as_nanos() / self.bin.as_nanos()).min(self.bins as u64 - 1) as usize;
-        usize::from(self.wishes[(requests.clamp(1, rows) - 1) * self.bins + bin])
+        usize::from(self.wishes[(requests.clamp(1, self.rows) - 1) * self.bins + bin])
     }
 }
 

@@ -47,15 +47,23 @@ impl SelectTables {
         self.variants
     }
 
-    /// The table with the lowest rate at or above that which `rate` tells; above all, none.
-    pub(super) fn at(&self, rate: impl FnOnce() -> f64) -> Option<&SelectTable> {
+    /// The table with the lowest rate at or above that which `rate` tells; above all, none. `near` is where it was the last
+    /// time: rates change little from one batch to the next.
+    #[inline]
+    pub(super) fn at(&self, near: &mut usize, rate: impl FnOnce() -> f64) -> Option<&SelectTable> {
         match &self.tables[..] {
             [] => None,
             // Most often there is one table, for any rate.
             [only] if only.rate_per_s() == f64::INFINITY => Some(only),
             tables => {
                 let rate = rate();
-                tables.get(tables.partition_point(|table| table.rate_per_s() < rate))
+                let below = |table: &SelectTable| table.rate_per_s() < rate;
+                let found = (*near == 0 || tables.get(*near - 1).is_some_and(below))
+                    && !tables.get(*near).is_some_and(below);
+                if !found {
+                    *near = tables.partition_point(below);
+                }
+                tables.get(*near)
             }
         }
     }

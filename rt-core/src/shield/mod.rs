@@ -33,6 +33,7 @@ mod table;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::iter::empty;
 
 use crate::admission::AdmissionError;
 use crate::curve::ArrivalCurve;
@@ -52,6 +53,8 @@ pub struct Shield {
     /// By rising digest.
     load: Box<[Alike]>,
     table: Table,
+    /// See [`Shield::longest_alone`].
+    alone: Span,
 }
 
 /// Streams that demand the same.
@@ -153,7 +156,9 @@ impl Shield {
         let load: Vec<_> = load.into_iter().filter(|(density, _)| density.numerator() > 0).collect();
         let table = Table::new(workers, latency, &load)?;
         let load = classes(&load);
-        Ok(Self { workers: workers.clone(), latency, load, table })
+        let mut shield = Self { workers: workers.clone(), latency, load, table, alone: latency };
+        shield.alone = shield.longest(Instant::ZERO, empty(), empty(), Span::ZERO);
+        Ok(shield)
     }
 
     /// Whether a batch that starts at `now` may take `length`; see [`Shield::longest`].
@@ -202,6 +207,11 @@ impl Shield {
             longest = longest.min(self.longest_for(deadline.since(now), batch as u64 + 1, others.clone()));
         }
         longest.max(time)
+    }
+
+    /// The same where none waits, no other batch is long, and there is no lull.
+    pub(crate) fn longest_alone(&self) -> Span {
+        self.alone
     }
 
     /// (1) alone, for requests that need not be mandatory: how long a batch may take so that each, with so many before
@@ -280,8 +290,6 @@ impl Shield {
 
 #[cfg(test)]
 mod tests {
-    use core::iter::empty;
-
     use super::*;
     use crate::arrival::ArrivalBound;
     use crate::profile::LatencyProfile;

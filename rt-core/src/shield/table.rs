@@ -79,19 +79,29 @@ impl Table {
         let time = workers.batch_time().as_nanos();
         // `P` is one period, and no rest.
         let prompt = workers.count as i64 - 1;
+        let full = waiting / workers.batch;
+        let steps = &self.0[waiting - full * workers.batch];
+        if others.clone().next().is_none() {
+            // Slack falls from step to step.
+            let last = steps.last()?;
+            return Some(begin_by(last.slack - prompt - full as i64, last.rest, time));
+        }
         let taken = |rest: u64| {
             let more = |g: Span| g.as_nanos() / time + u64::from(g.as_nanos() % time > rest) - 1;
             prompt + others.clone().map(more).sum::<u64>() as i64
         };
-        let steps = &self.0[waiting % workers.batch];
         let room = steps.iter().map(|step| (step.slack - taken(step.rest), step.rest));
         // The first step with the least room: one `q` above its `b` would take one more.
         let (room, rest) = room.min_by_key(|&(room, _)| room)?;
-        let periods = u64::try_from(room - (waiting / workers.batch) as i64).unwrap_or(0);
-        Some(match periods {
-            0 => Span::ZERO,
-            _ => Span::from_nanos(time.saturating_mul(periods).saturating_add(rest)),
-        })
+        Some(begin_by(room - full as i64, rest, time))
+    }
+}
+
+/// The largest `p·P + q` with so many periods to spare, none if there are none.
+fn begin_by(periods: i64, rest: u64, time: u64) -> Span {
+    match u64::try_from(periods).unwrap_or(0) {
+        0 => Span::ZERO,
+        periods => Span::from_nanos(time.saturating_mul(periods).saturating_add(rest)),
     }
 }
 

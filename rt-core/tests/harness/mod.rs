@@ -159,6 +159,16 @@ impl Harness {
         self.settle();
     }
 
+    /// A request that its client says it sent at `sent` is taken in now, as soon as it is read; the scheduler is polled.
+    pub(crate) fn arrive_sent(&mut self, stream: StreamId, sent: u64) {
+        let token = self.requests.len() as u64;
+        self.requests.push((stream, Place::Waiting));
+        let (now, sent) = (Instant::from_nanos(self.now), Instant::from_nanos(sent));
+        let refused = self.scheduler.handle_sent(now, Arrival { stream, token, at: now }, sent, true);
+        refused.into_iter().for_each(|r| self.resolved(r));
+        self.settle();
+    }
+
     fn take_in(&mut self, stream: StreamId, at: u64) -> u64 {
         let token = self.requests.len() as u64;
         self.requests.push((stream, Place::Waiting));

@@ -23,6 +23,8 @@
 
 pub(crate) mod sample;
 mod search;
+mod seen;
+pub(crate) mod sharing;
 mod state;
 pub(crate) mod theory;
 

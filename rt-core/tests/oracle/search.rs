@@ -1,7 +1,6 @@
 //! The search: every state that the adversary can reach, until one is found from which a request misses.
 
-use std::hash::{Hash, Hasher};
-
+use super::seen::Seen;
 use super::state::State;
 use super::{Group, Instance, Mode, Step, Verdict};
 
@@ -37,77 +36,6 @@ pub(crate) struct Judge<'a> {
     pub(crate) shortest: bool,
 }
 
-/// Multiply and rotate, eight bytes at a time: states are many, and nobody chooses them to collide.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x517c_c1b7_2722_0a95);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
-/// The states seen, each with how it was reached: the state before it, and the step.
-struct Seen {
-    states: Vec<(State, u32, Step)>,
-    /// Places in `states` plus one, by hash, with linear probing; 0 is empty.
-    table: Vec<u32>,
-}
-
-impl Seen {
-    fn new() -> Self {
-        Self { states: Vec::new(), table: vec![0; 1 << 12] }
-    }
-
-    fn slot(&self, state: &State) -> usize {
-        let mut mixer = Mixer::default();
-        state.hash(&mut mixer);
-        let mask = self.table.len() - 1;
-        let mut slot = mixer.finish() as usize & mask;
-        while self.table[slot] != 0 && self.states[self.table[slot] as usize - 1].0 != *state {
-            slot = (slot + 1) & mask;
-        }
-        slot
-    }
-
-    /// The place of `state` if it is new.
-    fn insert(&mut self, state: State, from: u32, step: Step) -> Option<u32> {
-        if self.states.len() * 2 >= self.table.len() {
-            self.table = vec![0; self.table.len() * 4];
-            for at in 0..self.states.len() {
-                let slot = self.slot(&self.states[at].0);
-                self.table[slot] = at as u32 + 1;
-            }
-        }
-        let slot = self.slot(&state);
-        if self.table[slot] != 0 {
-            return None;
-        }
-        self.states.push((state, from, step));
-        self.table[slot] = self.states.len() as u32;
-        Some(self.states.len() as u32 - 1)
-    }
-
-    fn trace(&self, mut at: u32, last: Step) -> Vec<Step> {
-        let mut steps = vec![last];
-        while at != 0 {
-            let (_, from, step) = self.states[at as usize];
-            steps.push(step);
-            at = from;
-        }
-        steps.reverse();
-        steps
-    }
-}
-
 /// Where a step leads; `None` if a mandatory request misses.
 type Next = (Step, Option<State>);
 
@@ -118,8 +46,7 @@ impl<'a> Judge<'a> {
 
     /// Visits every reachable state.
     pub(crate) fn run(&self, instance: &Instance) -> Verdict {
-        let mut seen = Seen::new();
-        seen.insert(State::default(), 0, Step::Tick);
+        let mut seen = Seen::<State, Step>::new(Step::Tick);
         let (mut open, mut next) = (vec![0u32], Vec::new());
         let mut first = 0;
         if instance.groups.iter().all(|g| instance.latency < g.times[0]) {

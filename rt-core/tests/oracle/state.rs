@@ -1,7 +1,7 @@
 //! A state of an instance, in few bytes and in a normal form, so that equal situations are one state.
 
 use super::theory::{density, is_mandatory};
-use super::{Bound, Instance};
+use super::{Bound, Instance, Stream};
 
 /// A short list; the places beyond its length are 0, so that equal lists are equal bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ where
         usize::from(self.len)
     }
 
-    fn push(&mut self, item: u8) {
+    pub(super) fn push(&mut self, item: u8) {
         self.items[usize::from(self.len)] = item;
         self.len += 1;
     }
@@ -37,7 +37,7 @@ where
         self.len -= count as u8;
     }
 
-    fn each(&mut self, change: impl Fn(u8) -> u8) {
+    pub(super) fn each(&mut self, change: impl Fn(u8) -> u8) {
         self.items[..usize::from(self.len)].iter_mut().for_each(|item| *item = change(*item));
     }
 }
@@ -52,9 +52,57 @@ pub(super) type Queue = List<12>;
 
 /// A stream: how many requests came, modulo the period of its word, and what its bounds remember.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Record {
+pub(super) struct Record {
     memory: [Memory; 2],
     phase: u8,
+}
+
+impl Record {
+    /// Whether the bounds of the stream allow a request now.
+    pub(super) fn allows(&self, stream: &Stream) -> bool {
+        let allows = |(bound, memory): (&Bound, &Memory)| match bound {
+            Bound::Window { count, .. } => memory.len() < usize::from(*count),
+            Bound::Periodic { jitter, .. } => memory.as_slice().first().is_none_or(|ahead| ahead <= jitter),
+            Bound::Distances(list) => {
+                memory.as_slice().iter().rev().zip(list).all(|(age, distance)| age >= distance)
+            }
+        };
+        stream.bounds.iter().zip(&self.memory).all(allows)
+    }
+
+    /// A request comes: whether it is mandatory.
+    pub(super) fn arrive(&mut self, stream: &Stream) -> bool {
+        for (bound, memory) in stream.bounds.iter().zip(&mut self.memory) {
+            match bound {
+                Bound::Window { .. } | Bound::Distances(_) => memory.push(0),
+                Bound::Periodic { period, .. } if memory.len() == 0 => memory.push(*period),
+                Bound::Periodic { period, .. } => memory.each(|ahead| ahead + period),
+            }
+        }
+        let word = density(&stream.constraints);
+        let mandatory = is_mandatory(u64::from(self.phase) + 1, word);
+        self.phase = (self.phase + 1) % word.1;
+        mandatory
+    }
+
+    /// Time goes on by one.
+    pub(super) fn tick(&mut self, stream: &Stream) {
+        for (bound, memory) in stream.bounds.iter().zip(&mut self.memory) {
+            let reach = match bound {
+                Bound::Window { length, .. } => *length,
+                Bound::Distances(list) => list[list.len() - 1],
+                Bound::Periodic { .. } => {
+                    memory.each(|ahead| ahead - 1);
+                    let past = memory.as_slice().iter().filter(|&&ahead| ahead == 0).count();
+                    memory.drop_front(past);
+                    continue;
+                }
+            };
+            memory.each(|age| age + 1);
+            let past = memory.as_slice().iter().filter(|&&age| age >= reach).count();
+            memory.drop_front(past);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,34 +119,16 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn may_arrive(&self, instance: &Instance, stream: usize) -> bool {
-        let allows = |(bound, memory): (&Bound, &Memory)| match bound {
-            Bound::Window { count, .. } => memory.len() < usize::from(*count),
-            Bound::Periodic { jitter, .. } => memory.as_slice().first().is_none_or(|ahead| ahead <= jitter),
-            Bound::Distances(list) => {
-                memory.as_slice().iter().rev().zip(list).all(|(age, distance)| age >= distance)
-            }
-        };
-        instance.streams[stream].bounds.iter().zip(&self.streams[stream].memory).all(allows)
+        self.streams[stream].allows(&instance.streams[stream])
     }
 
     /// A request of `stream` comes; with `background`, an optional one is forgotten.
     pub(super) fn arrive(&mut self, instance: &Instance, stream: usize, background: bool) {
-        let declared = &instance.streams[stream];
-        let record = &mut self.streams[stream];
-        for (bound, memory) in declared.bounds.iter().zip(&mut record.memory) {
-            match bound {
-                Bound::Window { .. } | Bound::Distances(_) => memory.push(0),
-                Bound::Periodic { period, .. } if memory.len() == 0 => memory.push(*period),
-                Bound::Periodic { period, .. } => memory.each(|ahead| ahead + period),
-            }
-        }
-        let word = density(&declared.constraints);
-        if is_mandatory(u64::from(record.phase) + 1, word) {
+        if self.streams[stream].arrive(&instance.streams[stream]) {
             self.mandatory.push(instance.latency);
         } else if !background {
             self.optional.push(instance.latency);
         }
-        record.phase = (record.phase + 1) % word.1;
         self.fold(instance);
     }
 
@@ -169,21 +199,7 @@ impl State {
     /// `false` if a mandatory request is lost by waiting: even alone on the fastest worker it would be late.
     pub(super) fn tick(&mut self, instance: &Instance) -> bool {
         for (stream, record) in instance.streams.iter().zip(&mut self.streams) {
-            for (bound, memory) in stream.bounds.iter().zip(&mut record.memory) {
-                let reach = match bound {
-                    Bound::Window { length, .. } => *length,
-                    Bound::Distances(list) => list[list.len() - 1],
-                    Bound::Periodic { .. } => {
-                        memory.each(|ahead| ahead - 1);
-                        let past = memory.as_slice().iter().filter(|&&ahead| ahead == 0).count();
-                        memory.drop_front(past);
-                        continue;
-                    }
-                };
-                memory.each(|age| age + 1);
-                let past = memory.as_slice().iter().filter(|&&age| age >= reach).count();
-                memory.drop_front(past);
-            }
+            record.tick(stream);
         }
         self.fold(instance);
         let least = instance.groups.iter().map(|g| g.times[0]).min().expect("a group");

@@ -81,16 +81,20 @@ fn without_the_library_every_command_that_needs_it_says_how_to_get_it() {
     let place = deployment("ort-cpu", "onnxruntime = \"lib/none.so\"");
     let told = place.fail(&["profile"]);
     assert!(told.contains("lib/none.so (daemon.onnxruntime)") && !told.contains("search path"), "{told}");
-    // A configuration can be checked where there is no library, and tract needs none.
-    place.succeed(&["check"]);
+    // A configuration can be read where there is no library, but not run; tract needs none.
+    place.succeed(&["check", "--no-models"]);
+    let told = place.fail(&["check"]);
+    assert!(told.contains("service digits") && told.contains("lib/none.so (daemon.onnxruntime)"), "{told}");
     deployment("tract", "onnxruntime = \"lib/none.so\"").succeed(&["profile", "--quick", "--samples", "10"]);
 }
 
 #[test]
 fn a_provider_that_is_not_there_is_never_replaced_by_the_cpu() {
     let place = deployment("ort-openvino", "");
-    let told = place.fail(&["profile"]);
-    assert!(told.contains("engine ort-openvino") && told.contains("it has "), "{told}");
+    for command in ["check", "profile"] {
+        let told = place.fail(&[command]);
+        assert!(told.contains("engine ort-openvino") && told.contains("it has "), "{command}: {told}");
+    }
     assert!(!place.path("profile.json").exists());
 }
 
@@ -143,10 +147,11 @@ fn tracts_cuda_runtime_says_what_it_lacks() {
         }
         return;
     }
-    place.succeed(&["check"]);
+    place.succeed(&["check", "--no-models"]);
     if Path::new("/proc/driver/nvidia/version").exists() {
         return;
     }
+    assert!(place.fail(&["check"]).contains("engine tract-cuda: cannot run on device 0"));
     let told = place.fail(&["profile"]);
     for part in ["engine tract-cuda: cannot run on device 0", "libcuda.so.1", "NVIDIA GPU", "docs/engines.md"]
     {

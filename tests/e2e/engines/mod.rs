@@ -1,5 +1,6 @@
 //! What runs the models: engines, worker processes, the shipped models.
 
 mod choice;
+mod import;
 mod isolation;
 mod models;

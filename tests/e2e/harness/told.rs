@@ -55,7 +55,15 @@ impl Listener {
 
     /// Whether it was told that the machine was not there when it was needed.
     pub(crate) fn excuses(&mut self, service: &str) -> bool {
-        self.changes().iter().any(|change| excuses(change, service))
+        self.listen();
+        self.excuse(service).is_some()
+    }
+
+    /// Why the machine was not there: the first such cause of the service, or of a stream of it that was read too late.
+    fn excuse(&self, service: &str) -> Option<SafeModeCause> {
+        let changes = self.changes.iter().filter(|c| c.service == service).map(|c| c.cause);
+        let suspensions = self.suspensions.iter().filter(|s| s.service == service).map(|s| s.cause);
+        changes.chain(suspensions).find(|cause| EXCUSES.contains(cause))
     }
 
     /// A promise of `service` was kept, or it is told why the machine may not have let it: then nothing has been shown
@@ -66,10 +74,11 @@ impl Listener {
         }
         while !self.excuses(service) {
             // An answer may come an instant before what is told of it.
-            assert!(self.hear(PATIENCE), "not kept: {evidence:?}, and no excuse told: {:?}", self.changes);
+            let heard = self.hear(PATIENCE);
+            let told = (&self.changes, &self.suspensions);
+            assert!(heard, "not kept: {evidence:?}, and no excuse told: {told:?}");
         }
-        let cause = self.changes.iter().find(|change| excuses(change, service)).map(|change| change.cause);
-        let cause = cause.expect("it was told").to_string();
+        let cause = self.excuse(service).expect("it was told").to_string();
         let test = std::thread::current().name().unwrap_or("a thread of a test").to_owned();
         not_checked(&format!("{test}: not kept, after {cause} of {service} had been announced"));
     }
@@ -84,8 +93,4 @@ impl Listener {
         }
         true
     }
-}
-
-fn excuses(change: &SafeModeEvent, service: &str) -> bool {
-    change.service == service && EXCUSES.contains(&change.cause)
 }

@@ -5,6 +5,7 @@ mod batches;
 mod certificates;
 mod closed;
 mod observers;
+mod sent;
 mod serving;
 mod soak;
 mod variants;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually, repository, stderr};
-use weir_client::f16;
+use weir_client::{Double, f16};
 
-/// A model of every type of tensor, and a service that takes its time.
+/// Models of every type of tensor, and a service that takes its time.
 fn serve() -> Daemon {
     let deployment = Deployment::new(format!(
         r#"{DAEMON}
@@ -22,6 +22,12 @@ fn serve() -> Daemon {
         guard = "1s"
         max-batch = 1
         queue = 1024
+        [[service]]
+        name = "numbers"
+        model = "numbers"
+        deadline = "20s"
+        guard = "1s"
+        max-batch = 1
         [[service]]
         name = "slow"
         engine = "simulated"
@@ -78,7 +84,7 @@ fn the_c_client_keeps_what_its_header_says() {
     let child = example.stderr(std::process::Stdio::piped()).spawn().expect("the example starts");
     eventually("answers to the example", || {
         let status = daemon.status();
-        let streams = status["services"][2]["streams"].as_array()?.clone();
+        let streams = status["services"][3]["streams"].as_array()?.clone();
         streams.iter().any(|s| s["served"].as_u64() > Some(2)).then_some(())
     });
     drop(daemon);
@@ -115,4 +121,30 @@ fn the_rust_client_sends_and_reads_every_type() {
     assert_eq!(place.read(1), Ok(ids.to_vec()));
     assert_eq!(place.read(2), Ok(half.to_vec()));
     assert_eq!(place.read(3), Ok(vec![-6.0f32]));
+}
+
+#[test]
+fn the_rust_client_sends_and_reads_the_other_types() {
+    let daemon = serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("numbers", "rust")).expect("a stream");
+    let types: Vec<_> = stream.inputs.iter().map(|tensor| tensor.data_type.word()).collect();
+    assert_eq!(types, ["f64", "i8", "i32", "bool"]);
+    assert!(stream.accuracy.is_nan(), "the manifest tells none");
+    let (double, small, count) =
+        ([0.1, f64::MIN].map(Double::new), [i8::MIN, 0, i8::MAX], [i32::MIN, i32::MAX]);
+    let packed = stream.pack().push(&double).and_then(|p| p.push(&small)).and_then(|p| p.push(&count));
+    let payload =
+        packed.and_then(|p| p.push(&[true, false, true])).and_then(|p| p.finish()).expect("it fits");
+    let mut infer = |payload: &[u8]| client.infer_bytes(&stream, payload).expect("an answer");
+    let outcome = infer(&payload);
+    let result = outcome.result().expect("in time");
+    assert_eq!(stream.output_at(result, 0), Ok(double.to_vec()));
+    assert_eq!(stream.output_at(result, 1), Ok(small.to_vec()));
+    assert_eq!(stream.output_at(result, 2), Ok(count.to_vec()));
+    assert_eq!(stream.output_at(result, 3), Ok(vec![true, false, true]));
+    // What is neither 0 nor 1 is true, and no engine sees another number.
+    let flags = payload.len() - 3..;
+    let outcome = infer(&[&payload[..flags.start], &[0, 2, 255]].concat());
+    assert_eq!(outcome.result().expect("in time").output[flags], [0, 1, 1]);
 }

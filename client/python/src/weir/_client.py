@@ -60,7 +60,7 @@ class Client:
             except OSError as error:
                 raise (unreachable(path, error) if error.errno else error) from None
             told = self._ask(wire.HELLO, wire.hello(name), wire.welcome)
-            self._decoder.max_frame, self.max_arena, self.daemon = told
+            self._version, self._decoder.max_frame, self.max_arena, self.daemon = told
         except BaseException:
             self.close()
             raise
@@ -124,14 +124,13 @@ class Client:
 
     def submit(self, stream: Stream, *inputs: npt.ArrayLike) -> int:
         """Sends one request without waiting; the number returned is the ``id`` of its answer."""
-        ident = self._send(wire.SUBMIT, wire.submit(stream, stream.pack(inputs)))
+        ident = self._send(*wire.submit(self._version, stream, stream.pack(inputs)))
         self._in_flight[ident] = (stream, None)
         return ident
 
     def submit_shared(self, place: Place) -> int:
         """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
-        body = wire.submit_shared(place.stream, place.input_at, place.output_at)
-        ident = self._send(wire.SUBMIT_SHARED, body)
+        ident = self._send(*wire.submit_shared(self._version, place.stream, place.input_at, place.output_at))
         self._in_flight[ident] = (place.stream, place.outputs)
         return ident
 

@@ -21,7 +21,7 @@ MISS_WORDS = (
 REFUSAL_WORDS = (
     "unknown", "unknown-service", "invalid-constraint", "invalid-arrivals", "not-admissible", "too-many-streams",
     "name-in-use", "unknown-stream", "draining", "not-permitted", "input-length", "arena", "arena-place",
-    "output-length", "alarm", "too-many-questions",
+    "output-length", "alarm", "too-many-questions", "sent-in-future",
 )  # fmt: skip
 CAUSE_WORDS = (
     "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",
@@ -138,9 +138,15 @@ class Tensor:
         if isinstance(given, np.ndarray) and given.dtype != self.dtype:
             raise ValueError(f"tensor {self.name!r} consists of {self.dtype}, not {given.dtype}")
         array = np.ascontiguousarray(given, dtype=self.dtype)
-        if array.size != math.prod(self.shape):
+        if array.size != math.prod(self.shape) or not self.fits(array.shape):
             raise ValueError(f"tensor {self.name!r} has shape {self.shape}, {array.shape} was given")
         return array
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether so many values of this shape lie as those of the tensor do: theirs is the same but for axes of length 1, or
+        they have none."""
+        long = [n for n in shape if n != 1]
+        return len(long) <= 1 or long == [n for n in self.shape if n != 1]
 
     def view(self, buffer: Union[bytes, memoryview], at: int = 0) -> Array:
         """The tensor within the bytes of its side, which begin at ``at``; nothing is copied."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from dataclasses import dataclass
 from typing import Any, Sequence, Union
 
@@ -34,15 +35,27 @@ from ._types import (
 )
 
 HELLO, REGISTER, UNREGISTER, SUBMIT, SUBSCRIBE, STATUS, PING, ARENA, SUBMIT_SHARED, ALARM = range(1, 11)
+SUBMIT_AT, SUBMIT_SHARED_AT = 11, 12
 WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
 STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
 #: Of the protocol: the oldest and the newest that is spoken here.
-VERSIONS = (1, 2)
+VERSIONS = (1, 3)
+#: From this version on a request says when it was sent.
+SENT_VERSION = 3
 
 HEADER = struct.Struct("<IHHQ")
 NO_CONSTRAINT = 0xFFFFFFFF
-TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i8"), 4: np.dtype("u1")}
+TYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f2"),
+    3: np.dtype("<i8"),
+    4: np.dtype("u1"),
+    5: np.dtype("<f8"),
+    6: np.dtype("i1"),
+    7: np.dtype("<i4"),
+    8: np.dtype("?"),
+}
 
 
 @dataclass(frozen=True)
@@ -166,12 +179,18 @@ def give_up(registered: Frame) -> bytes:
     return frame(UNREGISTER, registered.id, Body(registered).take("4s"))
 
 
-def submit(stream: Stream, payload: bytes) -> bytes:
-    return struct.pack("<II", stream.id, 0) + payload
+def submit(version: int, stream: Stream, payload: bytes) -> tuple[int, bytes]:
+    """The kind and the body of a request; a daemon that can read it is told that it is sent now."""
+    if version < SENT_VERSION:
+        return SUBMIT, struct.pack("<II", stream.id, 0) + payload
+    return SUBMIT_AT, struct.pack("<IIQ", stream.id, 0, time.monotonic_ns()) + payload
 
 
-def submit_shared(stream: Stream, input_at: int, output_at: int) -> bytes:
-    return struct.pack("<IIQQ", stream.id, 0, input_at, output_at)
+def submit_shared(version: int, stream: Stream, input_at: int, output_at: int) -> tuple[int, bytes]:
+    """The same for a request that lies in the arena."""
+    if version < SENT_VERSION:
+        return SUBMIT_SHARED, struct.pack("<IIQQ", stream.id, 0, input_at, output_at)
+    return SUBMIT_SHARED_AT, struct.pack("<IIQQQ", stream.id, 0, time.monotonic_ns(), input_at, output_at)
 
 
 def refused(answer: Frame) -> RefusedError:
@@ -203,8 +222,8 @@ def status(answer: Frame) -> Any:
         raise ProtocolError("the daemon sent a status that is no JSON") from None
 
 
-def welcome(answer: Frame) -> tuple[int, int, str]:
-    """``max_frame``, ``max_arena`` and the daemon's name."""
+def welcome(answer: Frame) -> tuple[int, int, int, str]:
+    """The version, ``max_frame``, ``max_arena`` and the daemon's name."""
     body = expect(answer, WELCOME)
     version, reserved, max_frame, max_arena = body.take("HHIQ")
     daemon = body.string()
@@ -212,7 +231,7 @@ def welcome(answer: Frame) -> tuple[int, int, str]:
     oldest, newest = VERSIONS
     if not oldest <= version <= newest:
         raise ProtocolError(f"the daemon chose version {version}, offered {oldest} to {newest}")
-    return max_frame, max_arena, daemon
+    return version, max_frame, max_arena, daemon
 
 
 def registered(answer: Frame, name: str) -> Stream:

@@ -42,7 +42,7 @@ async def connect(
         raise
     try:
         told = await client._ask(wire.HELLO, wire.hello(name), wire.welcome)
-        client._decoder.max_frame, client.max_arena, client.daemon = told
+        client._version, client._decoder.max_frame, client.max_arena, client.daemon = told
     except BaseException:
         await client.close()
         raise
@@ -68,6 +68,7 @@ class Client:
 
     max_arena: int
     daemon: str
+    _version: int
 
     def __init__(self, connection: socket.socket, timeout: float) -> None:
         self._socket, self._timeout = connection, timeout
@@ -144,12 +145,12 @@ class Client:
 
     async def infer(self, stream: Stream, *inputs: npt.ArrayLike) -> Outcome:
         """Sends one request and waits for what it comes to, at most its deadline and the timeout."""
-        return await self._infer(wire.SUBMIT, wire.submit(stream, stream.pack(inputs)), stream, None)
+        return await self._infer(wire.submit(self._version, stream, stream.pack(inputs)), stream, None)
 
     async def infer_shared(self, place: Place) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
-        body = wire.submit_shared(place.stream, place.input_at, place.output_at)
-        return await self._infer(wire.SUBMIT_SHARED, body, place.stream, place.outputs)
+        request = wire.submit_shared(self._version, place.stream, place.input_at, place.output_at)
+        return await self._infer(request, place.stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:
         """The events of the subscription as they come, until the connection ends."""
@@ -164,10 +165,10 @@ class Client:
             yield event
 
     async def _infer(
-        self, kind: int, body: bytes, stream: Stream, shared: Union[dict[str, Array], None]
+        self, request: tuple[int, bytes], stream: Stream, shared: Union[dict[str, Array], None]
     ) -> Outcome:
         return await self._ask(
-            kind, body, lambda answer: wire.outcome(answer, stream, shared), wait=stream.deadline
+            *request, lambda answer: wire.outcome(answer, stream, shared), wait=stream.deadline
         )
 
     def _taken(self, read: Callable[[], T]) -> T:

@@ -26,6 +26,8 @@ struct Block {
     each: usize,
     /// Where the tensor begins within a packed request or answer.
     packed: usize,
+    /// Whether its elements must be 0 or 1: engines take them for booleans of their own.
+    flags: bool,
 }
 
 impl Buffers {
@@ -64,14 +66,20 @@ impl Buffers {
         Self { memory, inputs, outputs, request_len, max_batch, model: spec.name.clone() }
     }
 
-    /// Lays a request's tensors at place `index` of the batch.
+    /// Lays a request's tensors at place `index` of the batch. What is no 0 in a `bool` becomes 1.
     ///
     /// # Panics
     /// If `index` is not below max_batch or `request` not as long as [`packed_len`] says.
     pub fn put(&mut self, index: usize, request: &[u8]) {
         assert!(index < self.max_batch && request.len() == self.request_len);
         for block in &self.inputs {
-            self.memory.write(block.start(index), &request[block.packed..][..block.each]);
+            let bytes = &request[block.packed..][..block.each];
+            if block.flags && bytes.iter().any(|byte| *byte > 1) {
+                let flags: Vec<u8> = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
+                self.memory.write(block.start(index), &flags);
+            } else {
+                self.memory.write(block.start(index), bytes);
+            }
         }
     }
 
@@ -198,7 +206,7 @@ fn blocks(tensors: &[TensorSpec], max_batch: usize, end: &mut usize) -> Vec<Bloc
         let (at, packed) = (end.next_multiple_of(LINE), packed_end.next_multiple_of(PACKING));
         let each = tensor.bytes();
         (*end, packed_end) = (at + max_batch * each, packed + each);
-        Block { at, each, packed }
+        Block { at, each, packed, flags: tensor.data_type == DataType::Bool }
     };
     tensors.iter().map(block).collect()
 }
@@ -209,7 +217,7 @@ mod tests {
     use super::*;
 
     fn tensor(data_type: DataType, shape: &[usize]) -> TensorSpec {
-        TensorSpec { name: "t".to_owned(), data_type, shape: shape.to_vec() }
+        TensorSpec::new("t", data_type, shape)
     }
 
     #[test]
@@ -232,6 +240,17 @@ mod tests {
         let mut answer = vec![9; 40];
         buffers.get(1, &mut answer);
         assert_eq!(answer, [2, 0, 0, 0, 0, 0, 0, 0, 5, 6]);
+    }
+
+    #[test]
+    fn no_engine_sees_a_boolean_that_is_neither_0_nor_1() {
+        let mut spec = toy_spec(1, 1);
+        spec.inputs = vec![tensor(DataType::Bool, &[4])];
+        let mut buffers = Buffers::new(&spec, 1);
+        buffers.put(0, &[0, 1, 2, 255]);
+        let mut flags = [7; 4];
+        buffers.read(Side::Input, 0, 0, &mut flags);
+        assert_eq!(flags, [0, 1, 1, 1]);
     }
 
     #[test]

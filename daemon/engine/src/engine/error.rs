@@ -20,8 +20,12 @@ pub enum EngineError {
     Names { model: String, side: Side, declared: String, found: String },
     #[error("model {model}: {side} `{name}` is of type {found} in the file, {declared} in the manifest")]
     DataType { model: String, side: Side, name: String, declared: DataType, found: String },
-    #[error("model {model}: {side} `{name}` has shape {found} in the file, {declared:?} in the manifest")]
-    Shape { model: String, side: Side, name: String, declared: Vec<usize>, found: String },
+    #[error("model {model}: {side} `{name}` has shape {found} in the file, {declared}")]
+    Shape { model: String, side: Side, name: String, declared: String, found: String },
+    #[error(
+        "model {model}: its weights lie in {found} beside the file, in {declared} by the manifest: see `external`"
+    )]
+    External { model: String, found: String, declared: String },
     #[error(
         "model {model}: the batch dimension is {found} in the file, a symbol (such as `N`) or 1 is needed"
     )]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -13,38 +14,60 @@ use super::{Backend, EngineError, ModelSpec};
 #[derive(Default)]
 pub struct Files {
     /// By path and hash.
-    read: HashMap<(PathBuf, String), Vec<u8>>,
+    read: HashMap<(PathBuf, String), ModelFile>,
+}
+
+/// An ONNX file, and those of its weights.
+pub(super) struct ModelFile {
+    pub(super) bytes: Vec<u8>,
+    /// By what the ONNX file calls them.
+    pub(super) external: Vec<(String, Arc<[u8]>)>,
 }
 
 impl Files {
-    /// A model's file, unless it is too large.
+    /// A model's file with those of its weights, unless they are too large together.
     ///
     /// # Errors
     /// [`EngineError::TooLarge`], and as [`read_verified`].
-    pub(super) fn read(&mut self, backend: &Backend, spec: &ModelSpec) -> Result<&[u8], EngineError> {
-        let key = (spec.path.clone(), spec.sha256.clone());
+    pub(super) fn read(&mut self, backend: &Backend, spec: &ModelSpec) -> Result<&ModelFile, EngineError> {
+        let key = (spec.path.clone(), spec.identity());
         if !self.read.contains_key(&key) {
-            let bytes = read_model(backend, spec)?;
-            self.read.insert(key.clone(), bytes);
+            let mut left = backend.max_model;
+            let mut read = |path: &Path, sha256: &str| {
+                let bytes = read_within(path, left, backend.max_model)?;
+                left -= bytes.len() as u64;
+                verified(path, sha256, bytes)
+            };
+            let bytes = read(&spec.path, &spec.sha256)?;
+            let external = spec.external.iter().map(|file| {
+                read(&file.path, &file.sha256).map(|bytes| (file.location.clone(), Arc::from(bytes)))
+            });
+            let external = external.collect::<Result<_, _>>()?;
+            self.read.insert(key.clone(), ModelFile { bytes, external });
         }
         Ok(&self.read[&key])
     }
 }
 
-fn read_model(backend: &Backend, spec: &ModelSpec) -> Result<Vec<u8>, EngineError> {
-    let (path, limit) = (spec.path.clone(), backend.max_model);
+/// Reads a file of at most `left` bytes, where `limit` are allowed for all of its kind together.
+///
+/// # Errors
+/// [`EngineError::Read`] and [`EngineError::TooLarge`].
+pub(crate) fn read_within(path: &Path, left: u64, limit: u64) -> Result<Vec<u8>, EngineError> {
+    let path = path.to_owned();
+    let too_large = |path, bytes: u64| EngineError::TooLarge { path, bytes: bytes + (limit - left), limit };
     match std::fs::metadata(&path).map(|file| file.len()) {
         Err(source) => return Err(EngineError::Read { path, source }),
-        Ok(bytes) if bytes > limit => return Err(EngineError::TooLarge { path, bytes, limit }),
+        Ok(bytes) if bytes > left => return Err(too_large(path, bytes)),
         Ok(_) => {}
     }
     // A device or a pipe has no length, and a file may grow.
     let mut bytes = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes));
+    let read = File::open(&path).and_then(|file| file.take(left.saturating_add(1)).read_to_end(&mut bytes));
     match read {
         Err(source) => Err(EngineError::Read { path, source }),
-        Ok(read) if read as u64 > limit => Err(EngineError::TooLarge { path, bytes: read as u64, limit }),
-        Ok(_) => verified(&path, &spec.sha256, bytes),
+        Ok(read) if read as u64 > left => Err(too_large(path, read as u64)),
+        Ok(_) => Ok(bytes),
     }
 }
 
@@ -88,20 +111,43 @@ mod tests {
         std::fs::write(&path, "abc").unwrap();
         let spec = ModelSpec { path: path.clone(), sha256: sha256_hex(b"abc"), ..toy_spec(1, 1) };
         let mut files = Files::default();
-        assert_eq!(files.read(&Backend::TRACT, &spec).unwrap(), b"abc");
+        assert_eq!(files.read(&Backend::TRACT, &spec).unwrap().bytes, b"abc");
         std::fs::write(&path, "abd").unwrap();
-        assert_eq!(files.read(&Backend::TRACT, &spec).unwrap(), b"abc");
-        let fresh = |spec| Files::default().read(&Backend::TRACT, spec).map(<[u8]>::to_vec);
+        assert_eq!(files.read(&Backend::TRACT, &spec).unwrap().bytes, b"abc");
+        let fresh = |spec| Files::default().read(&Backend::TRACT, spec).map(|file| file.bytes.clone());
         assert!(matches!(fresh(&spec), Err(EngineError::Hash { .. })));
         let other = ModelSpec { sha256: sha256_hex(b"abd"), ..spec };
-        assert_eq!(files.read(&Backend::TRACT, &other).unwrap(), b"abd");
+        assert_eq!(files.read(&Backend::TRACT, &other).unwrap().bytes, b"abd");
     }
 
     #[test]
     fn what_has_no_length_is_read_up_to_the_limit() {
         let spec = ModelSpec { path: "/dev/zero".into(), ..toy_spec(1, 1) };
         let backend = Backend { max_model: 5, ..Backend::TRACT };
-        let refused = Files::default().read(&backend, &spec).map(<[u8]>::len);
+        let refused = Files::default().read(&backend, &spec).map(|file| file.bytes.len());
         assert!(matches!(refused, Err(EngineError::TooLarge { bytes: 6, limit: 5, .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn weights_beside_a_file_are_verified_and_count_towards_its_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, weights] = ["toy.onnx", "toy.data"].map(|name| dir.path().join(name));
+        std::fs::write(&path, "abc").unwrap();
+        std::fs::write(&weights, "defgh").unwrap();
+        let file = super::super::ExternalFile {
+            location: "toy.data".to_owned(),
+            path: weights.clone(),
+            sha256: sha256_hex(b"defgh"),
+        };
+        let spec = ModelSpec { path, sha256: sha256_hex(b"abc"), external: vec![file], ..toy_spec(1, 1) };
+        let read = |max_model| {
+            let backend = Backend { max_model, ..Backend::TRACT };
+            Files::default().read(&backend, &spec).map(|file| file.external.clone())
+        };
+        assert_eq!(read(8).unwrap(), [("toy.data".to_owned(), Arc::from(&b"defgh"[..]))]);
+        assert!(matches!(read(7), Err(EngineError::TooLarge { bytes: 8, limit: 7, .. })));
+        std::fs::write(&weights, "defgi").unwrap();
+        let changed = read(8).unwrap_err().to_string();
+        assert!(changed.contains("toy.data: its SHA-256 is"), "{changed}");
     }
 }

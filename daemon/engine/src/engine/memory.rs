@@ -86,6 +86,14 @@ impl Memory {
         unsafe { std::ptr::copy(from, to, length) };
     }
 
+    /// Whether it has so many bytes.
+    pub(super) fn holds(&self, bytes: usize) -> bool {
+        match self {
+            Self::Heap(lines) => bytes <= lines.len() * LINE,
+            Self::Shared(map) => bytes <= map.len(),
+        }
+    }
+
     /// Where it begins.
     pub(super) fn base(&mut self) -> *mut u8 {
         match self {

@@ -9,10 +9,12 @@ mod buffers;
 mod conformance;
 mod equipment;
 mod error;
+mod external;
 mod files;
 mod gpu;
 mod isolated;
 mod kind;
+mod layout;
 mod memory;
 mod ort;
 mod placement;
@@ -30,15 +32,20 @@ pub use buffers::Buffers;
 pub(crate) use conformance::toy_spec;
 pub use equipment::Equipment;
 pub use error::{EngineError, Side};
+pub(crate) use external::locations as weights_elsewhere;
+pub(crate) use files::read_within;
 pub use files::{Files, read_verified, sha256_hex};
 pub use gpu::settle_cuda;
 pub use isolated::{Place, Task, engine_worker, isolate, longest_silence};
 pub use kind::{EngineKind, Isolation, RunMode};
 pub use ort::forbid_telemetry;
+pub(crate) use signature::{
+    decode_file as decode, dynamic as dynamic_dimension, inputs as graph_inputs, tensor_type, type_name,
+};
 pub use simulated::SimulatedTime;
 #[cfg(test)]
 pub(crate) use tensor::fill_tensor;
-pub use tensor::{DataType, TensorSpec, packed_len};
+pub use tensor::{BatchAxis, DataType, TensorSpec, packed_len};
 
 use batching::given_modes;
 use ort::OrtRunner;
@@ -171,13 +178,29 @@ pub fn prepare(backend: &Backend) -> Result<(), EngineError> {
     if backend.kind.is_onnxruntime() { ort::prepare(backend) } else { Ok(()) }
 }
 
+/// The types and shapes of the outputs of `batch` requests of zeros, as the engine finds them; nothing but their names is
+/// held against the manifest.
+pub(crate) fn run_on_zeros(
+    backend: &Backend,
+    spec: &ModelSpec,
+    files: &mut Files,
+    batch: usize,
+) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+    check_built(backend)?;
+    match backend.kind.is_onnxruntime() {
+        true => OrtRunner::run_on_zeros((backend, spec), files, batch),
+        false => TractRunner::run_on_zeros((backend, spec), files, batch),
+    }
+}
+
 /// Whether the file of a model can be run in batches, and is not fixed to one request at a time.
 ///
 /// # Errors
 /// As [`load`], as far as the file is concerned.
 pub fn has_batches(backend: &Backend, spec: &ModelSpec) -> Result<bool, EngineError> {
     let mut files = Files::default();
-    signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, files.read(backend, spec)?)?)
+    let file = files.read(backend, spec)?;
+    signature::has_symbolic_batch(spec, &signature::decode(spec, backend.kind, &file.bytes)?)
 }
 
 /// One variant as the manifest describes it.
@@ -193,12 +216,32 @@ pub struct ModelSpec {
     pub inputs: Vec<TensorSpec>,
     /// What an answer consists of, likewise.
     pub outputs: Vec<TensorSpec>,
-    /// Share of right answers on held-out data, 0..=1.
+    /// Inputs of the file that no request brings, as they are the same in all.
+    pub constants: Vec<Constant>,
+    /// The files beside it that hold its weights.
+    pub external: Vec<ExternalFile>,
+    /// Share of right answers on held-out data, 0..=1; NaN where nobody has told it.
     pub accuracy: f64,
-    /// Trained parameters.
-    pub parameters: u64,
-    /// Multiply-accumulates per request.
-    pub macs: u64,
+}
+
+/// An input that is the same in every request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constant {
+    /// What it is; it has no batch dimension.
+    pub tensor: TensorSpec,
+    /// Its elements, little-endian.
+    pub bytes: Vec<u8>,
+}
+
+/// A file that holds weights of an ONNX file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalFile {
+    /// What the ONNX file calls it: a path from its own folder.
+    pub location: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of the file, 64 lower-case hexadecimal digits.
+    pub sha256: String,
 }
 
 impl ModelSpec {
@@ -209,11 +252,46 @@ impl ModelSpec {
             Side::Output => &self.outputs,
         }
     }
+
+    /// What its times depend on: the hash of the file or, where the manifest says more than the file about what is
+    /// computed (sizes, constants, weights elsewhere), of all that.
+    pub fn identity(&self) -> String {
+        let tensors = || self.inputs.iter().chain(&self.outputs);
+        let plain = tensors().all(|tensor| tensor.batch == BatchAxis::Front);
+        if plain && self.constants.is_empty() && self.external.is_empty() {
+            return self.sha256.clone();
+        }
+        let weights: Vec<_> = self.external.iter().map(|file| &file.sha256).collect();
+        let all = (&self.sha256, tensors().collect::<Vec<_>>(), &self.constants, weights);
+        sha256_hex(format!("{all:?}").as_bytes())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_manifest_adds_to_a_file_is_part_of_its_identity() {
+        let spec = ModelSpec { sha256: "aa".to_owned(), ..toy_spec(2, 2) };
+        assert_eq!(spec.identity(), "aa");
+        let with = |change: fn(&mut ModelSpec)| {
+            let mut spec = spec.clone();
+            change(&mut spec);
+            spec.identity()
+        };
+        let all = [
+            spec.identity(),
+            with(|s| s.inputs[0].batch = BatchAxis::At(0)),
+            with(|s| {
+                s.inputs[0].batch = BatchAxis::At(0);
+                s.inputs[0].shape = vec![3];
+            }),
+            with(|s| s.constants = vec![Constant { tensor: s.inputs[0].clone(), bytes: vec![1] }]),
+            with(|s| s.constants = vec![Constant { tensor: s.inputs[0].clone(), bytes: vec![2] }]),
+        ];
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
+    }
 
     #[test]
     fn tract_version_is_the_one_built_in() {

@@ -8,10 +8,14 @@ mod call;
 mod library;
 mod provider;
 
+use std::sync::Arc;
+
 use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ::ort::sys::ONNXTensorElementDataType as ElementType;
 
 use super::batching::{BothWays, choose_modes, loop_modes};
+use super::files::ModelFile;
 use super::signature::{check_output_shape, decode, has_symbolic_batch};
 use super::{Backend, Buffers, DataType, EngineError, Files, ModelSpec, RunMode, Side};
 use call::Call;
@@ -46,10 +50,10 @@ impl OrtRunner {
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
         let library = library::open(backend)?;
-        let bytes = files.read(backend, spec)?;
-        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, bytes)?)?;
+        let file = files.read(backend, spec)?;
+        let batched = has_symbolic_batch(spec, &decode(spec, backend.kind, &file.bytes)?)?;
         let largest = if batched { max_batch } else { 1 };
-        let session = session(library, backend, spec, bytes, largest)?;
+        let session = session(library, backend, spec, file, largest)?;
         provider::check(backend, spec, &session)?;
         let call = Call::new(session, spec)?;
         let mut runner = Self { buffers, call, modes: loop_modes(max_batch) };
@@ -61,6 +65,21 @@ impl OrtRunner {
         Ok(runner)
     }
 
+    /// See [`super::run_on_zeros`].
+    pub(super) fn run_on_zeros(
+        (backend, spec): (&Backend, &ModelSpec),
+        files: &mut Files,
+        batch: usize,
+    ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        let library = library::open(backend)?;
+        let session = session(library, backend, spec, files.read(backend, spec)?, batch)?;
+        let mut call = Call::new(session, spec)?;
+        let found = call.output_types(&mut Buffers::new(spec, batch), batch).map_err(|error| {
+            EngineError::Compile { model: spec.name.clone(), batch, reason: error.to_string() }
+        })?;
+        Ok(found.into_iter().map(|(found, shape)| (type_name(found), shape)).collect())
+    }
+
     /// Runs a batch on zeros to see that its outputs have the types and shapes of the manifest.
     fn check_outputs(&mut self, spec: &ModelSpec, batch: usize) -> Result<(), EngineError> {
         let found = self.call.output_types(&mut self.buffers, batch).map_err(|error| {
@@ -70,8 +89,7 @@ impl OrtRunner {
             if data_type != call::element_type(tensor.data_type) {
                 let (model, side) = (spec.name.clone(), Side::Output);
                 let (name, declared) = (tensor.name.clone(), tensor.data_type);
-                let known = DataType::ALL.into_iter().find(|known| call::element_type(*known) == data_type);
-                let found = known.map_or_else(|| format!("{data_type:?}"), |known| known.to_string());
+                let found = type_name(data_type);
                 return Err(EngineError::DataType { model, side, name, declared, found });
             }
             check_output_shape(spec, tensor, batch, Some(&shape))?;
@@ -104,12 +122,17 @@ impl BothWays for OrtRunner {
     }
 }
 
+fn type_name(found: ElementType) -> String {
+    let known = DataType::ALL.into_iter().find(|known| call::element_type(*known) == found);
+    known.map_or_else(|| format!("{found:?}"), |known| known.to_string())
+}
+
 /// Compiles the model for batches of up to `largest`.
 fn session(
     library: &Library,
     backend: &Backend,
     spec: &ModelSpec,
-    bytes: &[u8],
+    file: &ModelFile,
     largest: usize,
 ) -> Result<Session, EngineError> {
     let build = || -> ::ort::Result<SessionBuilder> {
@@ -125,9 +148,11 @@ fn session(
     let builder = build()
         .and_then(|builder| Ok(builder.with_execution_providers(provider::wanted(backend, spec, largest))?));
     let mut builder = builder.map_err(|error| provider::missing(backend, library, &error.to_string()))?;
-    builder.commit_from_memory(bytes).map_err(|error| EngineError::Parse {
-        path: spec.path.clone(),
-        engine: backend.kind,
-        reason: error.to_string(),
-    })
+    let failed =
+        |reason: String| EngineError::Parse { path: spec.path.clone(), engine: backend.kind, reason };
+    for (location, bytes) in &file.external {
+        let added = builder.with_external_initializer_file_in_memory(location, Arc::clone(bytes));
+        builder = added.map_err(|error| failed(error.to_string()))?;
+    }
+    builder.commit_from_memory(&file.bytes).map_err(|error| failed(error.to_string()))
 }

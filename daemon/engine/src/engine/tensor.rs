@@ -15,23 +15,46 @@ pub enum DataType {
     F32,
     /// IEEE 754 binary16.
     F16,
-    /// Signed, 64 bits.
-    I64,
+    /// IEEE 754 binary64.
+    F64,
+    /// Signed, 8 bits.
+    I8,
     /// Unsigned, 8 bits.
     U8,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// One byte, 0 or 1.
+    Bool,
 }
 
 impl DataType {
     /// Every type.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::I64, Self::U8];
+    pub const ALL: [Self; 8] =
+        [Self::F32, Self::F16, Self::F64, Self::I8, Self::U8, Self::I32, Self::I64, Self::Bool];
 
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {
-            Self::F32 => 4,
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
             Self::F16 => 2,
-            Self::I64 => 8,
-            Self::U8 => 1,
+            Self::I8 | Self::U8 | Self::Bool => 1,
+        }
+    }
+
+    /// Its number in ONNX's `TensorProto.DataType`.
+    pub(super) fn onnx(self) -> i32 {
+        match self {
+            Self::F32 => 1,
+            Self::U8 => 2,
+            Self::I8 => 3,
+            Self::I32 => 6,
+            Self::I64 => 7,
+            Self::Bool => 9,
+            Self::F16 => 10,
+            Self::F64 => 11,
         }
     }
 }
@@ -41,8 +64,12 @@ impl fmt::Display for DataType {
         f.write_str(match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
-            Self::I64 => "i64",
+            Self::F64 => "f64",
+            Self::I8 => "i8",
             Self::U8 => "u8",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::Bool => "bool",
         })
     }
 }
@@ -57,9 +84,49 @@ pub struct TensorSpec {
     pub data_type: DataType,
     /// Its dimensions without the batch dimension, each at least 1; none for one element.
     pub shape: Vec<usize>,
+    /// Where the file has the batch dimension.
+    #[serde(default)]
+    pub batch: BatchAxis,
+}
+
+/// Where among a tensor's dimensions the file has that of the batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BatchAxis {
+    /// In front, by one name for all such inputs, or fixed to 1; all other dimensions are fixed in the file.
+    #[default]
+    Front,
+    /// At this place, as the manifest says; it gives dynamic dimensions their sizes as well.
+    At(usize),
+    /// Nowhere: the tensor is the same for the whole batch, so that requests are run one by one.
+    Nowhere,
+}
+
+impl BatchAxis {
+    /// The place, if there is one.
+    pub fn place(self) -> Option<usize> {
+        match self {
+            Self::Front => Some(0),
+            Self::At(place) => Some(place),
+            Self::Nowhere => None,
+        }
+    }
 }
 
 impl TensorSpec {
+    /// One with the batch dimension in front.
+    pub fn new(name: &str, data_type: DataType, shape: &[usize]) -> Self {
+        Self { name: name.to_owned(), data_type, shape: shape.to_vec(), batch: BatchAxis::Front }
+    }
+
+    /// The dimensions that the file's tensor has for a batch.
+    pub fn file_shape(&self, batch: usize) -> Vec<usize> {
+        let mut shape = self.shape.clone();
+        if let Some(place) = self.batch.place() {
+            shape.insert(place, batch);
+        }
+        shape
+    }
+
     /// The number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
@@ -77,7 +144,7 @@ pub fn packed_len(tensors: &[TensorSpec]) -> usize {
 }
 
 /// Fills `bytes` with elements of `data_type` that look random and depend only on `seed` and their place:
-/// floats in 0.0..1.0, integers in 0..=255, or 0 and 1 for `i64`, which are mostly indices.
+/// floats in 0.0..1.0, integers in 0..=255 as far as they go, or 0 and 1 for `i32` and `i64`, which are mostly indices.
 pub(crate) fn fill_tensor(seed: u64, data_type: DataType, bytes: &mut [u8]) {
     let mut state = seed;
     for element in bytes.chunks_exact_mut(data_type.size()) {
@@ -91,8 +158,15 @@ pub(crate) fn fill_tensor(seed: u64, data_type: DataType, bytes: &mut [u8]) {
             }
             // Below 1.0 (0x3c00) every pattern with a clear sign is a number in 0.0..1.0.
             DataType::F16 => element.copy_from_slice(&((mixed >> 48) as u16 % 0x3c00).to_le_bytes()),
+            DataType::F64 => {
+                let value = (mixed >> 11) as f64 / (1u64 << 53) as f64;
+                element.copy_from_slice(&value.to_le_bytes());
+            }
             DataType::I64 => element.copy_from_slice(&(mixed >> 63).to_le_bytes()),
+            DataType::I32 => element.copy_from_slice(&((mixed >> 63) as u32).to_le_bytes()),
             DataType::U8 => element[0] = (mixed >> 56) as u8,
+            DataType::I8 => element[0] = (mixed >> 57) as u8,
+            DataType::Bool => element[0] = (mixed >> 63) as u8,
         }
     }
 }
@@ -102,7 +176,7 @@ mod tests {
     use super::*;
 
     fn tensor(data_type: DataType, shape: &[usize]) -> TensorSpec {
-        TensorSpec { name: "t".to_owned(), data_type, shape: shape.to_vec() }
+        TensorSpec::new("t", data_type, shape)
     }
 
     #[test]
@@ -111,6 +185,14 @@ mod tests {
         assert_eq!(packed_len(&[tensor(F32, &[2, 3])]), 24);
         assert_eq!(packed_len(&[tensor(U8, &[3]), tensor(I64, &[]), tensor(F16, &[5])]), 8 + 8 + 10);
         assert_eq!(packed_len(&[]), 0);
+    }
+
+    #[test]
+    fn the_batch_stands_where_the_file_has_it() {
+        let at = |batch| TensorSpec { batch, ..tensor(DataType::F32, &[2, 128]) }.file_shape(3);
+        assert_eq!(at(BatchAxis::Front), [3, 2, 128]);
+        assert_eq!(at(BatchAxis::At(1)), [2, 3, 128]);
+        assert_eq!(at(BatchAxis::Nowhere), [2, 128]);
     }
 
     #[test]
@@ -137,5 +219,9 @@ mod tests {
         assert!(halves.as_chunks().0.iter().all(|b| u16::from_le_bytes(*b) < 0x3c00));
         let integers = filled(7, DataType::I64);
         assert!(integers.as_chunks().0.iter().all(|b| u64::from_le_bytes(*b) <= 1));
+        let doubles = filled(7, DataType::F64);
+        assert!(doubles.as_chunks().0.iter().all(|b| (0.0..1.0).contains(&f64::from_le_bytes(*b))));
+        let flags = filled(7, DataType::Bool);
+        assert!(flags.iter().all(|flag| *flag <= 1));
     }
 }

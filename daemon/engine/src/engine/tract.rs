@@ -21,6 +21,7 @@ use tract_onnx::tract_core::runtime::DefaultRuntime;
 #[cfg(feature = "tract-cuda")]
 use super::EngineKind;
 use super::batching::{BothWays, choose_modes, loop_modes, timed_sizes};
+use super::layout::Layout;
 use super::{Backend, Buffers, EngineError, Files, ModelSpec, RunMode, Side};
 use source::Source;
 
@@ -44,22 +45,34 @@ impl TractRunner {
         modes: Option<&[RunMode]>,
     ) -> Result<Self, EngineError> {
         let max_batch = buffers.max_batch();
-        let bytes = files.read(backend, spec)?;
+        let file = files.read(backend, spec)?;
         let runtime = runtime(backend)?;
-        let source = Source::parse(backend.kind, spec, bytes)?;
+        let mut source = Source::parse(backend.kind, spec, file)?;
         let mut plans = vec![source.compile(runtime, 1)?];
         plans[0].check(backend, spec)?;
-        if source.batch.is_some() {
+        if source.batched {
             let wanted = |b: usize| modes.is_none_or(|modes| uses_plan(modes, b, max_batch));
             for b in timed_sizes(max_batch).into_iter().skip(1).filter(|b| wanted(*b)) {
                 plans.push(source.compile(runtime, b)?);
             }
         }
         let mut runner = Self { buffers, plans, modes: loop_modes(max_batch) };
-        runner.modes = choose_modes(&mut runner, spec, source.batch.is_some(), modes)?;
+        runner.modes = choose_modes(&mut runner, spec, source.batched, modes)?;
         let modes = &runner.modes;
         runner.plans.retain(|plan| plan.batch == 1 || uses_plan(modes, plan.batch, max_batch));
         Ok(runner)
+    }
+}
+
+impl TractRunner {
+    /// See [`super::run_on_zeros`].
+    pub(super) fn run_on_zeros(
+        (backend, spec): (&Backend, &ModelSpec),
+        files: &mut Files,
+        batch: usize,
+    ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        let file = files.read(backend, spec)?;
+        Source::run_on_zeros((backend.kind, spec), file, runtime(backend)?, batch)
     }
 }
 
@@ -88,6 +101,10 @@ struct Plan {
     runnable: Box<dyn Runnable>,
     state: Box<dyn State>,
     inputs: Vec<Arc<Tensor>>,
+    /// How requests lie in the inputs and outputs.
+    layouts: [Vec<Layout>; 2],
+    /// Requests one after the other, where they do not lie so in a tensor.
+    scratch: Vec<u8>,
     /// A run has begun and not ended well: the next one needs a new state.
     broken: bool,
 }
@@ -128,16 +145,30 @@ impl Plan {
             let given = requests.len() * buffers.each(Side::Input, number);
             // Copies nothing: between runs this is the only owner.
             let mut memory = Arc::make_mut(tensor).try_as_plain_ram_mut()?;
-            let (filled, padding) = memory.as_bytes_mut().split_at_mut(given);
-            buffers.read(Side::Input, number, requests.start, filled);
-            padding.fill(0);
+            let layout = self.layouts[0][number];
+            if layout.is_plain(self.batch) {
+                let (filled, padding) = memory.as_bytes_mut().split_at_mut(given);
+                buffers.read(Side::Input, number, requests.start, filled);
+                padding.fill(0);
+            } else {
+                self.scratch.resize(given, 0);
+                buffers.read(Side::Input, number, requests.start, &mut self.scratch);
+                layout.spread(self.batch, &self.scratch, memory.as_bytes_mut());
+            }
             inputs.push(tensor.clone().into_tvalue());
         }
         let results = self.state.run(inputs)?;
         for (number, result) in results.iter().enumerate() {
             let wanted = requests.len() * buffers.each(Side::Output, number);
-            let found = &result.try_as_plain_ram()?.as_bytes()[..wanted];
-            buffers.write(Side::Output, number, requests.start, found);
+            let result = result.try_as_plain_ram()?;
+            let layout = self.layouts[1][number];
+            if layout.is_plain(self.batch) {
+                buffers.write(Side::Output, number, requests.start, &result.as_bytes()[..wanted]);
+            } else {
+                self.scratch.resize(wanted, 0);
+                layout.gather(self.batch, result.as_bytes(), &mut self.scratch);
+                buffers.write(Side::Output, number, requests.start, &self.scratch);
+            }
         }
         self.broken = false;
         Ok(())

@@ -115,8 +115,6 @@ mod tests {
             images_sha256: sha256_hex(images),
             labels_sha256: sha256_hex(labels),
             count,
-            origin: String::new(),
-            licence: String::new(),
         };
         Heldout::load(dir.path(), &toml)
     }

@@ -1,14 +1,12 @@
 //! The tensors of a model, as its manifest lists them.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use toml::de::DeValue;
 
-use super::{ManifestError, check};
-use crate::engine::{DataType, TensorSpec};
+use super::fields::{Fields, Problems, real, whole};
+use crate::engine::{BatchAxis, Constant, DataType, TensorSpec};
 
 /// The most inputs or outputs of a model.
 const MAX_TENSORS: usize = 16;
@@ -18,78 +16,273 @@ const MAX_ELEMENTS: usize = 1 << 24;
 const MAX_NAME: usize = 255;
 const MAX_DIMENSIONS: usize = 8;
 
-/// A model of one tensor on a side gives its table, one of several an array of tables.
-#[derive(Debug)]
-pub(super) struct Tensors(Vec<TensorToml>);
-
-impl<'de> Deserialize<'de> for Tensors {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TensorsVisitor)
-    }
+/// The dynamic dimensions of a model by the names that shapes use, and what the manifest makes of them.
+pub(super) struct Dimensions<'a> {
+    known: BTreeMap<&'a str, Dimension>,
+    used: BTreeSet<&'a str>,
 }
 
-/// By hand, for the error messages of an untagged enum do not say what is wrong.
-struct TensorsVisitor;
-
-impl<'de> Visitor<'de> for TensorsVisitor {
-    type Value = Tensors;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a tensor as a table, or several as an array of tables")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Tensors, A::Error> {
-        TensorToml::deserialize(MapAccessDeserializer::new(map)).map(|tensor| Tensors(vec![tensor]))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tensors, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Tensors)
-    }
+#[derive(Clone, Copy)]
+enum Dimension {
+    Batch,
+    Size(usize),
+    /// One that was told to be wrong already.
+    Wrong,
 }
 
-impl Tensors {
-    /// What they are; `field` is where they stand.
-    ///
-    /// # Errors
-    /// A number, name, type or shape outside its limits.
-    pub(super) fn check(self, field: &str) -> Result<Vec<TensorSpec>, ManifestError> {
-        let Self(tensors) = self;
-        check((1..=MAX_TENSORS).contains(&tensors.len()), || {
-            (field.to_owned(), format!("{} tensors", tensors.len()), "the limits are 1..=16")
-        })?;
-        let mut names = BTreeSet::new();
-        for tensor in &tensors {
-            let rule = "each tensor needs a name of its own";
-            check(names.insert(&tensor.name), || (format!("{field}.name"), tensor.name.clone(), rule))?;
+impl<'a> Dimensions<'a> {
+    /// None is no table.
+    pub(super) fn read(
+        model: &str,
+        value: Option<&'a Spanned<DeValue<'_>>>,
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        let field = format!("{model}: dimensions");
+        let fields = value.and_then(|value| Fields::of(&field, value, problems));
+        let mut known = BTreeMap::new();
+        for (name, value) in fields.iter().flat_map(Fields::all) {
+            let size = whole(value.get_ref()).and_then(|size| usize::try_from(size).ok());
+            let dimension = match (value.get_ref().as_str(), size) {
+                (Some("batch"), _) => Dimension::Batch,
+                (_, Some(size)) if (1..=MAX_ELEMENTS).contains(&size) => Dimension::Size(size),
+                _ => {
+                    let rule = "1 to 2^24, or \"batch\", is needed";
+                    problems.add(value.span().start, format!("{field}.{name}: {rule}"));
+                    Dimension::Wrong
+                }
+            };
+            known.insert(name, dimension);
         }
-        tensors.into_iter().map(|tensor| tensor.check(field)).collect()
+        Self { known, used: BTreeSet::new() }
+    }
+
+    /// Notes the names that no shape has.
+    pub(super) fn finish(self, model: &str, at: usize, problems: &mut Problems<'_>) {
+        for name in self.known.keys().filter(|name| !self.used.contains(*name)) {
+            problems.add(at, format!("{model}: dimensions.{name}: no shape has this name"));
+        }
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TensorToml {
-    name: String,
-    #[serde(rename = "type")]
-    data_type: String,
-    shape: Vec<usize>,
+/// The tensors of one side: a model of one tensor gives its table, one of several an array of tables.
+pub(super) fn read<'a>(
+    field: &str,
+    value: &'a Spanned<DeValue<'_>>,
+    dimensions: &mut Dimensions<'a>,
+    problems: &mut Problems<'_>,
+) -> (Vec<TensorSpec>, Vec<Constant>) {
+    let one = std::slice::from_ref(value);
+    let all: Vec<&'a Spanned<DeValue<'_>>> = match value.get_ref() {
+        DeValue::Array(several) => several.iter().collect(),
+        _ => one.iter().collect(),
+    };
+    let at = value.span().start;
+    let (mut tensors, mut constants, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for value in &all {
+        let Some(fields) = Fields::of(field, value, problems) else { continue };
+        let Some((tensor, constant)) = tensor(fields, dimensions, problems) else { continue };
+        if !names.insert(tensor.name.clone()) {
+            let rule = "each tensor needs a name of its own";
+            problems.refuse(value.span().start, &format!("{field}.name"), &tensor.name, rule);
+        }
+        match constant {
+            Some(bytes) => constants.push(Constant { tensor, bytes }),
+            None => tensors.push(tensor),
+        }
+    }
+    if !(1..=MAX_TENSORS).contains(&all.len()) {
+        problems.refuse(at, field, format!("{} tensors", all.len()), "the limits are 1..=16");
+    } else if tensors.is_empty() && constants.len() == all.len() {
+        problems.add(at, format!("{field}: all tensors have a value, and nothing is left for requests"));
+    }
+    (tensors, constants)
 }
 
-impl TensorToml {
-    fn check(self, field: &str) -> Result<TensorSpec, ManifestError> {
-        let Some(data_type) = DataType::ALL.into_iter().find(|t| t.to_string() == self.data_type) else {
-            let (field, rule) = (format!("{field}.type"), "only f32, f16, i64 and u8 are supported");
-            return Err(ManifestError::Value { field, value: self.data_type, rule });
-        };
+/// One tensor, with its elements where it is a constant.
+fn tensor<'a>(
+    mut fields: Fields<'a, '_>,
+    dimensions: &mut Dimensions<'a>,
+    problems: &mut Problems<'_>,
+) -> Option<(TensorSpec, Option<Vec<u8>>)> {
+    let field = fields.name.clone();
+    let name = fields.text("name", problems);
+    let data_type = fields.text("type", problems);
+    let shape = fields.required("shape", problems);
+    let batch = fields.optional("batch");
+    let value = fields.optional("value");
+    if let Some((name, at)) = name.filter(|(name, _)| name.len() > MAX_NAME) {
+        problems.refuse(at, &format!("{field}.name"), format!("{} bytes", name.len()), "at most 255 bytes");
+    }
+    let data_type = data_type.and_then(|(text, at)| {
+        let found = DataType::ALL.into_iter().find(|data_type| data_type.to_string() == text);
+        if found.is_none() {
+            let all = DataType::ALL.map(|data_type| data_type.to_string()).join(", ");
+            problems.refuse(at, &format!("{field}.type"), text, &format!("only {all} are supported"));
+        }
+        found
+    });
+    let without = match batch.map(|batch| (batch, batch.get_ref().as_bool())) {
+        None => value.is_some(),
+        Some((_, Some(false))) => true,
+        Some((batch, _)) => {
+            let rule = "only `false` can be said, of a tensor that is the same for a whole batch: name the batch in shape";
+            problems.add(batch.span().start, format!("{field}.batch: {rule}"));
+            false
+        }
+    };
+    fields.finish(problems);
+    let (shape, batch) = self::shape(&field, shape?, without, dimensions, problems)?;
+    let tensor = TensorSpec { name: name?.0.to_owned(), data_type: data_type?, shape, batch };
+    let constant = match value {
+        Some(value) => Some(elements(&field, &tensor, value, problems)?),
+        None => None,
+    };
+    Some((tensor, constant))
+}
+
+/// Sizes without the batch, and where that stands.
+fn shape<'a>(
+    field: &str,
+    value: &'a Spanned<DeValue<'_>>,
+    without: bool,
+    dimensions: &mut Dimensions<'a>,
+    problems: &mut Problems<'_>,
+) -> Option<(Vec<usize>, BatchAxis)> {
+    let (at, field) = (value.span().start, format!("{field}.shape"));
+    let Some(array) = value.get_ref().as_array() else {
+        problems.add(at, format!("{field}: a list of numbers and names is needed"));
+        return None;
+    };
+    let (mut sizes, mut axis, mut has_names, mut fine) = (Vec::new(), None, false, true);
+    for (place, size) in array.iter().enumerate() {
+        if let Some(name) = size.get_ref().as_str() {
+            has_names = true;
+            dimensions.used.insert(name);
+            match dimensions.known.get(name) {
+                Some(Dimension::Size(size)) => sizes.push(*size),
+                Some(Dimension::Batch) if axis.is_none() && !without => axis = Some(place),
+                Some(Dimension::Batch) => {
+                    let rule = "is the batch, which a tensor has once, or not at all with batch = false";
+                    problems.add(size.span().start, format!("{field}: dynamic dimension `{name}` {rule}"));
+                    fine = false;
+                }
+                Some(Dimension::Wrong) => fine = false,
+                None => {
+                    let rule =
+                        format!("has no size: write dimensions = {{ {name} = … }}, a number or \"batch\"");
+                    problems.add(size.span().start, format!("{field}: dynamic dimension `{name}` {rule}"));
+                    fine = false;
+                }
+            }
+        } else if let Some(size) = whole(size.get_ref()).and_then(|size| usize::try_from(size).ok()) {
+            sizes.push(size);
+        } else {
+            let rule = "a size or the name of a dynamic dimension is needed";
+            problems.add(size.span().start, format!("{field}: {rule}"));
+            fine = false;
+        }
+    }
+    let elements = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    if fine && !elements.is_some_and(|elements| (1..=MAX_ELEMENTS).contains(&elements)) {
         let rule = "dimensions of at least 1 are needed, 2^24 elements at most";
-        let elements = self.shape.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
-        let fits = elements.is_some_and(|elements| (1..=MAX_ELEMENTS).contains(&elements));
-        check(fits, || (format!("{field}.shape"), format!("{:?}", self.shape), rule))?;
-        let (name, dimensions) = (self.name.len(), self.shape.len());
-        check(name <= MAX_NAME, || (format!("{field}.name"), format!("{name} bytes"), "at most 255 bytes"))?;
-        check(dimensions <= MAX_DIMENSIONS, || {
-            (format!("{field}.shape"), format!("{dimensions} dimensions"), "at most 8 dimensions")
-        })?;
-        Ok(TensorSpec { name: self.name, data_type, shape: self.shape })
+        problems.refuse(at, &field, format!("{sizes:?}"), rule);
+        fine = false;
+    }
+    if sizes.len() > MAX_DIMENSIONS {
+        let count = format!("{} dimensions", sizes.len());
+        problems.refuse(at, &field, count, "at most 8 dimensions");
+        fine = false;
+    }
+    let batch = match (without, axis, has_names) {
+        (true, _, _) => BatchAxis::Nowhere,
+        (false, Some(place), _) => BatchAxis::At(place),
+        (false, None, true) => BatchAxis::At(0),
+        (false, None, false) => BatchAxis::Front,
+    };
+    fine.then_some((sizes, batch))
+}
+
+/// The bytes of a constant: one number or truth value for all its elements, or a list with each.
+fn elements(
+    field: &str,
+    tensor: &TensorSpec,
+    value: &Spanned<DeValue<'_>>,
+    problems: &mut Problems<'_>,
+) -> Option<Vec<u8>> {
+    let (at, count, field) = (value.span().start, tensor.elements(), format!("{field}.value"));
+    let given: Vec<_> = match value.get_ref() {
+        DeValue::Array(list) => list.iter().collect(),
+        _ => vec![value; count],
+    };
+    if given.len() != count {
+        problems.refuse(at, &field, format!("{} values", given.len()), &format!("{count} are needed"));
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(tensor.bytes());
+    for value in given {
+        let Some(element) = element(tensor.data_type, value.get_ref()) else {
+            let rule = format!("what {} can hold is needed", tensor.data_type);
+            problems.add(value.span().start, format!("{field}: {rule}"));
+            return None;
+        };
+        bytes.extend(element);
+    }
+    Some(bytes)
+}
+
+fn element(data_type: DataType, value: &DeValue<'_>) -> Option<Vec<u8>> {
+    Some(match data_type {
+        DataType::F32 => (real(value)? as f32).to_le_bytes().to_vec(),
+        DataType::F64 => real(value)?.to_le_bytes().to_vec(),
+        DataType::F16 => half(real(value)?)?.to_le_bytes().to_vec(),
+        DataType::I8 => i8::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),
+        DataType::U8 => u8::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),
+        DataType::I32 => i32::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),
+        DataType::I64 => i64::try_from(whole(value)?).ok()?.to_le_bytes().to_vec(),
+        DataType::Bool => vec![u8::from(value.as_bool()?)],
+    })
+}
+
+/// The bits of a number that binary16 holds as it is.
+fn half(value: f64) -> Option<u16> {
+    let sign = u16::from(value.is_sign_negative()) << 15;
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        return Some(sign);
+    }
+    // Between the smallest normal number and the largest; as many bits as it has.
+    let exponent = magnitude.log2().floor().clamp(-14.0, 15.0);
+    let units = magnitude * 2f64.powf(10.0 - exponent);
+    if units.fract() != 0.0 || units >= 2048.0 {
+        return None;
+    }
+    let units = units as u16;
+    match units < 1024 {
+        true => Some(sign | units),
+        false => Some(sign | ((exponent as i32 + 15) as u16) << 10 | (units - 1024)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::half;
+
+    #[test]
+    fn halves_are_those_that_binary16_holds() {
+        for (value, bits) in [
+            (0.0, 0),
+            (-0.0, 0x8000),
+            (1.0, 0x3c00),
+            (-2.0, 0xc000),
+            (0.5, 0x3800),
+            (65504.0, 0x7bff),
+            (6.103515625e-5, 0x0400),
+            (5.960464477539063e-8, 0x0001),
+        ] {
+            assert_eq!(half(value), Some(bits), "{value}");
+        }
+        for value in [0.1, 65520.0, 1e-9, f64::NAN, f64::INFINITY] {
+            assert_eq!(half(value), None, "{value}");
+        }
     }
 }

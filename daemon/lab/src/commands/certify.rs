@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::certificate::{Binding, Claim, Limit, Shows};
+use planner::certificate::{Binding, Claim, Limit, Reference, SharedClaim, Shows};
 use planner::problem::raw::Unit;
-use planner::{Certificate, Number, Problem, read_at_most, read_file_at_most};
+use planner::{Certificate, Number, Problem, Question, read_at_most, read_file_at_most};
 
 use weir_os::pipe::say;
 use weir_plan::certificate::{certificate, made_by};
@@ -38,12 +38,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             (certificate(&config, sim::refute)?, Some(output))
         }
         (None, Some(file)) => {
-            let problem = read_problem(file)?;
-            let mut claim = planner::certify(&problem);
-            if !claim.admissible {
-                claim.refutation = sim::refute(&problem);
-            }
-            (Certificate::new(made_by(), BTreeMap::new(), vec![claim]), args.output.clone())
+            let made = match read_question(file)? {
+                Question::One(problem) => {
+                    let mut claim = planner::certify(&problem);
+                    if !claim.admissible {
+                        claim.refutation = sim::refute(&problem);
+                    }
+                    Certificate::new(made_by(), BTreeMap::new(), vec![claim])
+                }
+                // Nothing replays services that share workers, so no refutation is sought.
+                Question::Shared(problem) => {
+                    Certificate::of_shared(made_by(), planner::certify_shared(&problem))
+                }
+            };
+            (made, args.output.clone())
         }
         (None, None) => unreachable!("one of them is required"),
     };
@@ -54,24 +62,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         say!("{}", made.to_json());
     } else {
         made.claims.iter().for_each(print_claim);
+        made.shared.iter().for_each(print_shared);
         if let Some(output) = &output {
             say!("written to {}", output.display());
         }
     }
-    let promised = made.claims.iter().all(|claim| claim.admissible);
-    Ok(if promised { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if made.promises_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads a problem from a file, or from standard input.
+/// Reads a problem of a single service from a file, or from standard input.
 pub(super) fn read_problem(file: &Path) -> Result<Problem> {
+    Problem::parse(&read_text(file)?).with_context(|| file.display().to_string())
+}
+
+fn read_question(file: &Path) -> Result<Question> {
+    Question::parse(&read_text(file)?).with_context(|| file.display().to_string())
+}
+
+fn read_text(file: &Path) -> Result<String> {
     let name = file.display().to_string();
     let most = planner::problem::MAX_BYTES as u64;
     let text = match name.as_str() {
         "-" => read_at_most(most, std::io::stdin()),
         _ => read_file_at_most(most, file),
     };
-    let text = text.with_context(|| name.clone())?;
-    Problem::parse(&text).with_context(|| name)
+    text.with_context(|| name)
 }
 
 fn print_claim(claim: &Claim) {
@@ -129,6 +144,52 @@ fn print_claim(claim: &Claim) {
         );
     } else if !claim.admissible {
         say!("  no arrivals were found that break it: the refusal may be pessimistic");
+    }
+}
+
+fn print_shared(claim: &SharedClaim) {
+    let unit = claim.problem.unit;
+    match (&claim.reason, claim.admissible) {
+        (_, true) => say!("admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("refused, which may be pessimistic: {reason}"),
+        (None, false) => say!("refused"),
+    }
+    if let Some(b) = &claim.binding {
+        let from = match &b.reference {
+            Reference::Clear => "an instant at which nothing as urgent waited".to_owned(),
+            Reference::Short(name) => format!("a batch of {name} that was not full"),
+            Reference::Turn => "when it began to wait".to_owned(),
+        };
+        let [distance, lhs, rhs] = [b.distance, b.lhs, b.rhs].map(|value| time(value, unit));
+        say!("  tightest for {}, {distance} from {from}: begun by {lhs}, {rhs} is allowed", b.service);
+    }
+    if let Some(margin) = claim.overrun_margin {
+        say!("  one batch may take {} longer than stated", time(margin, unit));
+    }
+    if let Some(scale) = claim.max_load_scale {
+        say!("  all streams may send {scale} times as fast");
+    }
+    for service in &claim.services {
+        say!("  {}:", service.name);
+        if let Some(turn) = service.turn {
+            say!("    {turn} batch(es) in a turn");
+        }
+        if let Some(start) = service.start_within {
+            say!("    each mandatory request is in a batch within {}", time(start, unit));
+        }
+        if let Some(scale) = service.max_rate_scale {
+            say!("    it alone may be sent {scale} times as much");
+        }
+        if let Some(deadline) = service.min_deadline {
+            say!("    its deadline may be as short as {}", time(deadline, unit));
+        }
+        for stream in &service.streams {
+            let (p, q) = stream.density;
+            say!("    {}: {p} of {q} requests are mandatory", stream.name);
+            for (constraint, standing) in &stream.constraints {
+                say!("      {constraint} {standing}");
+            }
+        }
     }
 }
 

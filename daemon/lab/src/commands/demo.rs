@@ -173,7 +173,7 @@ impl Stage {
         let promised = rate.per_second().context("config/demo.toml: no room for a stream")?;
         let density = rate.density.as_f64();
         let (spec, workers) = (&service.spec, service.workers());
-        let entry = profile.entry(&spec.name, &spec.sha256, service.config.engine)?;
+        let entry = profile.entry(&spec.name, &spec.identity(), service.config.engine)?;
         let typical = entry.batches.iter().take(service.max_batch());
         let per_s = typical.map(|times| times.batch as f64 * 1e9 / times.p50_ns.max(1) as f64);
         let capacity = workers.count as f64 * per_s.fold(0.0, f64::max);

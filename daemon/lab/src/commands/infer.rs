@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use weir_client::blocking::Client;
-use weir_client::{DataType, Inference, Outcome, Registration, StreamInfo, TensorInfo, f16};
+use weir_client::{DataType, Double, Inference, Outcome, Registration, StreamInfo, TensorInfo, f16};
 
 use crate::load::{Inputs, Target, describe};
 use weir::commands::Socket;
@@ -91,8 +91,15 @@ fn outputs(stream: &StreamInfo, inference: &Inference) -> Result<Map<String, Val
                 let halves = stream.output_at::<f16>(inference, index)?;
                 halves.into_iter().map(f16::to_f32).collect::<Vec<_>>().into()
             }
-            DataType::I64 => stream.output_at::<i64>(inference, index)?.into(),
+            DataType::F64 => {
+                let doubles = stream.output_at::<Double>(inference, index)?;
+                doubles.into_iter().map(Double::get).collect::<Vec<_>>().into()
+            }
+            DataType::I8 => stream.output_at::<i8>(inference, index)?.into(),
             DataType::U8 => stream.output_at::<u8>(inference, index)?.into(),
+            DataType::I32 => stream.output_at::<i32>(inference, index)?.into(),
+            DataType::I64 => stream.output_at::<i64>(inference, index)?.into(),
+            DataType::Bool => stream.output_at::<bool>(inference, index)?.into(),
             DataType::Unknown(code) => {
                 bail!("output {} is of type {code}, which is not known here", tensor.name)
             }

@@ -45,7 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     save(&args.out, "weir.1", &weir()?)?;
     for (name, section, line, text) in DOCUMENTS {
         let mut page = Roff::new();
-        page.control("TH", [name, section, "", version().as_str()]).control("SH", ["NAME"]);
+        page.control("TH", [name, section, "", version().as_str()]);
+        // On a terminal it is one long page: no table is too long for what is left of it.
+        page.control("if", ["n", ".pl", "10000v"]).control("SH", ["NAME"]);
         // Filled to the left: the narrow columns of tables look torn otherwise.
         page.text([roman(format!("{name} - {line}"))]).control("ad", ["l"]);
         append(&mut page, text);

@@ -5,7 +5,9 @@ mod accept;
 mod certify;
 mod completions;
 mod demo;
+mod import;
 mod infer;
+mod inspect;
 mod load;
 mod man;
 mod models;
@@ -32,6 +34,10 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show what an ONNX file wants and gives
+    Inspect(inspect::Args),
+    /// Write a manifest, and a configuration to begin with, from ONNX files
+    Import(import::Args),
     /// Measure how long each batch of each model takes on this machine
     Profile(profile::Args),
     /// Compute what can be promised, and why; refuse what cannot
@@ -97,6 +103,8 @@ impl Cli {
             _ => pipe::end_with_reader(),
         }
         match self.command {
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Import(args) => import::run(&args),
             Command::Profile(args) => profile::run(&args),
             Command::Plan(args) => plan::run(&args),
             Command::Certify(args) => certify::run(&args),

@@ -34,8 +34,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         if args.json {
             all.push(json!({ "name": spec.name, "accuracy": accuracy, "manifest": spec.accuracy }));
         } else {
-            let agrees =
-                if (accuracy - spec.accuracy).abs() < 5e-5 { "" } else { "  differs from the manifest" };
+            let agrees = match (accuracy - spec.accuracy).abs() {
+                apart if apart < 5e-5 => "",
+                apart if apart.is_nan() => "  the manifest tells none",
+                _ => "  differs from the manifest",
+            };
             say!("{:<16} accuracy {accuracy:.4} on {} images{agrees}", spec.name, heldout.count());
         }
     }

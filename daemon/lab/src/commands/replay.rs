@@ -37,6 +37,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             shown.push(Value::Null);
         }
     }
+    if certificate.shared.is_some() {
+        bail!("{}: nothing to replay: services that share workers are not simulated yet", name());
+    }
     if shown.is_empty() {
         bail!("{}: nothing to replay: no claim is refused with arrivals that show it", name());
     }

@@ -119,7 +119,7 @@ pub fn inputs(plan: &ServicePlan) -> Value {
         let times = (1..=v.times.max_batch()).map(|b| v.times.bound(b).as_nanos());
         json!({
             "model": v.spec.name,
-            "sha256": v.spec.sha256,
+            "sha256": v.spec.identity(),
             "accuracy": v.spec.accuracy,
             "times_ns": times.collect::<Vec<_>>(),
         })

@@ -71,7 +71,7 @@ impl ServicePlan {
     ) -> Result<Self, PlanError> {
         let here = Equipment::current(self.config.backend(0));
         for spec in specs {
-            let entry = profile.entry(&spec.name, &spec.sha256, self.config.engine)?;
+            let entry = profile.entry(&spec.name, &spec.identity(), self.config.engine)?;
             self.mismatches.extend(entry.differences(&here));
             self.variants.push(VariantPlan::new(&self.config, spec, entry)?);
         }

@@ -20,7 +20,8 @@ pub(super) const LONGEST: usize = 8;
 pub struct Entry {
     /// The model's name in its manifest.
     pub model: String,
-    /// The hash of the model file that was measured.
+    /// The identity of the model that was measured: the hash of its file or, where its manifest adds sizes, constants or
+    /// files of weights to that, of all these.
     pub sha256: String,
     /// The engine that ran it.
     pub engine: EngineKind,
@@ -118,7 +119,7 @@ impl Entry {
         Self {
             batches: batches.collect(),
             model: subject.spec.name.clone(),
-            sha256: subject.spec.sha256.clone(),
+            sha256: subject.spec.identity(),
             engine: subject.engine,
             equipment: Equipment::current(&subject.backend),
             workers,
@@ -127,7 +128,7 @@ impl Entry {
         }
     }
 
-    /// What it is of: a model's name, the hash of its file, and an engine.
+    /// What it is of: a model's name, its identity, which is the hash of its file in most cases, and an engine.
     pub(super) fn key(&self) -> (&str, &str, EngineKind) {
         (&self.model, &self.sha256, self.engine)
     }
@@ -276,7 +277,7 @@ impl Entry {
         };
         Self {
             model: model.name.clone(),
-            sha256: model.sha256.clone(),
+            sha256: model.identity(),
             engine: EngineKind::Simulated,
             equipment: Equipment::current(&Backend { kind: EngineKind::Simulated, ..Backend::TRACT }),
             workers: 1,

@@ -122,7 +122,7 @@ impl Work {
         let work = Self::new(config, specs, false);
         let subjects = work.subjects.iter().enumerate();
         let lines = subjects.filter_map(|(index, Subject { spec, engine, .. })| {
-            let entry = profile.entry(&spec.name, &spec.sha256, *engine).ok()?;
+            let entry = profile.entry(&spec.name, &spec.identity(), *engine).ok()?;
             entry.other_company(work.workers_beside(index))
         });
         lines.collect()
@@ -138,7 +138,7 @@ impl Work {
         let subjects: Vec<_> = self
             .subjects
             .iter()
-            .map(|s| (&s.spec.name, &s.spec.sha256, &s.backend, s.isolation, s.max_batch))
+            .map(|s| (&s.spec.name, s.spec.identity(), &s.backend, s.isolation, s.max_batch))
             .collect();
         sha256_hex(&serde_json::to_vec(&(subjects, &self.groups, self.realtime)).unwrap_or_default())
     }
@@ -181,8 +181,7 @@ pub(super) mod tests {
 
     /// A simulated model.
     pub(crate) fn subject(name: &str, times_ns: &[u64]) -> Subject {
-        let tensor =
-            |name: &str| TensorSpec { name: name.to_owned(), data_type: DataType::F32, shape: vec![2] };
+        let tensor = |name: &str| TensorSpec::new(name, DataType::F32, &[2]);
         let spec = ModelSpec {
             name: name.to_owned(),
             path: "toy.onnx".into(),
@@ -190,8 +189,8 @@ pub(super) mod tests {
             inputs: vec![tensor("in")],
             outputs: vec![tensor("out")],
             accuracy: 1.0,
-            parameters: 0,
-            macs: 0,
+            constants: Vec::new(),
+            external: Vec::new(),
         };
         let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
         let (backend, isolation) = (Backend { kind: engine, ..Backend::TRACT }, Isolation::Thread);

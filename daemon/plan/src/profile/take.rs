@@ -124,7 +124,7 @@ pub fn take(
 pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &AtomicBool) -> Result<Profile> {
     let path = &config.daemon.profile;
     let profile = Profile::load(path)?;
-    let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.sha256, engine).is_err();
+    let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.identity(), engine).is_err();
     let work = Work { realtime: false, ..Work::of(config, models, false, unknown) };
     if work.subjects.is_empty() {
         return Ok(profile);

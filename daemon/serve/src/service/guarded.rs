@@ -97,18 +97,17 @@ impl DerefMut for Core {
 }
 
 impl Core {
-    /// As [`Scheduler::handle_arrival`].
-    pub(super) fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
-        let refused = self.scheduler.handle_arrival(now, arrival);
+    /// As [`Scheduler::handle_sent`]; without `sent` it was when it came.
+    pub(super) fn handle_arrival(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Option<Instant>,
+        room: bool,
+    ) -> Option<Resolution> {
+        let refused = self.scheduler.handle_sent(now, arrival, sent.unwrap_or(arrival.at), room);
         self.open += usize::from(refused.is_none());
         self.arrived(now, arrival.stream);
-        refused
-    }
-
-    /// As [`Scheduler::handle_refused`].
-    pub(super) fn handle_refused(&mut self, now: Instant, id: StreamId) -> Option<Resolution> {
-        let refused = self.scheduler.handle_refused(now, id);
-        self.arrived(now, id);
         refused
     }
 

@@ -114,11 +114,18 @@ impl Service {
         &self.plan.config.name
     }
 
-    /// Takes in a request whose tensor lies in the slot `token`; answers it at once if it is refused.
+    /// Takes in a request whose tensor lies in the slot `token`, and which was `sent` then, if it says so; answers it at
+    /// once if it is refused.
     ///
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
-    pub fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64) -> Result<(), Closed> {
+    pub fn submit(
+        &self,
+        effects: &mut Effects,
+        lease: &Lease,
+        token: u64,
+        sent: Option<Instant>,
+    ) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
@@ -129,7 +136,8 @@ impl Service {
                 return None;
             }
             self.record(now, lease, Some(token));
-            scheduler.handle_arrival(now, Arrival { stream: lease.id, token, at: came.min(now) })
+            let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
+            scheduler.handle_arrival(now, arrival, sent, true)
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
@@ -140,18 +148,24 @@ impl Service {
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
-    pub fn refuse(&self, effects: &mut Effects, lease: &Lease) -> Option<(Option<u32>, u64)> {
+    pub fn refuse(
+        &self,
+        effects: &mut Effects,
+        lease: &Lease,
+        sent: Option<Instant>,
+    ) -> Option<(Option<u32>, u64)> {
         let mut refused = None;
         let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
             retired = self.successor();
             if retired.is_none() {
                 self.record(now, lease, None);
-                refused = scheduler.handle_refused(now, lease.id);
+                let arrival = Arrival { stream: lease.id, token: u64::MAX, at: now };
+                refused = scheduler.handle_arrival(now, arrival, sent, false);
             }
         });
         if let Some(next) = retired {
-            return next.refuse(effects, lease);
+            return next.refuse(effects, lease, sent);
         }
         refused.map(|r| (r.misses_left, r.request.seq))
     }

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use rt_core::{Instant, Span};
 use weir_client::wire::{DaemonFrame, RESULT_HEAD_LEN};
 use weir_client::{MissReason, RefusalCode};
 
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
+use weir_os::clock;
 use weir_serve::service::{Closed, Origin, Region};
 
+/// The stream of a request, and when it was sent, if it says so.
+type From = (u32, Option<Instant>);
+
 impl Session<'_> {
-    pub(super) fn submit(&mut self, id: u64, stream: u32, payload: &[u8]) {
+    pub(super) fn submit(&mut self, id: u64, from @ (stream, _): From, payload: &[u8]) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
         let spec = &lease.service().plan.spec;
         let (expected, output) = (packed_len(&spec.inputs), packed_len(&spec.outputs));
@@ -23,10 +28,10 @@ impl Session<'_> {
             let text = format!("an answer takes {answer} bytes, daemon.max-frame = {limit}: share an arena");
             return self.refuse(id, RefusalCode::OutputLength, &text);
         }
-        self.enqueue(id, stream, None, |input| input.extend_from_slice(payload));
+        self.enqueue(id, from, None, |input| input.extend_from_slice(payload));
     }
 
-    pub(super) fn submit_shared(&mut self, id: u64, stream: u32, input: u64, output: u64) {
+    pub(super) fn submit_shared(&mut self, id: u64, from @ (stream, _): From, (input, output): (u64, u64)) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
         let Some(arena) = &self.arena else {
             return self.refuse(id, RefusalCode::ArenaPlace, "no arena was shared on this connection");
@@ -36,14 +41,24 @@ impl Session<'_> {
         let output = arena.place("output", output, packed_len(&spec.outputs));
         match (input, output) {
             // Copied now, once: what the client writes there later is none of this request's business.
-            (Ok(input), Ok(output)) => self.enqueue(id, stream, Some(output), |slot| input.read(slot)),
+            (Ok(input), Ok(output)) => self.enqueue(id, from, Some(output), |slot| input.read(slot)),
             (Err(text), _) | (_, Err(text)) => self.refuse(id, RefusalCode::ArenaPlace, &text),
         }
     }
 
     /// Hands a request to its service; `fill` lays its tensors in an empty slot.
-    fn enqueue(&mut self, id: u64, stream: u32, output: Option<Region>, fill: impl FnOnce(&mut Vec<u8>)) {
+    fn enqueue(
+        &mut self,
+        id: u64,
+        (stream, sent): From,
+        output: Option<Region>,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
+        if let Some(ahead) = sent.map(|sent| sent.since(clock::now())).filter(|&ahead| ahead > Span::ZERO) {
+            let text = format!("it was sent {ahead} from now, by CLOCK_MONOTONIC of this machine");
+            return self.refuse(id, RefusalCode::SentInFuture, &text);
+        }
         if self.front.overview.served.is_draining() {
             return self.refuse(id, RefusalCode::Draining, DRAINING);
         }
@@ -51,7 +66,7 @@ impl Session<'_> {
         let most = self.front.overview.config.daemon.client_requests;
         if self.connection.open_requests() >= most && lease.spec.demand().is_none() {
             let service = Arc::clone(lease.service());
-            let refused = service.refuse(&mut self.effects, lease);
+            let refused = service.refuse(&mut self.effects, lease, sent);
             return self.queue_full(id, stream, refused);
         }
         let mut fresh = Some((fill, Origin::new(Arc::clone(self.connection) as _, id, stream, output)));
@@ -60,7 +75,7 @@ impl Session<'_> {
             let service = Arc::clone(lease.service());
             // Slots can run out only while answers to earlier requests are still being written.
             let Some(token) = service.slots.take() else {
-                let refused = service.refuse(&mut self.effects, lease);
+                let refused = service.refuse(&mut self.effects, lease, sent);
                 return self.queue_full(id, stream, refused);
             };
             {
@@ -73,7 +88,7 @@ impl Session<'_> {
                     slot.origin = Some(origin);
                 }
             }
-            let Err(closed) = service.submit(&mut self.effects, lease, token) else { return };
+            let Err(closed) = service.submit(&mut self.effects, lease, token, sent) else { return };
             moved = Some(std::mem::take(&mut *service.slots.get(token)));
             service.slots.put_back(token);
             // Else another one has taken over just now.

@@ -228,3 +228,87 @@ fn in_shipped_models_batch_mates_do_not_influence_each_other() {
         }
     }
 }
+
+/// `out = relu(in) * gain`, with these shapes.
+fn gained(dims: &[&str], gain: &[&str]) -> Vec<u8> {
+    let toy = Onnx::default().input("in", 1, dims).input("gain", 1, gain).output("out", 1, dims);
+    toy.node("Relu", &["in"], &["positive"]).node("Mul", &["positive", "gain"], &["out"]).bytes()
+}
+
+#[test]
+fn the_batch_may_stand_anywhere_and_dynamic_dimensions_have_the_sizes_of_the_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    // Named or not, in front, between others or behind them.
+    for (dims, place, shape) in
+        [(["2", "N", "w"], 1, [2, 3]), (["?", "h", "3"], 0, [2, 3]), (["h", "?", "N"], 2, [2, 3])]
+    {
+        let mut spec = toy_file(&dir, &gained(&dims, &["1"]));
+        let batch = BatchAxis::At(place);
+        spec.inputs[0] = TensorSpec { batch, ..tensor("in", DataType::F32, &shape) };
+        spec.outputs[0] = TensorSpec { batch, ..tensor("out", DataType::F32, &shape) };
+        let gain = TensorSpec { batch: BatchAxis::Nowhere, ..tensor("gain", DataType::F32, &[1]) };
+        spec.constants = vec![Constant { tensor: gain, bytes: 2f32.to_le_bytes().to_vec() }];
+        each_engine(|subject| {
+            assert!(has_batches(&Backend::TRACT, &spec).unwrap());
+            let mut runner = subject.load(&spec, 20).unwrap();
+            for count in [1, 3, 18] {
+                let input: Vec<f32> = random_f32(count as u64, 6 * count).iter().map(|x| x - 0.5).collect();
+                let found = run_f32(&mut *runner, count, &input).unwrap();
+                let expected: Vec<f32> = input.iter().map(|x| 2.0 * x.max(0.0)).collect();
+                assert_eq!(found, expected, "{dims:?}, batch {count}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_tensor_without_batch_that_requests_bring_has_them_run_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = toy_file(&dir, &gained(&["N", "w"], &["1"]));
+    let at = |name: &str| TensorSpec { batch: BatchAxis::At(0), ..tensor(name, DataType::F32, &[2]) };
+    let gain = TensorSpec { batch: BatchAxis::Nowhere, ..tensor("gain", DataType::F32, &[1]) };
+    (spec.inputs, spec.outputs) = (vec![at("in"), gain], vec![at("out")]);
+    assert!(!has_batches(&Backend::TRACT, &spec).unwrap());
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 3).unwrap();
+        assert_eq!([1, 2, 3].map(|b| runner.mode(b)), [Batched, Loop, Loop]);
+        for (at, gain) in [1.0f32, 10.0, 100.0].into_iter().enumerate() {
+            let request: Vec<u8> = [1.5f32, -1.0, gain].iter().flat_map(|x| x.to_le_bytes()).collect();
+            runner.buffers().put(at, &request);
+        }
+        runner.run(3).unwrap();
+        for (at, expected) in [1.5f32, 15.0, 150.0].into_iter().enumerate() {
+            let found = bytes_of(&mut *runner, Side::Output, 0, at);
+            assert_eq!(found, bytemuck::cast_slice::<f32, u8>(&[expected, 0.0]));
+        }
+    });
+}
+
+#[test]
+fn weights_beside_the_file_are_used_and_a_changed_byte_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let weights: Vec<u8> = [7.0f32, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let path = dir.path().join("toy.data");
+    std::fs::write(&path, &weights).unwrap();
+    let toy = Onnx::default().input("in", 1, &["N", "2"]).output("out", 1, &["N", "2"]);
+    let toy = toy.weight_elsewhere("gain", &[2], "toy.data", 4);
+    let mut spec = toy_file(&dir, &toy.node("Mul", &["in", "gain"], &["out"]).bytes());
+    let file = ExternalFile { location: "toy.data".into(), path: path.clone(), sha256: sha256_hex(&weights) };
+    each_engine(|subject| {
+        let refused = subject.refuses(&spec);
+        assert!(
+            refused.contains("its weights lie in `toy.data` beside the file, in nowhere else"),
+            "{refused}"
+        );
+    });
+    spec.external = vec![file];
+    each_engine(|subject| {
+        let mut runner = subject.load(&spec, 2).unwrap();
+        assert_eq!(run_f32(&mut *runner, 2, &[1.0, 1.0, 5.0, -1.0]).unwrap(), [2.0, 3.0, 10.0, -3.0]);
+    });
+    std::fs::write(&path, [&weights[..11], &[1]].concat()).unwrap();
+    each_engine(|subject| {
+        let refused = subject.refuses(&spec);
+        assert!(refused.contains("toy.data: its SHA-256 is"), "{refused}");
+    });
+}

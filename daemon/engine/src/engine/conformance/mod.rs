@@ -4,6 +4,7 @@
 
 mod batches;
 mod files;
+mod foreign;
 mod onnx;
 mod overhead;
 mod resources;
@@ -109,14 +110,14 @@ pub(crate) fn toy_spec(input: usize, output: usize) -> ModelSpec {
         sha256: String::new(),
         inputs: vec![tensor("in", DataType::F32, &[input])],
         outputs: vec![tensor("out", DataType::F32, &[output])],
+        constants: Vec::new(),
+        external: Vec::new(),
         accuracy: 1.0,
-        parameters: 0,
-        macs: 0,
     }
 }
 
 fn tensor(name: &str, data_type: DataType, shape: &[usize]) -> TensorSpec {
-    TensorSpec { name: name.to_owned(), data_type, shape: shape.to_vec() }
+    TensorSpec::new(name, data_type, shape)
 }
 
 /// Runs a batch on a model of one `f32` input and output.

@@ -1,11 +1,12 @@
 //! Writes tiny ONNX files for the conformance cases.
 
 use prost::Message;
+use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
-    TypeProto, ValueInfoProto, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
 use crate::engine::DataType;
@@ -72,6 +73,28 @@ impl Onnx {
         self
     }
 
+    /// A weight of f32 that lies in another file.
+    pub(in crate::engine) fn weight_elsewhere(
+        mut self,
+        name: &str,
+        dims: &[i64],
+        file: &str,
+        offset: usize,
+    ) -> Self {
+        let offset = offset.to_string();
+        let entry =
+            |(key, value): (&str, &str)| StringStringEntryProto { key: key.into(), value: value.into() };
+        self.graph.initializer.push(TensorProto {
+            name: name.to_owned(),
+            data_type: 1,
+            dims: dims.to_owned(),
+            data_location: Some(DataLocation::External as i32),
+            external_data: [("location", file), ("offset", &offset)].map(entry).to_vec(),
+            ..TensorProto::default()
+        });
+        self
+    }
+
     /// The file.
     pub(in crate::engine) fn bytes(self) -> Vec<u8> {
         let graph = GraphProto { name: "toy".to_owned(), ..self.graph };
@@ -84,12 +107,7 @@ impl Onnx {
 
 /// ONNX's number of a type.
 pub(in crate::engine) fn code(data_type: DataType) -> u8 {
-    match data_type {
-        DataType::F32 => 1,
-        DataType::U8 => 2,
-        DataType::I64 => 7,
-        DataType::F16 => 10,
-    }
+    data_type.onnx() as u8
 }
 
 fn value(name: &str, data_type: u8, dims: &[&str]) -> ValueInfoProto {

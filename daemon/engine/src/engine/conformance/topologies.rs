@@ -102,5 +102,5 @@ fn described(value: &ValueInfoProto) -> TensorSpec {
         Some(DimValue(size)) => size as usize,
         _ => panic!("{} has an open shape", value.name),
     });
-    TensorSpec { name: value.name.clone(), data_type: DataType::F32, shape: shape.collect() }
+    TensorSpec::new(&value.name, DataType::F32, &shape.collect::<Vec<_>>())
 }

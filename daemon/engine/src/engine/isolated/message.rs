@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Place, Task};
-use crate::engine::{Backend, Engine, MAX_BATCH, ModelSpec, RunMode, SimulatedTime, TensorSpec};
+use crate::engine::{
+    Backend, Constant, Engine, ExternalFile, MAX_BATCH, ModelSpec, RunMode, SimulatedTime, TensorSpec,
+};
 
 /// Bytes of a command.
 pub(super) const COMMAND: usize = 12;
@@ -36,6 +38,8 @@ pub(super) struct Model {
     sha256: String,
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
+    constants: Vec<Constant>,
+    external: Vec<ExternalFile>,
     engine: Owned,
     pub(super) max_batch: usize,
 }
@@ -56,6 +60,8 @@ impl Setup {
             sha256: task.spec.sha256.clone(),
             inputs: task.spec.inputs.clone(),
             outputs: task.spec.outputs.clone(),
+            constants: task.spec.constants.clone(),
+            external: task.spec.external.clone(),
             engine: match task.engine {
                 Engine::Real { backend, modes } => {
                     Owned::Real { backend: backend.clone(), modes: modes.map(<[_]>::to_vec) }
@@ -77,9 +83,9 @@ impl Model {
             sha256: self.sha256.clone(),
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
+            constants: self.constants.clone(),
+            external: self.external.clone(),
             accuracy: f64::NAN,
-            parameters: 0,
-            macs: 0,
         }
     }
 

@@ -11,7 +11,9 @@ use ::ort::session::Session;
 use ::ort::sys::{ONNXTensorElementDataType as ElementType, OrtValue};
 use ::ort::{AsPointer, Error, ortsys};
 
-use crate::engine::{Buffers, DataType, EngineError, ModelSpec, Side, TensorSpec};
+use crate::engine::layout::Layout;
+use crate::engine::memory::Memory;
+use crate::engine::{Buffers, Constant, DataType, EngineError, ModelSpec, Side, TensorSpec};
 
 /// A session with what each run of it needs.
 pub(super) struct Call {
@@ -34,10 +36,18 @@ struct Ports {
 
 struct Port {
     data_type: ElementType,
-    /// The first dimension is that of the batch.
     shape: Vec<i64>,
+    /// Which dimension of it is that of the batch.
+    batch: Option<usize>,
     /// Bytes of one request.
     each: usize,
+    layout: Layout,
+    /// Of the port's own: what is the same in every run, or the tensor of a batch whose requests take turns in it.
+    own: Memory,
+    /// Whether no request brings it.
+    constant: bool,
+    /// Requests one after the other, on their way to `own` or from it.
+    scratch: Vec<u8>,
 }
 
 // SAFETY: the pointers lead into memory that moves along, and values exist only during a run; ONNX Runtime's
@@ -47,8 +57,8 @@ unsafe impl Send for Call {}
 impl Call {
     pub(super) fn new(session: Session, spec: &ModelSpec) -> Result<Self, EngineError> {
         let failed = |reason| EngineError::Compile { model: spec.name.clone(), batch: 1, reason };
-        let inputs = Ports::new(Side::Input, &spec.inputs).map_err(failed)?;
-        let outputs = Ports::new(Side::Output, &spec.outputs).map_err(failed)?;
+        let inputs = Ports::new(Side::Input, &spec.inputs, &spec.constants).map_err(failed)?;
+        let outputs = Ports::new(Side::Output, &spec.outputs, &[]).map_err(failed)?;
         Ok(Self { session, memory: MemoryInfo::default(), inputs, outputs })
     }
 
@@ -61,6 +71,9 @@ impl Call {
         let bound = self.outputs.bind(&self.memory, (buffers, base), &requests);
         let result = bound.and_then(|()| self.run_inputs((buffers, base), &requests));
         self.outputs.release();
+        if result.is_ok() {
+            self.outputs.gather(buffers, &requests);
+        }
         result
     }
 
@@ -108,18 +121,21 @@ impl Call {
 }
 
 impl Ports {
-    fn new(side: Side, specs: &[TensorSpec]) -> Result<Self, String> {
+    /// The tensors of requests, then those of no request.
+    fn new(side: Side, specs: &[TensorSpec], constants: &[Constant]) -> Result<Self, String> {
+        let all = || specs.iter().chain(constants.iter().map(|constant| &constant.tensor));
         let name = |spec: &TensorSpec| CString::new(spec.name.as_str()).map_err(|error| error.to_string());
-        let names: Vec<_> = specs.iter().map(name).collect::<Result<_, _>>()?;
-        let port = |spec: &TensorSpec| Port {
-            data_type: element_type(spec.data_type),
-            shape: [1].into_iter().chain(spec.shape.iter().map(|dim| *dim as i64)).collect(),
-            each: spec.bytes(),
-        };
+        let names: Vec<_> = all().map(name).collect::<Result<_, _>>()?;
+        let mut tensors: Vec<_> = all().map(Port::new).collect();
+        for (port, constant) in tensors[specs.len()..].iter_mut().zip(constants) {
+            port.constant = true;
+            port.own = Memory::zeros(constant.bytes.len());
+            port.own.write(0, &constant.bytes);
+        }
         Ok(Self {
             side,
             name_pointers: names.iter().map(|name| name.as_ptr()).collect(),
-            tensors: specs.iter().map(port).collect(),
+            tensors,
             values: Vec::with_capacity(names.len()),
             names,
         })
@@ -133,14 +149,25 @@ impl Ports {
         requests: &Range<usize>,
     ) -> ::ort::Result<()> {
         for (tensor, port) in self.tensors.iter_mut().enumerate() {
-            port.shape[0] = requests.len() as i64;
+            let count = if port.constant { 1 } else { requests.len() };
+            if let Some(batch) = port.batch {
+                port.shape[batch] = count as i64;
+            }
+            let address = if port.constant {
+                port.own.base()
+            } else if port.layout.is_plain(count) {
+                base.wrapping_add(buffers.offset(self.side, tensor, requests.start))
+            } else {
+                port.spread(buffers, (self.side, tensor), requests)
+            };
             let mut value = null_mut();
-            // SAFETY: the address is that of `requests` in memory that outlives the value, which `release` ends
-            // before the run's borrow of the buffers does; length, shape and type are those it was made for.
+            // SAFETY: the address is that of `requests` in memory that outlives the value, or of the port's own, which
+            // is as long; `release` ends the value before the run's borrow of either does. Length, shape and type are
+            // those it was made for.
             ortsys![unsafe CreateTensorWithDataAsOrtValue(
                 memory.ptr(),
-                base.wrapping_add(buffers.offset(self.side, tensor, requests.start)).cast(),
-                port.each * requests.len(),
+                address.cast(),
+                port.each * count,
                 port.shape.as_ptr(),
                 port.shape.len(),
                 port.data_type,
@@ -151,6 +178,21 @@ impl Ports {
         Ok(())
     }
 
+    /// Puts outputs whose requests take turns where the buffers have them.
+    fn gather(&mut self, buffers: &mut Buffers, requests: &Range<usize>) {
+        for (tensor, port) in self.tensors.iter_mut().enumerate() {
+            if !port.layout.is_plain(requests.len()) {
+                let bytes = port.each * requests.len();
+                let (mut batch, mut one_by_one) = (vec![0; bytes], std::mem::take(&mut port.scratch));
+                port.own.read(0, &mut batch);
+                one_by_one.resize(bytes, 0);
+                port.layout.gather(requests.len(), &batch, &mut one_by_one);
+                buffers.write(self.side, tensor, requests.start, &one_by_one);
+                port.scratch = one_by_one;
+            }
+        }
+    }
+
     fn release(&mut self) {
         for value in self.values.drain(..).filter(|value| !value.is_null()) {
             // SAFETY: each value was created here or by the run, and is released once.
@@ -159,13 +201,53 @@ impl Ports {
     }
 }
 
+impl Port {
+    fn new(spec: &TensorSpec) -> Self {
+        Self {
+            data_type: element_type(spec.data_type),
+            shape: spec.file_shape(1).into_iter().map(|dim| dim as i64).collect(),
+            batch: spec.batch.place(),
+            each: spec.bytes(),
+            layout: Layout::of(spec),
+            own: Memory::zeros(0),
+            constant: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Room of the port's own for the tensor of a batch, with its requests in turns if it is an input; where it begins.
+    fn spread(
+        &mut self,
+        buffers: &Buffers,
+        (side, tensor): (Side, usize),
+        requests: &Range<usize>,
+    ) -> *mut u8 {
+        let bytes = self.each * requests.len();
+        let mut batch = vec![0; bytes];
+        if side == Side::Input {
+            self.scratch.resize(bytes, 0);
+            buffers.read(side, tensor, requests.start, &mut self.scratch);
+            self.layout.spread(requests.len(), &self.scratch, &mut batch);
+        }
+        if !self.own.holds(bytes) {
+            self.own = Memory::zeros(bytes);
+        }
+        self.own.write(0, &batch);
+        self.own.base()
+    }
+}
+
 /// The same type by ONNX Runtime's name.
 pub(super) fn element_type(data_type: DataType) -> ElementType {
     match data_type {
         DataType::F32 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
         DataType::F16 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
-        DataType::I64 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
+        DataType::F64 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+        DataType::I8 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
         DataType::U8 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+        DataType::I32 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
+        DataType::I64 => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
+        DataType::Bool => ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
     }
 }
 

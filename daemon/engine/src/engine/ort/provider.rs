@@ -37,8 +37,8 @@ pub(super) fn wanted(backend: &Backend, spec: &ModelSpec, largest: usize) -> Vec
 /// The inputs at a batch size, such as `image:8x3x224x224,mask:8x1`.
 fn shapes(spec: &ModelSpec, batch: usize) -> String {
     let one = |input: &crate::engine::TensorSpec| {
-        let dims = input.shape.iter().map(|dim| format!("x{dim}"));
-        format!("{}:{batch}{}", input.name, dims.collect::<String>())
+        let dims: Vec<_> = input.file_shape(batch).iter().map(usize::to_string).collect();
+        format!("{}:{}", input.name, dims.join("x"))
     };
     spec.inputs.iter().map(one).collect::<Vec<_>>().join(",")
 }

@@ -3,67 +3,193 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use tract_onnx::pb::tensor_shape_proto::Dimension;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use tract_onnx::pb::{GraphProto, ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, type_proto};
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::Factoid;
 
 use super::{Plan, guarded};
-use crate::engine::{DataType, EngineError, EngineKind, ModelSpec, Side, TensorSpec, signature};
+use crate::engine::files::ModelFile;
+use crate::engine::layout::Layout;
+use crate::engine::{DataType, EngineError, EngineKind, ModelSpec, TensorSpec, external, signature};
+
+/// What the batch dimension is called in the model that is compiled for several sizes.
+const BATCH: &str = "weir_batch";
 
 /// A model read and checked, not yet compiled for a batch size.
 pub(super) struct Source<'a> {
+    engine: EngineKind,
     spec: &'a ModelSpec,
-    model: TypedModel,
-    /// The symbol of the batch dimension; `None` if that is fixed to 1.
-    pub(super) batch: Option<Symbol>,
+    /// With everything of the manifest in it but the batch size.
+    proto: ModelProto,
+    /// Parsed once for all batch sizes, where tract can do that; with it the symbol of the batch.
+    symbolic: Option<(TypedModel, Symbol)>,
+    /// Whether it can be compiled for any batch size, and not for 1 alone.
+    pub(super) batched: bool,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn parse(engine: EngineKind, spec: &'a ModelSpec, bytes: &[u8]) -> Result<Self, EngineError> {
-        let failed = |reason| EngineError::Parse { path: spec.path.clone(), engine, reason };
-        let proto = signature::decode(spec, engine, bytes)?;
-        let batched = signature::has_symbolic_batch(spec, &proto)?;
+    pub(super) fn parse(
+        engine: EngineKind,
+        spec: &'a ModelSpec,
+        file: &ModelFile,
+    ) -> Result<Self, EngineError> {
+        let mut source = Self::read(engine, spec, file)?;
+        source.batched = signature::has_symbolic_batch(spec, &source.proto)?;
+        source.settle(file)?;
+        if source.batched {
+            source.symbolic = source.parse_symbolic().ok();
+        }
+        Ok(source)
+    }
+
+    /// Not held against the manifest.
+    fn read(engine: EngineKind, spec: &'a ModelSpec, file: &ModelFile) -> Result<Self, EngineError> {
+        let proto = signature::decode(spec, engine, &file.bytes)?;
+        Ok(Self { engine, spec, proto, symbolic: None, batched: false })
+    }
+
+    /// See [`crate::engine::run_on_zeros`].
+    pub(super) fn run_on_zeros(
+        (engine, spec): (EngineKind, &'a ModelSpec),
+        file: &ModelFile,
+        runtime: &dyn Runtime,
+        batch: usize,
+    ) -> Result<Vec<(String, Vec<usize>)>, EngineError> {
+        let mut source = Self::read(engine, spec, file)?;
+        source.settle(file)?;
+        let model = source.typed(Some(batch))?;
         guarded(|| {
-            let mut model = onnx().model_for_proto_model(&proto)?;
-            let place = |names: &[TensorSpec], outlets: &[OutletId], name: &dyn Fn(OutletId) -> String| {
-                let find = |tensor: &TensorSpec| outlets.iter().copied().find(|o| name(*o) == tensor.name);
-                names.iter().map(|t| find(t).with_context(|| format!("no {}", t.name))).collect()
+            let mut state = runtime.prepare(model)?.spawn()?;
+            let zeros = |input: &TensorSpec| {
+                Ok(Tensor::zero_dt(datum_type(input.data_type), &input.file_shape(batch))?.into_tvalue())
             };
-            let input_name = |outlet: OutletId| model.node(outlet.node).name.clone();
-            let inputs: TractResult<Vec<_>> = place(&spec.inputs, &model.inputs, &input_name);
-            let output_name = |outlet| model.outlet_label(outlet).unwrap_or_default().to_owned();
-            let outputs: TractResult<Vec<_>> = place(&spec.outputs, &model.outputs, &output_name);
-            (model.inputs, model.outputs) = (inputs?, outputs?);
-            let first = model.input_fact(0)?.shape.dim(0).and_then(|dim| dim.concretize());
-            let batch = match first {
-                Some(TDim::Sym(symbol)) if batched => Some(symbol),
-                _ if batched => bail!("its batch dimension is no plain symbol"),
-                _ => None,
+            let inputs = spec.inputs.iter().map(zeros).collect::<TractResult<_>>()?;
+            let found = |result: &TValue| {
+                (format!("{:?}", result.datum_type()).to_lowercase(), result.shape().to_vec())
             };
-            Ok(Self { spec, model: model.into_typed()?.into_decluttered()?, batch })
+            Ok(state.run(inputs)?.iter().map(found).collect())
+        })
+        .map_err(|reason| EngineError::Compile { model: spec.name.clone(), batch, reason })
+    }
+
+    /// Puts weights and constants in, and forgets what exporters have noted of shapes: it may contradict those of the
+    /// manifest.
+    fn settle(&mut self, file: &ModelFile) -> Result<(), EngineError> {
+        let (path, engine) = (&self.spec.path, self.engine);
+        let failed = |reason| EngineError::Parse { path: path.clone(), engine, reason };
+        external::bring_in(&mut self.proto, &file.external).map_err(failed)?;
+        let Some(graph) = &mut self.proto.graph else { return Ok(()) };
+        for constant in &self.spec.constants {
+            let tensor = &constant.tensor;
+            graph.input.retain(|input| input.name != tensor.name);
+            graph.initializer.push(TensorProto {
+                name: tensor.name.clone(),
+                data_type: tensor.data_type.onnx(),
+                dims: tensor.shape.iter().map(|size| *size as i64).collect(),
+                raw_data: constant.bytes.clone(),
+                ..TensorProto::default()
+            });
+        }
+        forget_shapes(graph);
+        Ok(())
+    }
+
+    fn parse_symbolic(&mut self) -> Result<(TypedModel, Symbol), EngineError> {
+        let model = self.typed(None)?;
+        let symbol = model.symbols.sym(BATCH);
+        Ok((model, symbol))
+    }
+
+    /// For a batch of that size, or of any.
+    fn typed(&mut self, batch: Option<usize>) -> Result<TypedModel, EngineError> {
+        let failed =
+            |reason| EngineError::Parse { path: self.spec.path.clone(), engine: self.engine, reason };
+        let Some(graph) = &mut self.proto.graph else { return Err(failed("it has no graph".to_owned())) };
+        for tensor in &self.spec.inputs {
+            if let Some(value) = graph.input.iter_mut().find(|value| value.name == tensor.name) {
+                set_shape(value, tensor, batch);
+            }
+        }
+        let names = |values: &[&ValueInfoProto]| values.iter().map(|v| v.name.clone()).collect::<Vec<_>>();
+        let inputs = names(&signature::inputs(graph));
+        let outputs = names(&graph.output.iter().collect::<Vec<_>>());
+        guarded(|| {
+            let mut model = onnx().model_for_proto_model(&self.proto)?;
+            let place = |specs: &[TensorSpec], names: &[String], outlets: &[OutletId]| {
+                let find = |tensor: &TensorSpec| {
+                    let at = names.iter().position(|name| *name == tensor.name);
+                    at.and_then(|at| outlets.get(at).copied()).with_context(|| format!("no {}", tensor.name))
+                };
+                specs.iter().map(find).collect::<TractResult<Vec<_>>>()
+            };
+            let chosen_inputs = place(&self.spec.inputs, &inputs, &model.inputs)?;
+            let chosen_outputs = place(&self.spec.outputs, &outputs, &model.outputs)?;
+            (model.inputs, model.outputs) = (chosen_inputs, chosen_outputs);
+            model.into_typed()?.into_decluttered()
         })
         .map_err(failed)
     }
 
-    pub(super) fn compile(&self, runtime: &dyn Runtime, batch: usize) -> Result<Plan, EngineError> {
+    /// For a batch of that size. What cannot be compiled from a model of any batch is parsed anew for this one.
+    pub(super) fn compile(&mut self, runtime: &dyn Runtime, batch: usize) -> Result<Plan, EngineError> {
         let failed = |reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason };
-        let symbols: HashMap<_, _> =
-            self.batch.iter().map(|symbol| (symbol.clone(), batch.to_dim())).collect();
-        let prepare = || runtime.prepare(self.model.set_symbols(&symbols)?);
-        let runnable = guarded(prepare).map_err(failed)?;
+        if let Some((model, symbol)) = &self.symbolic {
+            let sizes = HashMap::from([(symbol.clone(), batch.to_dim())]);
+            let plan = guarded(|| runtime.prepare(model.set_symbols(&sizes)?)).map_err(failed);
+            if let Ok(plan) = plan.and_then(|runnable| self.plan(runnable, batch)) {
+                return Ok(plan);
+            }
+        }
+        let model = self.typed(Some(batch))?;
+        let runnable = guarded(|| runtime.prepare(model)).map_err(failed)?;
+        self.plan(runnable, batch)
+    }
+
+    fn plan(&self, runnable: Box<dyn Runnable>, batch: usize) -> Result<Plan, EngineError> {
         if let Some(model) = runnable.typed_model() {
             check_outputs(self.spec, model, batch)?;
         }
         guarded(|| {
             let zeros = |input: &TensorSpec| {
-                let shape = [&[batch], &input.shape[..]].concat();
-                Ok(Arc::new(Tensor::zero_dt(datum_type(input.data_type), &shape)?))
+                Ok(Arc::new(Tensor::zero_dt(datum_type(input.data_type), &input.file_shape(batch))?))
             };
             let inputs = self.spec.inputs.iter().map(zeros).collect::<TractResult<_>>()?;
             let state = runnable.spawn()?;
-            Ok(Plan { batch, runnable, state, inputs, broken: false })
+            let layouts =
+                [&self.spec.inputs, &self.spec.outputs].map(|side| side.iter().map(Layout::of).collect());
+            Ok(Plan { batch, runnable, state, inputs, layouts, scratch: Vec::new(), broken: false })
         })
-        .map_err(failed)
+        .map_err(|reason| EngineError::Compile { model: self.spec.name.clone(), batch, reason })
+    }
+}
+
+/// The shape of an input: the manifest's, with that batch or any.
+fn set_shape(value: &mut ValueInfoProto, tensor: &TensorSpec, batch: Option<usize>) {
+    let shape = tensor.file_shape(batch.unwrap_or(1)).into_iter().enumerate().map(|(at, size)| {
+        let any = batch.is_none() && tensor.batch.place() == Some(at);
+        let value = if any { DimParam(BATCH.to_owned()) } else { DimValue(size as i64) };
+        Dimension { value: Some(value), ..Dimension::default() }
+    });
+    let shape = TensorShapeProto { dim: shape.collect() };
+    if let Some(type_proto::Value::TensorType(found)) = value.r#type.as_mut().and_then(|t| t.value.as_mut()) {
+        found.shape = Some(shape);
+    }
+}
+
+/// Of everything but the inputs, in this graph and those within its nodes.
+fn forget_shapes(graph: &mut GraphProto) {
+    graph.value_info.clear();
+    for output in &mut graph.output {
+        let value = output.r#type.as_mut().and_then(|found| found.value.as_mut());
+        if let Some(type_proto::Value::TensorType(found)) = value {
+            found.shape = None;
+        }
+    }
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    for attribute in attributes {
+        attribute.g.iter_mut().chain(&mut attribute.graphs).for_each(forget_shapes);
     }
 }
 
@@ -72,7 +198,7 @@ fn check_outputs(spec: &ModelSpec, model: &TypedModel, batch: usize) -> Result<(
         let fact = &model.node(outlet.node).outputs[outlet.slot].fact;
         if fact.datum_type != datum_type(tensor.data_type) {
             let (name, declared) = (tensor.name.clone(), tensor.data_type);
-            let (model, side) = (spec.name.clone(), Side::Output);
+            let (model, side) = (spec.name.clone(), crate::engine::Side::Output);
             let found = format!("{:?}", fact.datum_type).to_lowercase();
             return Err(EngineError::DataType { model, side, name, declared, found });
         }
@@ -85,7 +211,11 @@ fn datum_type(data_type: DataType) -> DatumType {
     match data_type {
         DataType::F32 => f32::datum_type(),
         DataType::F16 => DatumType::F16,
-        DataType::I64 => i64::datum_type(),
+        DataType::F64 => f64::datum_type(),
+        DataType::I8 => i8::datum_type(),
         DataType::U8 => u8::datum_type(),
+        DataType::I32 => i32::datum_type(),
+        DataType::I64 => i64::datum_type(),
+        DataType::Bool => bool::datum_type(),
     }
 }

@@ -88,8 +88,8 @@ mod tests {
             inputs: Vec::new(),
             outputs: Vec::new(),
             accuracy: 1.0,
-            parameters: 0,
-            macs: 0,
+            constants: Vec::new(),
+            external: Vec::new(),
         };
         let engine = EngineKind::Simulated;
         let backend = Backend { kind: engine, ..Backend::TRACT };

@@ -1,0 +1,177 @@
+//! What `weir import` writes: an entry of a manifest, and a configuration to begin with.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use weir_client::wire::{DEFAULT_MAX_FRAME, RESULT_HEAD_LEN};
+use weir_engine::{BatchAxis, Constant, EngineKind, TensorSpec, packed_len};
+
+use super::dimensions::{Part, Size};
+use super::draft::Draft;
+
+/// The entry of a model whose file lies at `file` from the manifest's folder.
+pub(super) fn entry(draft: &Draft, file: &Path) -> String {
+    let spec = &draft.spec;
+    let mut text = format!(
+        "[[model]]\nname = {}\nfile = {}\nsha256 = \"{}\"\n",
+        quoted(&spec.name),
+        quoted(&file.display().to_string()),
+        spec.sha256
+    );
+    if !spec.external.is_empty() {
+        let files = spec.external.iter().map(|file| {
+            format!("    {{ file = {}, sha256 = \"{}\" }},\n", quoted(&file.location), file.sha256)
+        });
+        let _ = write!(text, "external = [\n{}]\n", files.collect::<String>());
+    }
+    text += &dimensions(draft);
+    let inputs = draft.file.inputs.iter().zip(&draft.shapes).map(|(input, parts)| {
+        let constant = spec.constants.iter().find(|constant| constant.tensor.name == input.name);
+        match (spec.inputs.iter().find(|tensor| tensor.name == input.name), constant) {
+            (Some(tensor), _) => tensor_text(tensor, &input_shape(draft, tensor, parts), None),
+            (None, Some(constant)) => {
+                let shape = input_shape(draft, &constant.tensor, parts);
+                tensor_text(&constant.tensor, &shape, Some((draft, constant)))
+            }
+            (None, None) => String::new(),
+        }
+    });
+    text += &side("input", inputs.collect());
+    let batch = draft.dimensions.iter().find(|(_, size, _)| *size == Size::Batch);
+    let outputs = spec.outputs.iter().map(|tensor| {
+        let mut shape: Vec<_> = tensor.shape.iter().map(usize::to_string).collect();
+        if let (BatchAxis::At(place), Some((name, ..))) = (tensor.batch, batch) {
+            shape.insert(place, quoted(name));
+        }
+        tensor_text(tensor, &shape, None)
+    });
+    text += &side("output", outputs.collect());
+    text + "# accuracy = 0.9  # the share of right answers, if you know it: variants of one service are chosen by it\n"
+}
+
+/// A configuration that serves these models, of a manifest in its own folder, without root.
+pub(super) fn configuration(drafts: &[Draft], manifest: &str, onnxruntime: Option<&Path>) -> String {
+    let mut text = format!(
+        "# Written by `weir import`; every field is in docs/configuration.md. Paths are relative to this file.\n\
+         [daemon]\n\
+         socket = \"weir.sock\"\n\
+         models = {}\n\
+         profile = \"weir.profile.json\"\n\
+         bus = \"off\"                # D-Bus: nobody is told there\n\
+         realtime = false           # real-time priority needs a privilege; see docs/operations.md\n",
+        quoted(manifest)
+    );
+    if let Some(path) = onnxruntime {
+        let _ = writeln!(text, "onnxruntime = {}", quoted(&path.display().to_string()));
+    }
+    let largest = |bytes: fn(&Draft) -> usize| drafts.iter().map(bytes).max().unwrap_or(0);
+    let request = largest(|draft| packed_len(&draft.spec.inputs));
+    let answer = RESULT_HEAD_LEN + largest(|draft| packed_len(&draft.spec.outputs));
+    let frame = request.max(answer) + 64;
+    if frame > DEFAULT_MAX_FRAME as usize {
+        let _ = writeln!(
+            text,
+            "max-frame = {frame}        # a request or an answer is as large; larger ones go through shared memory"
+        );
+    }
+    if answer > 1 << 20 {
+        let _ = writeln!(
+            text,
+            "max-pending = {}      # for a client that reads slowly: four answers",
+            4 * answer
+        );
+    }
+    for draft in drafts {
+        text += "\n";
+        text += &service(draft);
+    }
+    text
+}
+
+/// A service of one model.
+pub(super) fn service(draft: &Draft) -> String {
+    let name = quoted(&draft.spec.name);
+    let engine = match draft.engine {
+        EngineKind::Tract => String::new(),
+        engine => format!("engine = \"{engine}\"\n"),
+    };
+    let singly = match draft.singly {
+        true => "max-batch = 1              # the model takes one request at a time\n",
+        false => "",
+    };
+    format!(
+        "[[service]]\n\
+         name = {name}\n\
+         model = {name}\n\
+         {engine}{singly}\
+         deadline = \"1s\"            # from a request's arrival to its answer: say what you need\n\
+         guard = \"100ms\"            # of which so much is left for dispatch that comes late\n\
+         constraints = [{{ any-miss = {{ m = 1, k = 5 }} }}]  # what may be missed: one request in any five\n"
+    )
+}
+
+fn dimensions(draft: &Draft) -> String {
+    if draft.dimensions.is_empty() {
+        return String::new();
+    }
+    let all = draft.dimensions.iter().map(|(name, size, _)| match size {
+        Size::Batch => format!("{} = \"batch\"", key(name)),
+        Size::Fixed(size) => format!("{} = {size}", key(name)),
+    });
+    let suggested = draft.dimensions.iter().filter(|(_, _, given)| !given).map(|(name, ..)| name.as_str());
+    let suggested: Vec<_> = suggested.collect();
+    let remark = match suggested.is_empty() {
+        true => String::new(),
+        false => format!(
+            "# The file leaves open, and these run: change what you want otherwise ({}).\n",
+            suggested.join(", ")
+        ),
+    };
+    format!("{remark}dimensions = {{ {} }}\n", all.collect::<Vec<_>>().join(", "))
+}
+
+/// An input's shape by the names of its open dimensions; those fixed in front are the batch's where nothing is open.
+fn input_shape(draft: &Draft, tensor: &TensorSpec, parts: &[Part]) -> Vec<String> {
+    if tensor.batch == BatchAxis::Front {
+        return tensor.shape.iter().map(usize::to_string).collect();
+    }
+    let part = |part: &Part| match part {
+        Part::Fixed(size) => size.to_string(),
+        Part::Open(at) => quoted(&draft.dimensions[*at].0),
+    };
+    parts.iter().map(part).collect()
+}
+
+fn tensor_text(tensor: &TensorSpec, shape: &[String], constant: Option<(&Draft, &Constant)>) -> String {
+    let (name, shape) = (quoted(&tensor.name), shape.join(", "));
+    let rest = match (constant, tensor.batch) {
+        (Some((draft, constant)), _) => {
+            let value = draft.values.get(&constant.tensor.name).map_or("0", String::as_str);
+            format!(", value = {value}")
+        }
+        (None, BatchAxis::Nowhere) => ", batch = false".to_owned(),
+        (None, _) => String::new(),
+    };
+    format!("{{ name = {name}, type = \"{}\", shape = [{shape}]{rest} }}", tensor.data_type)
+}
+
+fn side(name: &str, tensors: Vec<String>) -> String {
+    match tensors.as_slice() {
+        [tensor] => format!("{name} = {tensor}\n"),
+        several => {
+            let lines: String = several.iter().map(|tensor| format!("    {tensor},\n")).collect();
+            format!("{name} = [\n{lines}]\n")
+        }
+    }
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// A TOML key, bare where it can be.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.chars().all(bare) { name.to_owned() } else { quoted(name) }
+}

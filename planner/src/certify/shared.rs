@@ -1,0 +1,293 @@
+//! Answers a problem of several services on the same workers: by which rule, with which turns, and how far each input
+//! is from its limit.
+
+use rt_core::sharing::{
+    Reference as CoreReference, Rule, SharedAdmission, SharedBinding as Line, SharingError,
+};
+use rt_core::{MAX_SPAN, Span, StreamSpec};
+
+use super::scale::{ONE, faster};
+use super::{MAX_SCALE, limits, standings};
+use crate::certificate::{
+    Reference, SharedBinding, SharedClaim, SharedReason, SharedServiceAnswer, SharedStreamAnswer,
+};
+use crate::number::Number;
+use crate::problem::SharedProblem;
+
+/// How often a turn is made longer before the rule is given up.
+const MAX_TRIES: usize = 64;
+/// The effort of a test that is made for a limit of all, or for those of each service together: beyond, a value counts
+/// as not admitted.
+const MAX_EFFORT: f64 = (1u64 << 20) as f64;
+/// So many times the deadline of a service are tried where a problem is refused.
+const MAX_LONGER: u64 = 64;
+
+/// The answer of the admission tests to `problem`, and its limits.
+///
+/// Each limit is a value that the test of the rule that decided admits, with the same turns, and the next step is one
+/// that it does not; a load that it would have to look at for too long counts as not admitted.
+#[must_use]
+pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
+    let Decision { rule, turns, answer, reason } = decide(problem);
+    let tightest = match &answer {
+        Ok(admission) => admission.binding,
+        Err(SharingError::Late(line)) => Some(*line),
+        Err(_) => None,
+    };
+    let promised = problem.specs().flatten().any(|spec| spec.demand().is_some());
+    let decided = match &answer {
+        Ok(_) if !promised => SharedReason::NothingPromised,
+        Err(SharingError::Rate { .. }) => SharedReason::Rate,
+        Err(SharingError::Latency { .. }) => SharedReason::Latency,
+        Err(SharingError::Horizon) => SharedReason::Horizon,
+        // No problem has other numbers.
+        Ok(_) | Err(SharingError::Late(_) | SharingError::Range { .. }) if rule == Rule::Turns => {
+            SharedReason::Turns
+        }
+        Ok(_) | Err(SharingError::Late(_) | SharingError::Range { .. }) => SharedReason::Edf,
+    };
+    let search = Search { problem, rule, turns: &turns, admitted: answer.is_ok() };
+    let admission = answer.ok();
+    let service = |(s, of): (usize, &crate::problem::shared::Service)| SharedServiceAnswer {
+        name: of.name.clone(),
+        start_within: admission
+            .as_ref()
+            .filter(|_| search.demands(s))
+            .map(|a| problem.number(a.start_within[s])),
+        turn: (rule == Rule::Turns && promised).then_some(turns[s]),
+        max_rate_scale: search.demands(s).then(|| search.scale(Some(s))),
+        min_deadline: if search.demands(s) { search.min_deadline(s) } else { None },
+        streams: streams(problem, s),
+    };
+    SharedClaim {
+        problem: problem.raw.clone(),
+        admissible: admission.is_some(),
+        rule: decided,
+        overrun_margin: tightest
+            .filter(|line| line.margin() >= 0)
+            .map(|line| Number::of_nanos(line.margin(), problem.raw.unit)),
+        binding: tightest.map(|line| written(problem, line)),
+        max_load_scale: promised.then(|| search.scale(None)),
+        services: problem.services.iter().enumerate().map(service).collect(),
+        reason,
+    }
+}
+
+/// The rule that decided, with its turns, and what its test says.
+struct Decision {
+    rule: Rule,
+    turns: Vec<u32>,
+    answer: Result<SharedAdmission, SharingError>,
+    /// For a refusal, in words.
+    reason: Option<String>,
+}
+
+/// By the rule that is asked for; else by earliest deadline, or by turns if that refuses.
+fn decide(problem: &SharedProblem) -> Decision {
+    let by = |rule| {
+        let (turns, answer) = match rule {
+            Rule::Turns => by_turns(problem),
+            Rule::Earliest => {
+                let turns: Vec<u32> = problem.services.iter().map(|s| s.turn.unwrap_or(1)).collect();
+                let answer = admit(problem, rule, &turns);
+                (turns, answer)
+            }
+        };
+        let reason = answer.as_ref().err().map(|no| told(problem, no));
+        Decision { rule, turns, answer, reason }
+    };
+    if let Some(rule) = problem.rule {
+        return by(rule);
+    }
+    let first = by(Rule::Earliest);
+    let Err(no) = &first.answer else { return first };
+    // These speak of every rule.
+    if matches!(no, SharingError::Rate { .. } | SharingError::Latency { .. }) {
+        return first;
+    }
+    let second = by(Rule::Turns);
+    match (&first.reason, &second.reason) {
+        (Some(edf), Some(turns)) => {
+            let reason = Some(format!("by earliest deadline: {edf}; by turns: {turns}"));
+            Decision { reason, ..first }
+        }
+        _ => second,
+    }
+}
+
+/// The first turns that pass: those that are not stated are 1, and one more for the service that fails, time and again.
+/// If none pass, those that were tried first.
+fn by_turns(problem: &SharedProblem) -> (Vec<u32>, Result<SharedAdmission, SharingError>) {
+    let first: Vec<u32> = problem.services.iter().map(|s| s.turn.unwrap_or(1)).collect();
+    let said = admit(problem, Rule::Turns, &first);
+    let (mut turns, mut last) = (first.clone(), said.clone());
+    for _ in 0..MAX_TRIES {
+        match last {
+            Ok(_) => return (turns, last),
+            Err(SharingError::Late(line)) if problem.services[line.service].turn.is_none() => {
+                turns[line.service] += 1;
+                last = admit(problem, Rule::Turns, &turns);
+            }
+            Err(_) => break,
+        }
+    }
+    (first, said)
+}
+
+fn admit(problem: &SharedProblem, rule: Rule, turns: &[u32]) -> Result<SharedAdmission, SharingError> {
+    let specs: Vec<Vec<StreamSpec>> = problem.specs().collect();
+    let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+    problem.sharing(rule, turns).admit(&streams)
+}
+
+/// A refusal in words, with the services by name.
+fn told(problem: &SharedProblem, no: &SharingError) -> String {
+    let name = |service: &usize| &problem.services[*service].name;
+    match no {
+        SharingError::Late(line) => format!(
+            "a request of {} may begin {} behind its reference, {} ns are left",
+            name(&line.service),
+            line.lhs,
+            line.rhs
+        ),
+        SharingError::Latency { service, time, latency } => {
+            format!("a batch of {} takes {time}, but its deadline less its guard is {latency}", name(service))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn written(problem: &SharedProblem, line: Line) -> SharedBinding {
+    let name = |service: usize| problem.services[service].name.clone();
+    SharedBinding {
+        reference: match line.reference {
+            CoreReference::Clear => Reference::Clear,
+            CoreReference::Short(service) => Reference::Short(name(service)),
+            CoreReference::Turn => Reference::Turn,
+        },
+        service: name(line.service),
+        distance: problem.number(line.distance),
+        lhs: problem.number(line.lhs),
+        rhs: Number::of_nanos(line.rhs, problem.raw.unit),
+    }
+}
+
+fn streams(problem: &SharedProblem, s: usize) -> Vec<SharedStreamAnswer> {
+    let pairs = problem.raw.services[s].streams.iter().zip(&problem.services[s].streams);
+    let answer = |(raw, (name, spec)): (&crate::problem::raw::Stream, &(String, StreamSpec))| {
+        let density = spec.constraints().density();
+        SharedStreamAnswer {
+            name: name.clone(),
+            density: (density.numerator(), density.denominator()),
+            constraints: raw.constraints.iter().cloned().zip(standings(spec.constraints())).collect(),
+        }
+    };
+    pairs.map(answer).collect()
+}
+
+/// Tries other values of one input, with the rule and the turns of the answer.
+struct Search<'a> {
+    problem: &'a SharedProblem,
+    rule: Rule,
+    turns: &'a [u32],
+    /// The answer to the problem itself.
+    admitted: bool,
+}
+
+impl Search<'_> {
+    /// Whether anything is promised of service `s`.
+    fn demands(&self, s: usize) -> bool {
+        self.problem.services[s].streams.iter().any(|(_, spec)| spec.demand().is_some())
+    }
+
+    /// How many times as fast all streams may send, or those of `one` service alone.
+    fn scale(&self, one: Option<usize>) -> Number {
+        let passes = |scale: u64| {
+            let scaled = |(s, specs): (usize, Vec<StreamSpec>)| {
+                let of =
+                    |spec| if one.is_none_or(|one| one == s) { faster(&spec, scale) } else { Some(spec) };
+                specs.into_iter().map(of).collect::<Option<Vec<_>>>()
+            };
+            let specs: Option<Vec<_>> = self.problem.specs().enumerate().map(scaled).collect();
+            let effort = one.map_or(MAX_EFFORT, |_| self.effort_of_each());
+            specs.is_some_and(|specs| self.passes(self.problem, &specs, effort))
+        };
+        let most = MAX_SCALE * ONE;
+        Number::thousandths(match self.admitted {
+            true if passes(most) => most,
+            true => bisect(ONE, most, passes),
+            false if passes(1) => bisect(1, ONE, passes),
+            false => 0,
+        })
+    }
+
+    /// The smallest deadline of service `s`.
+    fn min_deadline(&self, s: usize) -> Option<Number> {
+        let own = &self.problem.services[s];
+        let specs: Vec<_> = self.problem.specs().collect();
+        let passes = |deadline: u64| {
+            let mut problem = self.problem.clone();
+            problem.services[s].deadline = Span::from_nanos(deadline);
+            self.passes(&problem, &specs, self.effort_of_each())
+        };
+        let stated = own.deadline.as_nanos();
+        let too_short = (own.guard + own.time).as_nanos() - 1;
+        if self.admitted {
+            return Some(bisect(stated, too_short, passes))
+                .map(|ns| self.problem.number(Span::from_nanos(ns)));
+        }
+        let most = stated.saturating_mul(MAX_LONGER).min(MAX_SPAN.as_nanos());
+        let longer = std::iter::successors(Some(2 * stated), |d| Some(2 * d));
+        let enough = longer.take_while(|&d| d <= most).find(|&d| passes(d))?;
+        Some(self.problem.number(Span::from_nanos(bisect(enough, stated, passes))))
+    }
+
+    fn effort_of_each(&self) -> f64 {
+        MAX_EFFORT / self.problem.services.len() as f64
+    }
+
+    /// Whether the test admits it, if that takes at most about `most`.
+    fn passes(&self, problem: &SharedProblem, specs: &[Vec<StreamSpec>], most: f64) -> bool {
+        let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+        effort(problem, specs) <= most && problem.sharing(self.rule, self.turns).admit(&streams).is_ok()
+    }
+}
+
+/// About how many counts a test looks at: the rises of all bounds up to where the workers have caught up for good, times
+/// the references, times the services that are asked at each.
+fn effort(problem: &SharedProblem, specs: &[Vec<StreamSpec>]) -> f64 {
+    let (mut rises, mut load, mut burst, mut asked) = (0.0, 0.0, 0.0, 0.0);
+    let longest = problem.services.iter().map(|s| s.time.as_secs_f64()).fold(0.0, f64::max);
+    let deadline = problem.services.iter().map(|s| s.deadline.as_secs_f64()).fold(0.0, f64::max);
+    for (service, specs) in problem.services.iter().zip(specs) {
+        let a_batch = service.time.as_secs_f64();
+        let each = a_batch / service.batch as f64;
+        asked += f64::from(u8::from(specs.iter().any(|spec| spec.demand().is_some())));
+        burst += a_batch;
+        for (density, arrivals) in specs.iter().filter_map(StreamSpec::demand) {
+            rises += arrivals.bounds().iter().map(limits::rises_per_s).sum::<f64>();
+            load += each * density.as_f64() * arrivals.rate_per_s();
+            burst += each * density.ceil_of(arrivals.count(Span::from_nanos(1))) as f64;
+        }
+    }
+    let workers = problem.workers as f64;
+    // At capacity it goes on until the load repeats, and nobody knows; above, the answer is quick.
+    if load > workers * (1.0 + 1e-9) {
+        return 0.0;
+    }
+    let until = (workers * (2.0 * longest + deadline) + burst) / (workers - load).max(1e-12);
+    (until * rises).min(f64::from(1 << 20)) * (asked + 1.0) * asked
+}
+
+/// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not.
+fn bisect(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
+    while yes.abs_diff(no) > 1 {
+        let middle = yes.min(no) + yes.abs_diff(no) / 2;
+        if passes(middle) {
+            yes = middle;
+        } else {
+            no = middle;
+        }
+    }
+    yes
+}

@@ -1,0 +1,151 @@
+//! The checker where services share workers: the lines of Theorems E and T, derived from the problem and from what the
+//! claim says of starts and turns.
+//!
+//! Starts that keep every line of Theorem E are proof by themselves, however they were found. Of limits it looks for such
+//! starts itself, from below.
+
+mod lines;
+mod read;
+
+use super::problem::time;
+use super::{UNCONFIRMED, Verified, VerifyError, answered, same, wrong};
+use crate::certificate::{Reference, SharedBinding, SharedClaim, SharedReason};
+use crate::number::Number;
+use crate::problem::raw::Unit;
+use lines::{Line, Lines, Rule};
+use read::Shared;
+
+pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), VerifyError> {
+    let (shared, unit) = (Shared::read(&claim.problem)?, claim.problem.unit);
+    same("services", &claim.services.len(), &shared.services.len())?;
+    for (s, (answer, service)) in claim.services.iter().zip(&shared.services).enumerate() {
+        let field = format!("services[{s}]");
+        same(format!("{field}.name"), &answer.name, &service.name)?;
+        same(format!("{field}.streams"), &answer.streams.len(), &service.streams.len())?;
+        for (i, (answer, stream)) in answer.streams.iter().zip(&service.streams).enumerate() {
+            let (told, asked) = (&answer.constraints, &claim.problem.services[s].streams[i].constraints);
+            let field = format!("{field}.streams[{i}]");
+            answered(&field, (&answer.name, answer.density, told), asked, stream)?;
+        }
+    }
+    if !claim.admissible {
+        verified.refused += 1;
+        return same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true);
+    }
+    verified.promised += 1;
+    let nothing = shared.services.iter().all(|s| !s.demands());
+    let rule = match (nothing, claim.rule, claim.problem.rule.as_str()) {
+        (true, ..) => SharedReason::NothingPromised,
+        (_, SharedReason::Turns, "turns" | "auto") | (_, _, "turns") => SharedReason::Turns,
+        _ => SharedReason::Edf,
+    };
+    same("rule", &claim.rule, &rule)?;
+    same("binding", &claim.binding.is_some(), &!nothing)?;
+    same("overrun_margin", &claim.overrun_margin.is_some(), &!nothing)?;
+    let turns = turns(claim, rule == SharedReason::Turns)?;
+    let within = starts(claim, &shared)?;
+    let Some(binding) = &claim.binding else { return Ok(()) };
+    let rule = if rule == SharedReason::Turns { Rule::Turns(turns) } else { Rule::Earliest };
+    let mut lines = Lines::new(&shared, &rule, &within);
+    let least = lines.all().map_err(|no| wrong("admissible", true, lines::told(&no)))?;
+    let line = claimed(binding, &lines, unit)?;
+    same("binding.lhs", &time(binding.lhs, unit), &Some(line.lhs))?;
+    same("binding.rhs", &time(binding.rhs, unit), &Some(line.rhs))?;
+    if line.margin() != least {
+        let derived = format!("one of {least} ns");
+        return Err(wrong("binding", format!("a line of margin {} ns", line.margin()), derived));
+    }
+    same("overrun_margin", &claim.overrun_margin.and_then(|margin| time(margin, unit)), &Some(least))?;
+    limits(claim, &shared, &rule, verified)
+}
+
+/// The batches in a turn of each service, where they matter.
+fn turns(claim: &SharedClaim, matter: bool) -> Result<Vec<i128>, VerifyError> {
+    let mut turns = Vec::new();
+    for (s, (answer, asked)) in claim.services.iter().zip(&claim.problem.services).enumerate() {
+        let stated = asked.turn.or(answer.turn).filter(|turn| (1..=1 << 16).contains(turn));
+        let derived = matter.then(|| stated.unwrap_or(1));
+        same(format!("services[{s}].turn"), &answer.turn, &derived)?;
+        turns.push(answer.turn.unwrap_or(1).into());
+    }
+    Ok(turns)
+}
+
+/// Within what time of its arrival a request of each service is in a batch, as it is claimed; never later than in time.
+fn starts(claim: &SharedClaim, shared: &Shared) -> Result<Vec<i128>, VerifyError> {
+    let mut within = Vec::new();
+    for (s, (answer, service)) in claim.services.iter().zip(&shared.services).enumerate() {
+        let field = format!("services[{s}].start_within");
+        same(&field, &answer.start_within.is_some(), &service.demands())?;
+        let Some(claimed) = answer.start_within else {
+            within.push(0);
+            continue;
+        };
+        let latest = shared.latest(s);
+        let fits = time(claimed, claim.problem.unit).filter(|&start| start <= latest);
+        within.push(fits.ok_or_else(|| wrong(&field, claimed, format!("{latest} ns at most")))?);
+        if claim.rule == SharedReason::Turns {
+            same(&field, &within[s], &latest)?;
+        }
+    }
+    Ok(within)
+}
+
+/// The line that a claim names, reckoned anew.
+fn claimed(binding: &SharedBinding, lines: &Lines<'_>, unit: Unit) -> Result<Line, VerifyError> {
+    let service = |field: &str, name: &String| {
+        let found = lines.shared.services.iter().position(|s| s.name == *name);
+        found.ok_or_else(|| wrong(format!("binding.{field}"), name, "one of the services"))
+    };
+    let reference = match &binding.reference {
+        Reference::Clear => lines::Reference::Clear,
+        Reference::Short(name) => lines::Reference::Short(service("reference", name)?),
+        Reference::Turn => lines::Reference::Turn,
+    };
+    let of = service("service", &binding.service)?;
+    let no = || wrong("binding.distance", binding.distance, "where there is such a line");
+    time(binding.distance, unit).and_then(|distance| lines.at(reference, of, distance)).ok_or_else(no)
+}
+
+/// What is claimed to be just admissible is.
+fn limits(
+    claim: &SharedClaim,
+    shared: &Shared,
+    rule: &Rule,
+    verified: &mut Verified,
+) -> Result<(), VerifyError> {
+    let mut test = |field: String, value: Number, changed: Option<Shared>| {
+        match changed.map_or(Err("no value".to_owned()), |changed| lines::admits(&changed, rule)) {
+            Err(no) if !no.starts_with(UNCONFIRMED) => return Err(wrong(field, value, no)),
+            tested => verified.limits += usize::from(tested.is_ok()),
+        }
+        Ok(())
+    };
+    // Its thousandths are the nanoseconds of as many microseconds.
+    let hastened = |scale: Number, one: Option<usize>| {
+        let (mut changed, thousandths) = (shared.clone(), time(scale, Unit::Us)?);
+        let services =
+            changed.services.iter_mut().enumerate().filter(|(s, _)| one.is_none_or(|one| one == *s));
+        let mut bounds = services.flat_map(|(_, s)| &mut s.streams).flat_map(|s| &mut s.bounds);
+        bounds.try_for_each(|bound| bound.hasten(thousandths))?;
+        Some(changed)
+    };
+    if let Some(scale) = claim.max_load_scale {
+        test("max_load_scale".to_owned(), scale, hastened(scale, None))?;
+    }
+    for (s, answer) in claim.services.iter().enumerate() {
+        if let Some(scale) = answer.max_rate_scale {
+            test(format!("services[{s}].max_rate_scale"), scale, hastened(scale, Some(s)))?;
+        }
+        if let Some(deadline) = answer.min_deadline {
+            let mut changed = shared.clone();
+            let latency = time(deadline, claim.problem.unit).map(|d| d - changed.services[s].guard);
+            let changed = latency.map(|latency| {
+                changed.services[s].latency = latency;
+                changed
+            });
+            test(format!("services[{s}].min_deadline"), deadline, changed)?;
+        }
+    }
+    Ok(())
+}

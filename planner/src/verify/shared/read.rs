@@ -1,0 +1,90 @@
+//! A problem of several services as the checker reads it.
+
+use super::super::problem::{MANY, Stream, span, streams, times};
+use super::super::{VerifyError, same};
+use crate::problem::shared::raw::SharedProblem;
+
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) workers: i128,
+    /// By how much dispatch may be late: what every service keeps back of its deadline at least.
+    pub(super) late: i128,
+    /// `P̂`.
+    pub(super) longest: i128,
+    pub(super) services: Vec<Service>,
+}
+
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) name: String,
+    pub(super) guard: i128,
+    /// `L`, the deadline less the guard.
+    pub(super) latency: i128,
+    pub(super) batch: i128,
+    /// `P`.
+    pub(super) time: i128,
+    pub(super) streams: Vec<Stream>,
+}
+
+impl Service {
+    /// Whether anything is promised.
+    pub(super) fn demands(&self) -> bool {
+        self.streams.iter().any(|s| s.p > 0)
+    }
+
+    /// The most mandatory requests in an interval of `length`.
+    pub(super) fn mandatory(&self, length: i128) -> i128 {
+        if length < 1 {
+            0
+        } else {
+            self.streams.iter().filter(|s| s.p > 0).map(|s| s.mandatory(length)).sum()
+        }
+    }
+
+    /// The next length in which there may be more.
+    pub(super) fn rise(&self, length: i128) -> Option<i128> {
+        let promised = self.streams.iter().filter(|s| s.p > 0);
+        promised.map(|s| if length < 1 { 1 } else { s.rise(length) }).min()
+    }
+}
+
+impl Shared {
+    pub(super) fn read(problem: &SharedProblem) -> Result<Self, VerifyError> {
+        let (unit, mut services) = (problem.unit, Vec::new());
+        for (s, raw) in problem.services.iter().enumerate() {
+            let field = format!("services[{s}]");
+            let time = times(&field, raw.batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
+            let deadline = span(&format!("{field}.deadline"), raw.deadline, 1, unit)?;
+            let guard = span(&format!("{field}.guard"), raw.guard, 0, unit)?;
+            same(format!("problem.{field}.batch"), &(1..=MANY).contains(&(raw.batch as i128)), &true)?;
+            services.push(Service {
+                name: raw.name.clone(),
+                guard,
+                latency: deadline - guard,
+                batch: raw.batch as i128,
+                time: time.unwrap_or(0),
+                streams: streams(&format!("{field}.streams"), &raw.streams, unit)?,
+            });
+            let taken = services[..s].iter().any(|other| other.name == raw.name);
+            same(format!("problem.{field}.name, taken already,"), &taken, &false)?;
+        }
+        same("problem.services", &services.is_empty(), &false)?;
+        same("problem.workers.count", &(1..=MANY).contains(&(problem.workers.count as i128)), &true)?;
+        Ok(Self {
+            workers: problem.workers.count as i128,
+            late: services.iter().map(|s| s.guard).min().unwrap_or(0),
+            longest: services.iter().map(|s| s.time).max().unwrap_or(0),
+            services,
+        })
+    }
+
+    /// `D`: when a request of service `s` must be answered, dispatch as late as it may be.
+    pub(super) fn due(&self, s: usize) -> i128 {
+        self.services[s].latency + self.late
+    }
+
+    /// When a batch of it must begin; below zero if no start is early enough.
+    pub(super) fn latest(&self, s: usize) -> i128 {
+        self.due(s) - self.services[s].time
+    }
+}

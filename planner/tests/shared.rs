@@ -1,0 +1,179 @@
+//! The checker where services share workers: it confirms what follows, and names the field that does not.
+
+use planner::certificate::{Reference, SharedBinding, SharedReason};
+use planner::verify::{Verified, VerifyError, verify};
+use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
+
+fn n(text: &str) -> Number {
+    text.parse().unwrap_or_else(|e| panic!("{text} {e}"))
+}
+
+fn problem(text: &str) -> SharedProblem {
+    match Question::parse(text) {
+        Ok(Question::Shared(problem)) => problem,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn check(claim: &SharedClaim) -> Result<Verified, VerifyError> {
+    verify(&Certificate::of_shared("by hand", claim.clone()))
+}
+
+/// The field that a claim is refused for.
+fn field(claim: &SharedClaim) -> String {
+    check(claim).map_or_else(|e| e.field, |_| panic!("verified: {claim:?}"))
+}
+
+/// Full batches of `scene` beside single ones of `stop`; a stream of `scene` has no promise.
+fn page(rule: &str) -> String {
+    format!(
+        r#"{{"unit": "ms", "background": true, "workers": {{"count": 1}}, "rule": "{rule}", "services": [
+        {{"name": "scene", "deadline": 33, "guard": 1, "batch": 4, "time": 4, "streams": [
+            {{"name": "a", "constraints": ["any_miss(1,2)"], "arrivals": {{"windows": [[4, 16]]}}}},
+            {{"name": "b", "constraints": []}}]}},
+        {{"name": "stop", "deadline": 20, "guard": 2, "batch": 1, "time": 2, "streams": [
+            {{"name": "a", "constraints": ["row_miss(0)"], "arrivals": {{"periodic": {{"period": 10, "jitter": 1}}}}}}]}}]}}"#
+    )
+}
+
+fn claim(rule: &str) -> SharedClaim {
+    certify_shared(&problem(&page(rule)))
+}
+
+#[test]
+fn both_rules_are_confirmed_with_all_their_limits() {
+    for (rule, decided) in
+        [("edf", SharedReason::Edf), ("turns", SharedReason::Turns), ("auto", SharedReason::Edf)]
+    {
+        let claim = claim(rule);
+        assert_eq!((claim.admissible, claim.rule), (true, decided), "{claim:?}");
+        assert_eq!(check(&claim), Ok(Verified { promised: 1, refused: 0, limits: 5 }), "{rule}: {claim:?}");
+    }
+}
+
+#[test]
+fn every_field_that_is_tampered_with_is_named() {
+    type Tamper = fn(&mut SharedClaim);
+    fn binding(c: &mut SharedClaim) -> &mut SharedBinding {
+        c.binding.as_mut().expect("there is one")
+    }
+    let cases: &[(&str, Tamper)] = &[
+        ("services", |c| c.services.truncate(1)),
+        ("services[0].name", |c| c.services[0].name = "x".into()),
+        ("services[0].streams", |c| c.services[0].streams.truncate(1)),
+        ("services[0].streams[0].name", |c| c.services[0].streams[0].name = "x".into()),
+        ("services[0].streams[0].density", |c| c.services[0].streams[0].density = (1, 3)),
+        ("services[0].streams[0].density", |c| c.services[0].streams[0].density = (0, 0)),
+        ("services[0].streams[0].constraints", |c| c.services[0].streams[0].constraints.clear()),
+        ("rule", |c| c.rule = SharedReason::NothingPromised),
+        ("rule", |c| c.rule = SharedReason::Rate),
+        ("rule", |c| c.problem.rule = "turns".into()),
+        ("binding", |c| c.binding = None),
+        ("binding.reference", |c| binding(c).reference = Reference::Short("x".into())),
+        ("binding.service", |c| binding(c).service = "x".into()),
+        ("binding.distance", |c| binding(c).distance = n("0.5")),
+        ("binding.distance", |c| binding(c).distance = n("9999999999")),
+        ("binding.distance", |c| binding(c).reference = Reference::Turn),
+        ("binding.lhs", |c| binding(c).lhs = n("0.1")),
+        ("binding.rhs", |c| binding(c).rhs = n("99")),
+        ("binding.rhs", |c| binding(c).rhs = Number::of_nanos(-1, c.problem.unit)),
+        ("overrun_margin", |c| c.overrun_margin = None),
+        ("overrun_margin", |c| c.overrun_margin = Some(n("9.5"))),
+        ("services[1].turn", |c| c.services[1].turn = Some(1)),
+        ("services[1].start_within", |c| c.services[1].start_within = None),
+        ("services[1].start_within", |c| c.services[1].start_within = Some(n("19.000001"))),
+        ("services[1].start_within", |c| c.services[1].start_within = Some(n("0.0000001"))),
+        ("max_load_scale", |c| c.max_load_scale = Some(n("9"))),
+        ("services[0].max_rate_scale", |c| c.services[0].max_rate_scale = Some(n("1000"))),
+        ("services[1].min_deadline", |c| c.services[1].min_deadline = Some(n("2"))),
+        // What the answer rests on.
+        ("services[1].start_within", |c| c.problem.services[1].deadline = n("9")),
+        ("problem.services[0]", |c| c.problem.services[0].batch = 1 << 40),
+        ("problem.services[0]", |c| c.problem.services[0].batch = 0),
+        ("problem.services[0].time", |c| c.problem.services[0].time = Some(n("0"))),
+        ("problem.services[1].name, taken already,", |c| {
+            c.problem.services[1].name = "scene".into();
+            c.services[1].name = "scene".into();
+        }),
+        ("problem.workers.count", |c| c.problem.workers.count = 0),
+        ("problem.services[1].guard", |c| c.problem.services[1].guard = n("-1")),
+    ];
+    let right = claim("auto");
+    for (i, (expected, tamper)) in cases.iter().enumerate() {
+        let mut claim = right.clone();
+        tamper(&mut claim);
+        assert_eq!(field(&claim), *expected, "case {i}");
+    }
+}
+
+#[test]
+fn turns_that_are_too_long_or_none_are_named() {
+    let turns = claim("turns");
+    assert_eq!(turns.services[0].turn, Some(1));
+    let with = |turn: Option<u32>| {
+        let mut claim = turns.clone();
+        claim.services[0].turn = turn;
+        field(&claim)
+    };
+    assert_eq!(with(None), "services[0].turn");
+    assert_eq!(with(Some(0)), "services[0].turn");
+    assert_eq!(with(Some(1 << 17)), "services[0].turn");
+    assert_eq!(with(Some(20)), "admissible", "the other service would wait for too many");
+    // A turn that is stated is the one.
+    let mut stated = turns.clone();
+    stated.problem.services[0].turn = Some(2);
+    assert_eq!(field(&stated), "services[0].turn");
+    stated.problem.services[0].turn = Some(0);
+    stated.services[0].turn = Some(0);
+    assert_eq!(field(&stated), "services[0].turn");
+    // By turns it is known when each begins at the latest.
+    let mut sooner = turns;
+    sooner.services[1].start_within = Some(n("1"));
+    assert_eq!(field(&sooner), "services[1].start_within");
+}
+
+#[test]
+fn starts_that_keep_no_line_are_no_proof() {
+    let mut claim = claim("edf");
+    claim.services[1].start_within = Some(n("0"));
+    assert_eq!(field(&claim), "admissible");
+}
+
+#[test]
+fn a_refusal_needs_a_reason() {
+    let refused = problem(&page("auto").replace("\"deadline\": 20", "\"deadline\": 7"));
+    let claim = certify_shared(&refused);
+    assert!(!claim.admissible && claim.overrun_margin.is_none(), "{claim:?}");
+    assert_eq!(check(&claim), Ok(Verified { promised: 0, refused: 1, limits: 0 }));
+    assert_eq!(field(&SharedClaim { reason: None, ..claim.clone() }), "reason");
+    for rule in [SharedReason::Edf, SharedReason::Turns, SharedReason::NothingPromised] {
+        assert!(check(&SharedClaim { admissible: true, rule, ..claim.clone() }).is_err());
+    }
+}
+
+#[test]
+fn nothing_is_promised_to_nobody() {
+    let text = page("auto").replace("\"any_miss(1,2)\"", "").replace("\"row_miss(0)\"", "");
+    let claim = certify_shared(&problem(&text));
+    assert_eq!((claim.admissible, claim.rule), (true, SharedReason::NothingPromised));
+    assert_eq!(check(&claim), Ok(Verified { promised: 1, refused: 0, limits: 0 }));
+    let claimed = SharedClaim { rule: SharedReason::Edf, ..claim };
+    assert_eq!(field(&claimed), "rule");
+}
+
+/// At capacity only the repetition ends the walk. In the first period the number of batches says more than the average
+/// does, by 1 ns; later it no longer does, and the margin is what is left then.
+#[test]
+fn at_capacity_the_average_governs_in_the_end() {
+    let text = r#"{"unit": "ns", "background": true, "workers": {"count": 2}, "rule": "edf", "services": [
+        {"name": "a", "deadline": 25, "batch": 1, "time": 3, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 6]]}}]},
+        {"name": "b", "deadline": 24, "batch": 1, "time": 4, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[3, 8]]}}]}]}"#;
+    let claim = certify_shared(&problem(text));
+    assert_eq!((claim.admissible, claim.overrun_margin), (true, Some(n("11"))), "{claim:?}");
+    check(&claim).unwrap_or_else(|e| panic!("{e}: {claim:?}"));
+    let mut more = claim;
+    more.problem.services[0].streams[0].arrivals.as_mut().expect("declared").windows[0].1 = n("5");
+    assert_eq!(field(&more), "admissible", "above capacity");
+}

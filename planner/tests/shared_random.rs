@@ -1,0 +1,130 @@
+//! The checker of services that share workers against the program that certifies them, on random problems.
+
+use planner::certificate::SharedReason;
+use planner::verify::{Verified, VerifyError, verify};
+use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
+use proptest::prelude::*;
+
+fn check(claim: &SharedClaim) -> Result<Verified, VerifyError> {
+    verify(&Certificate::of_shared("by chance", claim.clone()))
+}
+
+fn arrivals() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => (1u64..4, 2u64..12).prop_map(|(n, w)| format!(r#""windows": [[{n}, {w}]]"#)),
+        2 => (2u64..12, 0u64..12).prop_map(|(t, j)| format!(r#""periodic": {{"period": {t}, "jitter": {j}}}"#)),
+        1 => (3u64..9, 0u64..20)
+            .prop_map(|(t, j)| format!(r#""periodic": {{"period": {t}, "jitter": {j}, "distance": 2}}"#)),
+        1 => (1u64..5, 2u64..9, 1u64..4, 1u64..7).prop_map(|(b, t, n, w)| {
+            format!(r#""token_bucket": {{"burst": {b}, "period": {t}}}, "windows": [[{n}, {w}]]"#)
+        }),
+        1 => prop::collection::vec(0u64..8, 1..5).prop_map(|steps| {
+            let sums = steps.iter().scan(2, |sum, step| {
+                *sum += step;
+                Some(*sum)
+            });
+            format!(r#""distances": {:?}"#, sums.collect::<Vec<u64>>())
+        }),
+    ]
+}
+
+/// Batch, its time, whether smaller ones are quicker; slack and guard; turn; constraint and arrivals of each stream.
+type Service = ((usize, u64, bool), (u64, u64), Option<u32>, Vec<(String, String)>);
+
+/// Two or three services near what one to three workers can do, in nanoseconds.
+fn random_problem(rule: &'static str) -> impl Strategy<Value = String> {
+    let constraint = prop_oneof![
+        5 => (0u64..2, 1u64..3).prop_map(|(m, more)| format!("\"any_miss({m},{})\"", m + more)),
+        1 => Just(String::new()),
+    ];
+    let stream = (constraint, arrivals());
+    let service = (
+        (1usize..4, 1u64..5, prop::bool::ANY),
+        (1u64..26, 0u64..3),
+        prop::option::weighted(0.3, 1u32..4),
+        prop::collection::vec(stream, 1..3),
+    );
+    (1usize..4, prop::collection::vec(service, 2..4)).prop_map(move |(workers, services)| {
+        let service = |(i, (batch, slack, turn, streams)): (usize, &Service)| {
+            let &(batch, time, by_size) = batch;
+            let stream = |(i, (constraint, arrivals)): (usize, &(String, String))| {
+                format!(r#"{{"name": "s{i}", "constraints": [{constraint}], "arrivals": {{{arrivals}}}}}"#)
+            };
+            let streams: Vec<_> = streams.iter().enumerate().map(stream).collect();
+            let times: Vec<_> = (1..=batch as u64).map(|b| (b * time).div_ceil(batch as u64)).collect();
+            let times =
+                if by_size { format!("\"times\": {times:?}") } else { format!("\"time\": {time}") };
+            let turn = turn.map_or_else(String::new, |turn| format!("\"turn\": {turn},"));
+            format!(
+                r#"{{"name": "v{i}", "deadline": {}, "guard": {}, "batch": {batch}, {times}, {turn} "streams": [{}]}}"#,
+                time + slack.0 + slack.1,
+                slack.1,
+                streams.join(",")
+            )
+        };
+        let services: Vec<_> = services.iter().enumerate().map(service).collect();
+        format!(
+            r#"{{"unit": "ns", "background": true, "workers": {{"count": {workers}}}, "rule": "{rule}",
+                "services": [{}]}}"#,
+            services.join(",")
+        )
+    })
+}
+
+fn read(text: &str) -> SharedProblem {
+    match Question::parse(text) {
+        Ok(Question::Shared(problem)) => problem,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+fn cases() -> u32 {
+    std::env::var("CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+}
+
+/// A refusal told as a promise, with every start as late as can be.
+fn forced(claim: &SharedClaim, rule: SharedReason) -> SharedClaim {
+    let mut claim = SharedClaim { admissible: true, rule, ..claim.clone() };
+    let problem = claim.problem.clone();
+    let late = problem.services.iter().map(|s| s.guard.as_f64() as u64).min().unwrap_or(0);
+    for (answer, s) in claim.services.iter_mut().zip(&problem.services) {
+        let time = s.time.or_else(|| Some(*s.times.as_ref()?.get(s.batch - 1)?)).expect("one of them");
+        let [deadline, guard, time] = [s.deadline, s.guard, time].map(|n| n.as_f64() as u64);
+        let demands = s.streams.iter().any(|s| !s.constraints.is_empty());
+        answer.start_within = demands.then(|| Number::whole((deadline - guard + late).saturating_sub(time)));
+        answer.turn = (rule == SharedReason::Turns).then(|| s.turn.or(answer.turn).unwrap_or(1));
+    }
+    claim
+}
+
+fn agrees(text: &str) -> Result<(), TestCaseError> {
+    let claim = certify_shared(&read(text));
+    let said = check(&claim);
+    let unconfirmed = said.as_ref().is_err_and(|e| e.derived.starts_with("not confirmed"));
+    prop_assert!(said.is_ok() || unconfirmed, "{:?}: {} for {:?}", said, text, claim);
+    if !claim.admissible && claim.rule != SharedReason::Horizon {
+        for rule in [SharedReason::Edf, SharedReason::Turns, SharedReason::NothingPromised] {
+            prop_assert!(check(&forced(&claim, rule)).is_err(), "{}", text);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn what_is_certified_by_earliest_deadline_is_verified(text in random_problem("edf")) {
+        agrees(&text)?;
+    }
+
+    #[test]
+    fn what_is_certified_by_turns_is_verified(text in random_problem("turns")) {
+        agrees(&text)?;
+    }
+
+    #[test]
+    fn what_is_certified_by_either_is_verified(text in random_problem("auto")) {
+        agrees(&text)?;
+    }
+}

@@ -1,0 +1,163 @@
+//! Entry: a request comes in, is judged by what its stream declares and takes its place, or is refused at once.
+
+use super::queue::{MANDATORY, OPTIONAL};
+use super::{Arrival, Outcome, Request, Resolution, Scheduler};
+use crate::safe_mode::{Cause, Evidence};
+use crate::stream::{MissReason, StreamId};
+use crate::time::{Instant, Span};
+use crate::word::Class;
+
+impl Scheduler {
+    /// As [`Scheduler::handle_arrival`], or without `room` as [`Scheduler::handle_refused`], for a request that its client
+    /// says it sent at `sent`: from then its deadline counts, and its stream is held to its declaration by these instants. One
+    /// after `arrival.at`, or before the stream's last one, counts as that.
+    ///
+    /// Without background it is not asked: all counts from `arrival.at`.
+    ///
+    /// Whoever sends may say what it likes. What was sent more than the guard before `now` is never mandatory, so the others'
+    /// promises stand, and suspends the promise to its own stream as late dispatch (`docs/guarantee.md`).
+    pub fn handle_sent(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        room: bool,
+    ) -> Option<Resolution> {
+        self.take_in(now, arrival, sent.min(arrival.at), room)
+    }
+
+    /// A request that came at `arrival.at` and was sent at `sent`; `welcome` if the caller has room for it.
+    pub(super) fn take_in(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        sent: Instant,
+        welcome: bool,
+    ) -> Option<Resolution> {
+        self.selection.arrived(now);
+        let Arrival { stream: id, token, at } = arrival;
+        // Without background the refinement counts what keeps workers busy by when it is read.
+        let stated = sent < at && self.config.background;
+        let sent = if stated { sent } else { at };
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Some(unknown(arrival, sent, sent + self.config.deadline));
+        };
+        let sent = sent.max(stream.latest);
+        let deadline = sent + self.config.deadline;
+        stream.latest = sent;
+        let seq = stream.counts.arrived;
+        stream.counts.arrived += 1;
+        let (conforms, class) = match stated && now.since(sent) > self.config.guard {
+            true => self.observe_late(now, id, sent),
+            false => match stream.observe(sent) {
+                Some(class) => (true, class),
+                None => self.observe_excess(now, id, sent),
+            },
+        };
+        if self.rate_warning.is_some() {
+            self.watch_rate(now, id);
+        }
+        let (mandatory, class) = (class == Class::Mandatory, class as usize);
+        let request = |place| Request { token, stream: id, seq, arrival: sent, deadline, mandatory, place };
+        if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
+            return Some(self.refuse(now, request(0), reason));
+        }
+        // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
+        let room = !self.waiting.is_full();
+        let place = match welcome && (room || self.waiting.gives_way(class)) {
+            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open()),
+            false => None,
+        };
+        let Some(place) = place else {
+            return Some(self.refuse(now, request(0), MissReason::QueueFull));
+        };
+        if !room && let Some(other) = self.waiting.give_way(class) {
+            self.give_up(now, other, MissReason::QueueFull);
+        }
+        self.waiting.push(class, request(place));
+        if let Some((bound, likely)) = self.pool.quickest() {
+            let time = if class == MANDATORY { bound } else { likely };
+            self.look_at(deadline - time + Span::from_nanos(1));
+        }
+        if self.may_start() || !self.is_at_rest() {
+            self.changed = true;
+            self.arm(now, at);
+        }
+        None
+    }
+
+    /// Why a request is refused whether or not there is room for it.
+    #[inline]
+    fn refused_for(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        deadline: Instant,
+        conforms: bool,
+        class: usize,
+    ) -> Option<MissReason> {
+        if self.pool.alive() == 0 {
+            return Some(MissReason::WorkerLost);
+        }
+        let shed = !conforms && !self.config.background
+            || class == OPTIONAL && self.is_hopeless(now, deadline) && !self.displace(now, id);
+        shed.then_some(MissReason::Shed)
+    }
+
+    /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
+    #[inline(never)]
+    fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        let (conforms, class, excess) = stream.observe_excess(at, self.config.background);
+        if let Some((e, until)) = excess {
+            let window = e.window.as_nanos();
+            let evidence = Evidence { limit: e.allowed, seen: e.seen, window, stream: Some(id) };
+            self.suspend(now, id, Cause::ArrivalExcess, evidence, until);
+        }
+        (conforms, class)
+    }
+
+    /// Records a request of `id`, sent at `sent`, that was read too late to be promised anything.
+    #[inline(never)]
+    fn observe_late(&mut self, now: Instant, id: StreamId, sent: Instant) -> (bool, Class) {
+        let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        let declared = stream.spec.arrivals().is_some();
+        let judged = stream.observe_late(self.config.background);
+        if declared {
+            let (limit, seen) = (self.config.guard.as_nanos(), now.since(sent).as_nanos());
+            let evidence = Evidence { limit, seen, window: 0, stream: Some(id) };
+            self.suspend(now, id, Cause::LateDispatch, evidence, now);
+        }
+        judged
+    }
+
+    /// Whether a request that nothing is promised for would most likely be answered too late, with all that waits begun
+    /// before it.
+    #[inline(never)]
+    fn is_hopeless(&self, now: Instant, deadline: Instant) -> bool {
+        let ahead = self.waiting.len();
+        ahead > 0 && !self.pool.is_likely_by(deadline, now, ahead, self.may_be_long())
+    }
+
+    /// Gives up a request of a stream that had its turn after `stream` had, in favour of one of the latter; false if there is
+    /// none.
+    #[inline(never)]
+    fn displace(&mut self, now: Instant, stream: StreamId) -> bool {
+        let index = self.planner.displaced(&self.waiting, stream);
+        match index.and_then(|index| self.waiting.remove(OPTIONAL, index)) {
+            Some(other) => {
+                self.give_up(now, other, MissReason::Shed);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A request of a stream that is not there is cancelled.
+#[inline(never)]
+fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
+    let Arrival { stream, token, .. } = came;
+    let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
+    Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
+}

@@ -1,0 +1,96 @@
+//! A scheduler on workers that it shares with others: when it may start a batch is decided for all of them together
+//! ([`crate::sharing::Device`]), and what others run is none of its business.
+//!
+//! What it decides by itself stays as it is: which requests conform and are mandatory, which of those that wait make a batch,
+//! what is refused, what is announced. What it may conclude from its own queue and its own batches alone it may no longer: a
+//! busy period ends where no mandatory request of *any* service waits, and the longest batch is that of all.
+
+use super::Scheduler;
+use super::carry_in::CarryIn;
+use super::queue::{DEMOTED, MANDATORY};
+use super::types::{NEVER, WorkerId};
+use crate::safe_mode::Severity;
+use crate::time::{Instant, Span};
+
+/// What a scheduler knows of the workers that it shares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest {
+    /// `P̂`: the longest batch that anyone may start.
+    pub(super) longest: Span,
+    /// Whether the batch to be formed may be as long as that: nothing mandatory waits for any of the services.
+    pub(super) background: bool,
+}
+
+impl Scheduler {
+    /// From now on it shares its workers, on which no batch takes longer than `longest`.
+    pub(crate) fn share(&mut self, longest: Span) {
+        self.guest = Some(Guest { longest, background: false });
+    }
+
+    /// The earliest deadline of the mandatory requests that wait; the end of time if none does.
+    pub(crate) fn first_mandatory(&self) -> Instant {
+        self.waiting.first_deadline(MANDATORY).unwrap_or(NEVER)
+    }
+
+    /// Requests waiting that the promises count on.
+    #[must_use]
+    pub fn waiting_mandatory(&self) -> usize {
+        self.waiting.class(MANDATORY).len()
+    }
+
+    /// Whether a request waits that would be mandatory if its stream kept to its declaration.
+    pub(crate) fn has_demoted(&self) -> bool {
+        !self.waiting.class(DEMOTED).is_empty()
+    }
+
+    /// Its turn on a worker that is free: what the batch that it starts takes at most; `None` if nothing that waits could be
+    /// served. As `background`, where nothing mandatory waits for anyone, a batch may be as long as any.
+    pub(crate) fn take_turn(&mut self, now: Instant, worker: WorkerId, background: bool) -> Option<Span> {
+        if let Some(guest) = &mut self.guest {
+            guest.background = background;
+        }
+        // What could not be served is to be told of.
+        self.changed = true;
+        if !self.form_batch(now, worker) {
+            return None;
+        }
+        // It has variants, but nothing that would allow another one than the base.
+        let _ = self.start(now, worker);
+        Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+    }
+
+    /// The batch of another service took longer than it may, which harms this one: `seen` instead of `bound`.
+    pub(crate) fn was_harmed(&mut self, now: Instant, bound: Span, seen: Span) {
+        self.overrun(now, bound, seen);
+    }
+
+    /// The batch of another service that harmed this one has ended.
+    pub(crate) fn is_relieved(&mut self, now: Instant) {
+        self.safe_mode.put_off(now);
+        self.changed = true;
+    }
+
+    /// Dispatch came `delay` late, on workers that others share.
+    pub(crate) fn was_late(&mut self, now: Instant, delay: Span) {
+        self.worst_delay = self.worst_delay.max(delay);
+        if delay > self.config.guard {
+            self.raise_late(now, self.config.guard, delay);
+        }
+    }
+
+    /// Whether it waits to hear that nothing mandatory waits for any of the services.
+    pub(crate) fn awaits_clear(&self) -> bool {
+        self.ledger.departed() > 0
+            || self.carry_in != CarryIn::None
+            || self.aftermath != CarryIn::None && self.safe_mode.severity() >= Severity::Safe
+    }
+
+    /// No mandatory request waits for any of the services, and every worker is free within the longest batch: what was before
+    /// is in the way of nothing that is to come.
+    pub(crate) fn all_clear(&mut self) {
+        self.clears += 1;
+        self.ledger.clear();
+        self.changed = true;
+        (self.carry_in, self.aftermath) = (CarryIn::None, CarryIn::None);
+    }
+}

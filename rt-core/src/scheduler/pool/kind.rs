@@ -1,0 +1,106 @@
+//! Workers that are alike: who of them is free, when the others are, and when they have most likely answered.
+
+use alloc::boxed::Box;
+
+use super::Worker;
+use crate::scheduler::WorkerId;
+use crate::scheduler::earliest::Earliest;
+use crate::scheduler::few::Few;
+use crate::time::{Instant, Span};
+use crate::workers::Workers;
+
+/// Workers that are alike: what they are, who is free, and who is due when.
+#[derive(Debug)]
+pub(in crate::scheduler) struct Kind {
+    pub(in crate::scheduler) workers: Workers,
+    /// `P`, the time of a full batch.
+    pub(in crate::scheduler) time: Span,
+    /// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
+    /// second.
+    pub(in crate::scheduler) paying: Box<[u8]>,
+    /// The number of the first of them.
+    pub(super) first: usize,
+    /// Those that are free.
+    free: Few,
+    pub(super) free_count: usize,
+    /// Those that are busy and not yet reported as overdue.
+    pub(super) due: Earliest,
+    /// Those that were.
+    pub(super) overdue: usize,
+    pub(super) lost: usize,
+}
+
+impl Kind {
+    pub(super) fn new(workers: &Workers, first: usize) -> Self {
+        let mut kind = Self {
+            first,
+            free: Few::default(),
+            free_count: 0,
+            due: Earliest::new(workers.count),
+            overdue: 0,
+            lost: 0,
+            paying: paying(workers),
+            time: workers.batch_time(),
+            workers: workers.clone(),
+        };
+        (first..first + workers.count).for_each(|worker| kind.set_free(worker, true));
+        kind
+    }
+
+    pub(super) fn first_free(&self) -> Option<WorkerId> {
+        Some(self.first + self.free.first()?)
+    }
+
+    /// Of a worker for which the opposite is true.
+    pub(super) fn set_free(&mut self, worker: WorkerId, free: bool) {
+        self.free.set(worker - self.first, free);
+        self.free_count = if free { self.free_count + 1 } else { self.free_count - 1 };
+    }
+
+    /// How long a request that comes as a worker is free most likely takes, with `ahead` requests to be begun before it;
+    /// `None` if all workers are lost.
+    pub(super) fn likely_time(&self, ahead: usize, long: bool) -> Option<Span> {
+        let alive = self.workers.count - self.lost;
+        if alive == 0 {
+            return None;
+        }
+        let profile = &self.workers.profile;
+        let most = if long { profile.max_batch() } else { self.workers.batch };
+        let size = usize::from(self.paying[most - 1]);
+        // All fit into 32 bits, which divide faster.
+        let (ahead, alive, round) = (ahead as u32, alive as u32, (alive * size) as u32);
+        let (rounds, before) = (ahead / round, ahead % round);
+        let begun = Span::from_nanos(profile.mean(size).as_nanos().saturating_mul(rounds.into()));
+        // Of its own batch at least those are that come before it.
+        Some(begun + profile.likely((before / alive) as usize + 1))
+    }
+
+    /// When one of its workers is free at the latest.
+    pub(super) fn free_by(&self, now: Instant) -> Instant {
+        if self.free_count > 0 { now } else { self.due.instant().max(now) }
+    }
+
+    /// When the next of its busy workers is free, by the mean time of its batch.
+    #[inline(never)]
+    pub(super) fn likely_free(&self, now: Instant, workers: &[Worker]) -> Instant {
+        let Some((due, index)) = self.due.earliest() else { return now };
+        let profile = &self.workers.profile;
+        let size = workers[self.first + index].batch.len();
+        (due - profile.bound(size).saturating_sub(profile.mean(size))).max(now)
+    }
+}
+
+/// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
+/// second, by mean times. Fewer are answered sooner.
+fn paying(workers: &Workers) -> Box<[u8]> {
+    let time = |size: usize| u128::from(workers.profile.mean(size).as_nanos());
+    let mut best = 1;
+    let least = |most: usize| {
+        if most as u128 * time(best) >= best as u128 * time(most) {
+            best = most;
+        }
+        let pays = |&size: &usize| 100 * size as u128 * time(best) >= 99 * best as u128 * time(size);
+        (1..=most).find(pays).unwrap_or(most) as u8
+    };
+    (1..=workers.profile.max_batch()).map(least).collect()
+}

@@ -1,0 +1,141 @@
+//! The crew: the workers of a device, who of them is free, whose batch each of the others runs, and which is overdue.
+
+use alloc::boxed::Box;
+
+use crate::WorkerId;
+use crate::scheduler::earliest::Earliest;
+use crate::scheduler::few::Few;
+use crate::time::{Instant, Span};
+
+/// A batch that a worker runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) service: usize,
+    pub(super) started: Instant,
+    /// When it ends at the latest, if it keeps its time.
+    pub(super) due: Instant,
+    /// That it has not ended has been told to the other services.
+    pub(super) reported: bool,
+}
+
+/// Workers of a device.
+#[derive(Debug)]
+pub(super) struct Crew {
+    running: Box<[Option<Running>]>,
+    free: Few,
+    /// Since when at least one is free; means something only if one is.
+    pub(super) free_since: Instant,
+    /// Of those that run and are not reported, when their batch is due.
+    due: Earliest,
+    /// By how much batches may run over in all between two calm instants, and by how much those that ended since have.
+    margin: Span,
+    spent: Span,
+}
+
+impl Crew {
+    /// All of them free; batches may run over by `margin` and harm nobody. Allocates.
+    pub(super) fn new(count: usize, margin: Span) -> Self {
+        let mut free = Few::default();
+        (0..count).for_each(|worker| free.set(worker, true));
+        Self {
+            running: alloc::vec![None; count].into(),
+            free,
+            free_since: Instant::ZERO,
+            due: Earliest::new(count),
+            margin,
+            spent: Span::ZERO,
+        }
+    }
+
+    pub(super) fn first_free(&self) -> Option<WorkerId> {
+        self.free.first()
+    }
+
+    pub(super) fn get(&self, worker: WorkerId) -> Option<Running> {
+        *self.running.get(worker)?
+    }
+
+    /// `worker`, which is free, starts a batch of `service`, which takes up to `time`.
+    pub(super) fn start(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) {
+        let due = now + time;
+        self.running[worker] = Some(Running { service, started: now, due, reported: false });
+        self.free.set(worker, false);
+        self.due.set(worker, due);
+    }
+
+    /// The batch that `worker` ran, if it ran one, has ended: it is free.
+    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
+        let ended = self.running.get_mut(worker)?.take()?;
+        self.spent = self.spent + now.since(ended.due);
+        self.due.remove(worker);
+        self.set_free(now, worker);
+        Some(ended)
+    }
+
+    /// `worker` is lost, with whatever it ran.
+    pub(super) fn lose(&mut self, worker: WorkerId) {
+        if let Some(running) = self.running.get_mut(worker) {
+            *running = None;
+            self.due.remove(worker);
+            self.free.set(worker, false);
+        }
+    }
+
+    /// `worker`, which runs nothing, is free from now on.
+    pub(super) fn set_free(&mut self, now: Instant, worker: WorkerId) {
+        if self.free.first().is_none() {
+            self.free_since = now;
+        }
+        self.free.set(worker, true);
+    }
+
+    /// Whether a batch has run over since the last calm instant.
+    pub(super) fn is_strained(&self) -> bool {
+        self.spent > Span::ZERO
+    }
+
+    /// Nothing mandatory waits, and every worker is free within the longest batch: what ran over before harms nobody that
+    /// is to come.
+    pub(super) fn calm(&mut self) {
+        self.spent = Span::ZERO;
+    }
+
+    /// By how much batches have run over since the last calm instant, those that run on among them.
+    fn excess(&self, now: Instant) -> Span {
+        if self.due.instant() >= now {
+            return self.spent;
+        }
+        self.running.iter().flatten().fold(self.spent, |all, running| all + now.since(running.due))
+    }
+
+    /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.
+    pub(super) fn alarm(&self, now: Instant) -> Instant {
+        let Some((due, _)) = self.due.earliest() else { return Instant::from_nanos(u64::MAX) };
+        // All may run over at once.
+        let left = self.margin.saturating_sub(self.excess(now)).as_nanos() / self.running.len() as u64;
+        due.max(now) + Span::from_nanos(left + 1)
+    }
+
+    /// A batch that runs on although, with what ran over before, that may harm others; it counts as reported now.
+    pub(super) fn report(&mut self, now: Instant) -> Option<Running> {
+        let (_, worker) = self.due.earliest().filter(|&(due, _)| due < now)?;
+        if self.excess(now) <= self.margin {
+            return None;
+        }
+        self.due.remove(worker);
+        let running = self.running[worker].as_mut()?;
+        running.reported = true;
+        Some(*running)
+    }
+
+    /// Whether every worker is free within `longest`: one that is overdue may yet take any time, reported or not.
+    pub(super) fn is_prompt(&self, now: Instant, longest: Span) -> bool {
+        let prompt = |running: &Running| now <= running.due && running.due.since(now) <= longest;
+        self.running.iter().flatten().all(prompt)
+    }
+
+    /// Whether what has run over and ended may have harmed others.
+    pub(super) fn has_harmed(&self) -> bool {
+        self.spent > self.margin
+    }
+}

@@ -1,0 +1,375 @@
+//! A device: the schedulers of several services on the same workers, and which of them starts the next batch.
+
+use alloc::vec::Vec;
+
+use super::crew::{Crew, Running};
+use super::line::Line;
+use super::{MAX_SERVICES, Rule};
+use crate::admission::Dispatch;
+use crate::scheduler::earliest::Earliest;
+use crate::scheduler::{
+    Action, Arrival, ConfigError, Event, Ran, Resolution, Scheduler, SchedulerConfig, WorkerId,
+};
+use crate::stream::StreamId;
+use crate::time::{Instant, Span};
+
+/// The end of time.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// Everything that is fixed for the life of a device.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Which service goes next, and the batches of each in a turn; means something to [`Rule::Turns`] alone.
+    pub rule: Rule,
+    /// Of each service, by number: at least 1.
+    pub turns: Vec<u32>,
+    /// `P̂`: the longest batch that anyone may start; at least every full batch.
+    pub longest: Span,
+    /// By how much batches may exceed their time, in all between two instants at which nothing mandatory waits and every
+    /// worker is free within `longest`, before the other services are in safe mode for it
+    /// ([`super::SharedAdmission::binding`]).
+    pub overrun_margin: Span,
+    /// The services: eager, with background, of as many workers of one kind each, without stalls.
+    pub services: Vec<SchedulerConfig>,
+}
+
+/// Why a configuration is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// No services, or too many.
+    #[error("{count} services, must be 1..={MAX_SERVICES}, with a turn each")]
+    Services {
+        /// How many.
+        count: usize,
+    },
+    /// What workers that are shared do not allow, or a number that differs from that of the first service.
+    #[error("service {service}: {field} is not what workers that are shared allow")]
+    Service {
+        /// Which one, from 0.
+        service: usize,
+        /// The field.
+        field: &'static str,
+    },
+    /// Not even a scheduler of its own.
+    #[error("service {service}: {error}")]
+    Config {
+        /// Which one, from 0.
+        service: usize,
+        /// Why.
+        error: ConfigError,
+    },
+}
+
+/// What the caller must do next; see [`Action`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceAction {
+    /// Run the batch of this worker, which the scheduler of this service holds.
+    Start {
+        /// The service.
+        service: usize,
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Tell the client how its request ended.
+    Resolve(usize, Resolution),
+    /// Announce this of a service.
+    Event(usize, Event),
+    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
+    WakeAt(Option<Instant>),
+}
+
+/// The schedulers of several services on the same workers.
+///
+/// It is called as a [`Scheduler`] is, by the same contract, and in place of the schedulers for all that has to do with
+/// requests and workers. Streams are added, removed and looked at on the scheduler of their service
+/// ([`Device::service_mut`]); admission is that of [`super::Sharing`]. Nothing here allocates after [`Device::new`]. A step
+/// looks at the services that something has happened to, and at all of them only where nothing mandatory waits.
+#[derive(Debug)]
+pub struct Device {
+    rule: Rule,
+    turns: Vec<u32>,
+    longest: Span,
+    schedulers: Vec<Scheduler>,
+    crew: Crew,
+    line: Line,
+    /// Of each service of which a mandatory request waits: when the earliest must be answered.
+    due: Earliest,
+    /// Of each service, when its scheduler has something to do if nothing happens to it before.
+    wake: Earliest,
+    /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, and
+    /// those that wait for nothing mandatory to wait.
+    touched: u64,
+    waiting: u64,
+    unclear: u64,
+    /// What each service has had of the workers while nothing mandatory waited.
+    used: Vec<Span>,
+    /// Since when a free worker should have been given what waits.
+    armed: Option<Instant>,
+}
+
+impl Device {
+    /// Allocates everything that running needs.
+    ///
+    /// # Errors
+    /// If a number is outside its range, or services differ in what they must share.
+    pub fn new(config: DeviceConfig) -> Result<Self, DeviceError> {
+        let DeviceConfig { rule, turns, longest, overrun_margin, services } = config;
+        let count = services.len();
+        if !(1..=MAX_SERVICES).contains(&count) || turns.len() != count || turns.contains(&0) {
+            return Err(DeviceError::Services { count });
+        }
+        let workers = services[0].worker_count();
+        let mut schedulers = Vec::with_capacity(count);
+        for (service, config) in services.into_iter().enumerate() {
+            let alike = config.workers.len() == 1 && config.worker_count() == workers;
+            let wrong = [
+                ("workers", !alike),
+                ("dispatch", config.dispatch != Dispatch::Eager),
+                ("background", !config.background),
+                ("stalls", config.stalls.is_some()),
+                ("batch", config.workers.iter().any(|kind| kind.is_valid() && kind.batch_time() > longest)),
+            ];
+            if let Some(&(field, _)) = wrong.iter().find(|(_, wrong)| *wrong) {
+                return Err(DeviceError::Service { service, field });
+            }
+            let scheduler = Scheduler::new(config);
+            let mut scheduler = scheduler.map_err(|error| DeviceError::Config { service, error })?;
+            scheduler.share(longest);
+            schedulers.push(scheduler);
+        }
+        Ok(Self {
+            rule,
+            turns,
+            longest,
+            schedulers,
+            crew: Crew::new(workers, overrun_margin),
+            line: Line::default(),
+            due: Earliest::new(count),
+            wake: Earliest::new(count),
+            touched: 0,
+            waiting: 0,
+            unclear: 0,
+            used: alloc::vec![Span::ZERO; count],
+            armed: None,
+        })
+    }
+
+    /// How many services there are.
+    #[must_use]
+    pub fn services(&self) -> usize {
+        self.schedulers.len()
+    }
+
+    /// The scheduler of a service, to be looked at.
+    #[must_use]
+    pub fn service(&self, service: usize) -> &Scheduler {
+        &self.schedulers[service]
+    }
+
+    /// The scheduler of a service, for what concerns its streams and its safe mode; requests and workers are the device's.
+    pub fn service_mut(&mut self, service: usize) -> &mut Scheduler {
+        self.touched |= 1 << service;
+        &mut self.schedulers[service]
+    }
+
+    /// Whose batch a worker runs.
+    #[must_use]
+    pub fn owner(&self, worker: WorkerId) -> Option<usize> {
+        self.crew.get(worker).map(|running| running.service)
+    }
+
+    /// [`Scheduler::handle_arrival`] of a request for `service`.
+    pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {
+        let at = arrival.at;
+        let resolution = self.schedulers[service].handle_arrival(now, arrival);
+        self.touched |= 1 << service;
+        if self.rule == Rule::Turns {
+            // Who comes first stands first, though all of one instant be polled together.
+            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
+        }
+        if resolution.is_none() && self.crew.first_free().is_some() {
+            self.arm(at);
+        }
+        resolution
+    }
+
+    /// [`Scheduler::handle_refused`] for `service`.
+    pub fn handle_refused(&mut self, now: Instant, service: usize, stream: StreamId) -> Option<Resolution> {
+        let resolution = self.schedulers[service].handle_refused(now, stream);
+        self.touched |= 1 << service;
+        resolution
+    }
+
+    /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
+    pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
+        let Some(ended) = self.crew.end(now, worker) else { return };
+        self.schedulers[ended.service].handle_completion(now, worker, ran);
+        self.touched |= 1 << ended.service;
+        if ended.reported {
+            self.others(ended.service, |scheduler| scheduler.is_relieved(now));
+        } else if now > ended.due && self.crew.has_harmed() {
+            self.tell_others(now, ended);
+        }
+        self.arm(now);
+    }
+
+    /// Takes in that a worker is gone, for all services.
+    pub fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
+        self.crew.lose(worker);
+        self.others(usize::MAX, |scheduler| scheduler.handle_worker_lost(now, worker));
+    }
+
+    /// Takes in that a lost worker is back, for all services.
+    pub fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
+        // One that is there, or is no worker at all, is left alone.
+        let lost =
+            |scheduler: &Scheduler| worker < scheduler.config().worker_count() && !scheduler.is_alive(worker);
+        if lost(&self.schedulers[0]) {
+            self.crew.set_free(now, worker);
+            self.others(usize::MAX, |scheduler| scheduler.handle_worker_ready(now, worker));
+            self.arm(now);
+        }
+    }
+
+    /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
+    pub fn poll(&mut self, now: Instant) -> DeviceAction {
+        if let Some(armed) = self.armed.take_if(|armed| *armed < now) {
+            self.others(usize::MAX, |scheduler| scheduler.was_late(now, now.since(armed)));
+        }
+        self.report(now);
+        loop {
+            while let Some(service) = self.next_to_poll(now) {
+                match self.schedulers[service].poll(now) {
+                    Action::Resolve(resolution) => return DeviceAction::Resolve(service, resolution),
+                    Action::Event(event) => return DeviceAction::Event(service, event),
+                    // It starts nothing by itself.
+                    Action::Start { .. } => {}
+                    Action::WakeAt(at) => {
+                        self.wake.set(service, at.unwrap_or(NEVER));
+                        self.look_at(service);
+                    }
+                }
+            }
+            if (self.unclear != 0 || self.crew.is_strained()) && self.clear(now) {
+                continue;
+            }
+            match self.start(now) {
+                Some(Ok(action)) => return action,
+                Some(Err(())) => {}
+                None => {
+                    self.armed = None;
+                    let next = self.wake.instant().min(self.crew.alarm(now));
+                    return DeviceAction::WakeAt((next < NEVER).then_some(next));
+                }
+            }
+        }
+    }
+
+    /// A service that something has happened to, or that time brings something about for.
+    fn next_to_poll(&mut self, now: Instant) -> Option<usize> {
+        if self.touched != 0 {
+            return Some(self.touched.trailing_zeros() as usize);
+        }
+        if self.wake.instant() > now {
+            return None;
+        }
+        let (_, service) = self.wake.earliest()?;
+        self.touched |= 1 << service;
+        Some(service)
+    }
+
+    /// A service has been polled: what waits there now.
+    fn look_at(&mut self, service: usize) {
+        let (scheduler, bit) = (&self.schedulers[service], 1 << service);
+        self.touched &= !bit;
+        let first = scheduler.first_mandatory();
+        if self.rule == Rule::Turns {
+            self.line.set(service, first < NEVER);
+        }
+        // Of all services the one that must answer first goes first, dispatch as late as each allows for.
+        self.due.set(service, if first < NEVER { first - scheduler.config().guard } else { NEVER });
+        let waits = scheduler.waiting() > 0;
+        if waits && self.waiting & bit == 0 {
+            // Who had nothing to be served has no claim on what others got meanwhile.
+            let others = (0..self.used.len()).filter(|s| self.waiting >> s & 1 == 1).map(|s| self.used[s]);
+            self.used[service] =
+                others.min().map_or(self.used[service], |least| least.max(self.used[service]));
+        }
+        self.waiting = if waits { self.waiting | bit } else { self.waiting & !bit };
+        self.unclear = if scheduler.awaits_clear() { self.unclear | bit } else { self.unclear & !bit };
+    }
+
+    /// Something has happened to all services but one.
+    fn others(&mut self, but: usize, mut happens: impl FnMut(&mut Scheduler)) {
+        for service in (0..self.schedulers.len()).filter(|&service| service != but) {
+            happens(&mut self.schedulers[service]);
+            self.touched |= 1 << service;
+        }
+    }
+
+    /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
+    /// it; whether there are such.
+    fn clear(&mut self, now: Instant) -> bool {
+        if self.due.earliest().is_some() || !self.crew.is_prompt(now, self.longest) {
+            return false;
+        }
+        self.crew.calm();
+        let any = self.unclear != 0;
+        for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
+            self.schedulers[service].all_clear();
+        }
+        (self.touched, self.unclear) = (self.touched | self.unclear, 0);
+        any
+    }
+
+    /// Starts a batch, if a worker is free and something waits; an error if nothing of what was to start could be served.
+    fn start(&mut self, now: Instant) -> Option<Result<DeviceAction, ()>> {
+        let worker = self.crew.first_free()?;
+        let next = match self.rule {
+            Rule::Earliest => self.due.earliest().map(|(_, service)| service),
+            Rule::Turns => self.line.first(),
+        };
+        let background = next.is_none();
+        let service = next.or_else(|| self.next_background())?;
+        let started = self.schedulers[service].take_turn(now, worker, background);
+        if started.is_some() && !background && self.rule == Rule::Turns {
+            let more = self.schedulers[service].first_mandatory() < NEVER;
+            self.line.served(self.turns[service], more);
+        }
+        self.touched |= 1 << service;
+        let Some(time) = started else { return Some(Err(())) };
+        if background {
+            self.used[service] = self.used[service] + time;
+        }
+        self.crew.start(now, worker, service, time);
+        self.armed = None;
+        Some(Ok(DeviceAction::Start { service, worker }))
+    }
+
+    /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
+    /// that had least.
+    fn next_background(&self) -> Option<usize> {
+        let waits = |service: &usize| self.waiting >> service & 1 == 1;
+        let turn = |&service: &usize| (!self.schedulers[service].has_demoted(), self.used[service], service);
+        (0..self.schedulers.len()).filter(waits).min_by_key(turn)
+    }
+
+    /// Notes that a free worker should have been given what came at `since`.
+    fn arm(&mut self, since: Instant) {
+        let since = since.max(self.crew.free_since);
+        self.armed = Some(self.armed.map_or(since, |armed| armed.min(since)));
+    }
+
+    /// Tells of batches that run on for longer than harms nobody.
+    fn report(&mut self, now: Instant) {
+        while let Some(late) = self.crew.report(now) {
+            self.tell_others(now, late);
+        }
+    }
+
+    /// Tells all others of a batch of a service that may have harmed them.
+    fn tell_others(&mut self, now: Instant, late: Running) {
+        let (bound, seen) = (late.due.since(late.started), now.since(late.started));
+        self.others(late.service, |scheduler| scheduler.was_harmed(now, bound, seen));
+    }
+}

@@ -1,0 +1,262 @@
+//! Several services on the same workers: the admission tests of both rules by which they may take turns (Theorems E and T).
+//!
+//! Service `s` runs batches of up to `B_s` in at most `P_s`, and must answer each mandatory request within `L_s`, its deadline
+//! less its guard. A free worker never idles while one waits, takes the oldest mandatory requests of one service and fills
+//! the batch with others of it. Which service goes next is the [`Rule`]. Nothing is interrupted, and `P̂` is the longest batch
+//! of any kind. If `c_j` batches of each service `j` are all that `n` workers have begun, one of them got at most
+//!
+//! ```text
+//! share(c) = min( ⌊Σ P_j·c_j / n⌋ , the ⌊Σ c_j / n⌋ longest of these batches together )
+//! ```
+//!
+//! of it, for one got at most the average, and one at most as many batches. Both tests look at how much can have been begun
+//! before a request, and ask whether that share leaves it in time. What is proved of them is in `docs/guarantee.md`.
+
+mod crew;
+mod device;
+mod earliest;
+mod horizon;
+mod line;
+mod sweep;
+mod turns;
+
+use alloc::vec::Vec;
+
+use crate::curve::ArrivalCurve;
+use crate::stream::StreamSpec;
+use crate::time::Span;
+use crate::word::Density;
+
+pub use device::{Device, DeviceAction, DeviceConfig, DeviceError};
+
+/// The most services that may share workers.
+pub const MAX_SERVICES: usize = 64;
+/// The most batches that a service may have in a turn.
+pub const MAX_TURN: u32 = 1 << 16;
+
+/// Which service a free worker serves next, of those of which a mandatory request waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// The one whose oldest mandatory request has the earliest deadline, less its guard.
+    #[default]
+    Earliest,
+    /// Services stand in a line. One joins at the end when a mandatory request finds no other of it waiting, and again when
+    /// it has had [`SharedService::turn`] batches and some still wait. The first of the line is served.
+    Turns,
+}
+
+/// One of the services on shared workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedService {
+    /// `L`: from arrival to answer, the user's deadline less the guard of this service.
+    pub latency: Span,
+    /// `B`, at least 1: the most requests of a batch.
+    pub batch: usize,
+    /// `P`, at least 1 ns: what a batch takes at most.
+    pub time: Span,
+    /// `k`, in `1..=MAX_TURN`: batches in a turn; means something to [`Rule::Turns`] alone.
+    pub turn: u32,
+}
+
+/// Identical workers, and the services on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// `n`, at least 1.
+    pub workers: usize,
+    /// By how much dispatch may come late in all while something waits: what each service keeps back of its deadline at least.
+    pub guard: Span,
+    /// `P̂`: the longest batch of any kind, background included; at least every [`SharedService::time`].
+    pub longest: Span,
+    /// Who goes next.
+    pub rule: Rule,
+    /// In `1..=MAX_SERVICES`.
+    pub services: Vec<SharedService>,
+}
+
+/// What a line of a test counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// The last instant at which nothing waited that must be answered as early as the request looked at.
+    Clear,
+    /// The start of a batch of this service that was not full.
+    Short(usize),
+    /// The last arrival of the service that found none of its own waiting.
+    Turn,
+}
+
+/// The tightest line of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedBinding {
+    /// What it counts from.
+    pub reference: Reference,
+    /// The service whose request is looked at.
+    pub service: usize,
+    /// From the reference to when that must be answered; for [`Reference::Turn`] from the reference to when it came.
+    pub distance: Span,
+    /// When its batch begins at the latest, counted from the reference.
+    pub lhs: Span,
+    /// When it must begin; negative if even at the reference it would be too late.
+    pub rhs: i128,
+}
+
+impl SharedBinding {
+    /// By how much the batch begins sooner than it must; negative if it may be too late.
+    #[must_use]
+    pub fn margin(&self) -> i128 {
+        self.rhs - i128::from(self.lhs.as_nanos())
+    }
+}
+
+/// The answer to a test that says yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedAdmission {
+    /// Of each service: within what time of its arrival a mandatory request is in a batch, dispatch as late as it may be.
+    pub start_within: Vec<Span>,
+    /// The line with the smallest margin; `None` if nothing is promised to anyone. By as much as that margin the batches begun
+    /// between two *calm* instants may exceed their times in all: where nothing mandatory waits, and every worker is free
+    /// within `P̂`.
+    pub binding: Option<SharedBinding>,
+}
+
+/// Why services are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SharingError {
+    /// No workers, no services or too many, or a number of one outside its range.
+    #[error("{field} of service {service} = {value} is outside {min}..={max}")]
+    Range {
+        /// Which number.
+        field: &'static str,
+        /// Whose, from 0; 0 for a number of all.
+        service: usize,
+        /// The number.
+        value: u64,
+        /// The least allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+    /// A batch does not fit into the latency of its service.
+    #[error("a batch of service {service} takes {time}, but {latency} is all there is")]
+    Latency {
+        /// Which one, from 0.
+        service: usize,
+        /// What the batch takes.
+        time: Span,
+        /// Its latency.
+        latency: Span,
+    },
+    /// In the long run more work comes than the workers can do.
+    #[error("the mandatory requests need {} thousandths of a worker, there are {workers} workers", .thousandths)]
+    Rate {
+        /// The work that comes, in thousandths of a worker, rounded up.
+        thousandths: u64,
+        /// The workers.
+        workers: usize,
+    },
+    /// A request may begin too late; the line says which.
+    #[error("a request of service {} may have to wait {}, but must begin by {} ns", .0.service, .0.lhs, .0.rhs)]
+    Late(
+        /// The line that fails.
+        SharedBinding,
+    ),
+    /// The load is so close to capacity that more instants would have to be looked at than are.
+    #[error("there are too many instants to test: lower the load a little")]
+    Horizon,
+}
+
+/// What must be served of one service: the density of each stream, and how its requests come.
+type Demands<'a> = Vec<(Density, &'a ArrivalCurve)>;
+
+impl Sharing {
+    /// Runs the test of the rule on the streams of each service, in the order of the services; best-effort streams demand
+    /// nothing.
+    ///
+    /// # Errors
+    /// If not every promise can be given: [`SharingError`] says why.
+    ///
+    /// # Panics
+    /// If there are not as many lists of streams as services.
+    pub fn admit(&self, streams: &[&[StreamSpec]]) -> Result<SharedAdmission, SharingError> {
+        assert_eq!(streams.len(), self.services.len(), "one list of streams a service");
+        self.check()?;
+        let demands: Vec<Demands> =
+            streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
+        if demands.iter().all(Vec::is_empty) {
+            return Ok(SharedAdmission { start_within: self.latest_starts(), binding: None });
+        }
+        self.check_rate(&demands)?;
+        match self.rule {
+            Rule::Earliest => earliest::admit(self, &demands),
+            Rule::Turns => turns::admit(self, &demands),
+        }
+    }
+
+    /// Of each service: the latest start, counted from the arrival, with which an answer is in time.
+    fn latest_starts(&self) -> Vec<Span> {
+        self.services.iter().map(|s| self.guard + s.latency.saturating_sub(s.time)).collect()
+    }
+
+    fn check(&self) -> Result<(), SharingError> {
+        let range = |field, service, value: u64, min, max| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(SharingError::Range { field, service, value, min, max })
+            }
+        };
+        range("workers", 0, self.workers as u64, 1, crate::MAX_WORKERS as u64)?;
+        range("services", 0, self.services.len() as u64, 1, MAX_SERVICES as u64)?;
+        let longest = self.longest.as_nanos();
+        range("longest", 0, longest, 1, crate::MAX_SPAN.as_nanos())?;
+        range("guard", 0, self.guard.as_nanos(), 0, crate::MAX_SPAN.as_nanos())?;
+        for (service, s) in self.services.iter().enumerate() {
+            range("batch", service, s.batch as u64, 1, crate::MAX_BATCH as u64)?;
+            range("time", service, s.time.as_nanos(), 1, longest)?;
+            range("turn", service, s.turn.into(), 1, MAX_TURN.into())?;
+            range("latency", service, s.latency.as_nanos(), 1, crate::MAX_SPAN.as_nanos())?;
+            if s.time > s.latency {
+                return Err(SharingError::Latency { service, time: s.time, latency: s.latency });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses at once what is clearly above capacity; the tests are exact.
+    fn check_rate(&self, demands: &[Demands]) -> Result<(), SharingError> {
+        let work: f64 = demands.iter().zip(&self.services).map(|(of, s)| horizon::utilisation(of, s)).sum();
+        if work <= self.workers as f64 * (1.0 + 1e-9) {
+            return Ok(());
+        }
+        Err(SharingError::Rate { thousandths: (work * 1000.0 + 0.999) as u64, workers: self.workers })
+    }
+
+    /// `Σ P_j·c_j`.
+    fn work(&self, batches: &[u64]) -> u128 {
+        let times = self.services.iter().map(|s| u128::from(s.time.as_nanos()));
+        times.zip(batches).map(|(time, &count)| time * u128::from(count)).sum()
+    }
+
+    /// `share(c)`, of so many batches of each service, and one less of `but`, of which there is one.
+    fn share(&self, batches: &[u64], but: usize) -> u128 {
+        let work = self.work(batches) - u128::from(self.services[but].time.as_nanos());
+        (work / self.workers as u128).min(self.longest_share(batches, but))
+    }
+
+    /// The `⌊Σ c_j / n⌋` longest batches together, of so many of each service and one less of `but`.
+    fn longest_share(&self, batches: &[u64], but: usize) -> u128 {
+        let time = |j: usize| u128::from(self.services[j].time.as_nanos());
+        let there = |j: usize| u128::from(batches[j]) - u128::from(j == but);
+        let all = 0..batches.len();
+        let mut left = all.clone().map(there).sum::<u128>() / self.workers as u128;
+        let (mut together, mut below) = (0, u128::MAX);
+        while left > 0
+            && let Some(next) = all.clone().map(time).filter(|&time| time < below).max()
+        {
+            let equal: u128 = all.clone().filter(|&j| time(j) == next).map(there).sum();
+            together += next * equal.min(left);
+            left -= equal.min(left);
+            below = next;
+        }
+        together
+    }
+}

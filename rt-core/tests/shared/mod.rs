@@ -1,0 +1,335 @@
+//! Several services on the same workers: what admission says of them, and a device with its caller.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::collections::VecDeque;
+
+use rt_core::sharing::{
+    Device, DeviceAction, DeviceConfig, Rule, SharedAdmission, SharedService, Sharing, SharingError,
+};
+use rt_core::{
+    Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant, Outcome,
+    Ran, Span, StreamId, StreamSpec,
+};
+
+use crate::harness::config;
+use crate::oracle::sharing::{Service, Shared};
+use crate::oracle::{Bound, Stream};
+
+fn ns(n: u8) -> Span {
+    Span::from_nanos(u64::from(n))
+}
+
+pub(crate) fn spec(stream: &Stream) -> StreamSpec {
+    let bound = |bound: &Bound| match bound {
+        Bound::Window { count, length } => ArrivalBound::window(u64::from(*count), ns(*length)),
+        other => panic!("{other:?}: windows alone are drawn"),
+    };
+    let bounds: Vec<_> = stream.bounds.iter().map(|b| bound(b).expect("valid")).collect();
+    let of = |&(m, k): &(u8, u8)| Constraint::any_miss(m.into(), k.into()).expect("valid");
+    let constraints: Vec<_> = stream.constraints.iter().map(of).collect();
+    StreamSpec::promised(
+        ConstraintSet::new(&constraints).expect("few"),
+        ArrivalCurve::new(&bounds).expect("few"),
+    )
+}
+
+fn rule(shared: &Shared) -> Rule {
+    if shared.turns { Rule::Turns } else { Rule::Earliest }
+}
+
+/// What admission says.
+pub(crate) fn admission(shared: &Shared) -> Result<SharedAdmission, SharingError> {
+    let service = |s: &Service| SharedService {
+        latency: ns(s.deadline - shared.late),
+        batch: s.batch,
+        time: ns(s.time),
+        turn: s.turn.into(),
+    };
+    let sharing = Sharing {
+        workers: shared.workers,
+        guard: ns(shared.late),
+        longest: ns(shared.longest),
+        rule: rule(shared),
+        services: shared.services.iter().map(service).collect(),
+    };
+    let specs: Vec<Vec<_>> = shared.services.iter().map(|s| s.streams.iter().map(spec).collect()).collect();
+    let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+    sharing.admit(&streams)
+}
+
+/// A request that the promise counts on, as the rule sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waits {
+    token: u64,
+    deadline: u64,
+}
+
+/// A device with its caller: a clock, workers that take as long as they are told to, and the rule, followed beside it.
+pub(crate) struct Run {
+    pub(crate) device: Device,
+    rule: Rule,
+    turns: Vec<u32>,
+    guards: Vec<u64>,
+    pub(crate) now: u64,
+    wake: Option<u64>,
+    /// Of each worker that runs: since when, and until when.
+    running: Vec<Option<(u64, u64)>>,
+    /// Of each service: the mandatory requests that wait.
+    waiting: Vec<VecDeque<Waits>>,
+    line: VecDeque<(usize, u32)>,
+    tokens: u64,
+    /// Mandatory requests that were missed, and whether their service had been in safe mode for another cause.
+    pub(crate) missed: Vec<(u64, usize, bool)>,
+    /// Of each service: whether it is in safe mode for another cause than that a constraint was violated.
+    warned: Vec<bool>,
+    /// Every cause of safe mode that was announced: when, of which service.
+    pub(crate) causes: Vec<(u64, usize, Cause)>,
+    pub(crate) served: Vec<usize>,
+    /// How long the next batch of a service takes: from its number and its bound.
+    pub(crate) time: Box<dyn FnMut(usize, u64) -> u64>,
+}
+
+impl Run {
+    pub(crate) fn new(shared: &Shared, margin: u64, time: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
+        let config_of = |s: &Service| {
+            // Larger batches than promises are computed for are known, and some are longer than any that may start.
+            let more = (1..=3).map(|more| u64::from(s.time) + more);
+            let times: Vec<_> = std::iter::repeat_n(u64::from(s.time), s.batch).chain(more).collect();
+            let base = config(&times, s.batch, shared.workers, u64::from(s.deadline), Dispatch::Eager);
+            rt_core::SchedulerConfig {
+                guard: ns(shared.late),
+                queue: 64,
+                streams: 8,
+                safe_mode: crate::harness::load::QUICK,
+                ..base
+            }
+        };
+        let turns: Vec<u32> = shared.services.iter().map(|s| s.turn.into()).collect();
+        let count = shared.services.len();
+        let device = Device::new(DeviceConfig {
+            rule: rule(shared),
+            turns: turns.clone(),
+            longest: ns(shared.longest),
+            overrun_margin: Span::from_nanos(margin),
+            services: shared.services.iter().map(config_of).collect(),
+        });
+        Self {
+            device: device.expect("a device"),
+            rule: rule(shared),
+            turns,
+            guards: vec![u64::from(shared.late); count],
+            now: 0,
+            wake: None,
+            running: vec![None; shared.workers],
+            waiting: vec![VecDeque::new(); count],
+            line: VecDeque::new(),
+            tokens: 0,
+            missed: Vec::new(),
+            warned: vec![false; count],
+            causes: Vec::new(),
+            served: vec![0; count],
+            time: Box::new(time),
+        }
+    }
+
+    pub(crate) fn add(&mut self, service: usize, spec: StreamSpec) -> StreamId {
+        let now = Instant::from_nanos(self.now);
+        self.device.service_mut(service).add_stream(now, spec).expect("room for a stream")
+    }
+
+    /// A stream goes: what it has waiting is cancelled.
+    pub(crate) fn remove(&mut self, service: usize, stream: StreamId) {
+        drop(self.device.service_mut(service).remove_stream(stream));
+        self.settle();
+    }
+
+    /// A request comes now.
+    pub(crate) fn arrive(&mut self, service: usize, stream: StreamId) {
+        let (token, now) = (self.tokens, Instant::from_nanos(self.now));
+        self.tokens += 1;
+        let mandatory = |device: &Device| device.service(service).waiting_mandatory();
+        let before = mandatory(&self.device);
+        let refused = self.device.handle_arrival(now, service, Arrival { stream, token, at: now });
+        if let Some(resolution) = refused {
+            if resolution.request.mandatory {
+                self.missed.push((self.now, service, self.warned[service]));
+            }
+        } else if mandatory(&self.device) > before {
+            let deadline = (now + self.device.service(service).config().deadline).as_nanos();
+            if self.waiting[service].is_empty() {
+                self.line.push_back((service, 0));
+            }
+            self.waiting[service].push_back(Waits { token, deadline });
+        }
+    }
+
+    /// The service that the rule serves next may be one of these; any, if nothing mandatory waits.
+    fn next(&self) -> Option<Vec<usize>> {
+        match self.rule {
+            Rule::Turns => self.line.front().map(|&(service, _)| vec![service]),
+            Rule::Earliest => {
+                let due = |s: usize| Some(self.waiting[s].front()?.deadline - self.guards[s]);
+                let all = 0..self.waiting.len();
+                let least = all.clone().filter_map(due).min()?;
+                Some(all.filter(|&s| due(s) == Some(least)).collect())
+            }
+        }
+    }
+
+    /// Polls until there is nothing more to do now.
+    pub(crate) fn settle(&mut self) {
+        let (missed, told) = (self.missed.len(), self.causes.len());
+        self.settle_all();
+        // Resolutions are told before events: what was announced with them counts, other than the miss itself.
+        let Self { missed: all, causes, .. } = self;
+        for (_, service, warned) in &mut all[missed..] {
+            let other =
+                |&(_, s, cause): &(u64, usize, Cause)| s == *service && cause != Cause::ConstraintViolated;
+            *warned |= causes[told..].iter().any(other);
+        }
+    }
+
+    fn settle_all(&mut self) {
+        loop {
+            let now = Instant::from_nanos(self.now);
+            match self.device.poll(now) {
+                DeviceAction::Start { service, worker } => self.started(service, worker),
+                DeviceAction::Resolve(service, resolution) => {
+                    let request = resolution.request;
+                    self.forget(service, request.token);
+                    match resolution.outcome {
+                        Outcome::Served => {
+                            assert!(now <= request.deadline, "served after its deadline");
+                            self.served[service] += 1;
+                        }
+                        Outcome::Missed(rt_core::MissReason::Cancelled) => {}
+                        Outcome::Missed(_) if request.mandatory => {
+                            self.missed.push((self.now, service, self.warned[service]));
+                        }
+                        Outcome::Missed(_) => {}
+                    }
+                }
+                DeviceAction::Event(service, Event::SafeMode(transition)) => {
+                    let cause = transition.state.alarm.map(|alarm| alarm.cause);
+                    let breach = cause.filter(|cause| cause.severity().is_suspended());
+                    self.causes.extend(breach.map(|cause| (self.now, service, cause)));
+                    self.warned[service] = match transition.state.severity.is_suspended() {
+                        true => {
+                            self.warned[service] || breach.is_some_and(|c| c != Cause::ConstraintViolated)
+                        }
+                        false => false,
+                    };
+                }
+                DeviceAction::Event(..) => {}
+                DeviceAction::WakeAt(at) => {
+                    self.wake = at.map(Instant::as_nanos);
+                    assert!(self.wake.is_none_or(|at| at > self.now), "a wake-up that is due already");
+                    let free = |worker: &usize| {
+                        self.running[*worker].is_none() && self.device.service(0).is_alive(*worker)
+                    };
+                    let free = (0..self.running.len()).any(|worker| free(&worker));
+                    let waits = |s: usize| self.device.service(s).waiting() > 0;
+                    let any = (0..self.waiting.len()).any(waits);
+                    assert!(!(free && any), "a worker idles while something waits");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What waited under this number waits no longer.
+    fn forget(&mut self, service: usize, token: u64) {
+        let queue = &mut self.waiting[service];
+        let before = queue.len();
+        queue.retain(|waits| waits.token != token);
+        if before > 0 && queue.is_empty() {
+            self.line.retain(|&(other, _)| other != service);
+        }
+    }
+
+    fn started(&mut self, service: usize, worker: usize) {
+        assert!(self.running[worker].is_none(), "a busy worker was given a batch");
+        assert!(self.device.service(0).is_alive(worker), "a lost worker was given a batch");
+        assert_eq!(self.device.owner(worker), Some(service));
+        let batch: Vec<_> = self.device.service(service).batch(worker).to_vec();
+        let kind = self.device.service(service).config().workers[0].clone();
+        let mandatory = batch.iter().filter(|request| request.mandatory).count();
+        match self.next() {
+            None => assert_eq!(mandatory, 0),
+            Some(next) => {
+                assert!(next.contains(&service), "{service} goes before {next:?}");
+                assert!(batch.len() <= kind.batch, "a batch of {}", batch.len());
+                let due = self.waiting[service].len().min(kind.batch);
+                assert!(mandatory == due || !self.causes.is_empty(), "{mandatory} of {due} were taken");
+            }
+        }
+        let turn = self.line.front().filter(|&&(first, _)| first == service).copied();
+        for request in &batch {
+            self.waiting[service].retain(|waits| waits.token != request.token);
+        }
+        if let Some((_, used)) = turn.filter(|_| mandatory > 0) {
+            self.line.pop_front();
+            match (self.waiting[service].is_empty(), used + 1 >= self.turns[service]) {
+                (true, _) => {}
+                (false, true) => self.line.push_back((service, 0)),
+                (false, false) => self.line.push_front((service, used + 1)),
+            }
+        } else if self.waiting[service].is_empty() {
+            self.line.retain(|&(other, _)| other != service);
+        }
+        let bound = kind.profile.bound(batch.len()).as_nanos();
+        let time = (self.time)(service, bound);
+        self.running[worker] = Some((self.now, self.now + time));
+    }
+
+    /// A worker is lost, and what it runs with it; that this has ended is heard of later.
+    pub(crate) fn lose(&mut self, worker: usize) {
+        let now = Instant::from_nanos(self.now);
+        self.device.handle_worker_lost(now, worker);
+        self.settle();
+        if self.running[worker].take().is_some() {
+            self.device.handle_completion(now, worker, Ran::Done(Span::ZERO));
+            self.settle();
+        }
+    }
+
+    /// It is back.
+    pub(crate) fn ready(&mut self, worker: usize) {
+        self.device.handle_worker_ready(Instant::from_nanos(self.now), worker);
+        self.settle();
+    }
+
+    /// When the next thing happens by itself.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        self.running.iter().flatten().map(|&(_, end)| end).chain(self.wake).min()
+    }
+
+    /// Lets time pass up to `to`, with all that ends before it, and at it if `through`.
+    pub(crate) fn advance(&mut self, to: u64, through: bool) {
+        while let Some(next) = self.next_event().filter(|&at| at < to || through && at == to) {
+            self.now = self.now.max(next);
+            let ended = self.running.iter().position(|run| run.is_some_and(|(_, end)| end <= next));
+            match ended.and_then(|worker| Some((worker, self.running[worker].take()?))) {
+                Some((worker, (start, end))) => {
+                    let ran = Ran::Done(Span::from_nanos(end - start));
+                    self.device.handle_completion(Instant::from_nanos(self.now), worker, ran);
+                }
+                None => self.wake = None,
+            }
+            self.settle();
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// Lets time pass until nothing waits or runs.
+    pub(crate) fn drain(&mut self) {
+        let open = |run: &Self| {
+            let busy = |s: usize| run.device.service(s).waiting() + run.device.service(s).running() > 0;
+            (0..run.waiting.len()).any(busy)
+        };
+        while open(self) {
+            let next = self.next_event().expect("what waits or runs ends some time");
+            self.advance(next, true);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Several services on the same workers, small ones exhausted: what Theorems E and T admit is kept whatever an adversary
+//! does. `WEIR_EXHAUSTIVE=n` looks at `n` instances of each.
+
+mod harness;
+mod oracle;
+mod shared;
+
+use harness::Dice;
+
+use oracle::sharing::Shared;
+use shared::admission;
+
+/// States that the judge looks at.
+const LIMIT: usize = 150_000;
+
+fn instances(default: usize) -> usize {
+    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+/// Never a yes that some behaviour breaks. Returns how many of a hundred that are true are admitted.
+fn never_a_wrong_yes(turns: bool, late: u8, seed: u64) -> usize {
+    let mut dice = Dice(seed);
+    let (mut yes, mut truly, mut broken, mut too_large) = (0, 0, 0, 0);
+    let count = instances(if late == 0 { 120 } else { 50 });
+    for _ in 0..count {
+        let shared = Shared::draw(&mut dice, turns, late);
+        let admitted = admission(&shared).is_ok();
+        match shared.judge(LIMIT) {
+            Ok(_) => {
+                truly += 1;
+                yes += usize::from(admitted);
+            }
+            Err(None) => too_large += 1,
+            Err(Some(moves)) => {
+                assert!(!admitted, "admitted, yet one misses: {shared:?}: {moves:?}");
+                broken += 1;
+            }
+        }
+    }
+    println!(
+        "turns {turns}, late {late}: {yes} admitted of {truly} that hold, {broken} break, {too_large} of {count} too large"
+    );
+    assert!(truly * 5 > count && broken * 5 > count, "one answer is too rare to say anything");
+    assert!(too_large * 4 < count, "too many searches were cut short");
+    yes * 100 / truly
+}
+
+#[test]
+fn by_earliest_deadline_no_yes_is_wrong() {
+    let share = never_a_wrong_yes(false, 0, 1);
+    assert!(share >= 70, "{share} % of what holds is admitted");
+}
+
+#[test]
+fn by_turns_no_yes_is_wrong() {
+    let share = never_a_wrong_yes(true, 0, 2);
+    assert!(share >= 60, "{share} % of what holds is admitted");
+}
+
+#[test]
+fn late_dispatch_within_the_guard_breaks_nothing() {
+    never_a_wrong_yes(false, 1, 3);
+    never_a_wrong_yes(true, 2, 4);
+}
+
+/// What the tightest line leaves is what one batch may take longer.
+#[test]
+fn an_overrun_within_the_margin_harms_nobody() {
+    for turns in [false, true] {
+        let mut dice = Dice(5);
+        let (mut looked, mut too_large) = (0, 0);
+        while looked < instances(25) {
+            let shared = Shared::draw(&mut dice, turns, 0);
+            let margin = admission(&shared).ok().and_then(|a| a.binding).map_or(0, |b| b.margin());
+            if margin < 1 {
+                continue;
+            }
+            looked += 1;
+            let shared = Shared { overrun: margin.min(4) as u8, ..shared };
+            match shared.judge(LIMIT) {
+                Ok(_) => {}
+                Err(None) => too_large += 1,
+                Err(Some(moves)) => panic!("an overrun of {margin} breaks {shared:?}: {moves:?}"),
+            }
+        }
+        assert!(too_large * 2 < looked, "{too_large} of {looked} searches were cut short");
+    }
+}

@@ -1,0 +1,192 @@
+//! Models that nobody here made come into service: their files are looked at, a manifest is written, and they are served.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{DAEMON, Deployment, best_effort, stderr, weir};
+use weir_engine::sha256_hex;
+
+/// A folder with some of the models that tests/fetch.sh has fetched.
+fn folder(models: &[&str]) -> TempDir {
+    let fetched = Path::new(weir()).ancestors().nth(2).expect("the target folder").join("onnx-models");
+    let folder = TempDir::new().expect("a temporary folder");
+    for model in models {
+        let file = fetched.join(model);
+        assert!(file.exists(), "{} is not there: run tests/fetch.sh, as `make test` does", file.display());
+        std::fs::copy(&file, folder.path().join(model)).expect("copied");
+    }
+    folder
+}
+
+fn run(folder: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = Command::new(weir());
+    command.args(arguments).current_dir(folder.path()).output().expect("weir can be run")
+}
+
+fn succeed(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "weir {arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn fail(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(!output.status.success(), "weir {arguments:?} must fail");
+    stderr(&output)
+}
+
+fn read(folder: &TempDir, name: &str) -> String {
+    std::fs::read_to_string(folder.path().join(name)).expect("a file")
+}
+
+#[test]
+fn a_file_is_inspected_for_people_and_for_programs() {
+    let folder = folder(&["silero_vad_half.onnx"]);
+    let told = succeed(&folder, &["inspect", "silero_vad_half.onnx"]);
+    for part in ["1280395 bytes", "opset 16", "input: f32 [batch, sequence]", "state: f32 [2, batch, 128]"] {
+        assert!(told.contains(part), "{told} lacks {part}");
+    }
+    let told: Value = serde_json::from_str(&succeed(&folder, &["inspect", "--json", "silero_vad_half.onnx"]))
+        .expect("JSON");
+    let file = &told[0];
+    assert_eq!(file["inputs"][1]["shape"], serde_json::json!([2, "batch", 128]));
+    assert_eq!(
+        file["sha256"],
+        sha256_hex(&std::fs::read(folder.path().join("silero_vad_half.onnx")).expect("read"))
+    );
+    std::fs::write(folder.path().join("x.onnx"), "no model").expect("written");
+    assert!(fail(&folder, &["inspect", "x.onnx"]).contains("x.onnx: not an ONNX model"));
+}
+
+#[test]
+fn a_foreign_model_is_imported_checked_profiled_and_served() {
+    let folder = folder(&["magika.onnx", "silero_vad_op18_ifless.onnx"]);
+    let told = succeed(&folder, &["import", "magika.onnx"]);
+    assert!(told.contains("dynamic dimension `unk__214` is the batch"), "{told}");
+    assert!(told.contains("next: weir check ./weir.toml && weir profile ./weir.toml"), "{told}");
+    // The next model is added; what the user wrote stays.
+    let changed = read(&folder, "manifest.toml").replace("# accuracy = 0.9", "accuracy = 0.75 # mine");
+    std::fs::write(folder.path().join("manifest.toml"), &changed).expect("written");
+    let configured = read(&folder, "weir.toml");
+    let fix = ["--fix", "sequence=512,sr=16000", "--name", "voice"];
+    let told = succeed(&folder, &[&["import", "silero_vad_op18_ifless.onnx"][..], &fix].concat());
+    assert!(told.contains("./weir.toml is left as it is") && told.contains("model = \"voice\""), "{told}");
+    let manifest = read(&folder, "manifest.toml");
+    assert!(manifest.starts_with(&changed) && manifest.contains("value = 16000"), "{manifest}");
+    assert_eq!(read(&folder, "weir.toml"), configured);
+    // What is there is left alone.
+    let told = succeed(&folder, &["import", "."]);
+    assert_eq!(told.matches("already, and left as it is").count(), 2, "{told}");
+    assert_eq!(read(&folder, "manifest.toml"), manifest);
+    let service = "[[service]]\nname = \"voice\"\nmodel = \"voice\"\ndeadline = \"20s\"\nguard = \"1s\"\nmax-batch = 2\n";
+    std::fs::write(folder.path().join("weir.toml"), format!("{configured}\n{service}")).expect("written");
+    assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok, 2 service(s)"));
+    succeed(&folder, &["profile", "--quick", "--samples", "10", "weir.toml"]);
+    let mut daemon = Command::new(weir())
+        .args(["serve", "--quiet", "weir.toml"])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("weir can be started");
+    let socket = folder.path().join("weir.sock");
+    let mut client =
+        crate::harness::eventually("the socket", || weir_client::blocking::Client::connect(&socket).ok());
+    let stream = client.register(&best_effort("voice", "microphone")).expect("a stream");
+    // The constant is not the client's business, and the state is told without the batch.
+    let told: Vec<_> =
+        stream.inputs.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.clone())).collect();
+    assert_eq!(told, [("input", vec![512]), ("state", vec![2, 128])]);
+    let noise: Vec<f32> = (0..512u32).map(|i| (i.wrapping_mul(2654435761) >> 8) as f32 / 1e7 - 0.8).collect();
+    let payload = stream.pack().push(&noise).and_then(|p| p.push(&[0.0f32; 256])).and_then(|p| p.finish());
+    let outcome = client.infer_bytes(&stream, &payload.expect("it fits")).expect("an answer");
+    let result = outcome.result().expect("in time");
+    let speech = stream.output_at::<f32>(result, 0).expect("a number");
+    assert!((0.0..=1.0).contains(&speech[0]), "{speech:?}");
+    assert!(stream.output_at::<f32>(result, 1).expect("a state").iter().any(|value| *value != 0.0));
+    let stream = client.register(&best_effort("magika", "files")).expect("a stream");
+    assert_eq!(stream.accuracy, 0.75);
+    let outcome = client.infer(&stream, &vec![65i32; 2048]).expect("an answer");
+    let kinds = stream.output::<f32>(outcome.result().expect("in time")).expect("probabilities");
+    assert!((kinds.iter().sum::<f32>() - 1.0).abs() < 1e-3, "of which there is one");
+    daemon.kill().and_then(|()| daemon.wait()).expect("the daemon ends");
+}
+
+#[test]
+fn a_folder_is_imported_and_a_size_counts_for_the_models_that_have_the_dimension() {
+    let folder = folder(&["magika.onnx", "silero_vad_v6.onnx"]);
+    let told = succeed(&folder, &["import", ".", "--fix", "seq_len=7", "--out", "all.toml"]);
+    assert!(
+        told.contains("2 model(s) written to all.toml") && told.contains("`seq_len` is 7: as you say"),
+        "{told}"
+    );
+    assert!(read(&folder, "all.toml").contains("dimensions = { seq_len = 7 }"));
+    assert!(read(&folder, "weir.toml").contains("models = \"all.toml\""));
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_with_the_reason() {
+    let folder = folder(&["magika.onnx", "ch_PP-OCRv4_rec_infer.onnx"]);
+    let unknown = fail(&folder, &["import", "magika.onnx", "--fix", "height=640"]);
+    assert!(
+        unknown.contains("--fix height: there is no such input or dynamic dimension")
+            && unknown.contains("`unk__214`"),
+        "{unknown}"
+    );
+    // No text of this height can be read.
+    let wrong = fail(
+        &folder,
+        &["import", "ch_PP-OCRv4_rec_infer.onnx", "--fix", "x_2=224,p2o.DynamicDimension.1=64"],
+    );
+    assert!(wrong.contains("does not run on") && wrong.contains("x_2 = 224"), "{wrong}");
+    std::fs::create_dir(folder.path().join("below")).expect("a folder");
+    let outside = fail(&folder, &["import", "magika.onnx", "--out", "below/manifest.toml"]);
+    assert!(outside.contains("names files of its own folder") && outside.contains("--out"), "{outside}");
+    assert!(fail(&folder, &["import", "below"]).contains("there is no .onnx file"));
+    assert!(!folder.path().join("manifest.toml").exists() && !folder.path().join("weir.toml").exists());
+    // A broken manifest is not added to.
+    std::fs::write(folder.path().join("manifest.toml"), "[[model]]\nname = 3\nfile = \"../x\"\n")
+        .expect("written");
+    let broken = fail(&folder, &["import", "magika.onnx"]);
+    assert!(broken.contains("manifest.toml:2: ") && broken.contains("manifest.toml:3: "), "{broken}");
+}
+
+#[test]
+fn a_check_refuses_what_this_machine_cannot_run() {
+    let service = "[[service]]\nname = \"s\"\nengine = \"simulated\"\nsimulated = { times = [\"1ms\"] }\n\
+                   deadline = \"50ms\"\ncores = [1023]\n";
+    let place = Deployment::new(format!("{DAEMON}{service}"));
+    let told = place.fail(&["check"]);
+    assert!(told.contains("service[0].cores = 1023: this machine has no such core, only 0"), "{told}");
+    place.succeed(&["check", "--no-models"]);
+}
+
+#[test]
+fn dynamic_dimensions_are_called_by_their_names() {
+    let folder = folder(&["silero_vad_op18_ifless.onnx"]);
+    succeed(&folder, &["import", "silero_vad_op18_ifless.onnx", "--fix", "sequence=512,sr=16000"]);
+    let manifest = read(&folder, "manifest.toml");
+    for (from, to, wanted) in [
+        (
+            "sequence = 512 }",
+            "}",
+            "dynamic dimension `sequence` has no size: write dimensions = { sequence = …",
+        ),
+        (
+            "[2, \"batch\", 128]",
+            "[2, 1, 128]",
+            "the batch stands in front of the manifest's, unless shape names it",
+        ),
+        (
+            "[\"batch\", \"sequence\"]",
+            "[\"sequence\", \"batch\"]",
+            "dynamic dimension `batch` is 512 in `input`, the batch here",
+        ),
+    ] {
+        assert!(manifest.contains(from), "{manifest} lacks {from}");
+        std::fs::write(folder.path().join("manifest.toml"), manifest.replacen(from, to, 1)).expect("written");
+        let told = fail(&folder, &["check", "weir.toml"]);
+        assert!(told.contains(wanted), "{told}");
+    }
+}
