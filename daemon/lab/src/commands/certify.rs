@@ -164,7 +164,10 @@ fn print_shared(claim: &SharedClaim) {
         say!("  tightest for {}, {distance} from {from}: begun by {lhs}, {rhs} is allowed", b.service);
     }
     if let Some(margin) = claim.overrun_margin {
-        say!("  one batch may take {} longer than stated", time(margin, unit));
+        say!(
+            "  batches may take {} longer than stated in all, between instants at which nothing waits",
+            time(margin, unit)
+        );
     }
     if let Some(scale) = claim.max_load_scale {
         say!("  all streams may send {scale} times as fast");
