@@ -56,10 +56,7 @@ impl Test<'_> {
                 // The share is at most the average, with which the margin is mostly large enough.
                 let plain = line.binding(within, line.average());
                 if tightest.is_none_or(|t| plain.margin() < t.margin()) {
-                    let exact = line.binding(within, line.latest());
-                    if tightest.is_none_or(|t| exact.margin() < t.margin()) {
-                        tightest = Some(exact);
-                    }
+                    line.binding(within, line.latest()).tighten(&mut tightest);
                 }
                 match tightest.map_or(i128::MAX, |t| t.margin()) {
                     ..0 => Look::Failed,

@@ -105,6 +105,13 @@ impl SharedBinding {
     pub fn margin(&self) -> i128 {
         self.rhs - i128::from(self.lhs.as_nanos())
     }
+
+    /// Takes the place of `tightest` if it is tighter.
+    fn tighten(self, tightest: &mut Option<Self>) {
+        if tightest.is_none_or(|t| self.margin() < t.margin()) {
+            *tightest = Some(self);
+        }
+    }
 }
 
 /// The answer to a test that says yes.

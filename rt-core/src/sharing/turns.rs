@@ -18,10 +18,7 @@ pub(super) fn admit(sharing: &Sharing, demands: &[Demands]) -> Result<SharedAdmi
     let start_within = sharing.latest_starts();
     let mut tightest: Option<SharedBinding> = None;
     for service in (0..demands.len()).filter(|&s| !demands[s].is_empty()) {
-        let binding = of(sharing, demands, &start_within, service)?;
-        if tightest.is_none_or(|t| binding.margin() < t.margin()) {
-            tightest = Some(binding);
-        }
+        of(sharing, demands, &start_within, service)?.tighten(&mut tightest);
     }
     match tightest {
         Some(binding) if binding.margin() < 0 => Err(SharingError::Late(binding)),
@@ -67,10 +64,8 @@ fn of(
             lhs: Span::from_nanos(u64::try_from(latest).unwrap_or(u64::MAX)),
             rhs,
         };
-        let margin = tightest.map_or(i128::MAX, |t| t.margin()).min(binding.margin());
-        if tightest.is_none_or(|t| binding.margin() < t.margin()) {
-            tightest = Some(binding);
-        }
+        binding.tighten(&mut tightest);
+        let margin = tightest.map_or(i128::MAX, |t| t.margin());
         match i128::try_from(plain) {
             _ if margin < 0 => Look::Failed,
             Ok(plain) if rhs - plain >= margin => Look::Regular,
