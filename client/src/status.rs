@@ -53,6 +53,8 @@ pub struct Service {
     pub engine: String,
     /// Whether that computes nothing.
     pub simulated: bool,
+    /// The device whose workers it shares with others; none if they are its own.
+    pub device: Option<String>,
     /// The base variant.
     pub model: String,
     /// The share of right answers of the base, 0 to 1; none where it is not known.

@@ -13,6 +13,7 @@ use weir_plan::config::Config;
 use weir_plan::plan::Plan;
 use weir_plan::profile::sysfs;
 use weir_serve::manager::{self, Watchdog};
+use weir_serve::out::Audience;
 use weir_serve::served::Served;
 use weir_serve::service::Service;
 
@@ -46,14 +47,15 @@ pub(crate) fn run(
     let realtime = config.daemon.realtime;
     let mut services = Vec::new();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    for service in plan.services {
-        let name = service.config.name.clone();
-        let audience = Arc::clone(&doors) as _;
-        let started = Service::start(service, config.safe_mode, audience, realtime, None);
-        let (service, mut own) = started.with_context(|| format!("service {name}"))?;
-        services.push(service);
+    let (profiled, audience) = (plan.profiled.clone(), Arc::clone(&doors) as Arc<dyn Audience>);
+    for device in plan.into_devices() {
+        let (places, plans): (Vec<_>, Vec<_>) = device.into_iter().unzip();
+        let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, None)?;
+        services.extend(places.into_iter().zip(started));
         threads.append(&mut own);
     }
+    services.sort_by_key(|&(place, _)| place);
+    let services = services.into_iter().map(|(_, service)| service).collect();
     if realtime {
         realtime::lock_memory();
         if let Some(warning) = realtime::throttle_warning() {
@@ -61,7 +63,7 @@ pub(crate) fn run(
         }
     }
     let served = Arc::new(Served::new(services, threads));
-    let reloads = Reloads::new(&config, plan.profiled);
+    let reloads = Reloads::new(&config, profiled);
     let overview = Arc::new(Overview { config, served: Arc::clone(&served), reloads });
     let watch = {
         let (watch, overview) = (Watch::new(sysfs()), Arc::clone(&overview));

@@ -83,14 +83,21 @@ fn reload(this: &Reload) -> Result<Outcome> {
         let held = service.registry.lock().held();
         ensure!(held.is_empty(), "{}", stays(service, &held));
     }
+    for service in &gone {
+        ensure!(service.plan.shared.is_none(), "{}", at_next_start(&service.plan));
+    }
     for step in &steps {
         if let Step::Replace(service, plan) = step {
+            for plan in [plan, &service.plan] {
+                ensure!(plan.shared.is_none(), "{}", at_next_start(plan));
+            }
             service
                 .check_heir(plan)
                 .map_err(anyhow::Error::msg)
                 .with_context(|| service.name().to_owned())?;
         }
         if let Step::Replace(_, plan) | Step::Start(plan) = step {
+            ensure!(plan.shared.is_none(), "{}", at_next_start(plan));
             check_record(plan, &present)?;
         }
     }
@@ -110,6 +117,14 @@ fn check_record(plan: &ServicePlan, present: &[Arc<Service>]) -> Result<()> {
     })
 }
 
+/// Why a service that shares its workers is not taken over: all that run on them would have to be, at once.
+fn at_next_start(plan: &ServicePlan) -> String {
+    let (service, device) = (&plan.config.name, plan.device_name());
+    format!(
+        "service {service} shares device {device}: what changes on a device takes effect at the next start"
+    )
+}
+
 fn stays(service: &Service, held: &[String]) -> String {
     format!("service {} is to go, but these streams are held: {}", service.name(), held.join(", "))
 }
@@ -127,8 +142,12 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
             Step::Replace(service, plan) => (plan, Some(service)),
         };
         let name = plan.config.name.clone();
-        let (doors, realtime) = (Arc::clone(&this.doors), this.overview.config.daemon.realtime);
-        let start = || Service::start(plan, config.safe_mode, doors, realtime, before.as_deref());
+        let (doors, realtime) =
+            (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
+        let start = || {
+            let started = Service::start(vec![plan], config.safe_mode, &doors, realtime, before.as_deref());
+            started.and_then(|(mut services, threads)| Ok((services.pop().context("one service")?, threads)))
+        };
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((service, threads)) => {
                 this.overview.served.add_threads(threads);

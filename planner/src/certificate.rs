@@ -18,7 +18,8 @@ pub use claim::{
     Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
 pub use shared::{
-    Reference, SharedBinding, SharedClaim, SharedReason, SharedServiceAnswer, SharedStreamAnswer,
+    Reference, SharedBinding, SharedClaim, SharedDevice, SharedReason, SharedServiceAnswer,
+    SharedStreamAnswer,
 };
 
 /// The version of the format, its field `weir_certificate`.
@@ -31,7 +32,7 @@ pub const MAX_BYTES: u64 = 64 << 20;
 /// The answer to one abstract problem, or to each service of a configuration, under a digest.
 ///
 /// In the file the fields of a single claim that is about no service stand beside these, as do those of one about
-/// services that share workers; other claims are the list `services`.
+/// services that share workers; other claims are the lists `services` and, about services that share a device, `devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The program that made it, and its version.
@@ -40,8 +41,8 @@ pub struct Certificate {
     pub machine: BTreeMap<String, String>,
     /// One about no service for an abstract problem, else one about each service.
     pub claims: Vec<Claim>,
-    /// What is claimed of services that share workers; then there are no other claims.
-    pub shared: Option<SharedClaim>,
+    /// What is claimed of services that share workers: of an abstract problem, then there is no other claim, or of each device.
+    pub shared: Vec<SharedClaim>,
     /// SHA-256 over all of the above, see [`Certificate::compute_digest`].
     pub digest: String,
 }
@@ -104,14 +105,21 @@ impl Certificate {
     /// A certificate of `claims`, with its digest: a single claim about no service, or one about each service.
     #[must_use]
     pub fn new(made_by: impl Into<String>, machine: BTreeMap<String, String>, claims: Vec<Claim>) -> Self {
-        Self { made_by: made_by.into(), machine, claims, shared: None, digest: String::new() }.signed()
+        Self { made_by: made_by.into(), machine, claims, shared: Vec::new(), digest: String::new() }.signed()
+    }
+
+    /// The same with what is claimed of services that share a device, for each device.
+    #[must_use]
+    pub fn with_devices(mut self, devices: Vec<SharedClaim>) -> Self {
+        self.shared = devices;
+        self.signed()
     }
 
     /// A certificate of services that share workers, with its digest.
     #[must_use]
     pub fn of_shared(made_by: impl Into<String>, claim: SharedClaim) -> Self {
         let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
-        Self { made_by, machine, claims: Vec::new(), shared: Some(claim), digest }.signed()
+        Self { made_by, machine, claims: Vec::new(), shared: vec![claim], digest }.signed()
     }
 
     fn signed(mut self) -> Self {
@@ -164,22 +172,32 @@ impl Certificate {
             Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
             None => BTreeMap::new(),
         };
-        let mut shared = None;
+        let mut shared: Vec<SharedClaim> = Vec::new();
+        let devices = if version == SHARED_VERSION { take("devices") } else { None };
         let claims = match take("services") {
-            services if version == SHARED_VERSION => {
+            services if version == SHARED_VERSION && devices.is_none() => {
                 fields.extend(services.map(|services| ("services".to_owned(), services)));
-                shared = Some(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+                shared.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
                 Vec::new()
             }
             Some(services) => {
                 // Whatever is left is unknown.
                 let Nothing {} = serde_json::from_str(&serde_json::to_string(&fields)?)?;
                 let services: Vec<Claim> = serde_json::from_str(services.get())?;
-                if services.is_empty() || services.iter().any(|claim| claim.service.is_none()) {
+                if let Some(devices) = &devices {
+                    shared = serde_json::from_str(devices.get())?;
+                    if shared.is_empty() || shared.iter().any(|claim| claim.device.is_none()) {
+                        return Err(missing("device"));
+                    }
+                }
+                if services.is_empty() && shared.is_empty()
+                    || services.iter().any(|claim| claim.service.is_none())
+                {
                     return Err(missing("service"));
                 }
                 services
             }
+            None if devices.is_some() => return Err(missing("services")),
             None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
         };
         let read = Self { made_by, machine, claims, shared, digest };
@@ -229,14 +247,16 @@ impl Serialize for Certificate {
             Problem(&'a Claim),
             Shared(&'a SharedClaim),
             Services { services: &'a [Claim] },
+            Devices { services: &'a [Claim], devices: &'a [SharedClaim] },
         }
         let Self { made_by, machine, claims, shared, digest } = self;
-        let body = match (shared, claims.as_slice()) {
-            (Some(claim), _) => Body::Shared(claim),
-            (None, [claim]) if claim.service.is_none() => Body::Problem(claim),
-            (None, services) => Body::Services { services },
+        let body = match (shared.as_slice(), claims.as_slice()) {
+            ([claim], []) if claim.device.is_none() => Body::Shared(claim),
+            ([], [claim]) if claim.service.is_none() => Body::Problem(claim),
+            ([], services) => Body::Services { services },
+            (devices, services) => Body::Devices { services, devices },
         };
-        let weir_certificate = if shared.is_some() { SHARED_VERSION } else { VERSION };
+        let weir_certificate = if shared.is_empty() { VERSION } else { SHARED_VERSION };
         Fields { weir_certificate, made_by, machine, body, digest }.serialize(serializer)
     }
 }

@@ -1,6 +1,7 @@
 //! Answers a problem: whether it can be promised, why, and how far each input is from its limit.
 
 mod limits;
+mod region;
 mod scale;
 mod shared;
 
@@ -8,7 +9,8 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
-pub use shared::certify_shared;
+pub use region::{promised_per_s, region};
+pub use shared::{Decision, certify_shared, decide};
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

@@ -70,8 +70,12 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
         let name = |error| VerifyError { claim: format!("claim {i}{service}"), ..error };
         check(claim, &mut verified).map_err(name)?;
     }
-    if let Some(claim) = &certificate.shared {
-        shared::check(claim, &mut verified)?;
+    for claim in &certificate.shared {
+        let name = |error: VerifyError| match &claim.device {
+            Some(device) => VerifyError { claim: format!("device {}", device.name), ..error },
+            None => error,
+        };
+        shared::check(claim, &mut verified).map_err(name)?;
     }
     Ok(verified)
 }

@@ -14,7 +14,7 @@ use harness::{Dice, earliest};
 use oracle::sharing::{Service, Shared};
 use oracle::{Bound, Stream};
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
-use rt_core::{Cause, Dispatch, Span, StreamSpec};
+use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
 use shared::{Run, admission, spec};
 
 fn instances(default: usize) -> usize {
@@ -287,6 +287,38 @@ fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
             run.causes.iter().filter(|c| c.2 == Cause::ServiceOverrun).map(|c| c.1).collect();
         assert_eq!(told.len(), 3, "{:?}", run.causes);
     }
+}
+
+/// Who comes later may leave less of a margin: it holds from the next calm instant on, and not while more is run over.
+#[test]
+fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 20, turn: 1 };
+    let services = vec![service(), service()];
+    let shared = Shared { services, workers: 1, longest: 2, turns: false, late: 0, overrun: 0 };
+    let mut run = Run::new(&shared, 5, |service, bound| if service == 0 { bound + 3 } else { bound });
+    let own = run.add(1, spec(&stream()));
+    let stranger = run.add(0, StreamSpec::best_effort());
+    let told = |run: &Run| run.causes.iter().map(|&(_, service, _)| service).collect::<HashSet<_>>();
+    let set = |run: &mut Run, margin| {
+        run.device.set_overrun_margin(Instant::from_nanos(run.now), Span::from_nanos(margin))
+    };
+    run.arrive(0, stranger);
+    run.settle();
+    run.advance(4, true);
+    // Two beyond its time, and it runs on.
+    assert!(!set(&mut run, 1) && set(&mut run, 2));
+    assert_eq!(told(&run), HashSet::from([0]), "its own service has been told");
+    run.advance(5, true);
+    assert_eq!(told(&run), HashSet::from([0, 1]), "three are more than two");
+    assert!(run.missed.is_empty());
+    run.advance(40, true);
+    assert!(set(&mut run, 0), "all is calm");
+    run.arrive(1, own);
+    run.settle();
+    run.advance(60, true);
+    assert_eq!((run.served[1], run.missed.len()), (1, 0));
 }
 
 #[test]

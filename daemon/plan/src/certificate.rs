@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Context;
-use planner::certificate::{Claim, Refutation, Service, Variant};
-use planner::problem::raw;
+use planner::certificate::{Claim, Refutation, Service, SharedClaim, SharedDevice, Variant};
+use planner::problem::{raw, shared};
 use planner::verify::{Verified, VerifyError, verify};
-use planner::{Certificate, Number, Problem, ProblemError, certify};
+use planner::{Certificate, Number, Problem, ProblemError, SharedProblem, certify, certify_shared};
+use rt_core::sharing::Rule;
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 use serde_json::Value;
 
-use crate::config::{Config, ModelChoice, ServiceConfig};
+use crate::config::{Config, DeviceConfig, ModelChoice, ServiceConfig};
 use crate::models::{prepare_engines, resolve_models};
-use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, workers_of};
+use crate::plan::{
+    DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, planned_problem, refused_problem, workers_of,
+};
 use crate::profile::{Fingerprint, Profile};
 use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
 
@@ -23,8 +26,8 @@ use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
 pub enum Mismatch {
     #[error("{field} is {certified}, here it is {here}: run `weir certify` again")]
     Field { field: String, certified: String, here: String },
-    #[error("service {service} is refused by its own certificate: {reason}")]
-    Refused { service: String, reason: String },
+    #[error("{what} is refused by its own certificate: {reason}")]
+    Refused { what: String, reason: String },
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("the checker: {0}")]
@@ -41,24 +44,30 @@ pub fn certificate(
     config: &Config,
     refute: fn(&Problem) -> Option<Refutation>,
 ) -> anyhow::Result<Certificate> {
-    let profile = Profile::load(&config.daemon.profile)?;
-    let mut equipment = Vec::new();
-    let claims = config.services.iter().zip(resolve_models(config)?).map(|(service, specs)| {
-        for spec in &specs {
+    let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
+    let (mut equipment, mut claims) = (Vec::new(), Vec::new());
+    for (service, specs) in config.services.iter().zip(&models) {
+        for spec in specs {
             let entry = profile.entry(&spec.name, &spec.identity(), service.engine)?;
             equipment.push((service, spec.name.clone(), entry.equipment.clone()));
         }
-        match ServicePlan::compute(service, specs.clone(), &profile) {
-            Ok(plan) => promise(&plan),
-            Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &specs[0], &profile),
-            Err(error) => Err(error.into()),
+        if service.share.is_none() {
+            claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
+                Ok(plan) => promise(&plan),
+                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
+                    refusal(service, &specs[0], &profile)
+                }
+                Err(error) => Err(error.into()),
+            }?);
         }
-    });
-    let mut claims = claims.collect::<anyhow::Result<Vec<Claim>>>()?;
+    }
+    let devices: anyhow::Result<Vec<_>> =
+        (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile)).collect();
     for claim in claims.iter_mut().filter(|claim| !claim.admissible) {
         claim.refutation = refute(&Problem::from_raw(claim.problem.clone())?);
     }
-    Ok(Certificate::new(made_by(), machine(profile.fingerprint(), equipment), claims))
+    let machine = machine(profile.fingerprint(), equipment);
+    Ok(Certificate::new(made_by(), machine, claims).with_devices(devices?))
 }
 
 /// The `plan` of `config`, held against the certificate that it names, or checked like one.
@@ -83,12 +92,19 @@ pub fn checked(config: &Config, plan: Plan) -> anyhow::Result<Plan> {
 /// # Errors
 /// If a declaration has no form as a problem.
 pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
-    let claims: anyhow::Result<_> = plan.services.iter().map(promise).collect();
+    let alone = plan.services.iter().filter(|service| service.shared.is_none());
+    let claims: anyhow::Result<_> = alone.map(promise).collect();
+    let device = |device: &DevicePlan| {
+        let told = plan.on(device).map(|plan| told(&plan.config, &plan.spec, plan.profile_sha256.clone()));
+        anyhow::Ok(of_device(&device.config, &planned_on(plan, device)?, told.collect()))
+    };
+    let devices: anyhow::Result<Vec<_>> = plan.devices().into_iter().map(device).collect();
     let equipment = plan.services.iter().flat_map(|service| {
         let of = |v: &VariantPlan| (&service.config, v.spec.name.clone(), v.equipment.clone());
         service.variants.iter().map(of)
     });
-    Ok(Certificate::new(made_by(), machine(&plan.profiled, equipment), claims?))
+    let machine = machine(&plan.profiled, equipment);
+    Ok(Certificate::new(made_by(), machine, claims?).with_devices(devices?))
 }
 
 /// What a service has planned as an abstract problem, in nanoseconds: its workers and its reserved streams.
@@ -97,6 +113,47 @@ pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
 /// If a declaration has no form as a problem.
 pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
     problem(&plan.config, plan.workers(), &reserved(&plan.config).collect::<Vec<_>>())
+}
+
+/// What a device has planned as an abstract problem, in nanoseconds: its services and their reserved streams.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub fn planned_on(plan: &Plan, device: &DevicePlan) -> Result<SharedProblem, ProblemError> {
+    problem_of_device(&device.config, plan.on(device).map(|plan| (&plan.config, plan.workers())))
+}
+
+/// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub fn problem_of_device<'a>(
+    device: &DeviceConfig,
+    services: impl Iterator<Item = (&'a ServiceConfig, &'a Workers)>,
+) -> Result<SharedProblem, ProblemError> {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let service = |(config, workers): (&ServiceConfig, &Workers)| shared::raw::Service {
+        name: config.name.clone(),
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        batch: workers.batch,
+        time: None,
+        times: Some((1..=workers.batch).map(|b| number(workers.profile.bound(b))).collect()),
+        turn: config.share.and_then(|share| share.turn),
+        streams: reserved(config).map(|(name, spec)| stream(&name, &spec)).collect(),
+    };
+    SharedProblem::from_raw(shared::raw::SharedProblem {
+        unit: raw::Unit::Ns,
+        background: true,
+        workers: shared::raw::Workers { count: device.workers },
+        rule: match device.rule {
+            None => "auto",
+            Some(Rule::Earliest) => "edf",
+            Some(Rule::Turns) => "turns",
+        }
+        .to_owned(),
+        services: services.map(service).collect(),
+    })
 }
 
 /// A stream as it is written in a problem, with times in nanoseconds.
@@ -154,27 +211,51 @@ pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> 
         same("service", name(one), name(other))?;
         let service = name(one);
         if let (Some(a), Some(b)) = (&one.service, &other.service) {
-            same(format!("service {service}: model"), &a.model, &b.model)?;
-            same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
-            same(format!("service {service}: engine"), &a.engine, &b.engine)?;
-            same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
-            let counts = [a, b].map(|service| service.variants.len());
-            same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
-            for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
-                let at = |what: &str| format!("service {service}: variants[{i}], {}: {what}", b.model);
-                same(format!("service {service}: variants[{i}]"), &a.model, &b.model)?;
-                same(at("model file"), &a.model_sha256, &b.model_sha256)?;
-                same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
-            }
+            same_service(a, b)?;
         }
         let value = |claim: &Claim| serde_json::to_value(&claim.problem).unwrap_or_default();
         differs(&format!("service {service}: problem"), &value(one), &value(other))?;
         if !one.admissible {
             let reason = one.reason.clone().unwrap_or_default();
-            return Err(Mismatch::Refused { service, reason });
+            return Err(Mismatch::Refused { what: format!("service {service}"), reason });
+        }
+    }
+    same("number of devices", certificate.shared.len(), here.shared.len())?;
+    for (one, other) in certificate.shared.iter().zip(&here.shared) {
+        let of = |claim: &SharedClaim| claim.device.clone().map(|d| (d.name, d.services)).unwrap_or_default();
+        let ((name, services), (here, own)) = (of(one), of(other));
+        same("device", &name, &here)?;
+        same(format!("device {name}: number of services"), services.len(), own.len())?;
+        for (a, b) in services.iter().zip(&own) {
+            same(format!("device {name}: service"), &a.name, &b.name)?;
+            same_service(a, b)?;
+        }
+        let value = |claim: &SharedClaim| serde_json::to_value(&claim.problem).unwrap_or_default();
+        differs(&format!("device {name}: problem"), &value(one), &value(other))?;
+        if !one.admissible {
+            let reason = one.reason.clone().unwrap_or_default();
+            return Err(Mismatch::Refused { what: format!("device {name}"), reason });
         }
     }
     Ok(verify(certificate)?)
+}
+
+/// Whether a service was certified with the same models and profiles as it is `here`.
+fn same_service(certified: &Service, here: &Service) -> Result<(), Mismatch> {
+    let (a, b, service) = (certified, here, &certified.name);
+    same(format!("service {service}: model"), &a.model, &b.model)?;
+    same(format!("service {service}: model file"), &a.model_sha256, &b.model_sha256)?;
+    same(format!("service {service}: engine"), &a.engine, &b.engine)?;
+    same(format!("service {service}: profile"), &a.profile_sha256, &b.profile_sha256)?;
+    let counts = [a, b].map(|service| service.variants.len());
+    same(format!("service {service}: number of variants that may answer"), counts[0], counts[1])?;
+    for (i, (a, b)) in a.variants.iter().zip(&b.variants).enumerate() {
+        let at = |what: &str| format!("service {service}: variants[{i}], {}: {what}", b.model);
+        same(format!("service {service}: variants[{i}]"), &a.model, &b.model)?;
+        same(at("model file"), &a.model_sha256, &b.model_sha256)?;
+        same(at("profile"), &a.profile_sha256, &b.profile_sha256)?;
+    }
+    Ok(())
 }
 
 /// The first field in which two problems differ.
@@ -224,6 +305,49 @@ fn refusal(config: &ServiceConfig, spec: &ModelSpec, profile: &Profile) -> anyho
     claim(config, spec, &workers, &streams.collect::<Vec<_>>(), entry.digest())
 }
 
+/// The claim about a device, be it that not all can be promised.
+fn device_claim(
+    config: &Config,
+    index: usize,
+    models: &[Vec<ModelSpec>],
+    profile: &Profile,
+) -> anyhow::Result<SharedClaim> {
+    let device = &config.devices[index];
+    let on = |(service, _): &(&ServiceConfig, &Vec<ModelSpec>)| {
+        service.share.is_some_and(|share| share.device == index)
+    };
+    let services: Vec<_> = config.services.iter().zip(models).filter(on).collect();
+    let problem = match planned_problem(config, index, models, profile) {
+        Err(PlanError::Device { .. }) => refused_problem(config, index, models, profile)?,
+        other => other?,
+    };
+    let mut told_of = Vec::new();
+    for (service, specs) in services {
+        let entry = profile.entry(&specs[0].name, &specs[0].identity(), service.engine)?;
+        told_of.push(told(service, &specs[0], entry.digest()));
+    }
+    Ok(of_device(device, &problem, told_of))
+}
+
+fn of_device(device: &DeviceConfig, problem: &SharedProblem, services: Vec<Service>) -> SharedClaim {
+    SharedClaim {
+        device: Some(SharedDevice { name: device.name.clone(), services }),
+        ..certify_shared(problem)
+    }
+}
+
+/// What is said of a service whose promise rests on its base variant.
+fn told(config: &ServiceConfig, spec: &ModelSpec, profile_sha256: String) -> Service {
+    Service {
+        name: config.name.clone(),
+        model: spec.name.clone(),
+        model_sha256: spec.identity(),
+        engine: config.engine.to_string(),
+        profile_sha256,
+        variants: Vec::new(),
+    }
+}
+
 fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
     config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))
 }
@@ -237,10 +361,7 @@ fn claim(
 ) -> anyhow::Result<Claim> {
     let problem = problem(config, workers, streams)?;
     let mut claim = certify(&problem);
-    let (model, model_sha256) = (spec.name.clone(), spec.identity());
-    let (name, engine) = (config.name.clone(), config.engine.to_string());
-    let variants = Vec::new();
-    claim.service = Some(Service { name, model, model_sha256, engine, profile_sha256, variants });
+    claim.service = Some(told(config, spec, profile_sha256));
     Ok(claim)
 }
 

@@ -1,5 +1,6 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
+mod device;
 mod merit;
 mod rate;
 mod select;
@@ -20,8 +21,9 @@ use crate::models::{ModelsError, prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
-pub use rate::RatePlan;
+pub use device::{DevicePlan, Share, margin, planned_problem, refused_problem};
 use rate::densest;
+pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
 pub use selection::SelectionPlan;
 pub use stalls::Stalls;
@@ -59,8 +61,10 @@ pub struct ServicePlan {
     pub mismatches: Vec<String>,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
     pub system: System,
-    /// The reserved streams together.
-    pub admission: Admission,
+    /// The reserved streams together; absent where the service shares its workers.
+    pub admission: Option<Admission>,
+    /// Its part of the plan of its device, if it shares one.
+    pub shared: Option<Share>,
     /// The largest rate under the service's own constraints; absent if it has none.
     pub rate: Option<RatePlan>,
 }
@@ -89,6 +93,8 @@ pub enum PlanError {
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
     #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
     Queue { service: String, queue: usize, waiting: u64 },
+    #[error("device {device}: not every promise can be kept: {reason}")]
+    Device { device: String, reason: String },
     #[error("{field} = {value}: {reason}")]
     Variant { field: String, value: String, reason: String },
     #[error("service {service}: {source}")]
@@ -127,13 +133,46 @@ impl Plan {
     pub fn of(config: &Config, models: Vec<Vec<ModelSpec>>, profile: &Profile) -> Result<Self, PlanError> {
         prepare_engines(config)?;
         let other_company = Work::other_company(config, &models, profile);
+        let mut devices: Vec<_> =
+            device::compute_all(config, &models, profile)?.into_iter().map(Some).collect();
         let services: Result<Vec<_>, _> = config
             .services
             .iter()
             .zip(models)
-            .map(|(service, specs)| ServicePlan::compute(service, specs, profile))
+            .zip(&mut devices)
+            .map(|((service, specs), device)| match device.take().flatten() {
+                Some(part) => ServicePlan::on_device(service, specs, profile, part),
+                None => ServicePlan::compute(service, specs, profile),
+            })
             .collect();
         Ok(Self { services: services?, profiled: profile.fingerprint().clone(), other_company })
+    }
+
+    /// The services by what they run on, each with its place among all: those of a device together, every other by itself.
+    pub fn into_devices(self) -> Vec<Vec<(usize, ServicePlan)>> {
+        let mut devices: Vec<Vec<(usize, ServicePlan)>> = Vec::new();
+        for (place, plan) in self.services.into_iter().enumerate() {
+            let own = |of: &&mut Vec<(usize, ServicePlan)>| {
+                plan.shared.is_some() && of[0].1.device_name() == plan.device_name()
+            };
+            match devices.iter_mut().find(|of| of[0].1.shared.is_some() && own(of)) {
+                Some(device) => device.push((place, plan)),
+                None => devices.push(vec![(place, plan)]),
+            }
+        }
+        devices
+    }
+
+    /// The devices that services share, in the order of their first service.
+    pub fn devices(&self) -> Vec<&DevicePlan> {
+        let shared = self.services.iter().filter_map(|service| service.shared.as_ref());
+        shared.filter(|share| share.index == 0).map(|share| &*share.device).collect()
+    }
+
+    /// The services on a device, in its order.
+    pub fn on<'a>(&'a self, device: &DevicePlan) -> impl Iterator<Item = &'a ServicePlan> {
+        let name = device.config.name.clone();
+        self.services.iter().filter(move |service| service.shared.is_some() && service.device_name() == name)
     }
 
     /// In what this machine and its engines differ from those that were profiled, one line each; empty if in nothing.
@@ -223,9 +262,15 @@ impl ServicePlan {
             profile_sha256: profile_sha256.to_owned(),
             mismatches: Vec::new(),
             system,
-            admission,
+            admission: Some(admission),
+            shared: None,
             rate,
         })
+    }
+
+    /// The name of what it runs on: its own, unless it shares a device.
+    pub fn device_name(&self) -> &str {
+        self.shared.as_ref().map_or(&self.config.name, |share| &share.device.config.name)
     }
 
     /// The workers: a service has one kind.

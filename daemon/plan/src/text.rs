@@ -1,11 +1,14 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
-use rt_core::{Admission, BatchTime, Binding, ConstraintSet, Span};
+use rt_core::sharing::Rule;
+use rt_core::{BatchTime, Binding, ConstraintSet, Span};
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
 use crate::models::run_singly;
-use crate::plan::{Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256};
+use crate::plan::{
+    Counts, DevicePlan, Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256,
+};
 use tracing::warn;
 
 /// Prints a plan for people.
@@ -17,6 +20,58 @@ pub fn print_plan(plan: &Plan) {
         warn!("{line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
+    plan.devices().into_iter().for_each(print_device);
+}
+
+/// What the services of a device promise together, and what keeps them from larger batches.
+fn print_device(device: &DevicePlan) {
+    let DevicePlan { config, services, sharing, admission, limits } = device;
+    let rule = match sharing.rule {
+        Rule::Earliest => "by earliest deadline (Theorem E)",
+        Rule::Turns => "in turns (Theorem T)",
+    };
+    say!("device {}: {} worker(s) for {}, {rule}", config.name, config.workers, services.join(", "));
+    for (name, service) in services.iter().zip(&sharing.services) {
+        let turn = match sharing.rule {
+            Rule::Earliest => String::new(),
+            Rule::Turns => format!(", {} in a turn", service.turn),
+        };
+        say!("  {name}: batches of up to {} in {}{turn}", service.batch, service.time);
+    }
+    match admission.binding {
+        None => say!("  nothing is reserved"),
+        Some(line) => say!(
+            "  tightest for {}, which may wait {}: batches may run over by {} in all and harm nobody",
+            services[line.service],
+            line.lhs,
+            device.overrun_margin()
+        ),
+    }
+    limits.iter().for_each(|line| say!("  {line}"));
+}
+
+/// The same as a JSON object; times in nanoseconds.
+pub fn device_json(device: &DevicePlan) -> Value {
+    let DevicePlan { config, services, sharing, admission, limits } = device;
+    let service = |(index, name): (usize, &String)| {
+        let own = sharing.services[index];
+        json!({
+            "name": name,
+            "batch": own.batch,
+            "batch_time_ns": own.time.as_nanos(),
+            "turn": (sharing.rule == Rule::Turns).then_some(own.turn),
+            "start_within_ns": admission.start_within[index].as_nanos(),
+        })
+    };
+    json!({
+        "name": config.name,
+        "workers": config.workers,
+        "rule": match sharing.rule { Rule::Earliest => "deadline", Rule::Turns => "turns" },
+        "longest_ns": sharing.longest.as_nanos(),
+        "overrun_margin_ns": admission.binding.map(|_| device.overrun_margin().as_nanos()),
+        "services": services.iter().enumerate().map(service).collect::<Vec<_>>(),
+        "limits": limits,
+    })
 }
 
 fn print_service(plan: &ServicePlan) {
@@ -33,8 +88,12 @@ fn print_service(plan: &ServicePlan) {
             stalls.window()
         );
     }
+    let whose = plan
+        .shared
+        .as_ref()
+        .map_or_else(String::new, |share| format!(" of device {}, shared", share.device.config.name));
     say!(
-        "  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s",
+        "  {} worker(s){whose}, batches of B = {} in P = {}: {:.1} requests/s",
         workers.count,
         workers.batch,
         workers.batch_time(),
@@ -43,7 +102,7 @@ fn print_service(plan: &ServicePlan) {
     if !config.background {
         say!("  closed (background = false): nothing is served that no stream declared");
     }
-    if config.reserved.iter().any(|s| s.spec.demand().is_some()) {
+    if plan.shared.is_none() && config.reserved.iter().any(|s| s.spec.demand().is_some()) {
         say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
             plan.headroom()
@@ -56,8 +115,9 @@ fn print_service(plan: &ServicePlan) {
     }
     print_expected(plan);
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
-    match (reserved.is_empty(), plan.admission.binding) {
+    match (reserved.is_empty(), plan.admission.as_ref().and_then(|admission| admission.binding)) {
         (true, _) => {}
+        (false, None) if plan.shared.is_some() => say!("  reserved: {}", reserved.join(", ")),
         (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
         (false, Some(b)) => say!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
     }
@@ -91,10 +151,12 @@ fn print_variants(plan: &ServicePlan) {
     let singly = run_singly(&plan.config, plan.variants.iter().map(|variant| &variant.spec));
     singly.into_iter().flatten().for_each(|line| say!("  {line}"));
     let (select, batch) = (plan.config.select.name(), plan.max_batch());
-    match (plan.variants.len(), plan.lull()) {
-        (1, _) => return,
-        (_, Ok(lull)) => say!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
-        (_, Err(error)) => say!("  variants, but the base only beside the promised rate: {error}"),
+    if plan.variants.len() == 1 {
+        return;
+    }
+    match plan.lull() {
+        Ok(lull) => say!("  variants, select = {select}: in a lull a batch may take up to {lull}"),
+        Err(error) => say!("  variants, but the base only beside the promised rate: {error}"),
     }
     for VariantPlan { spec, times, .. } in &plan.variants {
         let fits = match plan.lull().map_or(0, |lull| times.largest_within(lull, batch)) {
@@ -119,17 +181,17 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
         say!("    {constraint} {standing}");
     }
     let time = plan.workers().batch_time();
-    say!(
-        "    N* = {} requests in any {time} (no policy can promise {}; the spread-drop paper promises {})",
-        rate.count,
-        rate.upper + 1,
-        rate.seed
-    );
+    if let Some(Counts { count, upper, seed }) = rate.alone {
+        say!(
+            "    N* = {count} requests in any {time} (no policy can promise {}; the spread-drop paper promises {seed})",
+            upper + 1
+        );
+    }
     let beside = if plan.config.reserved.is_empty() { "" } else { " beside the reserved ones" };
     match (rate.per_second(), rate.spare) {
-        (Some(per_second), Some((_, admission))) => {
+        (Some(per_second), Some((_, tightest))) => {
             say!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
-            if let Some(b) = admission.binding {
+            if let Some(b) = tightest {
                 say!("    tightest where {}", binding(&b));
             }
             if rate.queue_limits {
@@ -173,29 +235,30 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "mean_times_ns": times(|time| time.mean),
         "background": plan.config.background,
         "capacity_per_s": plan.capacity(),
-        "headroom_ns": plan.headroom().as_nanos(),
+        "headroom_ns": plan.shared.is_none().then(|| plan.headroom().as_nanos()),
         "select": if plan.variants.len() > 1 { plan.config.select.name().into() } else { Value::Null },
-        "lull_ns": plan.lull().ok().map(|lull| lull.as_nanos()),
+        "lull_ns": plan.lull().ok().filter(|_| plan.shared.is_none()).map(|lull| lull.as_nanos()),
         "select_inputs": inputs(plan),
         "select_inputs_sha256": inputs_sha256(plan),
         "rate": plan.rate.as_ref().map(|rate| json!({
             "constraint": rate.binding.to_string(),
             "density": [rate.density.numerator(), rate.density.denominator()],
-            "n_star": rate.count,
-            "upper_bound": rate.upper,
-            "spread_drop_paper": rate.seed,
+            "n_star": rate.alone.map(|counts| counts.count),
+            "upper_bound": rate.alone.map(|counts| counts.upper),
+            "spread_drop_paper": rate.alone.map(|counts| counts.seed),
             "jitter_ns": plan.config.jitter.as_nanos(),
             "period_ns": rate.spare.map(|(period, _)| period.as_nanos()),
             "per_s": rate.per_second(),
-            "binding": rate.spare.map(|(_, admission)| binding_json(&admission)),
+            "binding": rate.spare.map(|(_, tightest)| binding_json(tightest)),
         })),
         "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
-        "binding": binding_json(&plan.admission),
+        "device": plan.shared.as_ref().map(|share| &share.device.config.name),
+        "binding": binding_json(plan.admission.as_ref().and_then(|admission| admission.binding)),
     })
 }
 
-fn binding_json(admission: &Admission) -> Value {
-    admission.binding.map_or(Value::Null, |b| {
+fn binding_json(binding: Option<Binding>) -> Value {
+    binding.map_or(Value::Null, |b| {
         json!({
             "delta_ns": b.delta.as_nanos(),
             "backlog": b.backlog,

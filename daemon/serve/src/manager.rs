@@ -107,14 +107,14 @@ fn watch(served: &Served, every: Duration, over: &AtomicBool) {
 /// Has every timer poll its scheduler, although there may be nothing to do; the instant of it.
 fn ask(services: &[Arc<Service>]) -> Instant {
     let now = clock::now();
-    services.iter().for_each(|service| service.timer.nudge());
+    services.iter().for_each(|service| service.nudge());
     now
 }
 
 /// Whether every timer has polled its scheduler at an instant after `asked`; one that has been told to end has
 /// no more to do.
 fn have_moved(services: &[Arc<Service>], asked: Instant) -> bool {
-    services.iter().all(|service| service.is_stopped() || service.timer.polled() > asked)
+    services.iter().all(|service| service.is_stopped() || service.polled() > asked)
 }
 
 #[cfg(test)]

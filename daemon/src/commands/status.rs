@@ -35,8 +35,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn print_service(service: &Service) {
     let simulated = if service.simulated { " (simulated)" } else { "" };
+    let device = service.device.as_ref().map_or_else(String::new, |name| format!(" of device {name}"));
     say!(
-        "\n{}: {} on {}{simulated}, {} of {} workers, {} waiting, {} running",
+        "\n{}: {} on {}{simulated}, {} of {} workers{device}, {} waiting, {} running",
         service.name,
         service.model,
         service.engine,

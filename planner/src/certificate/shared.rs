@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Service;
 use crate::number::Number;
 use crate::problem::shared::raw;
 
@@ -9,6 +10,9 @@ use crate::problem::shared::raw;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharedClaim {
+    /// The device that it is about; absent for an abstract problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<SharedDevice>,
     /// The question.
     pub problem: raw::SharedProblem,
     /// Whether all is promised.
@@ -28,6 +32,16 @@ pub struct SharedClaim {
     /// For a refusal: why, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// A device of a configuration, and what runs on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedDevice {
+    /// Its name.
+    pub name: String,
+    /// In the order of the problem.
+    pub services: Vec<Service>,
 }
 
 /// What decided (`docs/guarantee.md`).

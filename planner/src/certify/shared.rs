@@ -18,7 +18,7 @@ use crate::problem::SharedProblem;
 const MAX_TRIES: usize = 64;
 /// The effort of a test that is made for a limit of all, or for those of each service together: beyond, a value counts
 /// as not admitted.
-const MAX_EFFORT: f64 = (1u64 << 20) as f64;
+pub(super) const MAX_EFFORT: f64 = (1u64 << 20) as f64;
 /// So many times the deadline of a service are tried where a problem is refused.
 const MAX_LONGER: u64 = 64;
 
@@ -60,6 +60,7 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
         streams: streams(problem, s),
     };
     SharedClaim {
+        device: None,
         problem: problem.raw.clone(),
         admissible: admission.is_some(),
         rule: decided,
@@ -74,16 +75,21 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
 }
 
 /// The rule that decided, with its turns, and what its test says.
-struct Decision {
-    rule: Rule,
-    turns: Vec<u32>,
-    answer: Result<SharedAdmission, SharingError>,
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// By which the workers must go.
+    pub rule: Rule,
+    /// Batches in a turn of each service, for [`Rule::Turns`].
+    pub turns: Vec<u32>,
+    /// What the test of the rule says.
+    pub answer: Result<SharedAdmission, SharingError>,
     /// For a refusal, in words.
-    reason: Option<String>,
+    pub reason: Option<String>,
 }
 
-/// By the rule that is asked for; else by earliest deadline, or by turns if that refuses.
-fn decide(problem: &SharedProblem) -> Decision {
+/// The answer of the admission tests to `problem`, without its limits: by the rule that is asked for; else by earliest deadline, or by turns if that refuses.
+#[must_use]
+pub fn decide(problem: &SharedProblem) -> Decision {
     let by = |rule| {
         let (turns, answer) = match rule {
             Rule::Turns => by_turns(problem),
@@ -255,7 +261,7 @@ impl Search<'_> {
 
 /// About how many counts a test looks at: the rises of all bounds up to where the workers have caught up for good, times
 /// the references, times the services that are asked at each.
-fn effort(problem: &SharedProblem, specs: &[Vec<StreamSpec>]) -> f64 {
+pub(super) fn effort(problem: &SharedProblem, specs: &[Vec<StreamSpec>]) -> f64 {
     let (mut rises, mut load, mut burst, mut asked) = (0.0, 0.0, 0.0, 0.0);
     let longest = problem.services.iter().map(|s| s.time.as_secs_f64()).fold(0.0, f64::max);
     let deadline = problem.services.iter().map(|s| s.deadline.as_secs_f64()).fold(0.0, f64::max);
@@ -280,7 +286,7 @@ fn effort(problem: &SharedProblem, specs: &[Vec<StreamSpec>]) -> f64 {
 }
 
 /// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not.
-fn bisect(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
+pub(super) fn bisect(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
     while yes.abs_diff(no) > 1 {
         let middle = yes.min(no) + yes.abs_diff(no) / 2;
         if passes(middle) {

@@ -82,9 +82,9 @@ impl Prover {
             }
         }
         let promises = |claim: &&SharedClaim| claim.admissible && claim.rule != SharedReason::NothingPromised;
-        if certificate.shared.as_ref().filter(promises).is_some() {
+        for (i, _) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
             let reason = "its services share workers, which the checker that is proved does not know";
-            unproved.push(Unproved { claim: 0, reason });
+            unproved.push(Unproved { claim: certificate.claims.len() + i, reason });
         }
         let said = self.ask("check", &lines)?;
         let mut answers = said.lines();

@@ -89,6 +89,15 @@ impl Crew {
         self.free.set(worker, true);
     }
 
+    /// From now on batches may run over by `margin`; false, and nothing has changed, if they have by more.
+    pub(super) fn set_margin(&mut self, now: Instant, margin: Span) -> bool {
+        let kept = self.excess(now) <= margin;
+        if kept {
+            self.margin = margin;
+        }
+        kept
+    }
+
     /// Whether a batch has run over since the last calm instant.
     pub(super) fn is_strained(&self) -> bool {
         self.spent > Span::ZERO

@@ -10,7 +10,6 @@ use crate::scheduler::earliest::Earliest;
 use crate::scheduler::{
     Action, Arrival, ConfigError, Event, Ran, Resolution, Scheduler, SchedulerConfig, WorkerId,
 };
-use crate::stream::StreamId;
 use crate::time::{Instant, Span};
 
 /// The end of time.
@@ -172,6 +171,13 @@ impl Device {
         &mut self.schedulers[service]
     }
 
+    /// Sets [`DeviceConfig::overrun_margin`] to that of an admission that counts more streams, before they are added; false
+    /// if batches have run over by more since the last calm instant: then they are to be added later.
+    #[must_use]
+    pub fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
+        self.crew.set_margin(now, margin)
+    }
+
     /// Whose batch a worker runs.
     #[must_use]
     pub fn owner(&self, worker: WorkerId) -> Option<usize> {
@@ -180,8 +186,20 @@ impl Device {
 
     /// [`Scheduler::handle_arrival`] of a request for `service`.
     pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {
+        self.handle_sent(now, service, arrival, arrival.at, true)
+    }
+
+    /// [`Scheduler::handle_sent`] of a request for `service`.
+    pub fn handle_sent(
+        &mut self,
+        now: Instant,
+        service: usize,
+        arrival: Arrival,
+        sent: Instant,
+        room: bool,
+    ) -> Option<Resolution> {
         let at = arrival.at;
-        let resolution = self.schedulers[service].handle_arrival(now, arrival);
+        let resolution = self.schedulers[service].handle_sent(now, arrival, sent, room);
         self.touched |= 1 << service;
         if self.rule == Rule::Turns {
             // Who comes first stands first, though all of one instant be polled together.
@@ -190,13 +208,6 @@ impl Device {
         if resolution.is_none() && self.crew.first_free().is_some() {
             self.arm(at);
         }
-        resolution
-    }
-
-    /// [`Scheduler::handle_refused`] for `service`.
-    pub fn handle_refused(&mut self, now: Instant, service: usize, stream: StreamId) -> Option<Resolution> {
-        let resolution = self.schedulers[service].handle_refused(now, stream);
-        self.touched |= 1 << service;
         resolution
     }
 

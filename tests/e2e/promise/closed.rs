@@ -32,7 +32,7 @@ fn config(background: &str) -> String {
     )
 }
 
-fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (RefusalCode, String) {
+pub(super) fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> (RefusalCode, String) {
     match answer {
         Err(Error::Refused(refusal)) => (refusal.code, refusal.text),
         other => panic!("{other:?}"),

@@ -149,10 +149,11 @@ fn print_claim(claim: &Claim) {
 
 fn print_shared(claim: &SharedClaim) {
     let unit = claim.problem.unit;
+    let device = claim.device.as_ref().map(|device| format!("device {}: ", device.name)).unwrap_or_default();
     match (&claim.reason, claim.admissible) {
-        (_, true) => say!("admissible, by {}", word(&claim.rule)),
-        (Some(reason), false) => say!("refused, which may be pessimistic: {reason}"),
-        (None, false) => say!("refused"),
+        (_, true) => say!("{device}admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("{device}refused, which may be pessimistic: {reason}"),
+        (None, false) => say!("{device}refused"),
     }
     if let Some(b) = &claim.binding {
         let from = match &b.reference {

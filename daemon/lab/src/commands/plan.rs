@@ -1,5 +1,6 @@
 //! `weir plan FILE`: what can be promised on this machine, and why.
 
+mod region;
 mod selection;
 
 use std::path::PathBuf;
@@ -10,10 +11,10 @@ use planner::selection::DEFAULT_MAX_MISS;
 use serde_json::{Value, json};
 
 use weir_os::pipe::say;
-use weir_plan::certificate::problem_of;
+use weir_plan::certificate::{planned_on, problem_of};
 use weir_plan::config::{Config, Select};
 use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
-use weir_plan::text::{print_plan, service_json};
+use weir_plan::text::{device_json, print_plan, service_json};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -22,9 +23,16 @@ pub(crate) struct Args {
     /// Print the plan as JSON, times in nanoseconds
     #[arg(long)]
     json: bool,
-    /// Print one service's workers and reserved streams as an abstract problem instead, for `weir simulate`
+    /// Print one service's workers and reserved streams as an abstract problem instead, for `weir simulate`; with the services
+    /// that it shares a device with
     #[arg(long, value_name = "SERVICE", conflicts_with = "json")]
     problem: Option<String>,
+    /// Draw how much of one service its device can carry beside how much of another
+    #[arg(long, num_args = 2, value_names = ["SERVICE", "OTHER"], requires = "output", conflicts_with_all = ["json", "problem"])]
+    region: Option<Vec<String>>,
+    /// Where the figure of --region goes, as SVG
+    #[arg(long, short, value_name = "PATH", requires = "region")]
+    output: Option<PathBuf>,
     /// Write the tables that select among a service's variants, for its `select = { table = "FILE" }`
     #[arg(long, value_name = "SERVICE=FILE", conflicts_with = "problem", value_parser = service_and_file)]
     select: Option<(String, PathBuf)>,
@@ -50,6 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         print_problem(&plan, name)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let (Some(names), Some(output)) = (&args.region, &args.output) {
+        region::draw(&plan, names, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let compute = |s: &ServicePlan| (s.variants.len() > 1).then(|| SelectionPlan::compute(s, args.max_miss));
     let selections: Vec<_> = plan.services.iter().map(compute).collect();
     let all = || plan.services.iter().zip(&selections);
@@ -70,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "{:#}",
             json!({
                 "services": services,
+                "devices": plan.devices().into_iter().map(device_json).collect::<Vec<_>>(),
                 "machine_differs": plan.mismatches(),
                 "workers_differ": plan.other_company,
             })
@@ -125,7 +138,10 @@ fn print_problem(plan: &Plan, name: &str) -> Result<()> {
         let names: Vec<_> = plan.services.iter().map(|s| s.config.name.as_str()).collect();
         bail!("--problem = {name}: must be one of the services, {}", names.join(", "));
     };
-    say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?);
+    match &service.shared {
+        None => say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?),
+        Some(share) => say!("{}", serde_json::to_string_pretty(&planned_on(plan, &share.device)?.raw)?),
+    }
     Ok(())
 }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 use nix::unistd::{Group, User};
 use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_STALLS,
-    MAX_WORKERS, SafeModeConfig, Span, Stalls, StreamSpec,
+    SafeModeConfig, Span, Stalls, StreamSpec,
 };
 use serde::Serialize;
 use toml::ser::ValueSerializer;
 
 use super::LONGEST_PATH;
-use super::{Allowed, Config, ConfigError, DaemonConfig, ReservedStream, ServiceConfig, raw};
+use super::device::Place;
+use super::{Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, ReservedStream, ServiceConfig, raw};
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
@@ -40,16 +41,18 @@ impl<'a> Check<'a> {
         };
         let daemon = self.daemon(raw.daemon)?;
         let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit)?;
+        let devices = self.devices(raw.device)?;
         self.number("number of [[service]]", raw.service.len() as u64, 1, 16)?;
         let mut names = HashSet::new();
         let mut services = Vec::new();
         for (i, service) in raw.service.into_iter().enumerate() {
             let at = format!("service[{i}]");
             self.name(&format!("{at}.name"), &service.name, &mut names)?;
-            services.push(self.service(&at, service, &daemon)?);
+            services.push(self.service(&at, service, (&devices, &daemon))?);
         }
+        self.all_named(&devices, &services)?;
         self.files(&daemon, &services)?;
-        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, services })
+        Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, devices, services })
     }
 
     fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, ConfigError> {
@@ -95,7 +98,7 @@ impl<'a> Check<'a> {
         &self,
         at: &str,
         raw: raw::Service,
-        daemon: &DaemonConfig,
+        (devices, daemon): (&[DeviceConfig], &DaemonConfig),
     ) -> Result<ServiceConfig, ConfigError> {
         let field = |name: &str| format!("{at}.{name}");
         let max_batch = match raw.max_batch {
@@ -104,6 +107,14 @@ impl<'a> Check<'a> {
                 MOST_SERVED.max(self.number(&field("batch"), raw.batch.unwrap_or(1), 1, MAX_BATCH as u64)?)
             }
         };
+        let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
+        let engine = (raw.engine, isolation);
+        if let Some(remedy) = raw.engine.how_to_build() {
+            let reason = format!("this weir was built without it: {remedy}");
+            return Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason));
+        }
+        let Place { share, workers, cores, gpu } = self.place(at, &raw, devices)?;
+        let backends = self.backends(&gpu.0, engine, gpu.1, daemon)?;
         let models = (raw.engine, raw.model, raw.variants);
         let (model, select) = self.model(at, models, raw.simulated, raw.select)?;
         let deadline = self.span(&field("deadline"), &raw.deadline, Span::from_nanos(1))?;
@@ -136,26 +147,24 @@ impl<'a> Check<'a> {
         }
         let streams = self.number(&field("streams"), raw.streams, 1, 1024)? as usize;
         self.number(&field("stream (how many)"), reserved.len() as u64, 0, streams as u64)?;
-        let cores: Result<Vec<_>, _> =
-            raw.cores.iter().map(|&core| self.number(&field("cores"), core, 0, 1023)).collect();
-        let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
         Ok(ServiceConfig {
             name: raw.name,
             engine: raw.engine,
             isolation,
-            backends: self.backends(at, (raw.engine, isolation), raw.device, daemon)?,
+            share,
+            backends,
             model,
             select,
             deadline,
             guard,
             stalls,
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
-            workers: self.number(&field("workers"), raw.workers, 1, MAX_WORKERS as u64)? as usize,
-            cores: cores?.into_iter().map(|core| core as usize).collect(),
+            workers,
+            cores,
             max_batch: max_batch as usize,
             batch,
             probability: self.probability(&field("probability"), raw.probability)?,
-            optimise: raw.optimise,
+            optimise: raw.optimise.unwrap_or_default(),
             dispatch: match raw.dispatch {
                 raw::Dispatch::Eager => Dispatch::Eager,
                 raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
@@ -267,7 +276,12 @@ impl<'a> Check<'a> {
         Err(self.refuse(field, &value.to_string(), format!("must be in {min}..={max}")))
     }
 
-    fn name(&self, field: &str, name: &str, taken: &mut HashSet<String>) -> Result<(), ConfigError> {
+    pub(super) fn name(
+        &self,
+        field: &str,
+        name: &str,
+        taken: &mut HashSet<String>,
+    ) -> Result<(), ConfigError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
             let reason = "must be 1..=64 letters, digits or any of - _ . /";

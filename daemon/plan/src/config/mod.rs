@@ -1,6 +1,7 @@
 //! The configuration file: TOML in, checked values out; what does not parse here reaches nobody.
 
 mod check;
+mod device;
 mod doors;
 mod files;
 mod model;
@@ -14,6 +15,7 @@ use rt_core::{
 
 use weir_engine::{Backend, EngineKind, Isolation};
 
+pub use device::{DeviceConfig, ShareConfig};
 pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};
 pub use model::{ModelChoice, Select, SimulatedModel};
@@ -27,6 +29,8 @@ pub struct Config {
     pub safe_mode: SafeModeConfig,
     /// Run at each announcement.
     pub hook: Option<HookConfig>,
+    /// Workers that services share.
+    pub devices: Vec<DeviceConfig>,
     pub services: Vec<ServiceConfig>,
 }
 
@@ -90,6 +94,8 @@ pub struct ServiceConfig {
     pub name: String,
     pub engine: EngineKind,
     pub isolation: Isolation,
+    /// The part that it has of a device; absent if its workers are its own.
+    pub share: Option<ShareConfig>,
     /// What computes, for each worker in turn; at least one.
     pub(super) backends: Vec<Backend>,
     pub model: ModelChoice,

@@ -78,43 +78,34 @@ impl ModelChoice {
 }
 
 impl Check<'_> {
-    /// What computes, for each device.
+    /// What computes, for each of the GPUs that the field `at` names.
     pub(super) fn backends(
         &self,
-        at: &str,
+        field: &str,
         (kind, isolation): (EngineKind, Isolation),
-        device: Option<raw::Device>,
+        gpu: Option<raw::Gpu>,
         daemon: &DaemonConfig,
     ) -> Result<Vec<Backend>, ConfigError> {
-        if let Some(remedy) = kind.how_to_build() {
-            let reason = format!("this weir was built without it: {remedy}");
-            return Err(self.refuse(&format!("{at}.engine"), &kind.to_string(), reason));
-        }
-        let field = format!("{at}.device");
-        let devices = match device {
+        let gpus = match gpu {
             None => vec![0],
-            Some(raw::Device::One(device)) => vec![device],
-            Some(raw::Device::Each(devices)) => devices,
+            Some(raw::Gpu::One(gpu)) => vec![gpu],
+            Some(raw::Gpu::Each(gpus)) => gpus,
         };
-        if let Some(device) = devices.iter().find(|device| **device != 0 && !kind.has_devices()) {
-            return Err(self.refuse(
-                &field,
-                &device.to_string(),
-                format!("engine \"{kind}\" has only one, 0"),
-            ));
+        if let Some(gpu) = gpus.iter().find(|gpu| **gpu != 0 && !kind.has_devices()) {
+            return Err(self.refuse(field, &gpu.to_string(), format!("engine \"{kind}\" has only one, 0")));
         }
         let fixed = kind == EngineKind::TractCuda && isolation == Isolation::Thread;
-        if let Some(device) = devices.iter().find(|device| **device != 0 && fixed) {
+        if let Some(gpu) = gpus.iter().find(|gpu| **gpu != 0 && fixed) {
             let reason = format!("engine \"{kind}\" computes on 0 with isolation = \"thread\"");
-            return Err(self.refuse(&field, &device.to_string(), reason));
+            return Err(self.refuse(field, &gpu.to_string(), reason));
         }
-        self.number(&format!("number of {field}"), devices.len() as u64, 1, MAX_WORKERS as u64)?;
-        let backend = |device: u64| {
-            let device = self.number(&field, device, 0, 63)? as u32;
+        self.number(&format!("number of {field}"), gpus.len() as u64, 1, MAX_WORKERS as u64)?;
+        let backend = |gpu: u64| {
+            let device = self.number(field, gpu, 0, 63)? as u32;
             let (library, max_model) = (daemon.onnxruntime.clone(), daemon.max_model);
             Ok(Backend { kind, device, library, max_model })
         };
-        devices.into_iter().map(backend).collect()
+        gpus.into_iter().map(backend).collect()
     }
 
     /// What answers, and who chooses.

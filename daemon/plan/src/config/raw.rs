@@ -15,7 +15,33 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) safe_mode: SafeMode,
     #[serde(default)]
+    pub(super) device: Vec<Device>,
+    #[serde(default)]
     pub(super) service: Vec<Service>,
+}
+
+/// Workers that several services run on.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Device {
+    pub(super) name: String,
+    #[serde(default = "one")]
+    pub(super) workers: u64,
+    #[serde(default)]
+    pub(super) cores: Vec<u64>,
+    pub(super) gpu: Option<Gpu>,
+    #[serde(default)]
+    pub(super) rule: Rule,
+}
+
+/// Which service a free worker serves next.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Rule {
+    #[default]
+    Auto,
+    Deadline,
+    Turns,
 }
 
 #[derive(Debug, Deserialize)]
@@ -98,7 +124,11 @@ pub(super) struct Service {
     #[serde(default = "tract")]
     pub(super) engine: EngineKind,
     pub(super) isolation: Option<Isolation>,
-    pub(super) device: Option<Device>,
+    /// The name of a device that it shares.
+    pub(super) device: Option<toml::Value>,
+    pub(super) turn: Option<u64>,
+    pub(super) weight: Option<f64>,
+    pub(super) gpu: Option<Gpu>,
     pub(super) model: Option<String>,
     #[serde(default)]
     pub(super) variants: Vec<String>,
@@ -110,16 +140,13 @@ pub(super) struct Service {
     pub(super) stalls: Option<Stalls>,
     #[serde(default = "default_handover")]
     pub(super) handover: String,
-    #[serde(default = "one")]
-    pub(super) workers: u64,
-    #[serde(default)]
-    pub(super) cores: Vec<u64>,
+    pub(super) workers: Option<u64>,
+    pub(super) cores: Option<Vec<u64>>,
     pub(super) max_batch: Option<u64>,
     pub(super) batch: Option<u64>,
     #[serde(default = "default_probability")]
     pub(super) probability: f64,
-    #[serde(default)]
-    pub(super) optimise: Optimise,
+    pub(super) optimise: Option<Optimise>,
     #[serde(default)]
     pub(super) dispatch: Dispatch,
     #[serde(default = "default_queue")]
@@ -149,7 +176,7 @@ pub(super) struct Stalls {
     pub(super) length: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Dispatch {
     #[default]
@@ -195,10 +222,10 @@ pub(super) struct Spread {
     pub(super) mean: String,
 }
 
-/// The device of all workers, or of each in turn.
-#[derive(Debug, Deserialize)]
+/// The GPU of all workers, or of each in turn, by number.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Device {
+pub(super) enum Gpu {
     One(u64),
     Each(Vec<u64>),
 }

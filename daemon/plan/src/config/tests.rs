@@ -48,15 +48,15 @@ fn what_is_run_or_loaded_is_that_beside_the_file() {
 }
 
 #[test]
-fn workers_take_the_devices_in_turn() {
+fn workers_take_the_gpus_in_turn() {
     let on = |text: &str| {
         let text = GOOD.replace("model = \"digits-m\"", &format!("model = \"m\"\n{text}"));
         let config = parse(&text).expect("good");
         [0, 1, 2].map(|worker| config.services[0].backend(worker).device)
     };
     assert_eq!(on(""), [0, 0, 0]);
-    assert_eq!(on("engine = \"ort-cuda\"\ndevice = 1"), [1, 1, 1]);
-    assert_eq!(on("engine = \"ort-tensorrt\"\ndevice = [0, 2]"), [0, 2, 0]);
+    assert_eq!(on("engine = \"ort-cuda\"\ngpu = 1"), [1, 1, 1]);
+    assert_eq!(on("engine = \"ort-tensorrt\"\ngpu = [0, 2]"), [0, 2, 0]);
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
         ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
         ("[daemon]", "[daemon]\nmax-model = 0", &["daemon.max-model", "0", "1..="]),
-        ("model = \"digits-m\"", "model = \"m\"\ndevice = 1", &["service[0].device", "1", "tract"]),
+        ("model = \"digits-m\"", "model = \"m\"\ngpu = 1", &["service[0].gpu", "1", "tract"]),
         (
             "model = \"digits-m\"",
-            "model = \"m\"\nengine = \"ort-cuda\"\ndevice = [0, 99]",
-            &["service[0].device", "99", "0..=63"],
+            "model = \"m\"\nengine = \"ort-cuda\"\ngpu = [0, 99]",
+            &["service[0].gpu", "99", "0..=63"],
         ),
         ("[daemon]", "[daemon]\nbus = \"train\"", &["daemon.bus", "train", "unix:path"]),
         ("[daemon]", "[daemon]\nmetrics = \"9464\"", &["daemon.metrics", "9464", "ADDRESS:PORT"]),

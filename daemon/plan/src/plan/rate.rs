@@ -1,7 +1,7 @@
 //! The rate of a plan: how fast one more stream may send beside those that are reserved.
 
 use rt_core::{
-    Admission, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
+    ArrivalBound, ArrivalCurve, Binding, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
     System, Workers, largest_count, seed_count,
 };
 
@@ -14,17 +14,24 @@ use crate::config::{ReservedStream, ServiceConfig};
 pub struct RatePlan {
     pub binding: Constraint,
     pub density: Density,
+    /// Counts for it alone; absent where the service shares its workers.
+    pub alone: Option<Counts>,
+    /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
+    /// its tightest instant where the service has workers of its own; `None` if they leave no room.
+    pub spare: Option<(Span, Option<Binding>)>,
+    /// Whether the queue alone keeps that stream from sending faster.
+    pub queue_limits: bool,
+}
+
+/// How many requests of one stream can be promised.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
     /// The largest `N` such that at most `N` requests in any window of `P` are admitted.
     pub count: u64,
     /// Theorem B's `N*`, which no policy can pass; equals `count` if `L ≥ 2P` and the queue holds what can wait.
     pub upper: u64,
     /// The seed paper's theorem for that constraint on one worker.
     pub seed: u64,
-    /// The shortest period of one more stream, up to the service's jitter late, beside the reserved ones, and
-    /// its tightest instant; `None` if they leave no room.
-    pub spare: Option<(Span, Admission)>,
-    /// Whether the queue alone keeps that stream from sending faster.
-    pub queue_limits: bool,
 }
 
 impl RatePlan {
@@ -77,7 +84,8 @@ impl RatePlan {
             carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
         });
         let seed = seed_count(workers.batch, binding);
-        Ok(Self { binding, density, count, upper, seed, spare, queue_limits })
+        let spare = spare.map(|(period, admission)| (period, admission.binding));
+        Ok(Self { binding, density, alone: Some(Counts { count, upper, seed }), spare, queue_limits })
     }
 
     /// Requests a second of that stream: the rate that the plan promises.
@@ -88,12 +96,12 @@ impl RatePlan {
 
 /// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
 /// just busy, the excess is doubled until it is admitted, then bisected.
-fn shortest_period(
+pub(super) fn shortest_period<T>(
     workers: &Workers,
     density: Density,
     jitter: Span,
-    admits: impl Fn(Span) -> Option<Admission>,
-) -> Option<(Span, Admission)> {
+    admits: impl Fn(Span) -> Option<T>,
+) -> Option<(Span, T)> {
     let round = u128::from(workers.round()) * u128::from(density.denominator());
     let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
     let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);

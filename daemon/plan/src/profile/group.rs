@@ -46,7 +46,7 @@ pub struct MeasurementGroup {
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerSlot {
-    /// Whose it is.
+    /// The service whose it is, or the device.
     pub service: String,
     /// Where it runs; anywhere if absent.
     pub core: Option<usize>,
@@ -73,6 +73,8 @@ impl Work {
         let mut beside = MeasurementGroup { slots: Vec::new() };
         // The first worker that has the subject at its largest batch measures it alone.
         let mut lone: Vec<Option<(usize, Reverse<usize>, WorkerSlot)>> = Vec::new();
+        // Of each device that services share: what its workers load, the models taking turns as the batches will.
+        let mut shared: Vec<Vec<(usize, usize)>> = vec![Vec::new(); config.devices.len()];
         for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
             let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
             let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
@@ -88,13 +90,31 @@ impl Work {
                     *place = Some((batch, Reverse(order), slot));
                 }
             }
-            if !alone && service.engine != EngineKind::Simulated && !jobs.is_empty() {
+            if alone || service.engine == EngineKind::Simulated || jobs.is_empty() {
+                continue;
+            }
+            if let Some(share) = service.share {
+                for &(subject, batch) in &jobs {
+                    let all = &mut shared[share.device];
+                    match all.iter_mut().find(|(there, _)| *there == subject) {
+                        Some((_, most)) => *most = batch.max(*most),
+                        None => all.push((subject, batch)),
+                    }
+                }
+            } else {
                 beside.slots.extend((0..service.workers).map(|id| WorkerSlot {
                     service: service.name.clone(),
                     core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
                     jobs: jobs.clone(),
                 }));
             }
+        }
+        for (device, jobs) in config.devices.iter().zip(shared).filter(|(_, jobs)| !jobs.is_empty()) {
+            beside.slots.extend((0..device.workers).map(|id| WorkerSlot {
+                service: device.name.clone(),
+                core: (!device.cores.is_empty()).then(|| device.cores[id % device.cores.len()]),
+                jobs: jobs.clone(),
+            }));
         }
         for (subject, place) in lone.into_iter().enumerate() {
             let simulated = work.subjects[subject].engine == EngineKind::Simulated;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rt_core::{Ran, Span, WorkerId};
+use rt_core::{MAX_BATCH, Ran, Span, WorkerId};
 
 use super::{Effects, REQUEST, Service};
 use tracing::{error, trace, trace_span};
@@ -42,7 +42,7 @@ impl Executor {
             }
             Isolation::Process => isolate(&tasks, place),
         };
-        Ok(Self { runners: runners?, tokens: Vec::with_capacity(plan.max_batch()) })
+        Ok(Self { runners: runners?, tokens: Vec::with_capacity(MAX_BATCH) })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
@@ -67,7 +67,7 @@ impl Executor {
     /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
     pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
         let Self { runners, tokens } = self;
-        let Some(variant) = service.mailboxes[id].take(tokens) else { return };
+        let Some(variant) = service.device.mailboxes[id].take(tokens) else { return };
         let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
         let runner = &mut runners[variant];
         for (index, token) in tokens.iter().enumerate() {

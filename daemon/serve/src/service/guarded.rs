@@ -3,33 +3,87 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use rt_core::sharing::{Device, DeviceAction};
 use rt_core::{
     Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
-    StreamError, StreamId, StreamSpec, WorkerId,
+    Span, StreamError, StreamId, StreamSpec, WorkerId,
 };
 
 use super::names::Names;
-use super::view::{ServiceView, StreamView, WorkerView};
+use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use weir_os::clock;
 use weir_os::pi_mutex::{PiGuard, PiMutex};
 
-/// A scheduler, its lock, and what is seen of it without the lock.
-pub(super) struct Guarded {
-    core: PiMutex<Core>,
-    view: Arc<ServiceView>,
+/// What decides when a worker starts which batch.
+pub(super) enum Dispatcher {
+    /// The scheduler of a service that has its workers to itself.
+    Alone(Box<Scheduler>),
+    /// Those of services that share them.
+    Shared(Box<Device>),
 }
 
-/// The scheduler, until dropped.
-pub(super) struct Held<'a> {
+impl Dispatcher {
+    /// The scheduler of one of the services.
+    pub(super) fn service(&self, service: usize) -> &Scheduler {
+        match self {
+            Self::Alone(scheduler) => scheduler,
+            Self::Shared(device) => device.service(service),
+        }
+    }
+
+    pub(super) fn service_mut(&mut self, service: usize) -> &mut Scheduler {
+        match self {
+            Self::Alone(scheduler) => scheduler,
+            Self::Shared(device) => device.service_mut(service),
+        }
+    }
+
+    fn services(&self) -> usize {
+        match self {
+            Self::Alone(_) => 1,
+            Self::Shared(device) => device.services(),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> (usize, Action) {
+        match self {
+            Self::Alone(scheduler) => (0, scheduler.poll(now)),
+            Self::Shared(device) => match device.poll(now) {
+                DeviceAction::Start { service, worker } => (service, Action::Start { worker }),
+                DeviceAction::Resolve(service, resolution) => (service, Action::Resolve(resolution)),
+                DeviceAction::Event(service, event) => (service, Action::Event(event)),
+                DeviceAction::WakeAt(at) => (0, Action::WakeAt(at)),
+            },
+        }
+    }
+}
+
+/// What schedules workers, its lock, and what is seen of each service on them without the lock.
+pub(super) struct Guarded {
+    core: PiMutex<Core>,
+    views: Vec<Arc<ServiceView>>,
+}
+
+/// The scheduler of one service, until dropped. What changes a stream's counts or a worker goes through the methods here,
+/// which publish it; all else is the scheduler's own.
+pub struct Held<'a> {
     core: PiGuard<'a, Core>,
+    service: usize,
+    /// The services that something may have changed of, a bit each.
+    changed: u64,
     /// Read under the lock, so that the scheduler's time never goes back.
     pub(super) now: Instant,
 }
 
-/// The scheduler and the streams' names. What changes a stream's counts or a worker goes through the methods here, which
-/// publish it; all else is the scheduler's own.
-pub struct Core {
-    scheduler: Scheduler,
+struct Core {
+    dispatcher: Dispatcher,
+    services: Vec<Member>,
+    workers: Arc<WorkerViews>,
+}
+
+/// What is known of a service beside its scheduler.
+struct Member {
+    /// Of its streams.
     names: Names,
     /// Requests taken in and not resolved.
     open: usize,
@@ -40,63 +94,61 @@ pub struct Core {
 pub(super) type Named = (Event, Option<Arc<StreamView>>);
 
 impl Guarded {
-    /// Of a scheduler that has just been made.
-    pub(super) fn new(scheduler: Scheduler) -> Self {
-        let config = scheduler.config();
-        let view = Arc::new(ServiceView::new(config.worker_count()));
-        let names = Names::with_capacity(config.streams);
-        let core = Core { scheduler, names, open: 0, view: Arc::clone(&view) };
-        Self { core: PiMutex::new(core), view }
+    /// Of schedulers that have just been made.
+    pub(super) fn new(dispatcher: Dispatcher) -> Self {
+        let workers = Arc::new(WorkerViews::new(dispatcher.service(0).config().worker_count()));
+        let member = |service| Member {
+            names: Names::with_capacity(dispatcher.service(service).config().streams),
+            open: 0,
+            view: Arc::new(ServiceView::new(Arc::clone(&workers))),
+        };
+        let services: Vec<Member> = (0..dispatcher.services()).map(member).collect();
+        let views = services.iter().map(|service| Arc::clone(&service.view)).collect();
+        Self { core: PiMutex::new(Core { dispatcher, services, workers }), views }
     }
 
-    /// Locks the scheduler.
-    pub(super) fn lock(&self) -> Held<'_> {
+    /// Locks the scheduler of one of the services, and with it those of all.
+    pub(super) fn lock(&self, service: usize) -> Held<'_> {
         let core = self.core.lock();
-        Held { core, now: clock::now() }
+        Held { core, service, changed: 1 << service, now: clock::now() }
     }
 
-    /// What is seen of it without the lock.
-    pub(super) fn view(&self) -> &ServiceView {
-        &self.view
-    }
-}
-
-impl Deref for Held<'_> {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
+    /// What is seen of a service without the lock.
+    pub(super) fn view(&self, service: usize) -> &ServiceView {
+        &self.views[service]
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.core.publish();
-        self.core.view.publish_hold(clock::now().since(self.now));
+        while self.changed != 0 {
+            self.core.publish(self.changed.trailing_zeros() as usize);
+            self.changed &= self.changed - 1;
+        }
+        self.core.services[self.service].view.publish_hold(clock::now().since(self.now));
     }
 }
 
-impl Deref for Core {
+impl Deref for Held<'_> {
     type Target = Scheduler;
 
     fn deref(&self) -> &Scheduler {
-        &self.scheduler
+        self.core.dispatcher.service(self.service)
     }
 }
 
-impl DerefMut for Core {
+impl DerefMut for Held<'_> {
     fn deref_mut(&mut self) -> &mut Scheduler {
-        &mut self.scheduler
+        self.core.dispatcher.service_mut(self.service)
     }
 }
 
-impl Core {
+impl Held<'_> {
+    /// The scheduler of any of the services.
+    pub(super) fn of(&self, service: usize) -> &Scheduler {
+        self.core.dispatcher.service(service)
+    }
+
     /// As [`Scheduler::handle_sent`]; without `sent` it was when it came.
     pub(super) fn handle_arrival(
         &mut self,
@@ -105,53 +157,85 @@ impl Core {
         sent: Option<Instant>,
         room: bool,
     ) -> Option<Resolution> {
-        let refused = self.scheduler.handle_sent(now, arrival, sent.unwrap_or(arrival.at), room);
-        self.open += usize::from(refused.is_none());
-        self.arrived(now, arrival.stream);
+        let sent = sent.unwrap_or(arrival.at);
+        let refused = match &mut self.core.dispatcher {
+            Dispatcher::Alone(scheduler) => scheduler.handle_sent(now, arrival, sent, room),
+            Dispatcher::Shared(device) => device.handle_sent(now, self.service, arrival, sent, room),
+        };
+        let own = &mut self.core.services[self.service];
+        own.open += usize::from(refused.is_none());
+        self.core.arrived(self.service, now, arrival.stream);
         refused
     }
 
     /// As [`Scheduler::handle_completion`].
     pub(super) fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        self.scheduler.handle_completion(now, worker, ran);
-        self.publish_worker(worker);
+        match &mut self.core.dispatcher {
+            Dispatcher::Alone(scheduler) => scheduler.handle_completion(now, worker, ran),
+            Dispatcher::Shared(device) => device.handle_completion(now, worker, ran),
+        }
+        self.core.publish_worker(worker);
     }
 
-    /// As [`Scheduler::handle_worker_lost`].
+    /// As [`Scheduler::handle_worker_lost`], for all services.
     pub(super) fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
-        self.scheduler.handle_worker_lost(now, worker);
-        self.publish_worker(worker);
+        match &mut self.core.dispatcher {
+            Dispatcher::Alone(scheduler) => scheduler.handle_worker_lost(now, worker),
+            Dispatcher::Shared(device) => device.handle_worker_lost(now, worker),
+        }
+        self.core.publish_worker(worker);
     }
 
-    /// As [`Scheduler::handle_worker_ready`].
+    /// As [`Scheduler::handle_worker_ready`], for all services.
     pub(super) fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
-        self.scheduler.handle_worker_ready(now, worker);
-        self.publish_worker(worker);
+        match &mut self.core.dispatcher {
+            Dispatcher::Alone(scheduler) => scheduler.handle_worker_ready(now, worker),
+            Dispatcher::Shared(device) => device.handle_worker_ready(now, worker),
+        }
+        self.core.publish_worker(worker);
     }
 
-    /// As [`Scheduler::poll`].
-    pub(super) fn poll(&mut self, now: Instant) -> Action {
-        let action = self.scheduler.poll(now);
+    /// As [`Scheduler::poll`]: what is to be done for which of the services.
+    pub(super) fn poll(&mut self, now: Instant) -> (usize, Action) {
+        let (service, action) = self.core.dispatcher.poll(now);
         match &action {
             Action::Resolve(resolution) => {
-                self.open -= 1;
-                self.publish_stream(resolution.request.stream);
+                self.changed |= 1 << service;
+                self.core.services[service].open -= 1;
+                self.core.publish_stream(service, resolution.request.stream);
             }
-            Action::Start { worker } => self.view.publish_worker(*worker, WorkerView::AtWork),
-            Action::Event(Event::Suspension(suspension)) => self.publish_stream(suspension.stream),
-            Action::Event(_) | Action::WakeAt(_) => {}
+            Action::Start { worker } => {
+                self.changed |= 1 << service;
+                self.core.workers.publish(*worker, WorkerView::AtWork);
+            }
+            Action::Event(event) => {
+                self.changed |= 1 << service;
+                if let Event::Suspension(suspension) = event {
+                    self.core.publish_stream(service, suspension.stream);
+                }
+            }
+            Action::WakeAt(_) => {}
         }
-        action
+        (service, action)
     }
 
-    /// The event with the stream that it is about.
-    pub(super) fn named(&self, event: Event) -> Named {
+    /// The event of a service with the stream that it is about.
+    pub(super) fn named(&self, service: usize, event: Event) -> Named {
         let stream = match &event {
             Event::SafeMode(transition) => transition.state.alarm.and_then(|alarm| alarm.evidence.stream),
             Event::Suspension(suspension) => Some(suspension.stream),
             Event::MissesLeft { stream, .. } => Some(*stream),
         };
-        (event, stream.and_then(|id| self.names.get(id)).cloned())
+        let names = &self.core.services[service].names;
+        (event, stream.and_then(|id| names.get(id)).cloned())
+    }
+
+    /// As [`Device::set_overrun_margin`], where services share the workers.
+    pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
+        match &mut self.core.dispatcher {
+            Dispatcher::Alone(_) => true,
+            Dispatcher::Shared(device) => device.set_overrun_margin(now, margin),
+        }
     }
 
     /// As [`Scheduler::try_add_stream`]; it is seen as `view`.
@@ -161,7 +245,7 @@ impl Core {
         newcomer: Newcomer,
         view: &Arc<StreamView>,
     ) -> Result<Joined, StreamError> {
-        let joined = self.scheduler.try_add_stream(now, newcomer)?;
+        let joined = (**self).try_add_stream(now, newcomer)?;
         if let Joined::Added(id, _) = joined {
             self.enter(id, view);
         }
@@ -175,36 +259,36 @@ impl Core {
         spec: StreamSpec,
         view: &Arc<StreamView>,
     ) -> Result<StreamId, StreamError> {
-        let id = self.scheduler.add_stream(now, spec)?;
+        let id = (**self).add_stream(now, spec)?;
         self.enter(id, view);
         Ok(id)
     }
 
     /// A stream that has been added is seen as `view` from now on.
     fn enter(&mut self, id: StreamId, view: &Arc<StreamView>) {
-        self.names.insert(id, Arc::clone(view));
-        self.publish_stream(id);
+        self.names().insert(id, Arc::clone(view));
+        self.core.publish_stream(self.service, id);
     }
 
     /// As [`Scheduler::restart_stream`]; it is seen as before.
     pub(super) fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
-        let fresh = self.scheduler.restart_stream(id)?;
-        if let Some(view) = self.names.present(id).cloned() {
-            self.names.insert(fresh, view);
+        let fresh = (**self).restart_stream(id)?;
+        if let Some(view) = self.names().present(id).cloned() {
+            self.names().insert(fresh, view);
         }
         self.forget(id);
-        self.publish_stream(fresh);
+        self.core.publish_stream(self.service, fresh);
         Some(fresh)
     }
 
     /// As [`Scheduler::remove_stream`].
     pub(super) fn remove_stream(&mut self, id: StreamId) -> Retired {
         // That its suspension has ended is still to be told, by its name.
-        let named = self.scheduler.suspension(id).is_some();
-        let retired = self.scheduler.remove_stream(id);
-        let mut evidence: Vec<_> = self.scheduler.safe_mode().streams().collect();
+        let named = self.suspension(id).is_some();
+        let retired = (**self).remove_stream(id);
+        let mut evidence: Vec<_> = self.safe_mode().streams().collect();
         evidence.extend(named.then_some(id));
-        self.names.remove(id, &evidence);
+        self.names().remove(id, &evidence);
         retired
     }
 
@@ -212,51 +296,65 @@ impl Core {
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
-        successor: &mut Self,
+        successor: &mut Held<'_>,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
-        self.scheduler.hand_over(now, &mut successor.scheduler, ended)?;
-        successor.names.clone_from(&self.names);
+        (**self).hand_over(now, successor, ended)?;
+        successor.names().clone_from(self.names());
         ended.iter().for_each(|&id| successor.forget(id));
-        successor.names.ids().for_each(|id| successor.publish_stream(id));
+        let ids: Vec<_> = successor.names().ids().collect();
+        ids.into_iter().for_each(|id| successor.core.publish_stream(successor.service, id));
         Ok(())
     }
 
-    fn arrived(&mut self, now: Instant, id: StreamId) {
-        if let Some(rate) = self.scheduler.rate_seen_per_s(now) {
-            self.view.publish_rate(rate, now);
-        }
-        self.publish_stream(id);
+    fn names(&mut self) -> &mut Names {
+        &mut self.core.services[self.service].names
     }
 
     /// Lets go of the name of a stream that has gone, unless safe mode is about it.
     fn forget(&mut self, id: StreamId) {
-        let evidence: Vec<_> = self.scheduler.safe_mode().streams().collect();
-        self.names.remove(id, &evidence);
+        let evidence: Vec<_> = self.safe_mode().streams().collect();
+        self.names().remove(id, &evidence);
+    }
+}
+
+impl Core {
+    fn arrived(&mut self, service: usize, now: Instant, id: StreamId) {
+        if let Some(rate) = self.dispatcher.service_mut(service).rate_seen_per_s(now) {
+            self.services[service].view.publish_rate(rate, now);
+        }
+        self.publish_stream(service, id);
     }
 
-    fn publish_stream(&self, id: StreamId) {
-        if let Some((counts, left)) = self.scheduler.stream_counts(id)
-            && let Some(view) = self.names.present(id)
+    fn publish_stream(&self, service: usize, id: StreamId) {
+        let scheduler = self.dispatcher.service(service);
+        if let Some((counts, left)) = scheduler.stream_counts(id)
+            && let Some(view) = self.services[service].names.present(id)
         {
-            view.publish(&counts, left, self.scheduler.suspension(id));
+            view.publish(&counts, left, scheduler.suspension(id));
         }
     }
 
     fn publish_worker(&self, worker: WorkerId) {
-        let does = match (self.scheduler.is_alive(worker), self.scheduler.batch(worker)) {
-            (false, _) => WorkerView::Lost,
-            (true, []) => WorkerView::Free,
-            (true, _) => WorkerView::AtWork,
+        let at_work = match &self.dispatcher {
+            Dispatcher::Alone(scheduler) => !scheduler.batch(worker).is_empty(),
+            Dispatcher::Shared(device) => device.owner(worker).is_some(),
         };
-        self.view.publish_worker(worker, does);
+        let does = match (self.dispatcher.service(0).is_alive(worker), at_work) {
+            (false, _) => WorkerView::Lost,
+            (true, false) => WorkerView::Free,
+            (true, true) => WorkerView::AtWork,
+        };
+        self.workers.publish(worker, does);
     }
 
-    /// Publishes what is so of the service as a whole.
-    fn publish(&self) {
-        self.view.publish_load(self.open, self.scheduler.waiting());
-        let evidence = self.scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
-        let stream = evidence.and_then(|id| self.names.get(id)).map_or("", |view| view.name.as_str());
-        self.view.publish_standing(&self.scheduler, stream);
+    /// Publishes what is so of a service as a whole.
+    fn publish(&self, service: usize) {
+        let (scheduler, Member { names, open, view }) =
+            (self.dispatcher.service(service), &self.services[service]);
+        view.publish_load(*open, scheduler.waiting());
+        let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
+        let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
+        view.publish_standing(scheduler, stream);
     }
 }

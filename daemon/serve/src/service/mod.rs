@@ -1,6 +1,7 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
 mod absence;
+mod device;
 mod executor;
 mod guarded;
 mod latch;
@@ -22,28 +23,27 @@ mod timer;
 mod view;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
 use tracing::trace;
 
 use crate::out::Audience;
+use device::Device;
 use executor::Executor;
-use guarded::{Core, Guarded, Named};
+use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
 use recorder::Recorder;
 use takeover::Takeover;
 use tell::Decided;
-use timer::Timer;
 use weir_engine::Place;
 use weir_os::clock;
 use weir_os::locks::{lock, read, try_read, write};
 use weir_os::pi_mutex::PiMutex;
-use weir_os::realtime::{self, Role};
+use weir_os::realtime;
 use weir_plan::plan::ServicePlan;
-use worker::Mailbox;
 
 pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};
@@ -61,14 +61,13 @@ pub struct Service {
     pub registry: PiMutex<Registry>,
     /// Read by whoever registers a stream, written by whoever moves or ends them all.
     moving: RwLock<()>,
-    /// Held by the one new stream that is being admitted.
-    admission: Mutex<()>,
-    scheduler: Guarded,
-    mailboxes: Vec<Mailbox>,
+    /// The workers that it runs on, and its number there.
+    device: Arc<Device>,
+    index: usize,
+    /// Its models, for each worker.
     executors: Vec<Mutex<Executor>>,
     /// Batches are usually shorter than a wake-up: the thread that brings a request runs it.
     inline: bool,
-    pub timer: Timer,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     meters: Meters,
@@ -82,9 +81,7 @@ pub struct Service {
     realtime: bool,
     /// Nothing is taken in any more; set under the scheduler's lock.
     closed: AtomicBool,
-    /// Threads between what the scheduler has decided and the last answer of it, see [`Decided`].
-    telling: AtomicUsize,
-    /// The threads end.
+    /// It ends, and the threads of its device once all on it do.
     stopped: Arc<AtomicBool>,
     /// Who takes over, and who has.
     takeover: Takeover,
@@ -102,9 +99,10 @@ pub enum Closed {
 /// What is to be told once the scheduler's lock is released; reused by its thread.
 #[derive(Default)]
 pub struct Effects {
-    resolutions: Vec<Resolution>,
-    events: Vec<Named>,
-    started: Vec<WorkerId>,
+    /// Of which service of the device, and what.
+    resolutions: Vec<(usize, Resolution)>,
+    events: Vec<(usize, Named)>,
+    started: Vec<(usize, WorkerId)>,
     frame: Vec<u8>,
 }
 
@@ -141,7 +139,7 @@ impl Service {
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
-        if let Some(worker) = inline {
+        if let Some((_, worker)) = inline {
             lock(&self.executors[worker]).run_batch(self, worker, effects);
         }
         taken
@@ -172,7 +170,7 @@ impl Service {
 
     /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was
     /// given a batch is not to wait for a thread that was put off its core before it could tell.
-    pub fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Core, Instant)) {
+    pub fn with_scheduler(&self, effects: &mut Effects, feed: impl FnOnce(&mut Held<'_>, Instant)) {
         let _urgent = realtime::urgently(self.realtime);
         let decided = self.drive(effects, |scheduler, now| {
             feed(scheduler, now);
@@ -183,12 +181,17 @@ impl Service {
 
     /// What is seen of the scheduler without its lock.
     pub fn view(&self) -> &ServiceView {
-        self.scheduler.view()
+        self.device.view(self.index)
+    }
+
+    /// Its scheduler.
+    fn scheduler(&self) -> Held<'_> {
+        self.device.lock(self.index)
     }
 
     /// Takes nothing in from now on; what waits and runs is still answered.
     pub fn close(&self) {
-        let _scheduler = self.scheduler.lock();
+        let _scheduler = self.scheduler();
         self.closed.store(true, Ordering::Relaxed);
     }
 
@@ -210,16 +213,27 @@ impl Service {
     /// is closed.
     pub fn is_drained(&self) -> bool {
         // In this order: who is telling the last one was counted before it was resolved.
-        self.view().open() == 0 && self.telling.load(Ordering::Acquire) == 0
+        self.view().open() == 0 && self.device.is_silent()
     }
 
-    /// Closes the service and ends all threads; what still runs is finished first.
+    /// Closes the service and, unless others go on with them, ends all threads; what still runs is finished first.
     pub fn stop(&self) {
         self.close();
         self.stopped.store(true, Ordering::Relaxed);
-        self.timer.stop();
-        self.mailboxes.iter().for_each(Mailbox::stop);
+        if self.device.services().all(|service| service.is_stopped()) {
+            self.device.stop();
+        }
         self.stop_recorder();
+    }
+
+    /// When its scheduler was last polled by the thread that wakes it.
+    pub fn polled(&self) -> Instant {
+        self.device.timer.polled()
+    }
+
+    /// Has that thread poll it now.
+    pub fn nudge(&self) {
+        self.device.timer.nudge();
     }
 
     pub fn is_closed(&self) -> bool {
@@ -238,14 +252,8 @@ impl Service {
     /// Tells that worker `id` is lost with its batch, and has it loaded anew.
     fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
-        self.audience.refresh();
-        self.mailboxes[id].break_down();
-    }
-
-    /// Tells that worker `id` is back.
-    fn regain_worker(&self, effects: &mut Effects, id: WorkerId) {
-        self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_ready(now, id));
-        self.audience.refresh();
+        self.device.services().for_each(|service| service.audience.refresh());
+        self.device.mailboxes[id].break_down(self.index);
     }
 
     /// Whether a request may be taken in; to be asked under the scheduler's lock.
@@ -257,14 +265,12 @@ impl Service {
         }
     }
 
-    fn keep_time(&self) {
-        realtime::enter(Role::Dispatch, None, self.realtime);
-        let mut effects = Effects::default();
-        while self.timer.wait() {
-            let mut at = None;
-            self.with_scheduler(&mut effects, |_, now| at = Some(now));
-            // Only now: what the scheduler decided has been carried out too.
-            self.timer.note_poll(at);
+    /// Does this for one of the services of its device, unless that has gone.
+    fn on(&self, index: usize, act: impl FnOnce(&Self)) {
+        if index == self.index {
+            act(self);
+        } else if let Some(other) = self.device.service(index) {
+            act(&other);
         }
     }
 
@@ -272,32 +278,34 @@ impl Service {
     fn drive(
         &self,
         effects: &mut Effects,
-        feed: impl FnOnce(&mut Core, Instant) -> Option<Resolution>,
+        feed: impl FnOnce(&mut Held<'_>, Instant) -> Option<Resolution>,
     ) -> Decided<'_> {
         effects.resolutions.clear();
         effects.events.clear();
         effects.started.clear();
-        let mut scheduler = self.scheduler.lock();
+        let mut scheduler = self.scheduler();
         let decided = Decided::under(self, &scheduler);
         let now = scheduler.now;
-        effects.resolutions.extend(feed(&mut scheduler, now));
+        effects.resolutions.extend(feed(&mut scheduler, now).map(|refused| (self.index, refused)));
         if let Some(planning) = &self.planning {
             planning.meet(&mut scheduler, now);
         }
         loop {
-            match scheduler.poll(now) {
+            let (service, action) = scheduler.poll(now);
+            match action {
                 Action::Start { worker } => {
-                    let tokens = scheduler.batch(worker).iter().map(|r| r.token);
-                    self.mailboxes[worker].put(scheduler.variant(worker), tokens);
-                    self.record_start(now, &scheduler, worker);
-                    effects.started.push(worker);
+                    let own = scheduler.of(service);
+                    let tokens = own.batch(worker).iter().map(|r| r.token);
+                    self.device.mailboxes[worker].put((service, own.variant(worker)), tokens);
+                    self.on(service, |of| of.record_start(now, own, worker));
+                    effects.started.push((service, worker));
                 }
-                Action::Resolve(resolution) => effects.resolutions.push(resolution),
-                Action::Event(event) => effects.events.push(scheduler.named(event)),
+                Action::Resolve(resolution) => effects.resolutions.push((service, resolution)),
+                Action::Event(event) => effects.events.push((service, scheduler.named(service, event))),
                 Action::WakeAt(alarm) => {
                     // What is cancelled by handing over is still to be told.
                     if !self.try_hand_over(&mut scheduler, now) {
-                        self.timer.set(alarm);
+                        self.device.timer.set(alarm);
                         return decided;
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rt_core::{Cause, Evidence, Instant, Span};
 use weir_client::status;
 
-use super::{Core, Effects, Planning, Service};
+use super::{Effects, Held, Planning, Service};
 use weir_os::clock;
 
 impl Service {
@@ -28,7 +28,7 @@ impl Service {
     }
 
     /// Does it to the scheduler that serves now, be it that of who has taken over just before.
-    fn operate(&self, act: impl Fn(&mut Core, Instant)) {
+    fn operate(&self, act: impl Fn(&mut Held<'_>, Instant)) {
         let mut service = self;
         loop {
             let mut retired = false;

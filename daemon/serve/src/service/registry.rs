@@ -66,7 +66,7 @@ impl Registry {
         let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
             let view = Arc::new(StreamView::new(&stream.name));
-            let mut scheduler = service.scheduler.lock();
+            let mut scheduler = service.scheduler();
             let now = scheduler.now;
             let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
             drop(scheduler);
@@ -109,7 +109,7 @@ impl Registry {
         spec: Option<StreamSpec>,
     ) -> Result<(StreamId, StreamSpec), Refusal> {
         let reserved = service.plan.config.reserved.iter().any(|stream| stream.name == name);
-        let _turn = (!reserved).then(|| lock(&service.admission));
+        let _turn = (!reserved).then(|| lock(&service.device.admission));
         let mut registry = service.registry.lock();
         if service.is_closed() {
             return Err(refuse(RefusalCode::UnknownService, format!("service {} has ended", service.name())));
@@ -119,7 +119,7 @@ impl Registry {
                 Err(refuse(RefusalCode::NameInUse, format!("stream {name} is in use")))
             }
             (Some(entry), None) => {
-                let fresh = service.scheduler.lock().restart_stream(entry.id);
+                let fresh = service.scheduler().restart_stream(entry.id);
                 let id = fresh.ok_or_else(|| refuse(RefusalCode::UnknownStream, name.to_owned()))?;
                 (entry.id, entry.held) = (id, true);
                 Ok((id, entry.spec.clone()))
@@ -161,10 +161,10 @@ impl Registry {
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
         if entry.reserved {
-            let id = service.scheduler.lock().restart_stream(lease.id).unwrap_or(lease.id);
+            let id = service.scheduler().restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
         } else {
-            let retired = service.scheduler.lock().remove_stream(lease.id);
+            let retired = service.scheduler().remove_stream(lease.id);
             registry.streams.remove(&*lease.name);
             drop(retired);
         }

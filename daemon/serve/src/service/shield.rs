@@ -17,6 +17,7 @@ use super::{Service, StreamView};
 use tracing::warn;
 use weir_os::clock;
 use weir_os::realtime::calmly;
+use weir_plan::plan::{Share, margin};
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -28,7 +29,7 @@ impl Service {
     pub(super) fn raise_shield(&self) {
         let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
         let shield = self.work_out_shield(&reserved);
-        self.set_shield(&mut self.scheduler.lock(), shield);
+        self.set_shield(&mut self.scheduler(), shield);
     }
 
     /// Adds a stream once it is admitted beside all that count, and no long batch is in its way, nor in a closed service
@@ -37,21 +38,21 @@ impl Service {
     /// # Errors
     /// If it cannot be promised what it asks beside the others, there are too many streams, or something stays in its way.
     pub(super) fn add_stream(&self, spec: &StreamSpec, view: &Arc<StreamView>) -> Result<StreamId, Refusal> {
-        let config = self.scheduler.lock().config().clone();
+        let config = self.scheduler().config().clone();
         let most = config.deadline + config.deadline + PATIENCE;
         let until = clock::now() + most;
         loop {
-            let load = self.scheduler.lock().load();
-            self.admit(spec, &load)?;
+            let load = self.scheduler().load();
+            let margin = self.admit(spec, &load)?;
             let shielded = load.is_shielded(spec);
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
             let shield = if shielded { None } else { self.work_out_shield(&all()) };
             let newcomer = Newcomer::new(&config, spec.clone()).beside(&load).shielded(shield);
-            if let Some(id) = self.add_when_ready(newcomer, view, until)? {
+            if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
                 return Ok(id);
             }
             if clock::now() >= until {
-                self.scheduler.lock().withdraw();
+                self.scheduler().withdraw();
                 let text = format!(
                     "what was begun before is still in the way of this stream after {most}: try again"
                 );
@@ -60,19 +61,23 @@ impl Service {
         }
     }
 
-    /// Adds a stream that was admitted once nothing is in its way; `None` if others came meanwhile, or `until` has come.
+    /// Adds a stream that was admitted once nothing is in its way, with what batches may run over then; `None` if others came
+    /// meanwhile, or `until` has come.
     fn add_when_ready(
         &self,
-        mut newcomer: Newcomer,
+        (mut newcomer, margin): (Newcomer, Span),
         view: &Arc<StreamView>,
         until: Instant,
     ) -> Result<Option<StreamId>, Refusal> {
         let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
         loop {
             let joined = {
-                let mut scheduler = self.scheduler.lock();
+                let mut scheduler = self.scheduler();
                 let now = scheduler.now;
-                scheduler.try_add_stream(now, newcomer, view)
+                match scheduler.set_overrun_margin(now, margin) {
+                    true => scheduler.try_add_stream(now, newcomer, view),
+                    false => Ok(Joined::Wait(newcomer)),
+                }
             };
             // What it brings and no longer needs is dropped here, where nobody waits for the scheduler.
             newcomer = match joined.map_err(too_many)? {
@@ -87,8 +92,11 @@ impl Service {
         }
     }
 
-    /// Whether `spec` can be promised beside what counts.
-    fn admit(&self, spec: &StreamSpec, load: &Load) -> Result<(), Refusal> {
+    /// Whether `spec` can be promised beside what counts; by how much batches may run over where services share the workers.
+    fn admit(&self, spec: &StreamSpec, load: &Load) -> Result<Span, Refusal> {
+        if let Some(share) = &self.plan.shared {
+            return self.admit_on_device(share, spec);
+        }
         let (queue, there) = (self.plan.config.queue, load.specs().count());
         match calmly(|| self.plan.system.admit(load.specs().chain([spec]))) {
             Err(error) => Err(format!("beside {there} other promised streams: {error}")),
@@ -96,16 +104,36 @@ impl Service {
                 "beside {there} other promised streams up to {} requests that must be served can wait, queue = {queue}",
                 admission.waiting
             )),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Span::ZERO),
         }
         .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
+    }
+
+    /// The same where other services share the workers: beside what counts of them as well.
+    fn admit_on_device(&self, share: &Share, spec: &StreamSpec) -> Result<Span, Refusal> {
+        let services: Vec<_> = self.device.services().collect();
+        let mut streams: Vec<Vec<StreamSpec>> =
+            services.iter().map(|service| service.scheduler().load().specs().cloned().collect()).collect();
+        let there: usize = streams.iter().map(Vec::len).sum();
+        streams[self.index].push(spec.clone());
+        let queue_of = |service: usize| services[service].plan.config.queue;
+        calmly(|| share.device.admit(&streams, queue_of)).map(|admission| margin(&admission)).map_err(
+            |error| {
+                let device = self.plan.device_name();
+                let text = format!("beside {there} other promised streams of device {device}: {error}");
+                refuse(RefusalCode::NotAdmissible, text)
+            },
+        )
     }
 
     /// A shield for `load`; `None` where no batch may take longer than a full one of the base.
     pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
         let workers = self.plan.workers();
         let larger = workers.profile.max_batch() > workers.batch;
-        if !self.plan.config.background || !larger && self.plan.selector.is_none() {
+        if self.plan.shared.is_some()
+            || !self.plan.config.background
+            || !larger && self.plan.selector.is_none()
+        {
             return None;
         }
         calmly(|| self.plan.shield(load))

@@ -1,23 +1,24 @@
-//! A service comes to life: models loaded, threads started and warm; if any of it fails, nothing of it is left.
+//! Services come to life: models loaded, threads started and warm; if any of it fails, nothing of it is left.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
+use rt_core::sharing::{Device as CoreDevice, DeviceConfig};
 use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId};
 
 use super::Service;
+use super::device::{Device, keep_time};
 use super::executor::Executor;
-use super::guarded::Guarded;
+use super::guarded::Dispatcher;
 use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
 use super::slots::Slots;
 use super::takeover::Takeover;
-use super::timer::Timer;
-use super::worker::{self, Mailbox};
+use super::worker;
 use crate::out::Audience;
 use weir_engine::{EngineError, Files, Isolation, Place};
 use weir_os::pi_mutex::PiMutex;
@@ -26,25 +27,42 @@ use weir_plan::plan::ServicePlan;
 /// What waking another thread costs on a slow day: shorter batches are run at once.
 const INLINE_LIMIT: Span = Span::from_micros(50);
 
+/// Services that were started together, in the order of their plans, and the threads of their device.
+pub(super) type Started = (Vec<Arc<Service>>, Vec<JoinHandle<()>>);
+
 impl Service {
-    /// Loads the variants for every worker and starts the threads, which end after [`Service::stop`]. What takes over
-    /// from `before` has no streams until [`Service::hand_over`].
+    /// Starts a service by itself, or all that share a device: loads the variants for every worker and starts the threads,
+    /// which end after [`Service::stop`] of all of them. What takes over from `before`, a service by itself, has no streams
+    /// until [`Service::hand_over`].
     ///
     /// # Errors
-    /// If the model cannot be loaded, a thread not be started, or the file of its arrivals not be created.
+    /// If a model cannot be loaded, a thread not be started, or the file of arrivals not be created.
     pub fn start(
-        plan: ServicePlan,
+        plans: Vec<ServicePlan>,
         safe_mode: SafeModeConfig,
-        audience: Arc<dyn Audience>,
+        audience: &Arc<dyn Audience>,
         realtime: bool,
         before: Option<&Self>,
-    ) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let service = Arc::new(Self::load(plan, safe_mode, audience, realtime)?);
+    ) -> Result<Started> {
+        let mut dispatcher = dispatcher(&plans, safe_mode)?;
+        for (index, plan) in plans.iter().enumerate() {
+            let scheduler = dispatcher.service_mut(index);
+            scheduler.set_selector(plan.selector.clone())?;
+            scheduler.set_rate_warning(plan.rate_warning());
+        }
+        let device = Arc::new(Device::new(dispatcher));
+        let load = |(index, plan): (usize, ServicePlan)| {
+            let name = plan.config.name.clone();
+            let loaded = Self::load(plan, (&device, index), Arc::clone(audience), realtime);
+            loaded.map(Arc::new).with_context(|| format!("service {name}"))
+        };
+        let services: Vec<_> = plans.into_iter().enumerate().map(load).collect::<Result<_>>()?;
+        device.carry(&services);
         let mut threads = Vec::new();
-        match service.bring_up(before, &mut threads) {
-            Ok(()) => Ok((service, threads)),
+        match bring_up(&services, before, &mut threads) {
+            Ok(()) => Ok((services, threads)),
             Err(error) => {
-                service.stop();
+                services.iter().for_each(|service| service.stop());
                 for thread in threads {
                     // A panic there has told its message.
                     let _ = thread.join();
@@ -54,28 +72,14 @@ impl Service {
         }
     }
 
-    /// A service with its models and without threads.
+    /// A service with its models and without threads, number `index` on its device.
     fn load(
         plan: ServicePlan,
-        safe_mode: SafeModeConfig,
+        (device, index): (&Arc<Device>, usize),
         audience: Arc<dyn Audience>,
         realtime: bool,
     ) -> Result<Self> {
         let (workers, config) = (plan.workers(), &plan.config);
-        let mut scheduler = Scheduler::new(SchedulerConfig {
-            deadline: config.deadline,
-            guard: config.guard,
-            stalls: config.stalls,
-            workers: vec![workers.clone()],
-            dispatch: config.dispatch,
-            background: config.background,
-            queue: config.queue,
-            streams: config.streams,
-            safe_mode,
-        })?;
-        scheduler.set_selector(plan.selector.clone())?;
-        let rate_warning = plan.rate_warning();
-        scheduler.set_rate_warning(rate_warning.clone());
         let stopped = Arc::default();
         let mut files = Files::default();
         let executor =
@@ -87,55 +91,97 @@ impl Service {
             slots: Slots::new(2 * (config.queue + workers.count * plan.max_batch())),
             registry: PiMutex::default(),
             moving: RwLock::default(),
-            admission: Mutex::default(),
-            scheduler: Guarded::new(scheduler),
-            mailboxes: (0..workers.count).map(|_| Mailbox::new(plan.max_batch())).collect(),
+            device: Arc::clone(device),
+            index,
             executors: executors?,
-            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs.
+            // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs; nor must the
+            // batch of another service.
             inline: config.isolation == Isolation::Thread
+                && plan.shared.is_none()
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
-            timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             meters: Meters::new(),
-            rate_window: rate_warning.map(|(monitor, _)| monitor.window()),
+            rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
             recorder: OnceLock::new(),
             planning: plan.planned_inputs().map(Planning::new),
             audience,
             realtime,
             closed: AtomicBool::new(false),
-            telling: AtomicUsize::new(0),
             stopped,
             takeover: Takeover::default(),
             plan,
         })
     }
+}
 
-    /// Starts the threads, which go into `threads`, and returns once every worker is warm.
-    fn bring_up(self: &Arc<Self>, before: Option<&Self>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
-        threads.extend(self.start_recorder(before)?);
+/// What decides for services of these plans when a worker starts which batch.
+fn dispatcher(plans: &[ServicePlan], safe_mode: SafeModeConfig) -> Result<Dispatcher> {
+    let mut configs = plans.iter().map(|plan| scheduler_config(plan, safe_mode));
+    let first = plans.first().ok_or_else(|| anyhow!("no service to start"))?;
+    let Some(shared) = &first.shared else {
+        let config = configs.next().ok_or_else(|| anyhow!("no service to start"))?;
+        return Ok(Dispatcher::Alone(Box::new(Scheduler::new(config)?)));
+    };
+    let device = &shared.device;
+    let device = CoreDevice::new(DeviceConfig {
+        rule: device.sharing.rule,
+        turns: device.sharing.services.iter().map(|service| service.turn).collect(),
+        longest: device.sharing.longest,
+        overrun_margin: device.overrun_margin(),
+        services: configs.collect(),
+    })?;
+    Ok(Dispatcher::Shared(Box::new(device)))
+}
+
+fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerConfig {
+    let config = &plan.config;
+    SchedulerConfig {
+        deadline: config.deadline,
+        guard: config.guard,
+        stalls: config.stalls,
+        workers: vec![plan.workers().clone()],
+        dispatch: config.dispatch,
+        background: config.background,
+        queue: config.queue,
+        streams: config.streams,
+        safe_mode,
+    }
+}
+
+/// Starts the threads of a device with these services, which go into `threads`, and returns once every worker is warm.
+fn bring_up(
+    services: &[Arc<Service>],
+    before: Option<&Service>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<()> {
+    for service in services {
+        threads.extend(service.start_recorder(before)?);
         if before.is_none() {
-            Registry::reserve(self)?;
-            self.raise_shield();
+            Registry::reserve(service)?;
+            service.raise_shield();
         }
-        let (warm, warmed) = channel();
-        for id in 0..self.plan.workers().count {
-            let (service, warm) = (Arc::clone(self), warm.clone());
-            let run = move || worker::run(&service, id, warm);
-            threads.push(Builder::new().name(format!("{}/{id}", self.name())).spawn(run)?);
-        }
-        let sleeper = Arc::clone(self);
-        let name = format!("{}/timer", self.name());
-        threads.push(Builder::new().name(name).spawn(move || sleeper.keep_time())?);
-        drop(warm);
-        // Nothing is ever sent: it ends once every worker has let go of its end.
-        let _ = warmed.recv();
-        if self.planning.is_some() {
-            Planning::start(self)?;
+    }
+    let (any, all): (_, Arc<[_]>) = (&services[0], services.into());
+    let name = any.plan.device_name();
+    let (warm, warmed) = channel();
+    for id in 0..any.plan.workers().count {
+        let (all, warm) = (Arc::clone(&all), warm.clone());
+        let run = move || worker::run(&all, id, warm);
+        threads.push(Builder::new().name(format!("{name}/{id}")).spawn(run)?);
+    }
+    let sleeper = Arc::clone(any);
+    threads.push(Builder::new().name(format!("{name}/timer")).spawn(move || keep_time(&sleeper))?);
+    drop(warm);
+    // Nothing is ever sent: it ends once every worker has let go of its end.
+    let _ = warmed.recv();
+    for service in services {
+        if service.planning.is_some() {
+            Planning::start(service)?;
         }
         // Nobody waited for what was set up until now.
-        self.view().forget_hold();
-        Ok(())
+        service.view().forget_hold();
     }
+    Ok(())
 }
 
 /// Where worker `id` of a service of `plan` runs.

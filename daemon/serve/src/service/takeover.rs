@@ -12,7 +12,7 @@ use std::time::Duration;
 use rt_core::{HandOverError, Instant, Shield, Span};
 
 use super::registry::Moves;
-use super::{Core, Effects, Service, lock, write};
+use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
 use weir_os::pi_mutex::PiMutex;
 use weir_plan::plan::ServicePlan;
@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// Carries the takeover out, if there is one to be and the instant is right.
-    pub(super) fn try_hand_over(&self, scheduler: &mut Core, now: Instant) -> bool {
+    pub(super) fn try_hand_over(&self, scheduler: &mut Held<'_>, now: Instant) -> bool {
         if !self.takeover.pending.load(Ordering::Relaxed) {
             return false;
         }
@@ -127,7 +127,7 @@ impl Service {
         let (Some(mut from), Some(mut to)) = (self.registry.try_lock(), next.registry.try_lock()) else {
             return false;
         };
-        let mut successor = next.scheduler.lock();
+        let mut successor = next.scheduler();
         if let Err(error) = scheduler.hand_over(now, &mut successor, &from.dropped(moves)) {
             *refused = Some(error);
             return false;

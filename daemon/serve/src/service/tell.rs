@@ -13,7 +13,8 @@ use super::{Effects, Named, REQUEST, Service};
 use crate::announcement::Announcement;
 use crate::out::Replies;
 
-/// What a scheduler has decided and nobody has been told yet. As long as this is there, the service is not drained.
+/// What a scheduler has decided and nobody has been told yet. As long as this is there, no service of its device is
+/// drained.
 #[must_use = "workers and clients wait for what was decided: `ring_and_tell`"]
 pub(super) struct Decided<'a> {
     service: &'a Service,
@@ -22,27 +23,29 @@ pub(super) struct Decided<'a> {
 impl<'a> Decided<'a> {
     /// To be made while the scheduler is locked, before anything is resolved.
     pub(super) fn under(service: &'a Service, _scheduler: &Held<'_>) -> Self {
-        service.telling.fetch_add(1, Ordering::Relaxed);
+        service.device.telling.fetch_add(1, Ordering::Relaxed);
         Self { service }
     }
 
     /// Tells workers, clients and whoever else hears of it. The scheduler must no longer be locked.
     pub(super) fn ring_and_tell(self, effects: &mut Effects) {
-        let Effects { resolutions, events, started, frame } = effects;
-        started.iter().for_each(|&worker| self.service.mailboxes[worker].ring());
-        for resolution in resolutions.iter() {
-            frame.clear();
-            if let Some(replies) = self.service.answer(resolution, frame) {
-                replies.send(frame);
-            }
+        let (own, Effects { resolutions, events, started, frame }) = (self.service, effects);
+        started.iter().for_each(|&(_, worker)| own.device.mailboxes[worker].ring());
+        for (service, resolution) in resolutions.iter() {
+            own.on(*service, |of| {
+                frame.clear();
+                if let Some(replies) = of.answer(resolution, frame) {
+                    replies.send(frame);
+                }
+            });
         }
-        events.iter().for_each(|event| self.service.announce(event));
+        events.iter().for_each(|(service, event)| own.on(*service, |of| of.announce(event)));
     }
 }
 
 impl Drop for Decided<'_> {
     fn drop(&mut self) {
-        self.service.telling.fetch_sub(1, Ordering::Release);
+        self.service.device.telling.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of a service by itself: what it takes in, and when it no longer does.
 
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 
 use rt_core::{Dispatch, LatencyProfile, SafeModeConfig, SchedulerConfig, Span, Workers};
@@ -48,8 +49,10 @@ pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     let mut profile = Profile::new(Fingerprint::current());
     profile.put(Entry::of_simulated(model, &[1_100_000]));
     profile.save(&config.daemon.profile).unwrap();
-    let plan = Plan::compute(&config).unwrap().services.remove(0);
-    Service::start(plan, config.safe_mode, Arc::new(Nobody), false, None).unwrap()
+    let plans = Plan::compute(&config).unwrap().services;
+    let audience: Arc<dyn Audience> = Arc::new(Nobody);
+    let (mut services, threads) = Service::start(plans, config.safe_mode, &audience, false, None).unwrap();
+    (services.remove(0), threads)
 }
 
 /// Hears nothing.

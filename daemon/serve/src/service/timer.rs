@@ -13,7 +13,7 @@ const LINGER: Span = Span::from_millis(20);
 
 /// An alarm clock for one thread, set by others. Its lock needs no priority inheritance, for whoever feeds a scheduler has
 /// real-time priority meanwhile.
-pub struct Timer {
+pub(super) struct Timer {
     state: Mutex<State>,
     changed: Condvar,
     /// The scheduler's time at the sleeper's last poll, in nanoseconds.
@@ -33,13 +33,13 @@ struct State {
 
 impl Timer {
     /// A clock without alarm.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let state = State { alarm: None, asleep_until: None, sleeping: false, nudged: false, stopped: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), polled: AtomicU64::new(0) }
     }
 
     /// Sets the alarm, replacing the last one. Only an alarm earlier than the sleeper expects wakes it.
-    pub fn set(&self, alarm: Option<Instant>) {
+    pub(super) fn set(&self, alarm: Option<Instant>) {
         let mut state = lock(&self.state);
         state.alarm = alarm;
         let too_late = |alarm| state.asleep_until.is_none_or(|until| alarm < until);
@@ -49,13 +49,13 @@ impl Timer {
     }
 
     /// Wakes the sleeper once, whatever the alarm.
-    pub fn nudge(&self) {
+    pub(super) fn nudge(&self) {
         lock(&self.state).nudged = true;
         self.changed.notify_one();
     }
 
     /// Sleeps until the alarm or a nudge; false once stopped.
-    pub fn wait(&self) -> bool {
+    pub(super) fn wait(&self) -> bool {
         let mut state = lock(&self.state);
         let mut idle_since: Option<Instant> = None;
         loop {
@@ -94,17 +94,17 @@ impl Timer {
     }
 
     /// Notes when the sleeper polled the scheduler.
-    pub fn note_poll(&self, at: Option<Instant>) {
+    pub(super) fn note_poll(&self, at: Option<Instant>) {
         self.polled.store(at.map_or(0, Instant::as_nanos), Ordering::Relaxed);
     }
 
     /// The scheduler's time when the sleeper last polled it.
-    pub fn polled(&self) -> Instant {
+    pub(super) fn polled(&self) -> Instant {
         Instant::from_nanos(self.polled.load(Ordering::Relaxed))
     }
 
     /// Ends the sleeper.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         lock(&self.state).stopped = true;
         self.changed.notify_all();
     }

@@ -1,6 +1,7 @@
 //! What is seen of a service without its scheduler's lock: whoever holds the lock publishes what it changes, and everybody
 //! else reads that.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use rt_core::{Alarm, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
@@ -87,7 +88,7 @@ pub struct ServiceView {
     /// Requests taken in and not resolved, and those of them that wait.
     open: AtomicUsize,
     waiting: AtomicUsize,
-    workers: Box<[AtomicU8]>,
+    workers: Arc<WorkerViews>,
     /// The arrivals that count towards the rate warning, as the bits of requests a second, and when that was so.
     rate: AtomicU64,
     rate_at: AtomicU64,
@@ -105,13 +106,30 @@ pub enum WorkerView {
     Lost = 3,
 }
 
+/// What each worker does, for all services that run on them.
+#[derive(Debug)]
+pub(super) struct WorkerViews(Box<[AtomicU8]>);
+
+impl WorkerViews {
+    /// Of workers that are free.
+    pub(super) fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| AtomicU8::new(WorkerView::Free as u8)).collect())
+    }
+
+    pub(super) fn publish(&self, worker: WorkerId, does: WorkerView) {
+        if let Some(place) = self.0.get(worker) {
+            place.store(does as u8, Ordering::Relaxed);
+        }
+    }
+}
+
 impl ServiceView {
     /// Of a service that has just been made.
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: Arc<WorkerViews>) -> Self {
         Self {
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            workers: (0..workers).map(|_| AtomicU8::new(WorkerView::Free as u8)).collect(),
+            workers,
             rate: AtomicU64::new(0f64.to_bits()),
             rate_at: AtomicU64::new(0),
             standing: Latch::new(standing::NORMAL),
@@ -123,12 +141,6 @@ impl ServiceView {
         self.waiting.store(waiting, Ordering::Relaxed);
         // Who sees that nothing is open any more sees who is still telling, too.
         self.open.store(open, Ordering::Release);
-    }
-
-    pub(super) fn publish_worker(&self, worker: WorkerId, does: WorkerView) {
-        if let Some(place) = self.workers.get(worker) {
-            place.store(does as u8, Ordering::Relaxed);
-        }
     }
 
     pub(super) fn publish_rate(&self, per_s: f64, now: Instant) {
@@ -171,7 +183,7 @@ impl ServiceView {
 
     /// What each worker does.
     pub fn workers(&self) -> impl ExactSizeIterator<Item = WorkerView> + '_ {
-        self.workers.iter().map(|place| match place.load(Ordering::Relaxed) {
+        self.workers.0.iter().map(|place| match place.load(Ordering::Relaxed) {
             1 => WorkerView::Free,
             2 => WorkerView::AtWork,
             _ => WorkerView::Lost,
@@ -209,7 +221,7 @@ mod tests {
     #[test]
     fn the_rate_falls_with_the_time_since_the_last_arrival() {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let (view, window) = (ServiceView::new(1), Span::from_millis(500));
+        let (view, window) = (ServiceView::new(Arc::new(WorkerViews::new(1))), Span::from_millis(500));
         assert_eq!(view.rate_per_s(at(7_000), window), 0.0);
         view.publish_rate(40.0, at(7_000));
         let rates = [6_999, 7_000, 7_250, 7_500, 9_000].map(|ms| view.rate_per_s(at(ms), window));

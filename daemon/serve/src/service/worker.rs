@@ -1,10 +1,10 @@
-//! A worker: one thread that runs one batch at a time on its own copy of the model.
+//! A worker: one thread that runs one batch at a time on its own copies of the models.
 
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rt_core::WorkerId;
+use rt_core::{MAX_BATCH, WorkerId};
 
 use super::absence::Absence;
 use super::executor::Executor;
@@ -28,24 +28,27 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 struct Job {
     tokens: Vec<u64>,
+    /// Whose they are.
+    service: usize,
     /// What they are to be run with.
     variant: usize,
     full: bool,
-    /// The model must be loaded anew.
-    broken: bool,
+    /// The services whose models must be loaded anew, a bit each.
+    broken: u64,
     stopped: bool,
 }
 
 impl Mailbox {
-    pub(crate) fn new(batch: usize) -> Self {
-        let job = Job { tokens: Vec::with_capacity(batch), ..Job::default() };
+    pub(crate) fn new() -> Self {
+        let job = Job { tokens: Vec::with_capacity(MAX_BATCH), ..Job::default() };
         Self { next: Mutex::new(job), arrived: Condvar::new() }
     }
 
-    /// Puts a batch in. The scheduler starts a worker only when it is free, so the box is empty.
-    pub(crate) fn put(&self, variant: usize, tokens: impl Iterator<Item = u64>) {
+    /// Puts a batch of a service in, for one of its variants. The scheduler starts a worker only when it is free, so the box
+    /// is empty.
+    pub(crate) fn put(&self, (service, variant): (usize, usize), tokens: impl Iterator<Item = u64>) {
         let mut job = lock(&self.next);
-        job.variant = variant;
+        (job.service, job.variant) = (service, variant);
         job.tokens.clear();
         job.tokens.extend(tokens);
         job.full = true;
@@ -61,9 +64,9 @@ impl Mailbox {
         self.ring();
     }
 
-    /// The model is lost, and is to be loaded anew by the worker.
-    pub(super) fn break_down(&self) {
-        lock(&self.next).broken = true;
+    /// The models of a service are lost, and are to be loaded anew by the worker.
+    pub(super) fn break_down(&self, service: usize) {
+        lock(&self.next).broken |= 1 << service;
         self.ring();
     }
 
@@ -76,15 +79,16 @@ impl Mailbox {
 
     /// Waits until something is to be done, or it is time to look after the process.
     fn wait(&self, look: Duration) -> Errand {
-        let idle = |job: &mut Job| !job.full && !job.broken && !job.stopped;
+        let idle = |job: &mut Job| !job.full && job.broken == 0 && !job.stopped;
         let waited = self.arrived.wait_timeout_while(lock(&self.next), look, idle);
         let (mut job, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (job.full, job.stopped, std::mem::take(&mut job.broken)) {
+        let broken = if job.full || job.stopped { 0 } else { std::mem::take(&mut job.broken) };
+        match (job.full, job.stopped, broken) {
             // What was begun is answered, whatever comes after.
-            (true, ..) => Errand::Batch,
+            (true, ..) => Errand::Batch(job.service),
             (_, true, _) => Errand::Stop,
-            (_, _, true) => Errand::Reload,
-            _ => Errand::Look,
+            (_, _, 0) => Errand::Look,
+            (_, _, broken) => Errand::Reload(broken),
         }
     }
 
@@ -97,48 +101,61 @@ impl Mailbox {
 }
 
 enum Errand {
-    Batch,
-    Reload,
+    /// Of this service.
+    Batch(usize),
+    /// Of these services, a bit each.
+    Reload(u64),
     Look,
     Stop,
 }
 
-/// The life of worker `id`, which lets go of `warm` once it is.
-pub(crate) fn run(service: &Service, id: WorkerId, warm: Sender<()>) {
-    let place = service.place(id);
-    realtime::enter(realtime::Role::Worker, place.core, service.realtime);
+/// The life of worker `id` of a device with these services, which lets go of `warm` once it is.
+pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
+    // The cores and the priority are the device's: those of any.
+    let (any, device) = (&services[0], &services[0].device);
+    realtime::enter(realtime::Role::Worker, any.place(id).core, any.realtime);
     let (mut effects, mut absence) = (Effects::default(), Absence::new(clock::now()));
-    let warmed = lock(&service.executors[id]).warm_up(&service.plan);
-    drop(warm);
-    if let Err(error) = warmed {
-        error!("service {}: worker {id}: {error}", service.name());
-        service.lose_worker(&mut effects, id);
+    for service in services {
+        if let Err(error) = lock(&service.executors[id]).warm_up(&service.plan) {
+            error!("service {}: worker {id}: {error}", service.name());
+            service.lose_worker(&mut effects, id);
+        }
     }
-    let look = match service.plan.config.isolation {
-        Isolation::Thread => Duration::MAX,
-        Isolation::Process => LOOK,
-    };
+    drop(warm);
+    let isolated = |service: &Arc<Service>| service.plan.config.isolation == Isolation::Process;
+    let look = if services.iter().any(isolated) { LOOK } else { Duration::MAX };
     loop {
-        match service.mailboxes[id].wait(look) {
+        match device.mailboxes[id].wait(look) {
             Errand::Stop => return,
-            Errand::Batch => lock(&service.executors[id]).run_batch(service, id, &mut effects),
-            Errand::Look if lock(&service.executors[id]).is_lost() => {
-                error!("service {}: worker {id}: its process ended while idle", service.name());
-                service.lose_worker(&mut effects, id);
+            Errand::Batch(index) => {
+                let service = &services[index];
+                lock(&service.executors[id]).run_batch(service, id, &mut effects);
             }
-            Errand::Look => {}
-            Errand::Reload if !reload(service, id, &mut absence) => return,
-            Errand::Reload => service.regain_worker(&mut effects, id),
+            Errand::Look => {
+                for service in services.iter().filter(|service| lock(&service.executors[id]).is_lost()) {
+                    error!("service {}: worker {id}: its process ended while idle", service.name());
+                    service.lose_worker(&mut effects, id);
+                }
+            }
+            Errand::Reload(broken) => {
+                let broken = services.iter().filter(|service| broken >> service.index & 1 == 1);
+                if !broken.into_iter().all(|service| reload(service, id, &mut absence)) {
+                    return;
+                }
+                absence.serving(clock::now());
+                any.with_scheduler(&mut effects, |scheduler, now| scheduler.handle_worker_ready(now, id));
+                services.iter().for_each(|service| service.audience.refresh());
+            }
         }
     }
 }
 
-/// Loads the variants until they can be loaded and run; false once the service stops.
+/// Loads the variants of a service until they can be loaded and run; false once it stops.
 fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
     // Ends its process, if it has one, before there is another.
     lock(&service.executors[id]).clear();
     loop {
-        if !service.mailboxes[id].rest(absence.pause(clock::now())) {
+        if !service.device.mailboxes[id].rest(absence.pause(clock::now())) {
             return false;
         }
         let fresh = Executor::new(&service.plan, id, &service.place(id), &mut Files::default());
@@ -149,7 +166,6 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
         match fresh {
             Ok(executor) => {
                 *lock(&service.executors[id]) = executor;
-                absence.serving(clock::now());
                 return true;
             }
             Err(error) => error!("service {}: worker {id}: {error}", service.name()),

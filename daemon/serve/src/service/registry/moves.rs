@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rt_core::{Instant, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
-use crate::service::{Core, StreamView};
+use crate::service::{Held, StreamView};
 use tracing::error;
 use weir_engine::TensorSpec;
 use weir_plan::config::ReservedStream;
@@ -111,7 +111,7 @@ impl Registry {
         &mut self,
         to: &mut Self,
         moves: &mut Moves,
-        next: &mut Core,
+        next: &mut Held<'_>,
         now: Instant,
     ) {
         let mut streams = std::mem::take(&mut self.streams);

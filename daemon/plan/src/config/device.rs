@@ -1,0 +1,168 @@
+//! Devices: workers that several services run on, and what a service says of those that it runs on.
+
+use std::collections::HashSet;
+
+use rt_core::MAX_WORKERS;
+use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
+
+use super::check::Check;
+use super::{ConfigError, raw};
+
+/// Workers that services share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    pub name: String,
+    pub workers: usize,
+    /// The core of each worker, cyclically; empty leaves them to the kernel.
+    pub cores: Vec<usize>,
+    /// Which service a free worker serves next; chosen by the plan if absent.
+    pub rule: Option<Rule>,
+    /// The field of its GPUs and what it says.
+    gpu: (String, Option<raw::Gpu>),
+}
+
+/// The part that a service has of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareConfig {
+    /// Which one, by its place in [`super::Config::devices`].
+    pub device: usize,
+    /// Batches in a turn; chosen by the plan if absent.
+    pub turn: Option<u32>,
+    /// What one more request a second is worth beside those of the others.
+    pub weight: f64,
+}
+
+/// What a service runs on.
+pub(super) struct Place {
+    pub(super) share: Option<ShareConfig>,
+    pub(super) workers: usize,
+    pub(super) cores: Vec<usize>,
+    pub(super) gpu: (String, Option<raw::Gpu>),
+}
+
+impl Check<'_> {
+    pub(super) fn devices(&self, raw: Vec<raw::Device>) -> Result<Vec<DeviceConfig>, ConfigError> {
+        self.number("number of [[device]]", raw.len() as u64, 0, 16)?;
+        let mut names = HashSet::new();
+        let device = |(i, raw): (usize, raw::Device)| {
+            let at = format!("device[{i}]");
+            self.name(&format!("{at}.name"), &raw.name, &mut names)?;
+            Ok(DeviceConfig {
+                name: raw.name,
+                workers: self.workers(&at, raw.workers)?,
+                cores: self.cores(&at, &raw.cores)?,
+                rule: match raw.rule {
+                    raw::Rule::Auto => None,
+                    raw::Rule::Deadline => Some(Rule::Earliest),
+                    raw::Rule::Turns => Some(Rule::Turns),
+                },
+                gpu: (format!("{at}.gpu"), raw.gpu),
+            })
+        };
+        raw.into_iter().enumerate().map(device).collect()
+    }
+
+    /// What the service runs on: the device that it names, or workers of its own.
+    pub(super) fn place(
+        &self,
+        at: &str,
+        raw: &raw::Service,
+        devices: &[DeviceConfig],
+    ) -> Result<Place, ConfigError> {
+        let field = |name: &str| format!("{at}.{name}");
+        let Some(named) = &raw.device else {
+            for (name, value) in [
+                ("turn", raw.turn.map(|turn| turn.to_string())),
+                ("weight", raw.weight.map(|weight| weight.to_string())),
+            ] {
+                if let Some(value) = value {
+                    let reason = "only for a service that names a device; remove it";
+                    return Err(self.refuse(&field(name), &value, reason));
+                }
+            }
+            return Ok(Place {
+                share: None,
+                workers: self.workers(at, raw.workers.unwrap_or(1))?,
+                cores: self.cores(at, raw.cores.as_deref().unwrap_or_default())?,
+                gpu: (field("gpu"), raw.gpu.clone()),
+            });
+        };
+        let Some(name) = named.as_str() else {
+            let reason = format!("must be the name of a [[device]]; the number of a GPU is gpu = {named}");
+            return Err(self.refuse(&field("device"), &named.to_string(), reason));
+        };
+        let Some(device) = devices.iter().position(|device| device.name == name) else {
+            let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+            let known = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
+            let reason = format!("no [[device]] has this name ({known})");
+            return Err(self.refuse(&field("device"), &format!("{name:?}"), reason));
+        };
+        let of_device = "is the device's where services share one: remove it, or move it to its [[device]]";
+        let never = "is not possible where services share workers: remove it";
+        let shown = |there: bool| there.then(|| "(present)".to_owned());
+        for (name, value, reason) in [
+            ("workers", raw.workers.map(|workers| workers.to_string()), of_device),
+            ("cores", shown(raw.cores.is_some()), of_device),
+            ("gpu", shown(raw.gpu.is_some()), of_device),
+            ("stalls", shown(raw.stalls.is_some()), never),
+            (
+                "optimise",
+                shown(raw.optimise.is_some()),
+                "the plan chooses for all services of a device: remove it",
+            ),
+            ("dispatch", shown(raw.dispatch != raw::Dispatch::Eager), never),
+            ("background", (!raw.background).then(|| "false".to_owned()), never),
+            ("variants", raw.variants.first().map(|first| format!("{first:?}")), never),
+            (
+                "simulated.variants",
+                shown(raw.simulated.as_ref().is_some_and(|simulated| !simulated.variants.is_empty())),
+                never,
+            ),
+        ] {
+            if let Some(value) = value {
+                return Err(self.refuse(&field(name), &value, reason));
+            }
+        }
+        let turn = match raw.turn {
+            Some(turn) => Some(self.number(&field("turn"), turn, 1, MAX_TURN.into())? as u32),
+            None => None,
+        };
+        let weight = raw.weight.unwrap_or(1.0);
+        if !(1e-6..=1e6).contains(&weight) {
+            return Err(self.refuse(&field("weight"), &weight.to_string(), "must be in 0.000001..=1000000"));
+        }
+        let DeviceConfig { workers, cores, gpu, .. } = devices[device].clone();
+        Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu })
+    }
+
+    /// Every device has services, and no more than can share one.
+    pub(super) fn all_named(
+        &self,
+        devices: &[DeviceConfig],
+        services: &[super::ServiceConfig],
+    ) -> Result<(), ConfigError> {
+        for (i, device) in devices.iter().enumerate() {
+            let on = services.iter().filter(|s| s.share.is_some_and(|share| share.device == i)).count();
+            if on == 0 {
+                let reason = format!("no service says device = \"{}\"", device.name);
+                return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));
+            }
+            self.number(
+                &format!("number of services on device {}", device.name),
+                on as u64,
+                1,
+                MAX_SERVICES as u64,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn workers(&self, at: &str, workers: u64) -> Result<usize, ConfigError> {
+        Ok(self.number(&format!("{at}.workers"), workers, 1, MAX_WORKERS as u64)? as usize)
+    }
+
+    fn cores(&self, at: &str, cores: &[u64]) -> Result<Vec<usize>, ConfigError> {
+        let core = |&core: &u64| Ok(self.number(&format!("{at}.cores"), core, 0, 1023)? as usize);
+        cores.iter().map(core).collect()
+    }
+}

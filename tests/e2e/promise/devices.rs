@@ -1,0 +1,179 @@
+//! Several services on the same workers: what they promise together is planned, certified, kept and refused.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::closed::refusal;
+use crate::harness::{
+    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause,
+};
+use serde_json::Value;
+use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration};
+
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// A service on the device; its batches take `ms` by the clock, and by the profile what is put there.
+fn service(name: &str, ms: u64, deadline: &str, more: &str) -> String {
+    format!(
+        "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\n\
+         simulated = {{ times = [\"{ms}ms\"], input = 3, output = 3 }}\n\
+         deadline = \"{deadline}\"\nguard = \"300ms\"\nhandover = \"0ms\"\n{more}"
+    )
+}
+
+const CLOSE: &str = "[[service.stream]]\nname = \"line\"\nconstraints = [{ row-miss = 0 }]\n\
+                     arrivals = [{ periodic = { period = \"200ms\", jitter = \"150ms\" } }]\n";
+
+/// Three services on one worker, two of them with a reserved stream. A batch of each takes 10, 20 and 40 ms, and may take
+/// `bounds`.
+fn deployment(daemon: &str, bounds: [u64; 3]) -> Deployment {
+    let place = Deployment::new(format!(
+        "{daemon}[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n[[device]]\nname = \"box\"\n{}{}{}",
+        service("stop", 10, "800ms", CLOSE),
+        service("track", 20, "1200ms", &CLOSE.replace("row-miss = 0", "any-miss = { m = 1, k = 2 }")),
+        service("scene", 40, "3s", "queue = 40\n"),
+    ));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_variant_bounds(&[[10], [20], [40]], &bounds.map(|bound| [bound]));
+    place
+}
+
+/// Sends one request a period for as long as `length`; what became of them.
+fn send(daemon: &Daemon, service: &str, length: Duration) -> Vec<Outcome> {
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort(service, "line")).expect("reserved");
+    let (mut ids, end) = (Vec::new(), Instant::now() + length);
+    while Instant::now() < end {
+        ids.push(client.submit(&stream, &[1.0; 3]).expect("sent"));
+        pause(PERIOD);
+    }
+    answers(&mut client, &ids)
+}
+
+#[test]
+fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service() {
+    alone();
+    let daemon = deployment(&daemon_in_real_time(), [60, 70, 90]).serve();
+    let mut listener = Listener::new(&daemon);
+    let length = Duration::from_secs(4);
+    let (stop, track, flooded) = thread::scope(|scope| {
+        let stop = scope.spawn(|| send(&daemon, "stop", length));
+        let track = scope.spawn(|| send(&daemon, "track", length));
+        let mut client = daemon.client();
+        let flood = client.register(&best_effort("scene", "flood")).expect("best effort");
+        let (mut ids, end) = (Vec::new(), Instant::now() + length);
+        while Instant::now() < end {
+            ids.push(client.submit(&flood, &[2.0; 3]).expect("sent"));
+            // More than twice what the worker could do for it alone.
+            pause(Duration::from_millis(15));
+        }
+        (stop.join().expect("sent"), track.join().expect("sent"), answers(&mut client, &ids))
+    });
+    let served = |outcomes: &[Outcome]| outcomes.iter().filter(|outcome| outcome.result().is_some()).count();
+    listener.kept_or_told("stop", served(&stop) == stop.len(), &stop);
+    let pairs = track.windows(2).all(|pair| served(pair) >= 1);
+    listener.kept_or_told("track", pairs, &track);
+    // What is left of the worker goes to the flood: some 70 % of its time, of batches of 40 ms each.
+    assert!(served(&flooded) >= 20, "{} of {}", served(&flooded), flooded.len());
+    assert!(served(&flooded) < flooded.len(), "it was no flood");
+    let status = daemon.status();
+    let services = status["services"].as_array().expect("services");
+    assert!(services.iter().all(|service| service["device"] == "box" && service["workers"] == 1), "{status}");
+}
+
+#[test]
+fn a_stream_is_admitted_beside_what_all_services_of_the_device_have_promised() {
+    let daemon = deployment(DAEMON, [60, 70, 90]).serve();
+    let mut client = daemon.client();
+    let every = |name: &str, period: u64| {
+        Registration::builder("scene", name)
+            .constraint(Constraint::any_miss(0, 1))
+            .arrivals(ArrivalBound::window(1, Duration::from_millis(period)))
+            .build()
+            .expect("it fits")
+    };
+    // A worker for stop and track 0.3 + 0.175 of the time, and 90 ms in 150 beside it: more than there is.
+    let (code, text) = refusal(client.register(&every("fast", 150)));
+    assert_eq!(code, RefusalCode::NotAdmissible, "{text}");
+    assert!(text.contains("device box") && text.contains("worker"), "{text}");
+    // Alone the service could: that is what sharing it costs.
+    let slow = client.register(&every("slow", 600)).expect("it fits beside them");
+    assert_eq!(refusal(client.register(&every("another", 350))).0, RefusalCode::NotAdmissible);
+    client.unregister(&slow).expect("closed");
+    client.register(&every("another", 350)).expect("the place is free again");
+}
+
+#[test]
+fn a_device_is_planned_certified_and_insisted_on() {
+    let place = deployment(&format!("{DAEMON}certificate = \"c.json\"\n"), [60, 70, 90]);
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    let device = &plan["devices"][0];
+    assert_eq!(
+        (&device["rule"], &device["longest_ns"]),
+        (&"deadline".into(), &90_000_000.into()),
+        "{device}"
+    );
+    assert!(device["overrun_margin_ns"].as_u64().is_some_and(|margin| margin > 0), "{device}");
+    let text = place.succeed(&["plan"]);
+    for words in ["of device box, shared", "device box: 1 worker(s) for stop, track, scene", "Theorem E"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    place.succeed(&["certify"]);
+    let certificate: Value =
+        serde_json::from_str(&std::fs::read_to_string(place.path("c.json")).expect("written")).expect("JSON");
+    assert_eq!(
+        (&certificate["weir_certificate"], &certificate["services"]),
+        (&2.into(), &Value::Array(vec![]))
+    );
+    assert_eq!(certificate["devices"][0]["device"]["services"][1]["name"], "track");
+    drop(place.serve());
+    // Another time than was certified.
+    place.set_variant_bounds(&[[10], [20], [40]], &[[60], [70], [95]]);
+    let text = place.fail(&["serve"]);
+    assert!(text.contains("service scene: profile is") && text.contains("weir certify"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_promised_together_is_refused_with_what_stands_in_its_way() {
+    // Either of two services would have the worker to itself: 110 of 200 ms each.
+    let place = deployment(DAEMON, [110, 110, 120]);
+    let text = place.fail(&["plan"]);
+    assert!(text.contains("device box: not every promise can be kept"), "{text}");
+    let text = place.fail(&["serve"]);
+    assert!(text.contains("device box: not every promise can be kept"), "{text}");
+    // It is in the certificate, which is genuine and promises nothing.
+    place.weir(&["certify", "--output", place.path("c.json").to_str().expect("UTF-8")]);
+    let text = std::fs::read_to_string(place.path("c.json")).expect("written");
+    let certificate: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(certificate["devices"][0]["admissible"], false, "{text}");
+}
+
+#[test]
+fn a_batch_of_the_longest_service_that_is_too_long_for_another_is_named() {
+    // A batch of the scene may take 450 ms; stop has 500 after its guard, and needs 60 of them.
+    let text = deployment(DAEMON, [60, 70, 450]).fail(&["plan"]);
+    assert!(text.contains("device box") && text.contains("stop"), "{text}");
+}
+
+#[test]
+fn what_changes_on_a_device_waits_for_the_next_start() {
+    let place = deployment(DAEMON, [60, 70, 90]);
+    let daemon = place.serve();
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    for (from, to) in [
+        ("deadline = \"3s\"", "deadline = \"2s\""),
+        ("name = \"box\"", "name = \"box\"\nrule = \"turns\""),
+        (&*service("scene", 40, "3s", "queue = 40\n"), ""),
+    ] {
+        assert!(config.contains(from), "{from}");
+        place.configure(config.replace(from, to));
+        let output = daemon.reload_refused();
+        assert!(output.contains("device box") && output.contains("next start"), "{to}: {output}");
+    }
+    place.configure(&config);
+    // It goes on as it was.
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("scene", "any")).expect("best effort");
+    let id = client.submit(&stream, &[1.0; 3]).expect("sent");
+    assert!(answers(&mut client, &[id])[0].result().is_some());
+}
