@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use planner::Problem;
+use planner::problem::raw::Unit;
+use planner::problem::shared::Service;
+use planner::{Problem, SharedProblem};
 use rt_core::Instant;
 
 use crate::lines::{Lines, MAX_BYTES};
@@ -52,29 +54,63 @@ impl Arrivals {
     /// # Errors
     /// [`ArrivalsError`], with the number of the line.
     pub fn read(problem: &Problem, csv: impl Read) -> Result<Self, ArrivalsError> {
+        let background = |known: &[String], _: &str| match problem.background {
+            true => Ok(()),
+            false => {
+                let known = known.join(", ");
+                Err(format!("must be a stream of the problem ({known}), which has no background"))
+            }
+        };
+        Self::of(problem).and(csv, problem.raw.unit, background)
+    }
+
+    /// The same for services that share workers, of which each stream is named as `service/stream`.
+    ///
+    /// # Errors
+    /// As [`Arrivals::read`]; also for a stream of a service that there is not.
+    pub fn read_shared(problem: &SharedProblem, csv: impl Read) -> Result<Self, ArrivalsError> {
+        let of = |service: &Service| {
+            let named = |(stream, _): &(String, _)| format!("{}/{stream}", service.name);
+            service.streams.iter().map(named).collect::<Vec<_>>()
+        };
+        let streams = problem.services.iter().flat_map(of).collect();
+        let background = |known: &[String], name: &str| match service_of(problem, name) {
+            None => {
+                let services: Vec<_> = problem.services.iter().map(|service| service.name.as_str()).collect();
+                Err(format!("must be service/stream, of one of the services {}", services.join(", ")))
+            }
+            Some(_) if problem.raw.background => Ok(()),
+            Some(_) => {
+                let known = known.join(", ");
+                Err(format!("must be a stream of the problem ({known}), which has no background"))
+            }
+        };
+        Self { streams, list: Vec::new() }.and(csv, problem.raw.unit, background)
+    }
+
+    /// With the lines of a file; `background` refuses the names that no stream of no promise may have.
+    fn and(
+        self,
+        csv: impl Read,
+        unit: Unit,
+        background: impl Fn(&[String], &str) -> Result<(), String>,
+    ) -> Result<Self, ArrivalsError> {
         let mut lines = Lines::new(csv, &["time", "stream"]);
-        let mut read = Self::of(problem);
+        let (declared, mut read) = (self.streams.len(), self);
         let mut indices: HashMap<String, usize> =
             read.streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
         while let Some(line) = lines.next()? {
-            let (instant, name) = (Instant::ZERO + line.span(0, problem.raw.unit)?, line.text(1));
+            let (instant, name) = (Instant::ZERO + line.span(0, unit)?, line.text(1));
             if read.list.last().is_some_and(|&(before, _)| instant < before) {
                 return Err(line.refuse(0, "must not be before the time of the line above"));
             }
             let index = match indices.get(name) {
                 Some(&index) => index,
-                None if !problem.background => {
-                    let known: Vec<_> = problem.streams.iter().map(|(name, _)| name.as_str()).collect();
-                    let reason = format!(
-                        "must be a stream of the problem ({}), which has no background",
-                        known.join(", ")
-                    );
-                    return Err(line.refuse(1, reason));
-                }
                 None if read.streams.len() >= MAX_STREAMS => {
                     return Err(line.refuse(1, format!("at most {MAX_STREAMS} streams")));
                 }
                 None => {
+                    background(&read.streams[..declared], name).map_err(|reason| line.refuse(1, reason))?;
                     read.streams.push(name.to_owned());
                     indices.insert(name.to_owned(), read.streams.len() - 1);
                     read.streams.len() - 1
@@ -92,11 +128,20 @@ impl Arrivals {
     }
 }
 
+/// The service of a stream that is named as `service/stream`. Both may have slashes in their names: the longest name that
+/// there is, is the service.
+pub(crate) fn service_of(problem: &SharedProblem, stream: &str) -> Option<usize> {
+    let begins = |service: &Service| {
+        stream.strip_prefix(service.name.as_str()).and_then(|rest| rest.strip_prefix('/')).is_some()
+    };
+    let services = problem.services.iter().enumerate().filter(|(_, service)| begins(service));
+    services.max_by_key(|(_, service)| service.name.len()).map(|(index, _)| index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::samples::{problem, stream};
-    use planner::problem::raw::Unit;
 
     fn read(background: bool, text: &str) -> Result<Arrivals, ArrivalsError> {
         let mut problem = problem(&[1], 1, 4, &[stream(0, 1, 1, 4), stream(0, 1, 1, 4)]);

@@ -39,6 +39,6 @@ pub use replay::{Broken, Replay, ReplayError, replay};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };
-pub use simulate::{SimulateError, simulate, simulate_logged};
+pub use simulate::{SimulateError, simulate, simulate_logged, simulate_shared};
 pub use time::Time;
 pub use virtual_time::{Backwards, Batch, Observer, Order, Request, Run, drive};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use planner::Problem;
-use planner::problem::raw::Unit;
-use rt_core::{Constraint, Instant, MissReason};
+use planner::problem::raw::{Stream, Unit};
+use rt_core::{Constraint, Instant, MissReason, StreamSpec};
 use serde::{Serialize, Serializer};
 
 use crate::measure::{Misses, Violations};
@@ -119,20 +119,22 @@ pub struct SafeModeReport {
 impl Report {
     /// The report of `run`; `names` are the problem's streams and then those of no promise.
     pub(crate) fn new(problem: &Problem, names: &[String], run: &Run) -> Self {
-        let time = |instant| Time { instant, unit: problem.raw.unit };
+        let streams: Vec<_> = problem.specs().zip(&problem.raw.streams).collect();
+        Self::of(problem.raw.unit, &streams, names, run)
+    }
+
+    /// The same of streams as they were read and written, times in `unit`.
+    pub(crate) fn of(unit: Unit, streams: &[(&StreamSpec, &Stream)], names: &[String], run: &Run) -> Self {
+        let time = |instant| Time { instant, unit };
         let shared: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
         let stream = |(index, requests): (usize, Vec<usize>)| {
-            let spec = problem.streams.get(index).map(|(_, spec)| spec.constraints().as_slice());
-            let written = problem.raw.streams.get(index).map(|stream| stream.constraints.as_slice());
+            let spec = streams.get(index).map(|(spec, _)| spec.constraints().as_slice());
+            let written = streams.get(index).map(|(_, stream)| stream.constraints.as_slice());
             let misses = misses(run, &requests, spec.unwrap_or_default());
             stream_report(names[index].clone(), written.unwrap_or_default(), &misses)
         };
         Self {
-            requests: run
-                .requests
-                .iter()
-                .map(|r| request_report(r, run, &shared, problem.raw.unit))
-                .collect(),
+            requests: run.requests.iter().map(|r| request_report(r, run, &shared, unit)).collect(),
             streams: run.by_stream().into_iter().enumerate().map(stream).collect(),
             safe_mode: causes(run)
                 .into_iter()

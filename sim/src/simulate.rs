@@ -2,12 +2,12 @@
 
 use std::io::Read;
 
-use planner::Problem;
-use rt_core::{Selector, Span, WorkerId};
+use planner::{Problem, SharedProblem};
+use rt_core::{Selector, Span, StreamSpec, WorkerId};
 
-use crate::arrivals::{Arrivals, ArrivalsError};
+use crate::arrivals::{Arrivals, ArrivalsError, service_of};
 use crate::log::Log;
-use crate::policy::{Logged, PlayError, PolicyKind, scheduled, selecting};
+use crate::policy::{Logged, PlayError, PolicyKind, on_device, scheduled, selecting};
 use crate::record::{MAX_WAITING, record};
 use crate::report::Report;
 use virtual_time::{Order, Run, drive};
@@ -50,6 +50,32 @@ pub fn simulate_logged(
     Ok((Report::new(problem, &arrivals.streams, &run), log))
 }
 
+/// As [`simulate`] under the daemon's scheduler for services that share workers: lines are `time,service/stream`.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_shared(problem: &SharedProblem, csv: impl Read) -> Result<Report, SimulateError> {
+    let arrivals = Arrivals::read_shared(problem, csv)?;
+    let declared =
+        problem.services.iter().zip(&problem.raw.services).enumerate().flat_map(|(s, (of, raw))| {
+            of.streams.iter().zip(&raw.streams).map(move |((_, spec), raw)| (s, spec, raw))
+        });
+    let declared: Vec<_> = declared.collect();
+    let streams = arrivals.streams.iter().enumerate().map(|(index, name)| match declared.get(index) {
+        Some(&(service, spec, _)) => (service, spec.clone()),
+        // Whoever read them has seen that there is such a service.
+        None => (service_of(problem, name).unwrap_or(0), StreamSpec::best_effort()),
+    });
+    let streams: Vec<_> = streams.collect();
+    let queue = arrivals.list.len().clamp(1, MAX_WAITING);
+    let mut device = on_device(problem, queue, &streams).map_err(PlayError::Weir)?;
+    let mut run = Run { streams: streams.len(), ..Run::default() };
+    let list = arrivals.list.iter().copied();
+    drive(&mut device, list, Order::Together, |_, _, bound| bound, &mut run).map_err(PlayError::from)?;
+    let told: Vec<_> = declared.iter().map(|&(_, spec, raw)| (spec, raw)).collect();
+    Ok(Report::of(problem.raw.unit, &told, &arrivals.streams, &run))
+}
+
 /// Runs `arrivals`, which name streams, through the daemon's scheduler, batches taking `service(worker, size, bound)`.
 pub(crate) fn run_logged(
     problem: &Problem,
@@ -67,4 +93,59 @@ pub(crate) fn run_logged(
     let mut run = Run { streams, ..Run::default() };
     drive(&mut weir, arrivals.list.iter().copied(), order, service, &mut run)?;
     Ok((run, Log { streams: arrivals.streams.clone(), entries: weir.entries }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::Question;
+
+    fn problem(background: bool) -> SharedProblem {
+        let text = format!(
+            r#"{{"unit": "ms", "background": {background}, "workers": {{"count": 1}}, "services": [
+            {{"name": "scene", "deadline": 33, "batch": 4, "times": [2, 3, 3, 4], "streams": [
+                {{"name": "cam0", "constraints": ["any_miss(1,2)"], "arrivals": {{"windows": [[4, 16]]}}}}]}},
+            {{"name": "stop", "deadline": 8, "batch": 1, "time": 2, "streams": [
+                {{"name": "pedal", "constraints": ["row_miss(0)"], "arrivals": {{"periodic": {{"period": 10}}}}}}]}}]}}"#
+        );
+        match Question::parse(&text).expect("a problem") {
+            Question::Shared(problem) => problem,
+            Question::One(problem) => panic!("{problem:?}"),
+        }
+    }
+
+    #[test]
+    fn services_that_share_a_worker_are_simulated_by_their_rule() {
+        let csv = "time,stream\n0,scene/cam0\n0,scene/cam0\n0,scene/other\n1,stop/pedal\n11,stop/pedal\n";
+        let report = simulate_shared(&problem(true), csv.as_bytes()).expect("simulated");
+        let names: Vec<_> = report.streams.iter().map(|stream| stream.name.as_str()).collect();
+        assert_eq!(names, ["scene/cam0", "stop/pedal", "scene/other"]);
+        assert!(report.streams.iter().all(|stream| stream.missed == 0), "{report:#?}");
+        assert!(report.streams.iter().flat_map(|stream| &stream.constraints).all(|c| c.held));
+        // The three of the scene go together, and the pedal after them, whose deadline is earlier but who came later.
+        let ran: Vec<_> = report.requests.iter().map(|request| (request.batch, request.mandatory)).collect();
+        assert_eq!(
+            ran,
+            [(Some(3), false), (Some(3), true), (Some(3), false), (Some(1), true), (Some(1), true)]
+        );
+        let start = |index: usize| report.requests[index].start.expect("it ran").instant.as_nanos();
+        assert_eq!([0, 3, 4].map(start), [0, 3_000_000, 11_000_000]);
+        assert_eq!(report.safe_mode, []);
+    }
+
+    #[test]
+    fn a_stream_of_no_service_is_refused_and_one_of_no_promise_where_there_is_no_background() {
+        let refused = |background, csv: &str| {
+            simulate_shared(&problem(background), csv.as_bytes()).expect_err("refused").to_string()
+        };
+        let text = refused(true, "0,cam0\n");
+        assert_eq!(text, "line 1: stream = cam0: must be service/stream, of one of the services scene, stop");
+        let text = refused(false, "0,scene/other\n");
+        assert!(
+            text.ends_with(
+                "must be a stream of the problem (scene/cam0, stop/pedal), which has no background"
+            ),
+            "{text}"
+        );
+    }
 }

@@ -283,6 +283,14 @@ impl ServicePlan {
         self.workers().profile.max_batch()
     }
 
+    /// The largest batch that is ever started: where workers are shared, none takes longer than the longest of the promises.
+    pub fn largest_batch(&self) -> usize {
+        let longest = self.shared.as_ref().map(|share| share.device.sharing.longest);
+        longest.map_or(self.max_batch(), |longest| {
+            self.workers().profile.largest_within(longest, self.max_batch())
+        })
+    }
+
     /// Requests a second in full batches of the promise.
     pub fn capacity(&self) -> f64 {
         self.workers().capacity_per_s()

@@ -125,7 +125,7 @@ fn print_service(plan: &ServicePlan) {
 
 /// What is served beside the promise, and what rare long times keep from being promised.
 fn print_expected(plan: &ServicePlan) {
-    let (largest, share) = (plan.max_batch(), 100.0 * plan.config.probability);
+    let (largest, share) = (plan.largest_batch(), 100.0 * plan.config.probability);
     let times = plan.workers().profile.time(largest);
     say!(
         "  of what waits, batches of up to {largest} are served: {share} % of these take at most {}, {} on average",

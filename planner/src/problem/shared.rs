@@ -6,7 +6,7 @@ pub mod raw;
 use std::collections::BTreeMap;
 
 use rt_core::sharing::{Rule, SharedService, Sharing};
-use rt_core::{Span, StreamSpec};
+use rt_core::{LatencyProfile, Span, StreamSpec};
 use serde_json::value::RawValue;
 
 use super::ProblemError;
@@ -39,6 +39,8 @@ pub struct Service {
     pub batch: usize,
     /// What that takes.
     pub time: Span,
+    /// What batches of 1, 2, … take, `batch` of them at least.
+    pub profile: LatencyProfile,
     /// Batches in a turn; `None` if they are to be chosen.
     pub turn: Option<u32>,
     /// At most [`MAX_STREAMS`](super::MAX_STREAMS) of all services together, names are unique in the service.

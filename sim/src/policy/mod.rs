@@ -21,7 +21,7 @@ use virtual_time::{Backwards, Observer, Order, drive};
 
 pub use logged::Logged;
 pub use virtual_time::{End, Policy, Step};
-pub use weir::{WeirError, scheduled, selecting};
+pub use weir::{WeirError, on_device, scheduled, selecting};
 
 use firm::{Distance, StaticPattern};
 use first::{Clipper, Clockwork, Edf, Fifo, Lazy, Nexus, Plain};

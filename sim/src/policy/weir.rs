@@ -1,11 +1,14 @@
 //! The daemon's own scheduler as a policy: mandatory requests first.
 
-use planner::Problem;
+use planner::certify::{Decision, decide};
+use planner::problem::shared::Service;
+use planner::{Problem, SharedProblem};
+use rt_core::sharing::{Device, DeviceConfig, DeviceError};
 use rt_core::{
-    ConfigError, Instant, SafeModeConfig, Scheduler, SchedulerConfig, SelectError, Selector, Shield,
-    ShieldError, Span, StreamError, StreamId, StreamSpec,
+    ConfigError, Dispatch, Instant, SafeModeConfig, Scheduler, SchedulerConfig, SelectError, Selector,
+    Shield, ShieldError, Span, StreamError, StreamId, StreamSpec, Workers,
 };
-use virtual_time::Scheduled;
+use virtual_time::{OnDevice, Scheduled};
 
 /// Why there is no scheduler for a problem.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -22,6 +25,9 @@ pub enum WeirError {
     /// The variants cannot be selected so.
     #[error(transparent)]
     Select(#[from] SelectError),
+    /// There is no device for several services.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 /// The scheduler of `problem`, with place for `queue` waiting requests. Of `streams` streams those beyond the
@@ -55,6 +61,44 @@ pub fn selecting(
     shield(&mut scheduler, problem)?;
     scheduler.set_selector(Some(selector))?;
     Ok(Scheduled::new(scheduler, streams))
+}
+
+/// The device of the services of `problem`, by the rule and the turns that decide it, with place for `queue` waiting requests of
+/// each. `streams` are those of the problem, then those of no promise, each with its service.
+///
+/// # Errors
+/// [`WeirError`]: a deadline that no batch can meet, or too many streams.
+pub fn on_device(
+    problem: &SharedProblem,
+    queue: usize,
+    streams: &[(usize, StreamSpec)],
+) -> Result<OnDevice, WeirError> {
+    let Decision { rule, turns, answer, .. } = decide(problem);
+    let (sharing, second) = (problem.sharing(rule, &turns), Span::from_millis(1_000));
+    let margin = answer.ok().and_then(|admission| admission.binding).map_or(0, |line| line.margin());
+    let config = |(s, of): (usize, &Service)| SchedulerConfig {
+        deadline: of.deadline,
+        guard: of.guard,
+        stalls: None,
+        workers: vec![Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() }],
+        dispatch: Dispatch::Eager,
+        background: true,
+        queue,
+        streams: streams.iter().filter(|(service, _)| *service == s).count().max(1),
+        safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },
+    };
+    let mut device = Device::new(DeviceConfig {
+        rule,
+        turns,
+        longest: sharing.longest,
+        overrun_margin: Span::from_nanos(u64::try_from(margin).unwrap_or(0)),
+        services: problem.services.iter().enumerate().map(config).collect(),
+    })?;
+    let mut add = |(service, spec): &(usize, StreamSpec)| {
+        Ok((*service, device.service_mut(*service).add_stream(Instant::ZERO, spec.clone())?))
+    };
+    let added: Result<Vec<_>, WeirError> = streams.iter().map(&mut add).collect();
+    Ok(OnDevice::new(device, added?))
 }
 
 fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, Vec<StreamId>), WeirError> {

@@ -75,7 +75,7 @@ pub(super) fn read_problem(file: &Path) -> Result<Problem> {
     Problem::parse(&read_text(file)?).with_context(|| file.display().to_string())
 }
 
-fn read_question(file: &Path) -> Result<Question> {
+pub(super) fn read_question(file: &Path) -> Result<Question> {
     Question::parse(&read_text(file)?).with_context(|| file.display().to_string())
 }
 

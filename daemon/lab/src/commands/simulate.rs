@@ -9,12 +9,13 @@ use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use planner::Question;
 use planner::selection::DEFAULT_MAX_MISS;
 use rt_core::Selector;
-use sim::{PolicyKind, Report, simulate, simulate_logged};
+use sim::{PolicyKind, Report, simulate, simulate_logged, simulate_shared};
 
-use super::certify::read_problem;
+use super::certify::read_question;
 use super::plan::service_and_file;
 use gaps::Gaps;
 use tracing::warn;
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     /// The abstract problem
     #[arg(long, value_name = "FILE", requires = "arrivals")]
     problem: Option<PathBuf>,
-    /// Lines `time,stream`, times in the problem's unit; `-` reads standard input
+    /// Lines `time,stream`, or `time,service/stream` of several services, times in the problem's unit; `-` reads standard input
     #[arg(long, value_name = "CSV", requires = "problem")]
     arrivals: Option<PathBuf>,
     /// Who decides
@@ -53,13 +54,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (Some(problem), Some(arrivals)) = (&args.problem, &args.arrivals) else {
         return experiment::run(&args.experiments, &args.options, args.json);
     };
-    let problem = read_problem(problem)?;
+    let question = read_question(problem)?;
     let name = || arrivals.display().to_string();
     let csv: Box<dyn Read> = match name().as_str() {
         "-" => Box::new(stdin().lock()),
         path => Box::new(BufReader::new(File::open(path).with_context(name)?)),
     };
     let mut csv = Gaps::new(csv);
+    let problem = match question {
+        Question::One(problem) => problem,
+        Question::Shared(problem) => {
+            let weir = args.policy == PolicyKind::Weir && args.select.is_none() && args.log.is_none();
+            ensure!(
+                weir,
+                "services that share workers: --policy, --select and --log are for a single service"
+            );
+            let report = simulate_shared(&problem, &mut csv).with_context(name)?;
+            return end(&report, csv.missing(), args);
+        }
+    };
     let report = if args.select.is_none() && args.log.is_none() {
         simulate(&problem, &mut csv, args.policy).with_context(name)?
     } else {
@@ -72,20 +85,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         report
     };
-    if csv.missing() > 0 {
-        warn!(
-            "{}: {} arrivals were not recorded: what follows them may have fared otherwise",
-            name(),
-            csv.missing()
-        );
+    end(&report, csv.missing(), args)
+}
+
+/// Tells what became of the arrivals, of which some are `missing`.
+fn end(report: &Report, missing: u64, args: &Args) -> Result<ExitCode> {
+    if missing > 0 {
+        let name = args.arrivals.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        warn!("{name}: {missing} arrivals were not recorded: what follows them may have fared otherwise");
     }
     if args.json {
         let mut out = BufWriter::new(stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &report)?;
+        serde_json::to_writer_pretty(&mut out, report)?;
         writeln!(out)?;
         out.flush()?;
     } else {
-        print(&report);
+        print(report);
     }
     let held = report.streams.iter().flat_map(|s| &s.constraints).all(|c| c.held);
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })

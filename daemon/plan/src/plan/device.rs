@@ -19,6 +19,9 @@ use weir_engine::ModelSpec;
 const FEW: usize = 6;
 /// How often each service's batch is looked at again, after those of the others.
 const PASSES: usize = 3;
+/// For batches that serve most requests a second, of what is promised nothing too, up to this share of the rest of the merit
+/// is given up.
+const FOR_CAPACITY: f64 = 0.02;
 
 /// What services that share workers can promise together.
 #[derive(Clone, Debug)]
@@ -279,9 +282,19 @@ impl<'a> Choice<'a> {
             };
             chosen.merit = chosen.rates.iter().zip(&self.services).map(worth).sum();
         } else {
-            chosen.merit = -self.busy(picks);
+            chosen.merit = self.device.workers as f64 - self.busy(picks);
         }
+        chosen.merit *= 1.0 + FOR_CAPACITY * self.efficiency(picks);
         Ok(chosen)
+    }
+
+    /// The capacities with these batches, of the largest that there are with any; 0 to 1.
+    fn efficiency(&self, picks: &[usize]) -> f64 {
+        let of = |(sizes, &pick): (&Vec<Workers>, &usize)| {
+            let most = sizes.iter().map(Workers::capacity_per_s).fold(0.0, f64::max);
+            sizes[pick].capacity_per_s() / most
+        };
+        self.sizes.iter().zip(picks).map(of).sum::<f64>() / picks.len() as f64
     }
 
     /// How many workers the reserved streams keep busy on average.

@@ -62,7 +62,7 @@ fn service(check: &Check, field: &str, raw: &raw::Service) -> Result<Service, Pr
     }
     let streams = check.streams(&of("streams"), &raw.streams)?;
     let (name, time, turn) = (raw.name.clone(), profile.bound(batch), raw.turn);
-    Ok(Service { name, deadline, guard, batch, time, turn, streams })
+    Ok(Service { name, deadline, guard, batch, time, profile, turn, streams })
 }
 
 /// Refuses, beside `services`, what only a problem of a single service has.
