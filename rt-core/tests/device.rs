@@ -338,6 +338,92 @@ fn late_dispatch_is_announced_to_all_services() {
     }
 }
 
+/// Lateness meets all services: what the one with the smallest guard cannot stand, the others have not counted on either.
+#[test]
+fn the_smallest_guard_is_that_of_the_device() {
+    let mut dice = Dice(18);
+    for turns in [false, true] {
+        let (shared, margin) = admitted(&mut dice, turns, 1);
+        let more: Vec<u8> = (0..shared.services.len()).map(|s| if s == 0 { 0 } else { 5 }).collect();
+        let guarded = || Run::guarded(&shared, &more, margin, |_, bound| bound);
+        let mut run = guarded();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.now += 2;
+        run.settle();
+        let told: HashSet<_> = run.causes.iter().map(|&(_, service, _)| service).collect();
+        assert_eq!(
+            told.len(),
+            shared.services.len(),
+            "late by more than the smallest guard: {:?}",
+            run.causes
+        );
+        let (mut run, last) = (guarded(), shared.services.len() - 1);
+        let always =
+            Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+        let id = run.add(last, spec(&always));
+        run.now = 9;
+        run.arrive_sent(last, id, 6);
+        let device = &run.device;
+        assert_eq!(device.service(last).waiting_mandatory(), 0, "read later than the smallest guard allows");
+        let why = device.service(last).suspension(id).map(|alarm| alarm.cause);
+        assert_eq!(why, Some(Cause::LateDispatch));
+    }
+}
+
+/// Requests are read late by up to the smallest guard, in any order among services; nothing mandatory is missed.
+#[test]
+fn what_is_read_late_within_the_smallest_guard_is_in_time() {
+    let mut dice = Dice(19);
+    let mut sent = 0;
+    for case in 0..instances(600) {
+        let late = 1 + (case % 2) as u8;
+        let (shared, margin) = admitted(&mut dice, case % 4 < 2, late);
+        let more: Vec<u8> = shared.services.iter().map(|_| dice.within(0, 4) as u8).collect();
+        let mut times = Dice(dice.next());
+        let mut run = Run::guarded(&shared, &more, margin, move |_, bound| match times.within(0, 2) {
+            0 => 1,
+            _ => bound,
+        });
+        let streams: Vec<_> = (0..shared.services.len())
+            .flat_map(|s| shared.services[s].streams.iter().map(move |k| (s, spec(k))))
+            .collect();
+        let ids: Vec<_> = streams.iter().map(|(s, spec)| run.add(*s, spec.clone())).collect();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        let mut history = vec![Vec::new(); ids.len()];
+        // Of each stream: what is sent and not read, and when it is read.
+        let mut unread: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ids.len()];
+        for now in 0..60 {
+            run.advance(now, true);
+            for k in 0..ids.len() {
+                let bounds = streams[k].1.arrivals().expect("declared").bounds();
+                while earliest(&history[k], bounds, now) == now && dice.within(0, 3) > 0 {
+                    history[k].push(now);
+                    let before = unread[k].last().map_or(0, |&(_, read)| read);
+                    unread[k].push((now, before.max(now + dice.within(0, late.into()))));
+                    sent += 1;
+                }
+            }
+            if dice.within(0, 5) == 0 {
+                run.arrive(0, stranger);
+                run.settle();
+            }
+            let from = dice.within(0, ids.len() as u64 - 1) as usize;
+            for k in (0..ids.len()).map(|k| (k + from) % ids.len()) {
+                while unread[k].first().is_some_and(|&(_, read)| read <= now) {
+                    let (at, _) = unread[k].remove(0);
+                    run.arrive_sent(streams[k].0, ids[k], at);
+                    run.settle();
+                }
+            }
+        }
+        run.drain();
+        assert!(run.missed.is_empty(), "{:?} missed, more {more:?}: {shared:?}", run.missed);
+        assert!(run.causes.is_empty(), "{:?}", run.causes);
+    }
+    assert!(sent > 10_000, "{sent}");
+}
+
 #[test]
 fn a_device_is_refused_by_service_and_field() {
     let mut dice = Dice(16);

@@ -39,15 +39,17 @@ impl Scheduler {
         // Without background the refinement counts what keeps workers busy by when it is read.
         let stated = sent < at && self.config.background;
         let sent = if stated { sent } else { at };
+        let most_late = self.most_late();
         let Some(stream) = self.streams.get_mut(id) else {
             return Some(unknown(arrival, sent, sent + self.config.deadline));
         };
         let sent = sent.max(stream.latest);
+        let late = stated && now.since(sent) > most_late;
         let deadline = sent + self.config.deadline;
         stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
-        let (conforms, class) = match stated && now.since(sent) > self.config.guard {
+        let (conforms, class) = match late {
             true => self.observe_late(now, id, sent),
             false => match stream.observe(sent) {
                 Some(class) => (true, class),
@@ -124,7 +126,7 @@ impl Scheduler {
         let declared = stream.spec.arrivals().is_some();
         let judged = stream.observe_late(self.config.background);
         if declared {
-            let (limit, seen) = (self.config.guard.as_nanos(), now.since(sent).as_nanos());
+            let (limit, seen) = (self.most_late().as_nanos(), now.since(sent).as_nanos());
             let evidence = Evidence { limit, seen, window: 0, stream: Some(id) };
             self.suspend(now, id, Cause::LateDispatch, evidence, now);
         }

@@ -17,14 +17,22 @@ use crate::time::{Instant, Span};
 pub(super) struct Guest {
     /// `P̂`: the longest batch that anyone may start.
     pub(super) longest: Span,
+    /// By how much requests may be read and started late: the smallest guard of all, for lateness meets all of them.
+    pub(super) guard: Span,
     /// Whether the batch to be formed may be as long as that: nothing mandatory waits for any of the services.
     pub(super) background: bool,
 }
 
 impl Scheduler {
-    /// From now on it shares its workers, on which no batch takes longer than `longest`.
-    pub(crate) fn share(&mut self, longest: Span) {
-        self.guest = Some(Guest { longest, background: false });
+    /// From now on it shares its workers, on which no batch takes longer than `longest`, with services of which the smallest
+    /// guard is `guard`.
+    pub(crate) fn share(&mut self, longest: Span, guard: Span) {
+        self.guest = Some(Guest { longest, guard, background: false });
+    }
+
+    /// By how much a request may be read and started late.
+    pub(super) fn most_late(&self) -> Span {
+        self.guest.map_or(self.config.guard, |guest| guest.guard)
     }
 
     /// The earliest deadline of the mandatory requests that wait; the end of time if none does.
@@ -73,8 +81,8 @@ impl Scheduler {
     /// Dispatch came `delay` late, on workers that others share.
     pub(crate) fn was_late(&mut self, now: Instant, delay: Span) {
         self.worst_delay = self.worst_delay.max(delay);
-        if delay > self.config.guard {
-            self.raise_late(now, self.config.guard, delay);
+        if delay > self.most_late() {
+            self.raise_late(now, self.most_late(), delay);
         }
     }
 

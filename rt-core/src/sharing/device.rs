@@ -118,6 +118,7 @@ impl Device {
             return Err(DeviceError::Services { count });
         }
         let workers = services[0].worker_count();
+        let guard = services.iter().map(|config| config.guard).min().unwrap_or(Span::ZERO);
         let mut schedulers = Vec::with_capacity(count);
         for (service, config) in services.into_iter().enumerate() {
             let alike = config.workers.len() == 1 && config.worker_count() == workers;
@@ -133,7 +134,7 @@ impl Device {
             }
             let scheduler = Scheduler::new(config);
             let mut scheduler = scheduler.map_err(|error| DeviceError::Config { service, error })?;
-            scheduler.share(longest);
+            scheduler.share(longest, guard);
             schedulers.push(scheduler);
         }
         Ok(Self {

@@ -91,13 +91,30 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(shared: &Shared, margin: u64, time: impl FnMut(usize, u64) -> u64 + 'static) -> Self {
-        let config_of = |s: &Service| {
+        Self::guarded(shared, &vec![0; shared.services.len()], margin, time)
+    }
+
+    /// The same where each service has so much `more` of a deadline, and keeps it as guard.
+    pub(crate) fn guarded(
+        shared: &Shared,
+        more: &[u8],
+        margin: u64,
+        time: impl FnMut(usize, u64) -> u64 + 'static,
+    ) -> Self {
+        let guards: Vec<u64> = more.iter().map(|&more| u64::from(shared.late + more)).collect();
+        let config_of = |(s, &guard): (&Service, &u64)| {
             // Larger batches than promises are computed for are known, and some are longer than any that may start.
             let more = (1..=3).map(|more| u64::from(s.time) + more);
             let times: Vec<_> = std::iter::repeat_n(u64::from(s.time), s.batch).chain(more).collect();
-            let base = config(&times, s.batch, shared.workers, u64::from(s.deadline), Dispatch::Eager);
+            let base = config(
+                &times,
+                s.batch,
+                shared.workers,
+                u64::from(s.deadline - shared.late) + guard,
+                Dispatch::Eager,
+            );
             rt_core::SchedulerConfig {
-                guard: ns(shared.late),
+                guard: Span::from_nanos(guard),
                 queue: 64,
                 streams: 8,
                 safe_mode: crate::harness::load::QUICK,
@@ -111,13 +128,13 @@ impl Run {
             turns: turns.clone(),
             longest: ns(shared.longest),
             overrun_margin: Span::from_nanos(margin),
-            services: shared.services.iter().map(config_of).collect(),
+            services: shared.services.iter().zip(&guards).map(config_of).collect(),
         });
         Self {
             device: device.expect("a device"),
             rule: rule(shared),
             turns,
-            guards: vec![u64::from(shared.late); count],
+            guards,
             now: 0,
             wake: None,
             running: vec![None; shared.workers],
@@ -145,17 +162,23 @@ impl Run {
 
     /// A request comes now.
     pub(crate) fn arrive(&mut self, service: usize, stream: StreamId) {
+        self.arrive_sent(service, stream, self.now);
+    }
+
+    /// A request that was sent then is read now.
+    pub(crate) fn arrive_sent(&mut self, service: usize, stream: StreamId, sent: u64) {
         let (token, now) = (self.tokens, Instant::from_nanos(self.now));
         self.tokens += 1;
         let mandatory = |device: &Device| device.service(service).waiting_mandatory();
         let before = mandatory(&self.device);
-        let refused = self.device.handle_arrival(now, service, Arrival { stream, token, at: now });
+        let arrival = Arrival { stream, token, at: now };
+        let refused = self.device.handle_sent(now, service, arrival, Instant::from_nanos(sent), true);
         if let Some(resolution) = refused {
             if resolution.request.mandatory {
                 self.missed.push((self.now, service, self.warned[service]));
             }
         } else if mandatory(&self.device) > before {
-            let deadline = (now + self.device.service(service).config().deadline).as_nanos();
+            let deadline = sent + self.device.service(service).config().deadline.as_nanos();
             if self.waiting[service].is_empty() {
                 self.line.push_back((service, 0));
             }
