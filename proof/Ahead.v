@@ -53,6 +53,20 @@ Proof.
   - cbn in Ht. rewrite Es in Ht. destruct Ht as [Ht|[]]. discriminate.
 Qed.
 
+(** It may be given up as soon as it would be late. *)
+Theorem expiry_happens rule : exists st, Sharing.reachable (hurried rule) st /\ Sharing.waiting st 0 = [second] /\
+  Sharing.hopeless (hurried rule) st 0 second.
+Proof.
+  set (q := hurried rule) in *. pose proof (Sharing.Reach_init q) as R.
+  eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ first); reflexivity]; cbn in R.
+  eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); reflexivity]; cbn in R.
+  destruct rule.
+  all: eapply Sharing.Reach_step in R;
+    [|eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia]]; cbn in R.
+  all: eapply Sharing.Reach_step in R; [|apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]]]; cbn in R.
+  all: eexists; split; [exact R|]; split; [reflexivity|]; left; cbn; lia.
+Qed.
+
 (** A batch of 1 ns beside others of 1 ns, within 2 ns: that is in time if dispatch is and batches keep their times, but not
     if one of them may fail by 1 ns. *)
 Definition one d := Nat.min d 1.

@@ -242,10 +242,10 @@ Proof.
   pose proof (cdiv_more (N j) (B j) (batches j l - 1) HBj H). lia.
 Qed.
 
-(** What waits has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
-Lemma still_time st log s k : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
-  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
-  now st + 1 + excess q <= arr k + X s + over st.
+(** What waits has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
+Lemma still_time st log s k t : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
+  (forall w, w < n -> t + late st <= free_at st w + g) ->
+  t + excess q <= arr k + X s + over st.
 Proof.
   intros I Hc Hs Hk Hlate. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hclear & Hshort).
   set (d := arr k + D s).
@@ -275,7 +275,7 @@ Proof.
     assert (Hhd : arr h + D i <= d).
     { pose proof (Hheads w i u h tl ltac:(rewrite E2; apply in_or_app; simpl; auto)) as H. unfold early in H. now apply Nat.leb_le in H. }
     assert (Hheads2 : forall w i t h tl, In (Began w i t (h :: tl)) b2 -> early d i h = true).
-    { intros. apply (Hheads w0 i0 t h0 tl0). rewrite E2. apply in_or_app. simpl. auto. }
+    { intros v1 i1 t1 h1 tl1 Hin1. apply (Hheads v1 i1 t1 h1 tl1). rewrite E2. apply in_or_app. simpl. auto. }
     assert (Hone : exists x, In x (taken i b2 ++ waiting st i) /\ early d i x = true).
     { apply orb_true_iff in Hf as [Hf|Hf].
       - apply Nat.ltb_lt in Hf. destruct (batches_split i b2 Hf) as (c1 & w' & t' & b' & c2 & Eb).
@@ -317,10 +317,10 @@ Proof.
     destruct (Hshort i s y Hi Hs HB1 ltac:(unfold y; lia) Hni Hpos) as [(x & Hshare & Hx)|Hx].
     + destruct (share_least q (fun v => begun v b2) _ (fun j => sum (fun v => begun v b2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
       specialize (Hload v Hv). cbn [offset] in Hload. specialize (Hlate v Hv). unfold y, d in Hx. destruct (v =? w); lia.
-    + assert (Hsum : n * (now st + 1) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
-      { rewrite <- (sum_const (now st + 1) n).
+    + assert (Hsum : n * (t) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
+      { rewrite <- (sum_const (t) n).
         transitivity (sum (fun v => (u + g + over st + longest q) + work q (begun v b2)) n - (longest q - P i)).
-        - assert (G : sum (fun _ => now st + 1) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
+        - assert (G : sum (fun _ => t) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
           assert (E1 : sum (fun v => if v =? w then longest q - P i else 0) n = longest q - P i).
           { clear - Hwn. induction n as [|c IH]; [lia|]. cbn [sum]. destruct (Nat.eqb_spec c w) as [->|].
             - rewrite (sum_ext _ (fun _ => 0)), sum_zero; [lia|]. intros v Hv. destruct (Nat.eqb_spec v w); lia.
@@ -332,7 +332,7 @@ Proof.
           { unfold work. rewrite (sum_swap (fun v j => P j * begun v b2 j)). apply sum_mono. intros j Hj. rewrite sum_scale.
             apply Nat.mul_le_mono_l. now apply Hmost. }
           clear - Hw Hn HPi. destruct n as [|c]; [lia|]. replace (S c - 1) with c by lia. cbn [Nat.mul]. rewrite Nat.mul_add_distr_l. lia. }
-      assert (Hdiv : now st + 1 - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
+      assert (Hdiv : t - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
       { apply Nat.div_le_lower_bound; [lia|]. rewrite Nat.mul_sub_distr_l. apply Nat.le_sub_le_add_l. rewrite !Nat.add_assoc. exact Hsum. }
       clear - Hx Hdiv Hud. unfold y, d in *. revert Hx Hdiv. generalize ((P i + (n - 1) * longest q + work q (less (short i (arr k + D s - u)) s)) / n). intros Q Hx Hdiv. lia.
 Qed.
@@ -548,6 +548,30 @@ Proof.
     + rewrite (proj2 (Nat.eqb_neq i j)) by auto. rewrite count_nil. lia.
 Qed.
 
+(** Nothing mandatory is given up. *)
+Lemma never_hopeless st log i r : Inv st log -> conform q (fun _ => true) (arrived st) -> In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros I Hc Hr Hh. pose proof (inv_over _ _ I) as Hov. destruct (inv_wait _ _ I i r Hr) as (Hm & Hhome & _ & Hk).
+  assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in'). destruct Htest as (HX & _). specialize (HX i Hi).
+  destruct Hh as [Hh|(w & line' & used' & Hw & Hidle & Hnext & Hh)]; [lia|].
+  destruct Hnext as [? ?|r0 l0 _ E0 Hfirst]; [congruence|].
+  pose proof (Inv_start st log w i [] 0 I Hw Hidle ltac:(eauto)) as I'.
+  specialize (I' ltac:(intros r' l' E' j y z Ej; rewrite E0 in E'; injection E' as <- <-; now apply (Hfirst j y z)) ltac:(intros ? []) ltac:(lia)).
+  set (st' := State _ _ _ _ _ _ _ _ _) in I'.
+  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); [lia|auto]. }
+  rewrite <- (firstn_skipn (B i) (waiting st i)), count_app in Hh.
+  pose proof (count_le_length (doomed q st w i) (firstn (B i) (waiting st i))) as H1. rewrite firstn_length in H1.
+  assert (Hz : count (doomed q st w i) (skipn (B i) (waiting st i)) = 0); [|lia].
+  apply Nat.le_0_r. apply Nat.le_trans with (count (fun _ => false) (skipn (B i) (waiting st i))); [apply count_mono|now rewrite count_false].
+  intros x Hx Hdoom. destruct Hsense as (_ & Hn & _). destruct (least_of (free_at st') n Hn) as (v & Hv & Hle).
+  pose proof (still_time st' _ i x (free_at st' v) I' Hc Hi) as Hst. pose proof (inv_late _ _ I) as Hl. pose proof (inv_over _ _ I') as Hov'.
+  specialize (Hst ltac:(unfold st'; cbn [waiting]; now rewrite set_same)).
+  specialize (Hst ltac:(intros u Hu; specialize (Hle u Hu); change (late st') with (late st); lia)).
+  unfold doomed in Hdoom. rewrite forallb_forall in Hdoom. specialize (Hdoom v).
+  rewrite in_seq, Nat.ltb_lt, <- Hfree in Hdoom. specialize (Hdoom ltac:(lia)). lia.
+Qed.
+
 Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (arrived st') -> exists log', Inv st' log'.
 Proof.
   intros I Hs Hc. inv Hs.
@@ -579,10 +603,12 @@ Proof.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros l1 e l2 E Hno v Hv. etransitivity; [|apply (inv_load _ _ I l1 e l2 E Hno v Hv)].
       pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now]. destruct (v =? w); [lia|]. reflexivity.
+  - (* Refuse *)
+    exfalso. apply (never_hopeless st log i r I Hc); [|auto]. rewrite H. apply in_or_app. simpl. auto.
   - (* Renew *)
-    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ _ I) as Hov. exists (log ++ [Idled]). apply Inv_idle; auto; [lia|destruct Hcase as [->|(-> & _)]; lia| |].
+    rename H into Hidle, H0 into Hov', H1 into Hfree. exists (log ++ [Idled]). apply Inv_idle; auto; [lia| |].
     { intros w due b Hw Hrun. destruct (inv_run _ _ I w due b Hw Hrun) as (? & ?). split; [|auto].
-      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+      specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
     intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H.
   - (* Tick *)
     rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ _ I) as Hlate.
@@ -603,7 +629,7 @@ Proof.
     + intros r Hr. pose proof (inv_past _ _ I r Hr). lia.
     + intros i r Hr. destruct (inv_wait _ _ I i r Hr) as (Hm & Hh & Hp). split; [auto|]. split; [auto|].
       assert (Hi : i < m) by (rewrite <- Hh; now apply home_in').
-      pose proof (still_time st log i r I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
+      pose proof (still_time st log i r (now st + 1) I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
     + intros l1 e l2 E Hno v Hv. pose proof (inv_load _ _ I l1 e l2 E Hno v Hv). destruct (Hbusy v Hv). lia.
     + intros l1 w i t b l2 E. destruct (inv_order _ _ I _ _ _ _ _ _ E) as (H1 & H2 & H3 & H4 & H5).
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
@@ -627,6 +653,14 @@ Proof.
     assert (Hlt : s < length (services q)) by (rewrite <- Hh; now apply home_in). specialize (HX s Hlt). lia.
   - destruct (inv_run _ _ _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
   - rewrite Hh in H. auto.
+Qed.
+
+(** And nothing mandatory is given up. *)
+Theorem earliest_refuse_none q X : sensible q -> how q = Earliest -> test_E q X ->
+  forall st, reachable q st -> conform q (fun _ => true) (arrived st) -> forall i r, In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I).
+  now apply (never_hopeless q X Hs Hr Ht st log i r I).
 Qed.
 
 (** One worker, and each request to begin by its deadline less the time of a batch: the test as the plan computes it. *)

@@ -65,6 +65,13 @@ Inductive next st i : list nat -> nat -> Prop :=
 | By_deadline r l : how q = Earliest -> waiting st i = r :: l ->
     (forall j r' l', waiting st j = r' :: l' -> arr r + D i <= arr r' + D j) -> next st i (line st) (used st).
 
+(** A mandatory request is given up if the service's batch would be too late for it; and if that service goes next, and of more
+    than fill its batch each would be late unless it is in that very batch (spread-drop). *)
+Definition doomed st w i r := forallb (fun v =>
+  arr r + D i <? (if v =? w then now st + P i else free_at st v) + P i) (seq 0 n).
+Definition hopeless st i r := arr r + D i < now st + P i \/
+  exists w line' used', w < n /\ running st w = None /\ next st i line' used' /\ B i < count (doomed st w i) (waiting st i).
+
 Inductive step : state -> state -> Prop :=
 | Arrive st r :
     arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
@@ -88,9 +95,16 @@ Inductive step : state -> state -> Prop :=
     w < n -> running st w = Some (due, b) ->
     step st (State (now st) (late st) (over st) (arrived st) (waiting st) (line st) (used st)
                (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b))
+| Refuse st i a r b :
+    (* what would be late although it is mandatory; a service of which nothing is left waiting leaves the line *)
+    waiting st i = a ++ r :: b -> hopeless st i r ->
+    step st (State (now st) (late st) (over st) (arrived st) (set (waiting st) i (a ++ b))
+               (match a ++ b with [] => filter (fun j => negb (j =? i)) (line st) | _ => line st end)
+               (match a ++ b, line st with [], h :: _ => if h =? i then 0 else used st | _, _ => used st end)
+               (running st) (answered st))
 | Renew st over' :
-    (* where nothing mandatory waits, lateness is counted afresh, and excess if no batch takes longer than any may *)
-    idle st -> over' = over st \/ over' = 0 /\ (forall v, v < n -> free_at st v <= now st + longest q) ->
+    (* where nothing mandatory waits, lateness is counted afresh, and of excess what batches still take beyond the longest *)
+    idle st -> over' <= excess q -> (forall v, v < n -> free_at st v <= now st + longest q + over') ->
     step st (State (now st) 0 over' (arrived st) (waiting st) (line st) (used st) (running st) (answered st))
 | Tick st late' :
     (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
@@ -274,10 +288,10 @@ Proof.
   intros I Hv. unfold free_at. destruct (running st v) as [(due, b)|] eqn:E; [|lia]. apply (inv_run _ I v due b Hv E).
 Qed.
 
-(** What waits of [s] has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
-Lemma still_time st s r : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
-  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
-  now st + 1 + P s + excess q <= arr r + D s + over st.
+(** What waits of [s] has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
+Lemma still_time st s r t : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
+  (forall w, w < n -> t + late st <= free_at st w + g) ->
+  t + P s + excess q <= arr r + D s + over st.
 Proof.
   intros I Hc Hs HG Hr Hbusy. pose proof (inv_over _ I) as Hover.
   destruct (inv_wait _ I s r Hr) as (_ & _ & Hpast & Hkey). specialize (Hkey HG).
@@ -608,6 +622,94 @@ Proof.
       * specialize (HP' j Hj). lia.
 Qed.
 
+(** Of several instants one is the first. *)
+Lemma least_of (f : nat -> nat) k : 0 < k -> exists v, v < k /\ forall w, w < k -> f v <= f w.
+Proof.
+  clear. induction k as [|k IH]; [lia|]. intros _. destruct k as [|k]; [exists 0; split; [lia|]; intros w Hw; replace w with 0 by lia; lia|].
+  destruct (IH ltac:(lia)) as (v & Hv & Hle). destruct (Nat.le_gt_cases (f v) (f (S k))).
+  - exists v. split; [lia|]. intros w Hw. destruct (Nat.eq_dec w (S k)) as [->|]; [auto|]. apply Hle. lia.
+  - exists (S k). split; [lia|]. intros w Hw. destruct (Nat.eq_dec w (S k)) as [->|]; [auto|]. specialize (Hle w ltac:(lia)). lia.
+Qed.
+
+(** Nothing mandatory is given up of a service whose promise is kept. *)
+Lemma never_hopeless st i r : Inv st -> conform G (arrived st) -> G i = true -> In r (waiting st i) -> ~ hopeless st i r.
+Proof.
+  intros I Hc HG Hr Hh. pose proof (inv_over _ I) as Hov. destruct (inv_wait _ I i r Hr) as (Hm & Hhome & _ & Hk). specialize (Hk HG).
+  assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in).
+  destruct Hh as [Hh|(w & line' & used' & Hw & Hidle & Hnext & Hh)]; [lia|].
+  pose proof (Inv_start st w i line' used' [] 0 I Hw Hidle Hnext ltac:(intros ? []) ltac:(lia)) as I'.
+  set (st' := State _ _ _ _ _ _ _ _ _) in I'.
+  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); [lia|auto]. }
+  rewrite <- (firstn_skipn (B i) (waiting st i)), count_app in Hh.
+  pose proof (count_le_length (doomed st w i) (firstn (B i) (waiting st i))) as H1. rewrite firstn_length in H1.
+  assert (Hz : count (doomed st w i) (skipn (B i) (waiting st i)) = 0); [|lia].
+  apply Nat.le_0_r. apply Nat.le_trans with (count (fun _ => false) (skipn (B i) (waiting st i))); [apply count_mono|now rewrite count_false].
+  intros x Hx Hdoom. destruct Hsense as (_ & Hn & _). destruct (least_of (free_at st') n Hn) as (v & Hv & Hle).
+  pose proof (still_time st' i x (free_at st' v) I' Hc Hi HG) as Hst. pose proof (inv_late _ I) as Hl. pose proof (inv_over _ I') as Hov'.
+  specialize (Hst ltac:(unfold st'; cbn [waiting]; now rewrite set_same)).
+  specialize (Hst ltac:(intros u Hu; specialize (Hle u Hu); change (late st') with (late st); lia)).
+  unfold doomed in Hdoom. rewrite forallb_forall in Hdoom. specialize (Hdoom v).
+  rewrite in_seq, Nat.ltb_lt, <- Hfree in Hdoom. specialize (Hdoom ltac:(lia)). lia.
+Qed.
+
+(** So only others lose requests, and their place in the line if none is left. *)
+Lemma Inv_refuse st i a r b : Inv st -> conform G (arrived st) -> waiting st i = a ++ r :: b -> hopeless st i r ->
+  Inv (State (now st) (late st) (over st) (arrived st) (set (waiting st) i (a ++ b))
+         (match a ++ b with [] => filter (fun j => negb (j =? i)) (line st) | _ => line st end)
+         (match a ++ b, line st with [], h :: _ => if h =? i then 0 else used st | _, _ => used st end)
+         (running st) (answered st)).
+Proof.
+  intros I Hc E Hh.
+  assert (HG : G i = false).
+  { destruct (G i) eqn:HG; [|auto]. destruct (never_hopeless st i r I Hc HG); [|auto]. rewrite E. apply in_or_app. simpl. auto. }
+  assert (Hsub : forall j x, In x (set (waiting st) i (a ++ b) j) -> In x (waiting st j)).
+  { intros j x. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. rewrite E, !in_app_iff. simpl. tauto. }
+  assert (Hlen : forall j, length (set (waiting st) i (a ++ b) j) <= length (waiting st j)).
+  { intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. rewrite E, !app_length. cbn [length]. lia. }
+  constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
+  - intros x Hx Hm. destruct (inv_where _ I x Hx Hm) as [H|[H|H]]; [|auto|auto].
+    unfold set at 1. destruct (Nat.eqb_spec (home q (src x)) i) as [Ei|]; [|auto]. right. right. rewrite Ei. congruence.
+  - intros j x Hx. now apply (inv_wait _ I), Hsub.
+  - intros j f. etransitivity; [|apply (inv_sub _ I j f)]. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto].
+    rewrite E, !count_app, count_cons. lia.
+  - destruct (a ++ b); [apply NoDup_filter|]; apply I.
+  - intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|Hne].
+    + destruct (a ++ b) eqn:Eab; [|rewrite (inv_line _ I i), E; split; [congruence|intros _; destruct a; discriminate]].
+      split; [|congruence]. intros H. apply filter_In in H as (_ & H). rewrite Nat.eqb_refl in H. discriminate.
+    + destruct (a ++ b); [|apply (inv_line _ I j)]. rewrite <- (inv_line _ I j), filter_In, (proj2 (Nat.eqb_neq j i)) by auto. cbn. tauto.
+  - pose proof (inv_used _ I) as Hu. destruct (a ++ b); [|auto].
+    assert (Hpos : forall l, (forall h, In h l -> In h (line st)) -> match l with [] => 0 = 0 | h :: _ => 0 < K h end).
+    { intros [|h l] Hl; [auto|]. specialize (Hl h (or_introl eq_refl)). apply (inv_line _ I) in Hl. destruct Hsense as (_ & _ & _ & Hpar).
+      destruct (waiting st h) as [|y z] eqn:Ey; [congruence|]. destruct (inv_wait _ I h y) as (Hm & <- & _); [rewrite Ey; simpl; auto|].
+      apply (Hpar _ (home_in y Hm)). }
+    destruct (line st) as [|h l] eqn:El; [auto|]. cbn [filter]. destruct (Nat.eqb_spec h i); cbn [negb]; [|auto].
+    apply Hpos. intros x Hx. apply filter_In in Hx as (Hx & _). simpl. auto.
+  - intros s Hs HGs Hne. assert (Hsi : s <> i) by congruence. rewrite set_other in Hne by auto.
+    destruct (inv_ref _ I s Hs HGs Hne) as (a0 & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
+    assert (Htk' : forall j, j < m -> j <> s -> G j = true -> c j <= tk j /\
+      tk j + length (set (waiting st) i (a ++ b) j) <= came_of j (arrived st) (a0 - X j) (now st - (a0 - X j) + 1)).
+    { intros j Hj Hjs HGj. destruct (Htk j Hj Hjs HGj). specialize (Hlen j). lia. }
+    destruct (a ++ b) eqn:Eab.
+    2:{ exists a0, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used]. rewrite set_other by auto. auto 20. }
+    exists a0, x, c, C, tk, (filter (fun j => negb (j =? i)) pre), (filter (fun j => negb (j =? i)) post).
+    cbn [now late over arrived waiting line used]. rewrite set_other by auto.
+    split; [auto|]. split; [auto|]. split; [auto|].
+    split. { rewrite Hline, filter_app. cbn [filter]. rewrite (proj2 (Nat.eqb_neq s i)) by auto. reflexivity. }
+    assert (Hhead : match line st with h :: _ => if h =? i then 0 else used st | [] => used st end =
+      match pre with h :: _ => if h =? i then 0 else used st | [] => used st end).
+    { rewrite Hline. destruct pre; cbn [app]; [now rewrite (proj2 (Nat.eqb_neq s i))|reflexivity]. }
+    rewrite Hhead.
+    pose proof (inv_nodup _ I) as Hnd. rewrite Hline in Hnd.
+    split. { destruct pre as [|h pre]; [auto|]. cbn [filter]. destruct (h =? i); cbn [negb]; [|lia].
+      destruct (filter _ pre); lia. }
+    split; [auto|]. split; [|auto].
+    intros j Hj. apply filter_In in Hj as (Hj & Hji). specialize (Hpre j Hj). destruct pre as [|h pre]; [destruct Hj|].
+    cbn [filter]. destruct (Nat.eqb_spec h i) as [Hhi|Hhi]; cbn [negb]; [rewrite Hhi in Hpre|].
+    + apply negb_true_iff in Hji. rewrite Hji in Hpre. destruct (filter _ pre) as [|h' l']; [lia|]. destruct (j =? h'); lia.
+    + exact Hpre.
+Qed.
+
 Lemma Inv_step st st' : Inv st -> step st st' -> conform G (arrived st') -> Inv st'.
 Proof.
   intros I Hs Hc. inv Hs.
@@ -638,11 +740,13 @@ Proof.
       exists a, x, c, C, tk, pre, post. split; [auto|]. split; [auto|]. split; [|exact Hrest].
       intros v Hv. pose proof (free_now st v I Hv). specialize (Hfree v Hv). unfold free_at at 1, set. cbn [running now late over].
       destruct (v =? w); [lia|exact Hfree].
+  - (* Refuse *)
+    now apply Inv_refuse with r.
   - (* Renew *)
-    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ I) as Hov.
+    rename H into Hidle, H0 into Hov', H1 into Hfree.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I; [lia|lia| | |].
     { intros w due b Hw Hrun. destruct (inv_run _ I w due b Hw Hrun) as (? & ?). split; [|auto].
-      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+      specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
     { intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr. }
     intros s _ _ Hne. now specialize (Hidle s).
   - (* Tick *)
@@ -655,7 +759,7 @@ Proof.
     clear Hcase.
     assert (Hstill : forall s r, s < m -> G s = true -> In r (waiting st s) -> now st + 1 + P s + excess q <= arr r + D s + over st).
     { intros s r Hs HG Hr. destruct Hfree' as [Hidle|Hbusy]; [rewrite Hidle in Hr; destruct Hr|].
-      apply still_time; auto. intros w Hw. now apply Hbusy. }
+      apply (still_time st s r (now st + 1)); auto. intros w Hw. now apply Hbusy. }
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + lia.
     + intros r Hr. pose proof (inv_past _ I r Hr). lia.
@@ -693,6 +797,14 @@ End Sharing.
 Theorem theorem_T q G : sensible q -> how q = Turns ->
   (forall s, s < length (services q) -> G s = true -> test_T q G s) -> forall s, G s = true -> served q s G.
 Proof. intros Hs Hr Ht s HG. now apply turns_keep. Qed.
+
+(** And none of its mandatory requests is given up. *)
+Theorem turns_refuse_none q G : sensible q -> how q = Turns ->
+  (forall s, s < length (services q) -> G s = true -> test_T q G s) ->
+  forall st, reachable q st -> conform q G (arrived st) -> forall i r, G i = true -> In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros Hs Hr Ht st Hreach Hc i r HG Hin. now apply (never_hopeless q G Hs Hr Ht st i r (Inv_reachable q G Hs Hr Ht st Hreach Hc)).
+Qed.
 
 (** All services together, as the plan admits them. *)
 Theorem theorem_T_all q : sensible q -> how q = Turns -> (forall s, s < length (services q) -> test_T q (fun _ => true) s) ->
