@@ -63,8 +63,11 @@ Definition early d j r := arr r + D j <=? d.
 Lemma taken_app j a b : taken j (a ++ b) = taken j a ++ taken j b.
 Proof. apply flat_map_app. Qed.
 
+Variable past : nat.
+
 Record Inv st log : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
+  inv_fresh : fresh q past (arrived st);
   inv_late : late st <= g;
   inv_over : over st <= excess q;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
@@ -90,7 +93,7 @@ Record Inv st log : Prop := {
       (forall j x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> arr r <= arr x) /\
       (forall w i t h tl, In (Began w i t (h :: tl)) l2 -> early d i h = true);
   inv_count : forall j f, count f (taken j log ++ waiting st j) <=
-    count (fun r => at_home q j r && (mandatory p r && f r)) (arrived st) }.
+    count (fun r => at_home q j r && (mandatory p r && f r)) (skipn past (arrived st)) }.
 
 Hypothesis Hsense : sensible q.
 Hypothesis Hrule : how q = Earliest.
@@ -173,9 +176,9 @@ Proof.
       unfold f, within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia.
     + transitivity (count f (taken j log ++ waiting st j)); [rewrite E, taken_app, !count_app; lia|].
       etransitivity; [apply (inv_count _ _ I)|].
-      etransitivity; [|apply (came_of_curve q (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) Hc eq_refl)].
+      etransitivity; [|apply (came_of_curve q past (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) (inv_fresh _ _ I) Hc eq_refl)].
       unfold came_of, came, f. generalize (within lo (d - D j - lo + 1)). clear. intros f. unfold count.
-      induction (arrived st) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
+      induction (skipn past (arrived st)) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
       destruct (mandatory p r && f r); cbn [length]; lia.
   - rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros x Hx. destruct (early d j x) eqn:He; [|reflexivity].
     specialize (Hlo x Hx He). unfold early in He. apply Nat.leb_le in He. lia.
@@ -353,16 +356,19 @@ Qed.
 Lemma work_later v l l' : work q (begun v l) <= work q (begun v (l ++ l')).
 Proof. apply work_mono. intros j _. unfold begun. rewrite count_app. lia. Qed.
 
-Lemma Inv_initial : Inv initial [].
+Lemma Inv_initial : past = 0 -> Inv initial [].
 Proof.
+  intros E.
   constructor; cbn [initial now late over arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
   - constructor.
+  - unfold fresh. rewrite E. split; [cbn; lia|intros ? []].
   - lia.
   - lia.
   - constructor.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
   - intros d (j & x & [] & _).
+  - intros j f. cbn. unfold count. cbn. lia.
 Qed.
 
 (** Nothing waits, and what is left idle or runs is not counted from here on. *)
@@ -398,17 +404,17 @@ Proof.
 Qed.
 
 Lemma Inv_arrive st log r : Inv st log -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  mandatory p r = true -> conform q (fun _ => true) (arrived st ++ [r]) ->
+  mandatory p r = true -> In (src r) (load q) -> conform q (fun _ => true) (arrived st ++ [r]) ->
   forall line', let i := home q (src r) in
   Inv (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st))
       (log ++ [Came r]).
 Proof.
-  intros I Ea Ei Em Hc line' i. assert (Hi : i < m) by (now apply home_in').
+  intros I Ea Ei Em Hload Hc line' i. pose proof (inv_fresh _ _ I) as Hfr. pose proof (fresh_snoc q past _ r Hfr (fun _ => Hload)) as Hfr'. assert (Hi : i < m) by (now apply home_in').
   assert (Hat : at_home q i r = true) by (unfold at_home; apply Nat.eqb_refl).
   assert (Hwf : wf (fun _ => 0) (arrived st ++ [r])).
   { constructor; [apply I| |auto]. intros x Hx. rewrite Ea. now apply (inv_past _ _ I). }
   assert (Hroom : excess q <= X i).
-  { pose proof (came_of_curve q (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H.
+  { pose proof (came_of_curve q past (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hfr' Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H by auto.
     unfold within in H. rewrite Ea, (proj2 (Nat.leb_le (now st) (now st))), (proj2 (Nat.ltb_lt (now st) (now st + (0 + 1)))) in H by lia. cbn [andb Nat.b2n] in H.
     pose proof Hsense as (_ & _ & _ & Hpar). destruct (Hpar i Hi) as (HB & _).
     assert (Hr : clear_requests (D i) i = alpha i (0 + 1)) by (unfold clear_requests; now rewrite Nat.leb_refl, Nat.sub_diag).
@@ -455,7 +461,7 @@ Proof.
       intros j' x' Hx' He'. cbn [taken flat_map app] in Hx'. apply Hw in Hx' as [Hx'|(-> & ->)]; [|auto].
       rewrite (Hnone j' x' Hx') in He'. discriminate.
   - intros j f. rewrite taken_quiet by discriminate. rewrite count_app. pose proof (inv_count _ _ I j f) as H. rewrite count_app in H.
-    rewrite (count_app _ (arrived st)), count_cons, count_nil. unfold set.
+    rewrite (skip_snoc past _ r (proj1 Hfr)), (count_app _ (skipn past (arrived st))), count_cons, count_nil. unfold set.
     destruct (Nat.eqb_spec j i) as [->|]; [|lia]. rewrite count_app, count_cons, count_nil, Hat, Em. cbn [andb]. lia.
 Qed.
 
@@ -575,12 +581,13 @@ Qed.
 Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (arrived st') -> exists log', Inv st' log'.
 Proof.
   intros I Hs Hc. inv Hs.
-  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em Hc _)|]. exists log.
+  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em (H1 eq_refl) Hc _)|]. exists log.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + constructor; [apply I| |auto]. intros x Hx. rewrite H. now apply (inv_past _ _ I).
+    + apply fresh_snoc; [apply (inv_fresh _ _ I)|congruence].
     + intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_past _ _ I)|lia].
     + intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_where _ _ I)|congruence].
-    + intros j f. rewrite (count_app _ (arrived st)). pose proof (inv_count _ _ I j f). lia.
+    + intros j f. rewrite (skip_snoc past _ r (proj1 (inv_fresh _ _ I))), (count_app _ (skipn past (arrived st))). pose proof (inv_count _ _ I j f). lia.
   - rename H1 into Hnext. destruct Hnext as [? Hr|r l _ E Hfirst]; [congruence|].
     eexists. apply Inv_start; [exact I|assumption|assumption|eauto| |assumption|assumption]. intros r' l' E' j y z Ej. rewrite E in E'. injection E' as <- <-. now apply (Hfirst j y z).
   - (* Background *)
@@ -635,32 +642,82 @@ Proof.
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
 Qed.
 
-Lemma Inv_reachable st : reachable q st -> conform q (fun _ => true) (arrived st) -> exists log, Inv st log.
+Lemma Inv_reachable st : past = 0 -> reachable q st -> conform q (fun _ => true) (arrived st) -> exists log, Inv st log.
 Proof.
-  induction 1 as [|st st' Hr IH Hs]; intros Hc; [exists []; apply Inv_initial|].
+  intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [exists []; now apply Inv_initial|].
   destruct IH as (log & I); [|now apply (Inv_step st st' log)].
   inv Hs; auto. intros k s a d E HG. specialize (Hc k s a d E HG). cbv zeta in Hc. destruct (mandatory p r); cbn [arrived] in Hc; rewrite count_app in Hc; lia.
+Qed.
+Lemma Inv_keeps st log s r : Inv st log -> In r (arrived st) -> at_home q s r = true -> mandatory p r = true ->
+  arr r + D s < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros I Hin Hh Hm Hd. pose proof (inv_over _ _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Htest as (HX & _).
+  destruct (inv_where _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
+  - rewrite Hh in H. destruct (inv_wait _ _ I s r H) as (_ & _ & _ & Hx).
+    assert (Hlt : s < m) by (rewrite <- Hh; now apply home_in'). specialize (HX s Hlt). lia.
+  - destruct (inv_run _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
+  - rewrite Hh in H. auto.
 Qed.
 End Earliest.
 
 (** Theorem E: by deadline, if the lines hold for some [X], every service keeps its promise. *)
 Theorem theorem_E q X : sensible q -> how q = Earliest -> test_E q X -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Ht s st Hreach Hc r Hin Hh Hm Hd. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I). pose proof (inv_over _ _ _ _ I) as Hov.
-  unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Ht as (HX & _).
-  destruct (inv_where _ _ _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
-  - rewrite Hh in H. destruct (inv_wait _ _ _ _ I s r H) as (_ & _ & Hx).
-    assert (Hlt : s < length (services q)) by (rewrite <- Hh; now apply home_in). specialize (HX s Hlt). lia.
-  - destruct (inv_run _ _ _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
-  - rewrite Hh in H. auto.
+  intros Hs Hr Ht s st Hreach Hc r. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  exact (Inv_keeps q X 0 Hs Ht st log s r I).
 Qed.
 
 (** And nothing mandatory is given up. *)
 Theorem earliest_refuse_none q X : sensible q -> how q = Earliest -> test_E q X ->
   forall st, reachable q st -> conform q (fun _ => true) (arrived st) -> forall i r, In r (waiting st i) -> ~ hopeless q st i r.
 Proof.
-  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I).
-  now apply (never_hopeless q X Hs Hr Ht st log i r I).
+  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  now apply (never_hopeless q X 0 Hs Hr Ht st log i r I).
+Qed.
+
+(** Newcomers and leavers: each load has passed the test, with an [X] of its own. *)
+Definition admitted_E q S := exists X, test_E (with_load q S) X.
+
+Lemma Inv_anew q S S' X X' past st log : Inv (with_load q S) X past st log -> idle st ->
+  exists log', Inv (with_load q S') X' (length (arrived st)) st log'.
+Proof.
+  intros I Hidle. exists []. constructor; try exact (inv_wf _ _ _ _ _ I); try exact (inv_late _ _ _ _ _ I); try exact (inv_over _ _ _ _ _ I);
+    try exact (inv_past _ _ _ _ _ I); try exact (inv_where _ _ _ _ _ I); try exact (inv_run _ _ _ _ _ I); try exact (inv_sorted _ _ _ _ _ I).
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
+  - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
+Qed.
+
+Lemma Inv_run q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Inv (with_load q S') X past st log.
+Proof.
+  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z X HZ HaZ.
+  - exists 0, []. now apply Inv_initial.
+  - destruct (IH ltac:(eapply conform_before; eauto) Z X HZ HaZ) as (past & log & I). exists past.
+    apply (Inv_step (with_load q Z) X past Hs Hr HaZ st st' log I); auto. now apply (step_load q S).
+  - apply IH; auto. now apply incl_tran with S'.
+  - destruct (run_admitted _ _ _ _ Hrun) as (X0 & H0). destruct (IH Hc S X0 (incl_refl _) H0) as (past & log & I).
+    exists (length (arrived st)). now apply (Inv_anew q S Z X0 X past st log).
+Qed.
+
+Theorem earliest_loads q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall s r, In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Hrun Hc s r. destruct (run_admitted _ _ _ _ Hrun) as (X & HX).
+  destruct (Inv_run q S st Hs Hr Hrun Hc S X (incl_refl _) HX) as (past & log & I).
+  exact (Inv_keeps (with_load q S) X past Hs HX st log s r I).
+Qed.
+
+Theorem earliest_loads_keep q S st k s m K : sensible q -> how q = Earliest -> run q (admitted_E q) S st ->
+  conform q (fun _ => true) (arrived st) -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
+  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
+Proof.
+  intros Hs Hr Hrun Hc Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
+  intros r Hin <- Hm Ht. apply (earliest_loads q S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
 Qed.
 
 (** One worker, and each request to begin by its deadline less the time of a batch: the test as the plan computes it. *)
