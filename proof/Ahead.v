@@ -6,7 +6,7 @@ Require Import Model Words Sharing Earliest Pipeline.
 
 (** At once two requests to a service that takes 2 ns for each, within 2 ns. *)
 Definition two d := 2 * Nat.min d 1.
-Definition hurried rule := Sharing rule 1 2 0 0 [Service 1 2 2 1] [Stream 1 1 two] (fun _ => 0).
+Definition hurried rule := Sharing rule 1 2 0 0 [Service 1 2 2 1] [Stream 1 1 two] (fun _ => 0) [0].
 Definition first := Request 0 1 0.
 Definition second := Request 0 2 0.
 
@@ -30,8 +30,8 @@ Proof.
   assert (R : exists st, Sharing.reachable q st /\ Sharing.now st = 3 /\ Sharing.arrived st = [first; second] /\
     Sharing.answered st = [(first, 2)]).
   { pose proof (Sharing.Reach_init q) as R.
-    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ first); reflexivity]; cbn in R.
-    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); reflexivity]; cbn in R.
+    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ first); [reflexivity|reflexivity|now left]]; cbn in R.
+    eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); [reflexivity|reflexivity|now left]]; cbn in R.
     destruct rule.
     all: eapply Sharing.Reach_step in R;
       [|eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia]]; cbn in R.
@@ -53,10 +53,24 @@ Proof.
   - cbn in Ht. rewrite Es in Ht. destruct Ht as [Ht|[]]. discriminate.
 Qed.
 
+(** It may be given up as soon as it would be late. *)
+Theorem expiry_happens rule : exists st, Sharing.reachable (hurried rule) st /\ Sharing.waiting st 0 = [second] /\
+  Sharing.hopeless (hurried rule) st 0 second.
+Proof.
+  set (q := hurried rule) in *. pose proof (Sharing.Reach_init q) as R.
+  eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ first); [reflexivity|reflexivity|now left]]; cbn in R.
+  eapply Sharing.Reach_step in R; [|apply (Sharing.Arrive q _ second); [reflexivity|reflexivity|now left]]; cbn in R.
+  destruct rule.
+  all: eapply Sharing.Reach_step in R;
+    [|eapply (Sharing.Start q _ 0 0) with (others := []) (extra := 0); [cbn; lia|reflexivity|its_turn|intros ? []|cbn; lia]]; cbn in R.
+  all: eapply Sharing.Reach_step in R; [|apply (Sharing.Tick q _ 0); [not_over|left; split; [reflexivity|right; busy]]]; cbn in R.
+  all: eexists; split; [exact R|]; split; [reflexivity|]; left; cbn; lia.
+Qed.
+
 (** A batch of 1 ns beside others of 1 ns, within 2 ns: that is in time if dispatch is and batches keep their times, but not
     if one of them may fail by 1 ns. *)
 Definition one d := Nat.min d 1.
-Definition strained rule g e := Sharing rule 1 1 g e [Service 1 1 (2 - g) 1] [Stream 1 1 one] (fun _ => 0).
+Definition strained rule g e := Sharing rule 1 1 g e [Service 1 1 (2 - g) 1] [Stream 1 1 one] (fun _ => 0) [0].
 
 Lemma strained_breaks rule g e st : g <= 2 -> Sharing.reachable (strained rule g e) st -> Sharing.now st = 3 ->
   Sharing.arrived st = [first] -> Sharing.answered st = [] -> ~ served (strained rule g e) 0 (fun _ => true).
@@ -81,7 +95,7 @@ Proof.
   set (q := strained rule 1 0). pose proof (Sharing.Reach_init q) as R.
   steps R ltac:(eapply (Sharing.Background q _ 0 1) with (others := []) (extra := 0);
     [cbn; lia|reflexivity|intros i; reflexivity|cbn; lia|intros ? []|cbn; lia]).
-  steps R ltac:(apply (Sharing.Arrive q _ first); reflexivity).
+  steps R ltac:(apply (Sharing.Arrive q _ first); [reflexivity|reflexivity|now left]).
   steps R ltac:(ticks q).
   steps R ltac:(eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]).
   steps R ltac:(apply (Sharing.Tick q _ 1); [intros w due b Hw E; change (w < 1) in Hw; replace w with 0 in E by lia; discriminate E|
@@ -97,7 +111,7 @@ Proof.
   set (q := strained rule 0 1). pose proof (Sharing.Reach_init q) as R.
   steps R ltac:(eapply (Sharing.Background q _ 0 2) with (others := []) (extra := 1);
     [cbn; lia|reflexivity|intros i; reflexivity|cbn; lia|intros ? []|cbn; lia]).
-  steps R ltac:(apply (Sharing.Arrive q _ first); reflexivity).
+  steps R ltac:(apply (Sharing.Arrive q _ first); [reflexivity|reflexivity|now left]).
   steps R ltac:(ticks q).
   steps R ltac:(ticks q).
   steps R ltac:(eapply (Sharing.Finish q _ 0); [cbn; lia|reflexivity]).

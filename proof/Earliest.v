@@ -63,8 +63,11 @@ Definition early d j r := arr r + D j <=? d.
 Lemma taken_app j a b : taken j (a ++ b) = taken j a ++ taken j b.
 Proof. apply flat_map_app. Qed.
 
+Variable past : nat.
+
 Record Inv st log : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
+  inv_fresh : fresh q past (arrived st);
   inv_late : late st <= g;
   inv_over : over st <= excess q;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
@@ -90,7 +93,7 @@ Record Inv st log : Prop := {
       (forall j x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> arr r <= arr x) /\
       (forall w i t h tl, In (Began w i t (h :: tl)) l2 -> early d i h = true);
   inv_count : forall j f, count f (taken j log ++ waiting st j) <=
-    count (fun r => at_home q j r && (mandatory p r && f r)) (arrived st) }.
+    count (fun r => at_home q j r && (mandatory p r && f r)) (skipn past (arrived st)) }.
 
 Hypothesis Hsense : sensible q.
 Hypothesis Hrule : how q = Earliest.
@@ -173,9 +176,9 @@ Proof.
       unfold f, within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia.
     + transitivity (count f (taken j log ++ waiting st j)); [rewrite E, taken_app, !count_app; lia|].
       etransitivity; [apply (inv_count _ _ I)|].
-      etransitivity; [|apply (came_of_curve q (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) Hc eq_refl)].
+      etransitivity; [|apply (came_of_curve q past (fun _ => true) j (arrived st) lo (d - D j - lo + 1) Hsense (inv_wf _ _ I) (inv_fresh _ _ I) Hc eq_refl)].
       unfold came_of, came, f. generalize (within lo (d - D j - lo + 1)). clear. intros f. unfold count.
-      induction (arrived st) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
+      induction (skipn past (arrived st)) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home q j r); cbn [andb filter]; [|auto].
       destruct (mandatory p r && f r); cbn [length]; lia.
   - rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros x Hx. destruct (early d j x) eqn:He; [|reflexivity].
     specialize (Hlo x Hx He). unfold early in He. apply Nat.leb_le in He. lia.
@@ -242,10 +245,10 @@ Proof.
   pose proof (cdiv_more (N j) (B j) (batches j l - 1) HBj H). lia.
 Qed.
 
-(** What waits has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
-Lemma still_time st log s k : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
-  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
-  now st + 1 + excess q <= arr k + X s + over st.
+(** What waits has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
+Lemma still_time st log s k t : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
+  (forall w, w < n -> t + late st <= free_at st w + g) ->
+  t + excess q <= arr k + X s + over st.
 Proof.
   intros I Hc Hs Hk Hlate. pose proof Hsense as (_ & Hn & _ & Hpar). destruct Htest as (_ & Hclear & Hshort).
   set (d := arr k + D s).
@@ -275,7 +278,7 @@ Proof.
     assert (Hhd : arr h + D i <= d).
     { pose proof (Hheads w i u h tl ltac:(rewrite E2; apply in_or_app; simpl; auto)) as H. unfold early in H. now apply Nat.leb_le in H. }
     assert (Hheads2 : forall w i t h tl, In (Began w i t (h :: tl)) b2 -> early d i h = true).
-    { intros. apply (Hheads w0 i0 t h0 tl0). rewrite E2. apply in_or_app. simpl. auto. }
+    { intros v1 i1 t1 h1 tl1 Hin1. apply (Hheads v1 i1 t1 h1 tl1). rewrite E2. apply in_or_app. simpl. auto. }
     assert (Hone : exists x, In x (taken i b2 ++ waiting st i) /\ early d i x = true).
     { apply orb_true_iff in Hf as [Hf|Hf].
       - apply Nat.ltb_lt in Hf. destruct (batches_split i b2 Hf) as (c1 & w' & t' & b' & c2 & Eb).
@@ -317,10 +320,10 @@ Proof.
     destruct (Hshort i s y Hi Hs HB1 ltac:(unfold y; lia) Hni Hpos) as [(x & Hshare & Hx)|Hx].
     + destruct (share_least q (fun v => begun v b2) _ (fun j => sum (fun v => begun v b2 j) n) x Hn ltac:(reflexivity) Hmost Hshare) as (v & Hv & Hw).
       specialize (Hload v Hv). cbn [offset] in Hload. specialize (Hlate v Hv). unfold y, d in Hx. destruct (v =? w); lia.
-    + assert (Hsum : n * (now st + 1) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
-      { rewrite <- (sum_const (now st + 1) n).
+    + assert (Hsum : n * (t) <= n * (u + g + over st) + P i + (n - 1) * longest q + work q (less (short i y) s)).
+      { rewrite <- (sum_const (t) n).
         transitivity (sum (fun v => (u + g + over st + longest q) + work q (begun v b2)) n - (longest q - P i)).
-        - assert (G : sum (fun _ => now st + 1) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
+        - assert (G : sum (fun _ => t) n + (longest q - P i) <= sum (fun v => u + g + over st + longest q + work q (begun v b2)) n); [|lia].
           assert (E1 : sum (fun v => if v =? w then longest q - P i else 0) n = longest q - P i).
           { clear - Hwn. induction n as [|c IH]; [lia|]. cbn [sum]. destruct (Nat.eqb_spec c w) as [->|].
             - rewrite (sum_ext _ (fun _ => 0)), sum_zero; [lia|]. intros v Hv. destruct (Nat.eqb_spec v w); lia.
@@ -332,7 +335,7 @@ Proof.
           { unfold work. rewrite (sum_swap (fun v j => P j * begun v b2 j)). apply sum_mono. intros j Hj. rewrite sum_scale.
             apply Nat.mul_le_mono_l. now apply Hmost. }
           clear - Hw Hn HPi. destruct n as [|c]; [lia|]. replace (S c - 1) with c by lia. cbn [Nat.mul]. rewrite Nat.mul_add_distr_l. lia. }
-      assert (Hdiv : now st + 1 - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
+      assert (Hdiv : t - (u + g + over st) <= (P i + (n - 1) * longest q + work q (less (short i y) s)) / n).
       { apply Nat.div_le_lower_bound; [lia|]. rewrite Nat.mul_sub_distr_l. apply Nat.le_sub_le_add_l. rewrite !Nat.add_assoc. exact Hsum. }
       clear - Hx Hdiv Hud. unfold y, d in *. revert Hx Hdiv. generalize ((P i + (n - 1) * longest q + work q (less (short i (arr k + D s - u)) s)) / n). intros Q Hx Hdiv. lia.
 Qed.
@@ -353,16 +356,19 @@ Qed.
 Lemma work_later v l l' : work q (begun v l) <= work q (begun v (l ++ l')).
 Proof. apply work_mono. intros j _. unfold begun. rewrite count_app. lia. Qed.
 
-Lemma Inv_initial : Inv initial [].
+Lemma Inv_initial : past = 0 -> Inv initial [].
 Proof.
+  intros E.
   constructor; cbn [initial now late over arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
   - constructor.
+  - unfold fresh. rewrite E. split; [cbn; lia|intros ? []].
   - lia.
   - lia.
   - constructor.
   - intros [|? ?]; discriminate.
   - intros [|? ?]; discriminate.
   - intros d (j & x & [] & _).
+  - intros j f. cbn. unfold count. cbn. lia.
 Qed.
 
 (** Nothing waits, and what is left idle or runs is not counted from here on. *)
@@ -398,17 +404,17 @@ Proof.
 Qed.
 
 Lemma Inv_arrive st log r : Inv st log -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  mandatory p r = true -> conform q (fun _ => true) (arrived st ++ [r]) ->
+  mandatory p r = true -> In (src r) (load q) -> conform q (fun _ => true) (arrived st ++ [r]) ->
   forall line', let i := home q (src r) in
   Inv (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st))
       (log ++ [Came r]).
 Proof.
-  intros I Ea Ei Em Hc line' i. assert (Hi : i < m) by (now apply home_in').
+  intros I Ea Ei Em Hload Hc line' i. pose proof (inv_fresh _ _ I) as Hfr. pose proof (fresh_snoc q past _ r Hfr (fun _ => Hload)) as Hfr'. assert (Hi : i < m) by (now apply home_in').
   assert (Hat : at_home q i r = true) by (unfold at_home; apply Nat.eqb_refl).
   assert (Hwf : wf (fun _ => 0) (arrived st ++ [r])).
   { constructor; [apply I| |auto]. intros x Hx. rewrite Ea. now apply (inv_past _ _ I). }
   assert (Hroom : excess q <= X i).
-  { pose proof (came_of_curve q (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H.
+  { pose proof (came_of_curve q past (fun _ => true) i _ (now st) (0 + 1) Hsense Hwf Hfr' Hc eq_refl) as H. rewrite came_of_snoc, Hat, Em in H by auto.
     unfold within in H. rewrite Ea, (proj2 (Nat.leb_le (now st) (now st))), (proj2 (Nat.ltb_lt (now st) (now st + (0 + 1)))) in H by lia. cbn [andb Nat.b2n] in H.
     pose proof Hsense as (_ & _ & _ & Hpar). destruct (Hpar i Hi) as (HB & _).
     assert (Hr : clear_requests (D i) i = alpha i (0 + 1)) by (unfold clear_requests; now rewrite Nat.leb_refl, Nat.sub_diag).
@@ -455,7 +461,7 @@ Proof.
       intros j' x' Hx' He'. cbn [taken flat_map app] in Hx'. apply Hw in Hx' as [Hx'|(-> & ->)]; [|auto].
       rewrite (Hnone j' x' Hx') in He'. discriminate.
   - intros j f. rewrite taken_quiet by discriminate. rewrite count_app. pose proof (inv_count _ _ I j f) as H. rewrite count_app in H.
-    rewrite (count_app _ (arrived st)), count_cons, count_nil. unfold set.
+    rewrite (skip_snoc past _ r (proj1 Hfr)), (count_app _ (skipn past (arrived st))), count_cons, count_nil. unfold set.
     destruct (Nat.eqb_spec j i) as [->|]; [|lia]. rewrite count_app, count_cons, count_nil, Hat, Em. cbn [andb]. lia.
 Qed.
 
@@ -548,15 +554,40 @@ Proof.
     + rewrite (proj2 (Nat.eqb_neq i j)) by auto. rewrite count_nil. lia.
 Qed.
 
+(** Nothing mandatory is given up. *)
+Lemma never_hopeless st log i r : Inv st log -> conform q (fun _ => true) (arrived st) -> In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros I Hc Hr Hh. pose proof (inv_over _ _ I) as Hov. destruct (inv_wait _ _ I i r Hr) as (Hm & Hhome & _ & Hk).
+  assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in'). destruct Htest as (HX & _). specialize (HX i Hi).
+  destruct Hh as [Hh|(w & line' & used' & Hw & Hidle & Hnext & Hh)]; [lia|].
+  destruct Hnext as [? ?|r0 l0 _ E0 Hfirst]; [congruence|].
+  pose proof (Inv_start st log w i [] 0 I Hw Hidle ltac:(eauto)) as I'.
+  specialize (I' ltac:(intros r' l' E' j y z Ej; rewrite E0 in E'; injection E' as <- <-; now apply (Hfirst j y z)) ltac:(intros ? []) ltac:(lia)).
+  set (st' := State _ _ _ _ _ _ _ _ _) in I'.
+  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); [lia|auto]. }
+  rewrite <- (firstn_skipn (B i) (waiting st i)), count_app in Hh.
+  pose proof (count_le_length (doomed q st w i) (firstn (B i) (waiting st i))) as H1. rewrite firstn_length in H1.
+  assert (Hz : count (doomed q st w i) (skipn (B i) (waiting st i)) = 0); [|lia].
+  apply Nat.le_0_r. apply Nat.le_trans with (count (fun _ => false) (skipn (B i) (waiting st i))); [apply count_mono|now rewrite count_false].
+  intros x Hx Hdoom. destruct Hsense as (_ & Hn & _). destruct (least_of (free_at st') n Hn) as (v & Hv & Hle).
+  pose proof (still_time st' _ i x (free_at st' v) I' Hc Hi) as Hst. pose proof (inv_late _ _ I) as Hl. pose proof (inv_over _ _ I') as Hov'.
+  specialize (Hst ltac:(unfold st'; cbn [waiting]; now rewrite set_same)).
+  specialize (Hst ltac:(intros u Hu; specialize (Hle u Hu); change (late st') with (late st); lia)).
+  unfold doomed in Hdoom. rewrite forallb_forall in Hdoom. specialize (Hdoom v).
+  rewrite in_seq, Nat.ltb_lt, <- Hfree in Hdoom. specialize (Hdoom ltac:(lia)). lia.
+Qed.
+
 Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (arrived st') -> exists log', Inv st' log'.
 Proof.
   intros I Hs Hc. inv Hs.
-  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em Hc _)|]. exists log.
+  - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em (H1 eq_refl) Hc _)|]. exists log.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + constructor; [apply I| |auto]. intros x Hx. rewrite H. now apply (inv_past _ _ I).
+    + apply fresh_snoc; [apply (inv_fresh _ _ I)|congruence].
     + intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_past _ _ I)|lia].
     + intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_where _ _ I)|congruence].
-    + intros j f. rewrite (count_app _ (arrived st)). pose proof (inv_count _ _ I j f). lia.
+    + intros j f. rewrite (skip_snoc past _ r (proj1 (inv_fresh _ _ I))), (count_app _ (skipn past (arrived st))). pose proof (inv_count _ _ I j f). lia.
   - rename H1 into Hnext. destruct Hnext as [? Hr|r l _ E Hfirst]; [congruence|].
     eexists. apply Inv_start; [exact I|assumption|assumption|eauto| |assumption|assumption]. intros r' l' E' j y z Ej. rewrite E in E'. injection E' as <- <-. now apply (Hfirst j y z).
   - (* Background *)
@@ -579,10 +610,12 @@ Proof.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros l1 e l2 E Hno v Hv. etransitivity; [|apply (inv_load _ _ I l1 e l2 E Hno v Hv)].
       pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now]. destruct (v =? w); [lia|]. reflexivity.
+  - (* Refuse *)
+    exfalso. apply (never_hopeless st log i r I Hc); [|auto]. rewrite H. apply in_or_app. simpl. auto.
   - (* Renew *)
-    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ _ I) as Hov. exists (log ++ [Idled]). apply Inv_idle; auto; [lia|destruct Hcase as [->|(-> & _)]; lia| |].
+    rename H into Hidle, H0 into Hov', H1 into Hfree. exists (log ++ [Idled]). apply Inv_idle; auto; [lia| |].
     { intros w due b Hw Hrun. destruct (inv_run _ _ I w due b Hw Hrun) as (? & ?). split; [|auto].
-      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+      specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
     intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[H|H]]; auto. rewrite (Hidle _) in H. destruct H.
   - (* Tick *)
     rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ _ I) as Hlate.
@@ -603,30 +636,88 @@ Proof.
     + intros r Hr. pose proof (inv_past _ _ I r Hr). lia.
     + intros i r Hr. destruct (inv_wait _ _ I i r Hr) as (Hm & Hh & Hp). split; [auto|]. split; [auto|].
       assert (Hi : i < m) by (rewrite <- Hh; now apply home_in').
-      pose proof (still_time st log i r I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
+      pose proof (still_time st log i r (now st + 1) I Hc Hi Hr ltac:(intros w Hw; now apply Hbusy)). lia.
     + intros l1 e l2 E Hno v Hv. pose proof (inv_load _ _ I l1 e l2 E Hno v Hv). destruct (Hbusy v Hv). lia.
     + intros l1 w i t b l2 E. destruct (inv_order _ _ I _ _ _ _ _ _ E) as (H1 & H2 & H3 & H4 & H5).
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
 Qed.
 
-Lemma Inv_reachable st : reachable q st -> conform q (fun _ => true) (arrived st) -> exists log, Inv st log.
+Lemma Inv_reachable st : past = 0 -> reachable q st -> conform q (fun _ => true) (arrived st) -> exists log, Inv st log.
 Proof.
-  induction 1 as [|st st' Hr IH Hs]; intros Hc; [exists []; apply Inv_initial|].
+  intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [exists []; now apply Inv_initial|].
   destruct IH as (log & I); [|now apply (Inv_step st st' log)].
   inv Hs; auto. intros k s a d E HG. specialize (Hc k s a d E HG). cbv zeta in Hc. destruct (mandatory p r); cbn [arrived] in Hc; rewrite count_app in Hc; lia.
+Qed.
+Lemma Inv_keeps st log s r : Inv st log -> In r (arrived st) -> at_home q s r = true -> mandatory p r = true ->
+  arr r + D s < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros I Hin Hh Hm Hd. pose proof (inv_over _ _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Htest as (HX & _).
+  destruct (inv_where _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
+  - rewrite Hh in H. destruct (inv_wait _ _ I s r H) as (_ & _ & _ & Hx).
+    assert (Hlt : s < m) by (rewrite <- Hh; now apply home_in'). specialize (HX s Hlt). lia.
+  - destruct (inv_run _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
+  - rewrite Hh in H. auto.
 Qed.
 End Earliest.
 
 (** Theorem E: by deadline, if the lines hold for some [X], every service keeps its promise. *)
 Theorem theorem_E q X : sensible q -> how q = Earliest -> test_E q X -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Ht s st Hreach Hc r Hin Hh Hm Hd. destruct (Inv_reachable q X Hs Hr Ht st Hreach Hc) as (log & I). pose proof (inv_over _ _ _ _ I) as Hov.
-  unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Ht as (HX & _).
-  destruct (inv_where _ _ _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
-  - rewrite Hh in H. destruct (inv_wait _ _ _ _ I s r H) as (_ & _ & Hx).
-    assert (Hlt : s < length (services q)) by (rewrite <- Hh; now apply home_in). specialize (HX s Hlt). lia.
-  - destruct (inv_run _ _ _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
-  - rewrite Hh in H. auto.
+  intros Hs Hr Ht s st Hreach Hc r. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  exact (Inv_keeps q X 0 Hs Ht st log s r I).
+Qed.
+
+(** And nothing mandatory is given up. *)
+Theorem earliest_refuse_none q X : sensible q -> how q = Earliest -> test_E q X ->
+  forall st, reachable q st -> conform q (fun _ => true) (arrived st) -> forall i r, In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  now apply (never_hopeless q X 0 Hs Hr Ht st log i r I).
+Qed.
+
+(** Newcomers and leavers: each load has passed the test, with an [X] of its own. *)
+Definition admitted_E q S := exists X, test_E (with_load q S) X.
+
+Lemma Inv_anew q S S' X X' past st log : Inv (with_load q S) X past st log -> idle st ->
+  exists log', Inv (with_load q S') X' (length (arrived st)) st log'.
+Proof.
+  intros I Hidle. exists []. constructor; try exact (inv_wf _ _ _ _ _ I); try exact (inv_late _ _ _ _ _ I); try exact (inv_over _ _ _ _ _ I);
+    try exact (inv_past _ _ _ _ _ I); try exact (inv_where _ _ _ _ _ I); try exact (inv_run _ _ _ _ _ I); try exact (inv_sorted _ _ _ _ _ I).
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
+  - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
+Qed.
+
+Lemma Inv_run q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Inv (with_load q S') X past st log.
+Proof.
+  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z X HZ HaZ.
+  - exists 0, []. now apply Inv_initial.
+  - destruct (IH ltac:(eapply conform_before; eauto) Z X HZ HaZ) as (past & log & I). exists past.
+    apply (Inv_step (with_load q Z) X past Hs Hr HaZ st st' log I); auto. now apply (step_load q S).
+  - apply IH; auto. now apply incl_tran with S'.
+  - destruct (run_admitted _ _ _ _ Hrun) as (X0 & H0). destruct (IH Hc S X0 (incl_refl _) H0) as (past & log & I).
+    exists (length (arrived st)). now apply (Inv_anew q S Z X0 X past st log).
+Qed.
+
+Theorem earliest_loads q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall s r, In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Hrun Hc s r. destruct (run_admitted _ _ _ _ Hrun) as (X & HX).
+  destruct (Inv_run q S st Hs Hr Hrun Hc S X (incl_refl _) HX) as (past & log & I).
+  exact (Inv_keeps (with_load q S) X past Hs HX st log s r I).
+Qed.
+
+Theorem earliest_loads_keep q S st k s m K : sensible q -> how q = Earliest -> run q (admitted_E q) S st ->
+  conform q (fun _ => true) (arrived st) -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
+  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
+Proof.
+  intros Hs Hr Hrun Hc Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
+  intros r Hin <- Hm Ht. apply (earliest_loads q S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
 Qed.
 
 (** One worker, and each request to begin by its deadline less the time of a batch: the test as the plan computes it. *)

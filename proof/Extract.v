@@ -1,5 +1,5 @@
-(** The programs: [decide] for certificates, [advance] for logs, one event at a time. *)
+(** The programs: [decide] and [decide_shared] for certificates, [advance] for logs, one event at a time. *)
 Require Import Extraction ExtrOcamlBasic.
-Require Import Check Decide Run.
+Require Import Check Decide Run SharedDecide.
 Extraction Language OCaml.
-Extraction "proved.ml" decide start advance.
+Extraction "proved.ml" decide decide_shared start advance.

@@ -21,9 +21,10 @@ Record service := Service { size : nat; span : nat; limit : nat; turn : nat }.  
 Inductive rule := Turns | Earliest.
 
 (** [home k] is the service of stream [k]; [longest] is the longest batch of any kind; [lateness] is the guard g, and [excess]
-    at most the margin that every line of the test leaves. *)
+    at most the margin that every line of the test leaves.  [load] are the streams that are there: no other is promised
+    anything. *)
 Record sharing := Sharing { how : rule; crew : nat; longest : nat; lateness : nat; excess : nat; services : list service;
-                            clients : list stream; home : nat -> nat }.
+                            clients : list stream; home : nat -> nat; load : list nat }.
 
 Section Sharing.
 Variable q : sharing.
@@ -65,9 +66,16 @@ Inductive next st i : list nat -> nat -> Prop :=
 | By_deadline r l : how q = Earliest -> waiting st i = r :: l ->
     (forall j r' l', waiting st j = r' :: l' -> arr r + D i <= arr r' + D j) -> next st i (line st) (used st).
 
+(** A mandatory request is given up if the service's batch would be too late for it; and if that service goes next, and of more
+    than fill its batch each would be late unless it is in that very batch (spread-drop). *)
+Definition doomed st w i r := forallb (fun v =>
+  arr r + D i <? (if v =? w then now st + P i else free_at st v) + P i) (seq 0 n).
+Definition hopeless st i r := arr r + D i < now st + P i \/
+  exists w line' used', w < n /\ running st w = None /\ next st i line' used' /\ B i < count (doomed st w i) (waiting st i).
+
 Inductive step : state -> state -> Prop :=
 | Arrive st r :
-    arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
+    arr r = now st -> idx r = S (count (of (src r)) (arrived st)) -> (mandatory p r = true -> In (src r) (load q)) ->
     step st (let i := home q (src r) in if mandatory p r
       then State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
              (match waiting st i with [] => line st ++ [i] | _ => line st end) (used st) (running st) (answered st)
@@ -88,9 +96,16 @@ Inductive step : state -> state -> Prop :=
     w < n -> running st w = Some (due, b) ->
     step st (State (now st) (late st) (over st) (arrived st) (waiting st) (line st) (used st)
                (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b))
+| Refuse st i a r b :
+    (* what would be late although it is mandatory; a service of which nothing is left waiting leaves the line *)
+    waiting st i = a ++ r :: b -> hopeless st i r ->
+    step st (State (now st) (late st) (over st) (arrived st) (set (waiting st) i (a ++ b))
+               (match a ++ b with [] => filter (fun j => negb (j =? i)) (line st) | _ => line st end)
+               (match a ++ b, line st with [], h :: _ => if h =? i then 0 else used st | _, _ => used st end)
+               (running st) (answered st))
 | Renew st over' :
-    (* where nothing mandatory waits, lateness is counted afresh, and excess if no batch takes longer than any may *)
-    idle st -> over' = over st \/ over' = 0 /\ (forall v, v < n -> free_at st v <= now st + longest q) ->
+    (* where nothing mandatory waits, lateness is counted afresh, and of excess what batches still take beyond the longest *)
+    idle st -> over' <= excess q -> (forall v, v < n -> free_at st v <= now st + longest q + over') ->
     step st (State (now st) 0 over' (arrived st) (waiting st) (line st) (used st) (running st) (answered st))
 | Tick st late' :
     (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
@@ -118,7 +133,7 @@ Definition sensible := sound_streams p /\ 0 < n /\ (forall k, k < length (client
   forall i, i < m -> 0 < B i /\ 0 < K i /\ P i <= longest q.
 
 (** The most mandatory requests of a service in any interval of a length. *)
-Definition alpha i := curve_of p (filter (fun k => home q k =? i) (seq 0 (length (clients q)))).
+Definition alpha i := curve_of p (filter (fun k => home q k =? i) (load q)).
 
 (** * What the tests have in common *)
 
@@ -160,16 +175,27 @@ Proof.
     pose proof (sum_part (fun v => x v j) n v Hv). cbv beta in *. lia.
 Qed.
 
-(** Mandatory requests of [i] that arrive in [s, s + d). *)
-Definition came_of i l s d := came p (filter (at_home i) l) s d.
+(** Mandatory requests of [i] that arrive in [s, s + d), but for the first [past] arrivals: those came before the load was
+    this one. *)
+Variable past : nat.
+Definition came_of i l s d := came p (filter (at_home i) (skipn past l)) s d.
+Definition fresh l := past <= length l /\ forall r, In r (skipn past l) -> mandatory p r = true -> In (src r) (load q).
+
+Lemma skip_snoc l (r : request) : past <= length l -> skipn past (l ++ [r]) = skipn past l ++ [r].
+Proof. clear. intros H. rewrite skipn_app. replace (past - length l) with 0 by lia. reflexivity. Qed.
+
+Lemma fresh_snoc l r : fresh l -> (mandatory p r = true -> In (src r) (load q)) -> fresh (l ++ [r]).
+Proof.
+  intros (Hl & Hf) Hr. split; [rewrite app_length; lia|]. rewrite skip_snoc by auto. intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; auto.
+Qed.
 
 Lemma filter_snoc {A} (f : A -> bool) l x : filter f (l ++ [x]) = filter f l ++ (if f x then [x] else []).
 Proof. rewrite filter_app. cbn. destruct (f x); reflexivity. Qed.
 
-Lemma came_of_snoc i l r s d : came_of i (l ++ [r]) s d =
+Lemma came_of_snoc i l r s d : fresh l -> came_of i (l ++ [r]) s d =
   came_of i l s d + Nat.b2n (at_home i r && (mandatory p r && within s d r)).
 Proof.
-  unfold came_of. rewrite filter_snoc. destruct (at_home i r); cbn [andb]; [apply came_snoc|].
+  intros (Hl & _). unfold came_of. rewrite skip_snoc, filter_snoc by auto. destruct (at_home i r); cbn [andb]; [apply came_snoc|].
   rewrite app_nil_r. cbn. lia.
 Qed.
 
@@ -179,30 +205,31 @@ Proof.
   intros (? & ? & ?). repeat split; auto; lia.
 Qed.
 
-Lemma wf_home i l : wf (fun _ => 0) l -> wf (fun _ => 0) (filter (at_home i) l).
+Lemma wf_home i c l : wf c l -> wf c (filter (at_home i) l).
 Proof.
   induction 1 as [|l r Hl IH Hle Hi]; [constructor|]. rewrite filter_snoc. destruct (at_home i r) eqn:E; [|now rewrite app_nil_r].
-  constructor; [auto|intros x Hx; apply filter_In in Hx; now apply Hle|]. rewrite Hi. f_equal. cbn.
+  constructor; [auto|intros x Hx; apply filter_In in Hx; now apply Hle|]. rewrite Hi. do 2 f_equal.
   clear - E. induction l as [|x l IH]; [reflexivity|]. cbn [filter]. rewrite count_cons.
   destruct (at_home i x) eqn:Ex; [rewrite count_cons; lia|]. unfold of in *. unfold at_home in *.
   destruct (Nat.eqb_spec (src x) (src r)) as [Es|]; [rewrite Es in Ex; congruence|]. cbn [Nat.b2n]. lia.
 Qed.
 
-Lemma came_of_curve G i l s d : sensible -> wf (fun _ => 0) l -> conform G l -> G i = true -> came_of i l s d <= alpha i d.
+Lemma came_of_curve G i l s d : sensible -> wf (fun _ => 0) l -> fresh l -> conform G l -> G i = true -> came_of i l s d <= alpha i d.
 Proof.
-  intros (Hs & _) Hwf Hc HG. apply (came_curve p Hs _ (fun _ => 0)); [now apply wf_home| |].
+  intros (Hs & _) Hwf (_ & Hf) Hc HG. rewrite <- (firstn_skipn past l) in Hwf, Hc. apply wf_suffix in Hwf.
+  apply (came_curve p Hs _ (fun k => 0 + count (of k) (firstn past l))); [now apply wf_home| |].
   - intros k st a e E. cbn in E. destruct (Nat.eq_dec (home q k) i) as [<-|Hne].
-    + etransitivity; [|now apply (Hc k st a e)]. unfold count. clear. induction l as [|x l IH]; [auto|]. cbn [filter].
+    + etransitivity; [|now apply (Hc k st a e)]. rewrite count_app. etransitivity; [|apply Nat.le_add_l]. generalize (skipn past l).
+      unfold count. clear. intros l. induction l as [|x l IH]; [auto|]. cbn [filter].
       destruct (at_home (home q k) x) eqn:Ex; cbn [filter]; destruct (of k x && within a e x); cbn [length]; lia.
     + rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros r Hr. apply filter_In in Hr as (_ & Hr).
       unfold at_home in Hr. apply Nat.eqb_eq in Hr. unfold of. destruct (Nat.eqb_spec (src r) k) as [<-|]; [congruence|reflexivity].
-  - intros r Hr Hm. apply filter_In in Hr as (_ & Hr). apply filter_In. split; [|auto]. apply in_seq. cbn.
-    unfold mandatory in Hm. destruct (nth_error _ _) eqn:E; [|discriminate]. split; [lia|]. apply nth_error_Some. cbn in E. congruence.
+  - intros r Hr Hm. apply filter_In in Hr as (Hr & Hh). apply filter_In. split; [now apply Hf|auto].
 Qed.
 
 Lemma alpha_mono i d d' : sensible -> d <= d' -> alpha i d <= alpha i d'.
 Proof.
-  intros (Hs & _) Hd. unfold alpha, curve_of. generalize (filter (fun k => home q k =? i) (seq 0 (length (clients q)))).
+  intros (Hs & _) Hd. unfold alpha, curve_of. generalize (filter (fun k => home q k =? i) (load q)).
   intros l. induction l as [|k l IH]; cbn [map list_sum fold_right]; [auto|]. apply Nat.add_le_mono; [|exact IH].
   destruct (nth_error (streams p) k) as [s|] eqn:E; [|auto]. destruct (Hs s (nth_error_In _ _ E)) as (_ & Hp & Hm).
   apply cdiv_mono; [auto|]. apply Nat.mul_le_mono_l. auto.
@@ -246,6 +273,7 @@ Definition ref s st := exists a x c C tk pre post,
 
 Record Inv st : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
+  inv_fresh : fresh (arrived st);
   inv_late : late st <= g;
   inv_over : over st <= excess q;
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
@@ -257,7 +285,7 @@ Record Inv st : Prop := {
   inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\
     (* so long before it is too late as batches may still exceed their times *)
     (G i = true -> now st + P i + excess q <= arr r + D i + over st);
-  inv_sub : forall i f, count f (waiting st i) <= count (fun r => at_home i r && (mandatory p r && f r)) (arrived st);
+  inv_sub : forall i f, count f (waiting st i) <= count (fun r => at_home i r && (mandatory p r && f r)) (skipn past (arrived st));
   inv_nodup : NoDup (line st);
   inv_line : forall i, In i (line st) <-> waiting st i <> [];
   inv_used : match line st with [] => used st = 0 | h :: _ => used st < K h end;
@@ -274,10 +302,10 @@ Proof.
   intros I Hv. unfold free_at. destruct (running st v) as [(due, b)|] eqn:E; [|lia]. apply (inv_run _ I v due b Hv E).
 Qed.
 
-(** What waits of [s] has begun before it is too late: while all are busy, or dispatch may still be late, there is time. *)
-Lemma still_time st s r : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
-  (forall w, w < n -> now st + 1 + late st <= free_at st w + g) ->
-  now st + 1 + P s + excess q <= arr r + D s + over st.
+(** What waits of [s] has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
+Lemma still_time st s r t : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
+  (forall w, w < n -> t + late st <= free_at st w + g) ->
+  t + P s + excess q <= arr r + D s + over st.
 Proof.
   intros I Hc Hs HG Hr Hbusy. pose proof (inv_over _ I) as Hover.
   destruct (inv_wait _ I s r Hr) as (_ & _ & Hpast & Hkey). specialize (Hkey HG).
@@ -300,7 +328,7 @@ Proof.
     { etransitivity; [exact Hothers|]. now apply Nat.mul_le_mono_r. }
     destruct (G i) eqn:HGi; [|auto]. apply Nat.min_glb; [auto|].
     destruct (Htk i Hi Hne HGi) as (H1 & H2).
-    pose proof (came_of_curve G i (arrived st) (a - X i) (now st - (a - X i) + 1) Hsense (inv_wf _ I) Hc HGi) as H3.
+    pose proof (came_of_curve G i (arrived st) (a - X i) (now st - (a - X i) + 1) Hsense (inv_wf _ I) (inv_fresh _ I) Hc HGi) as H3.
     pose proof (alpha_mono i (now st - (a - X i) + 1) (X i + d + X s + 1) Hsense ltac:(lia)). lia.
   - specialize (Hbusy v Hv). specialize (Hfree v Hv). lia.
 Qed.
@@ -346,16 +374,19 @@ Proof.
     specialize (IH ltac:(intros; apply Hw; simpl; auto)). destruct (Hw r (or_introl eq_refl)) as (_ & _ & Hp & Hk). specialize (Hk HG).
     unfold within at 1. destruct (Nat.leb_spec (now st - X i) (arr r)), (Nat.ltb_spec (arr r) (now st - X i + (now st - (now st - X i) + 1))); cbn [andb Nat.b2n]; lia.
   - etransitivity; [apply (inv_sub _ I)|]. unfold came_of, came, f. clear. generalize (within (now st - X i) (now st - (now st - X i) + 1)). intros f. unfold count.
-    induction (arrived st) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home i r); cbn [andb filter]; [|auto].
+    induction (skipn past (arrived st)) as [|r l IH]; [auto|]. cbn [filter]. destruct (at_home i r); cbn [andb filter]; [|auto].
     destruct (mandatory p r && f r); cbn [length]; lia.
 Qed.
 
-Lemma Inv_initial : Inv initial.
+Lemma Inv_initial : past = 0 -> Inv initial.
 Proof.
+  intros E.
   constructor; cbn [initial now late over arrived waiting line used running answered]; auto; try (intros; contradiction); try (intros; discriminate).
   - constructor.
+  - unfold fresh. rewrite E. split; [cbn; lia|intros ? []].
   - lia.
   - lia.
+  - intros i f. rewrite count_nil. lia.
   - constructor.
   - intros i. split; [intros []|congruence].
 Qed.
@@ -367,13 +398,13 @@ Lemma app_cons_not_nil' {A} (l : list A) x : l ++ [x] <> [].
 Proof. destruct l; discriminate. Qed.
 
 Lemma Inv_arrive st r : Inv st -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  conform G (arrived st ++ [r]) ->
+  (mandatory p r = true -> In (src r) (load q)) -> conform G (arrived st ++ [r]) ->
   Inv (let i := home q (src r) in if mandatory p r
     then State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
            (match waiting st i with [] => line st ++ [i] | _ => line st end) (used st) (running st) (answered st)
     else State (now st) (late st) (over st) (arrived st ++ [r]) (waiting st) (line st) (used st) (running st) (answered st)).
 Proof.
-  intros I Ea Ei Hc. cbv zeta.
+  intros I Ea Ei Hload Hc. cbv zeta. pose proof (inv_fresh _ I) as Hfr. pose proof (fresh_snoc _ r Hfr Hload) as Hfr'.
   assert (Hwf : wf (fun _ => 0) (arrived st ++ [r])).
   { constructor; [apply I| |auto]. intros x Hx. rewrite Ea. now apply I. }
   assert (Hpast : forall x, In x (arrived st ++ [r]) -> arr x <= now st).
@@ -381,19 +412,19 @@ Proof.
   destruct (mandatory p r) eqn:Em.
   2:{ constructor; cbn [now late over arrived waiting line used running answered]; auto; try apply I.
       - intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply (inv_where _ I)|congruence].
-      - intros i f. rewrite count_app. pose proof (inv_sub _ I i f). lia.
+      - intros i f. rewrite skip_snoc, count_app by apply Hfr. pose proof (inv_sub _ I i f). lia.
       - intros s Hs HG Hne. destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
         exists a, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used].
         repeat (split; [assumption|]). split; [|split; [|assumption]].
-        + intros i Hi Hn HGi. rewrite came_of_snoc. destruct (Htk i Hi Hn HGi). lia.
-        + rewrite came_of_snoc. lia. }
+        + intros i Hi Hn HGi. rewrite came_of_snoc by auto. destruct (Htk i Hi Hn HGi). lia.
+        + rewrite came_of_snoc by auto. lia. }
   set (i := home q (src r)) in *. assert (Hi : i < m) by (now apply home_in).
   assert (Hat : at_home i r = true) by (unfold at_home; apply Nat.eqb_refl).
   assert (Hnow : within (now st) (now st - now st + 1) r = true).
   { unfold within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia. }
   assert (Hroom : G i = true -> now st + P i + excess q <= arr r + D i + over st).
   { intros HG. destruct (Htest i Hi HG 0) as (x & _ & Hx); [|destruct Hsense as (_ & _ & _ & Hp); destruct (Hp i Hi) as (_ & _ & ?); lia].
-    pose proof (came_of_curve G i _ (now st) (0 + 1) Hsense Hwf Hc HG) as H. rewrite came_of_snoc, Hat, Em in H.
+    pose proof (came_of_curve G i _ (now st) (0 + 1) Hsense Hwf Hfr' Hc HG) as H. rewrite came_of_snoc, Hat, Em in H by auto.
     rewrite Nat.sub_diag in Hnow. rewrite Hnow in H. cbn [andb Nat.b2n] in H. lia. }
   constructor; cbn [now late over arrived waiting line used running answered]; auto.
   - apply I.
@@ -405,7 +436,7 @@ Proof.
   - apply I.
   - intros j x. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|apply I]. intros Hx.
     apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply I|]. split; [auto|]. split; [reflexivity|]. split; [lia|auto].
-  - intros j f. rewrite count_app, count_cons, count_nil. pose proof (inv_sub _ I j f) as H. unfold set.
+  - intros j f. rewrite skip_snoc, count_app, count_cons, count_nil by apply Hfr. pose proof (inv_sub _ I j f) as H. unfold set.
     destruct (Nat.eqb_spec j i) as [->|]; [|lia]. rewrite count_app, count_cons, count_nil, Hat, Em. cbn [andb]. lia.
   - destruct (waiting st i) eqn:E; [|apply I]. pose proof (inv_nodup _ I) as Hnd.
     assert (Hni : ~ In i (line st)) by (intros H; apply (inv_line _ I) in H; congruence).
@@ -426,11 +457,11 @@ Proof.
       split. { intros v Hv. pose proof (free_now st v I Hv). change (free_at _ v) with (free_at st v). lia. }
       split; [reflexivity|]. split. { pose proof (inv_used _ I). destruct (line st); lia. }
       split; [lia|]. split; [lia|]. split.
-      { intros j Hj Hji HGj. split; [lia|]. rewrite set_other by auto. rewrite came_of_snoc. pose proof (waits_came st j I HGj). lia. }
-      split. { rewrite set_same, E, came_of_snoc, Hat, Em, Hnow. cbn. lia. }
+      { intros j Hj Hji HGj. split; [lia|]. rewrite set_other by auto. rewrite came_of_snoc by auto. pose proof (waits_came st j I HGj). lia. }
+      split. { rewrite set_same, E, came_of_snoc, Hat, Em, Hnow by auto. cbn. lia. }
       rewrite set_same, E. intros u y z Eu. destruct u as [|? u]; [|destruct u; discriminate]. cbn in Eu. inv Eu.
-      split; [lia|]. cbn [length]. rewrite Ea. pose proof (came_of_curve G i _ (now st) (now st - now st + 1) Hsense Hwf Hc HG) as H.
-      rewrite came_of_snoc, Hat, Em, Hnow in H. cbn [andb Nat.b2n] in H. lia. }
+      split; [lia|]. cbn [length]. rewrite Ea. pose proof (came_of_curve G i _ (now st) (now st - now st + 1) Hsense Hwf Hfr' Hc HG) as H.
+      rewrite came_of_snoc, Hat, Em, Hnow in H by auto. cbn [andb Nat.b2n] in H. lia. }
     destruct (Nat.eq_dec s i) as [->|Hsi].
     + destruct (waiting st i) as [|y l] eqn:E; [now apply Hfresh|]. clear Hfresh.
       assert (Hne' : waiting st i <> []) by congruence. rewrite <- E in *.
@@ -438,11 +469,11 @@ Proof.
       exists a, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used].
       assert (Hin : within a (now st - a + 1) r = true) by (unfold within; rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt; lia).
       assert (Htot' : c i * B i + length (waiting st i ++ [r]) <= came_of i (arrived st ++ [r]) a (now st - a + 1)).
-      { rewrite came_of_snoc, Hat, Em, Hin, app_length. cbn [andb Nat.b2n length]. lia. }
+      { rewrite came_of_snoc, Hat, Em, Hin, app_length by auto. cbn [andb Nat.b2n length]. lia. }
       repeat (split; [assumption|]). rewrite set_same. split; [|split; [exact Htot'|]].
-      * intros j Hj Hn HGj. rewrite set_other by auto. rewrite came_of_snoc. destruct (Htk j Hj Hn HGj). lia.
+      * intros j Hj Hn HGj. rewrite set_other by auto. rewrite came_of_snoc by auto. destruct (Htk j Hj Hn HGj). lia.
       * intros u z b Eu. apply snoc_split in Eu as [(-> & -> & ->)|(b' & -> & Eu)]; [|eauto].
-        split; [lia|]. rewrite Ea. pose proof (came_of_curve G i _ a (now st - a + 1) Hsense Hwf Hc HG).
+        split; [lia|]. rewrite Ea. pose proof (came_of_curve G i _ a (now st - a + 1) Hsense Hwf Hfr' Hc HG).
         rewrite app_length in Htot'. cbn [length] in Htot'. lia.
     + rewrite set_other in Hne by auto.
       destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
@@ -450,11 +481,11 @@ Proof.
       split; [auto|]. split; [auto|]. split; [auto|].
       split. { rewrite Hline. destruct (waiting st i); [now rewrite <- app_assoc|now rewrite app_nil_r]. }
       split; [auto|]. split; [auto|]. split; [auto|]. split.
-      { intros j Hj Hn HGj. rewrite came_of_snoc. destruct (Htk j Hj Hn HGj). unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|lia].
+      { intros j Hj Hn HGj. rewrite came_of_snoc by auto. destruct (Htk j Hj Hn HGj). unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|lia].
         rewrite app_length, Hat, Em. cbn [andb length].
         assert (Hin : within (a - X i) (now st - (a - X i) + 1) r = true) by (unfold within; rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt; lia).
         rewrite Hin. cbn [Nat.b2n]. lia. }
-      rewrite set_other by auto. split; [rewrite came_of_snoc; lia|auto].
+      rewrite set_other by auto. split; [rewrite came_of_snoc by auto; lia|auto].
 Qed.
 
 Lemma Inv_start st w i line' used' others extra : Inv st -> w < n -> running st w = None -> next st i line' used' ->
@@ -608,6 +639,94 @@ Proof.
       * specialize (HP' j Hj). lia.
 Qed.
 
+(** Of several instants one is the first. *)
+Lemma least_of (f : nat -> nat) k : 0 < k -> exists v, v < k /\ forall w, w < k -> f v <= f w.
+Proof.
+  clear. induction k as [|k IH]; [lia|]. intros _. destruct k as [|k]; [exists 0; split; [lia|]; intros w Hw; replace w with 0 by lia; lia|].
+  destruct (IH ltac:(lia)) as (v & Hv & Hle). destruct (Nat.le_gt_cases (f v) (f (S k))).
+  - exists v. split; [lia|]. intros w Hw. destruct (Nat.eq_dec w (S k)) as [->|]; [auto|]. apply Hle. lia.
+  - exists (S k). split; [lia|]. intros w Hw. destruct (Nat.eq_dec w (S k)) as [->|]; [auto|]. specialize (Hle w ltac:(lia)). lia.
+Qed.
+
+(** Nothing mandatory is given up of a service whose promise is kept. *)
+Lemma never_hopeless st i r : Inv st -> conform G (arrived st) -> G i = true -> In r (waiting st i) -> ~ hopeless st i r.
+Proof.
+  intros I Hc HG Hr Hh. pose proof (inv_over _ I) as Hov. destruct (inv_wait _ I i r Hr) as (Hm & Hhome & _ & Hk). specialize (Hk HG).
+  assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in).
+  destruct Hh as [Hh|(w & line' & used' & Hw & Hidle & Hnext & Hh)]; [lia|].
+  pose proof (Inv_start st w i line' used' [] 0 I Hw Hidle Hnext ltac:(intros ? []) ltac:(lia)) as I'.
+  set (st' := State _ _ _ _ _ _ _ _ _) in I'.
+  assert (Hfree : forall v, free_at st' v = if v =? w then now st + P i else free_at st v).
+  { intros v. unfold free_at, st', set. cbn [running now]. destruct (v =? w); [lia|auto]. }
+  rewrite <- (firstn_skipn (B i) (waiting st i)), count_app in Hh.
+  pose proof (count_le_length (doomed st w i) (firstn (B i) (waiting st i))) as H1. rewrite firstn_length in H1.
+  assert (Hz : count (doomed st w i) (skipn (B i) (waiting st i)) = 0); [|lia].
+  apply Nat.le_0_r. apply Nat.le_trans with (count (fun _ => false) (skipn (B i) (waiting st i))); [apply count_mono|now rewrite count_false].
+  intros x Hx Hdoom. destruct Hsense as (_ & Hn & _). destruct (least_of (free_at st') n Hn) as (v & Hv & Hle).
+  pose proof (still_time st' i x (free_at st' v) I' Hc Hi HG) as Hst. pose proof (inv_late _ I) as Hl. pose proof (inv_over _ I') as Hov'.
+  specialize (Hst ltac:(unfold st'; cbn [waiting]; now rewrite set_same)).
+  specialize (Hst ltac:(intros u Hu; specialize (Hle u Hu); change (late st') with (late st); lia)).
+  unfold doomed in Hdoom. rewrite forallb_forall in Hdoom. specialize (Hdoom v).
+  rewrite in_seq, Nat.ltb_lt, <- Hfree in Hdoom. specialize (Hdoom ltac:(lia)). lia.
+Qed.
+
+(** So only others lose requests, and their place in the line if none is left. *)
+Lemma Inv_refuse st i a r b : Inv st -> conform G (arrived st) -> waiting st i = a ++ r :: b -> hopeless st i r ->
+  Inv (State (now st) (late st) (over st) (arrived st) (set (waiting st) i (a ++ b))
+         (match a ++ b with [] => filter (fun j => negb (j =? i)) (line st) | _ => line st end)
+         (match a ++ b, line st with [], h :: _ => if h =? i then 0 else used st | _, _ => used st end)
+         (running st) (answered st)).
+Proof.
+  intros I Hc E Hh.
+  assert (HG : G i = false).
+  { destruct (G i) eqn:HG; [|auto]. destruct (never_hopeless st i r I Hc HG); [|auto]. rewrite E. apply in_or_app. simpl. auto. }
+  assert (Hsub : forall j x, In x (set (waiting st) i (a ++ b) j) -> In x (waiting st j)).
+  { intros j x. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. rewrite E, !in_app_iff. simpl. tauto. }
+  assert (Hlen : forall j, length (set (waiting st) i (a ++ b) j) <= length (waiting st j)).
+  { intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. rewrite E, !app_length. cbn [length]. lia. }
+  constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
+  - intros x Hx Hm. destruct (inv_where _ I x Hx Hm) as [H|[H|H]]; [|auto|auto].
+    unfold set at 1. destruct (Nat.eqb_spec (home q (src x)) i) as [Ei|]; [|auto]. right. right. rewrite Ei. congruence.
+  - intros j x Hx. now apply (inv_wait _ I), Hsub.
+  - intros j f. etransitivity; [|apply (inv_sub _ I j f)]. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto].
+    rewrite E, !count_app, count_cons. lia.
+  - destruct (a ++ b); [apply NoDup_filter|]; apply I.
+  - intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|Hne].
+    + destruct (a ++ b) eqn:Eab; [|rewrite (inv_line _ I i), E; split; [congruence|intros _; destruct a; discriminate]].
+      split; [|congruence]. intros H. apply filter_In in H as (_ & H). rewrite Nat.eqb_refl in H. discriminate.
+    + destruct (a ++ b); [|apply (inv_line _ I j)]. rewrite <- (inv_line _ I j), filter_In, (proj2 (Nat.eqb_neq j i)) by auto. cbn. tauto.
+  - pose proof (inv_used _ I) as Hu. destruct (a ++ b); [|auto].
+    assert (Hpos : forall l, (forall h, In h l -> In h (line st)) -> match l with [] => 0 = 0 | h :: _ => 0 < K h end).
+    { intros [|h l] Hl; [auto|]. specialize (Hl h (or_introl eq_refl)). apply (inv_line _ I) in Hl. destruct Hsense as (_ & _ & _ & Hpar).
+      destruct (waiting st h) as [|y z] eqn:Ey; [congruence|]. destruct (inv_wait _ I h y) as (Hm & <- & _); [rewrite Ey; simpl; auto|].
+      apply (Hpar _ (home_in y Hm)). }
+    destruct (line st) as [|h l] eqn:El; [auto|]. cbn [filter]. destruct (Nat.eqb_spec h i); cbn [negb]; [|auto].
+    apply Hpos. intros x Hx. apply filter_In in Hx as (Hx & _). simpl. auto.
+  - intros s Hs HGs Hne. assert (Hsi : s <> i) by congruence. rewrite set_other in Hne by auto.
+    destruct (inv_ref _ I s Hs HGs Hne) as (a0 & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hline & HC & Hothers & Hpre & Htk & Htot & Hpos).
+    assert (Htk' : forall j, j < m -> j <> s -> G j = true -> c j <= tk j /\
+      tk j + length (set (waiting st) i (a ++ b) j) <= came_of j (arrived st) (a0 - X j) (now st - (a0 - X j) + 1)).
+    { intros j Hj Hjs HGj. destruct (Htk j Hj Hjs HGj). specialize (Hlen j). lia. }
+    destruct (a ++ b) eqn:Eab.
+    2:{ exists a0, x, c, C, tk, pre, post. cbn [now late over arrived waiting line used]. rewrite set_other by auto. auto 20. }
+    exists a0, x, c, C, tk, (filter (fun j => negb (j =? i)) pre), (filter (fun j => negb (j =? i)) post).
+    cbn [now late over arrived waiting line used]. rewrite set_other by auto.
+    split; [auto|]. split; [auto|]. split; [auto|].
+    split. { rewrite Hline, filter_app. cbn [filter]. rewrite (proj2 (Nat.eqb_neq s i)) by auto. reflexivity. }
+    assert (Hhead : match line st with h :: _ => if h =? i then 0 else used st | [] => used st end =
+      match pre with h :: _ => if h =? i then 0 else used st | [] => used st end).
+    { rewrite Hline. destruct pre; cbn [app]; [now rewrite (proj2 (Nat.eqb_neq s i))|reflexivity]. }
+    rewrite Hhead.
+    pose proof (inv_nodup _ I) as Hnd. rewrite Hline in Hnd.
+    split. { destruct pre as [|h pre]; [auto|]. cbn [filter]. destruct (h =? i); cbn [negb]; [|lia].
+      destruct (filter _ pre); lia. }
+    split; [auto|]. split; [|auto].
+    intros j Hj. apply filter_In in Hj as (Hj & Hji). specialize (Hpre j Hj). destruct pre as [|h pre]; [destruct Hj|].
+    cbn [filter]. destruct (Nat.eqb_spec h i) as [Hhi|Hhi]; cbn [negb]; [rewrite Hhi in Hpre|].
+    + apply negb_true_iff in Hji. rewrite Hji in Hpre. destruct (filter _ pre) as [|h' l']; [lia|]. destruct (j =? h'); lia.
+    + exact Hpre.
+Qed.
+
 Lemma Inv_step st st' : Inv st -> step st st' -> conform G (arrived st') -> Inv st'.
 Proof.
   intros I Hs Hc. inv Hs.
@@ -638,11 +757,13 @@ Proof.
       exists a, x, c, C, tk, pre, post. split; [auto|]. split; [auto|]. split; [|exact Hrest].
       intros v Hv. pose proof (free_now st v I Hv). specialize (Hfree v Hv). unfold free_at at 1, set. cbn [running now late over].
       destruct (v =? w); [lia|exact Hfree].
+  - (* Refuse *)
+    now apply Inv_refuse with r.
   - (* Renew *)
-    rename H into Hidle, H0 into Hcase. pose proof (inv_over _ I) as Hov.
+    rename H into Hidle, H0 into Hov', H1 into Hfree.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I; [lia|lia| | |].
     { intros w due b Hw Hrun. destruct (inv_run _ I w due b Hw Hrun) as (? & ?). split; [|auto].
-      destruct Hcase as [->|(-> & Hfree)]; [lia|]. specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
+      specialize (Hfree w Hw). unfold free_at in Hfree. rewrite Hrun in Hfree. lia. }
     { intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr. }
     intros s _ _ Hne. now specialize (Hidle s).
   - (* Tick *)
@@ -655,7 +776,7 @@ Proof.
     clear Hcase.
     assert (Hstill : forall s r, s < m -> G s = true -> In r (waiting st s) -> now st + 1 + P s + excess q <= arr r + D s + over st).
     { intros s r Hs HG Hr. destruct Hfree' as [Hidle|Hbusy]; [rewrite Hidle in Hr; destruct Hr|].
-      apply still_time; auto. intros w Hw. now apply Hbusy. }
+      apply (still_time st s r (now st + 1)); auto. intros w Hw. now apply Hbusy. }
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + lia.
     + intros r Hr. pose proof (inv_past _ I r Hr). lia.
@@ -672,17 +793,16 @@ Proof.
       * etransitivity; [exact Htot|]. apply came_of_later; lia.
 Qed.
 
-Lemma Inv_reachable st : reachable st -> conform G (arrived st) -> Inv st.
+Lemma Inv_reachable st : past = 0 -> reachable st -> conform G (arrived st) -> Inv st.
 Proof.
-  induction 1 as [|st st' Hr IH Hs]; intros Hc; [apply Inv_initial|]. apply (Inv_step st); auto. apply IH.
+  intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [now apply Inv_initial|]. apply (Inv_step st); auto. apply IH.
   inv Hs; auto. apply (conform_prefix _ [r]). destruct (mandatory p r); auto.
 Qed.
 
-(** Theorem T: in turns, if the test says yes of a service, its promise is kept, whatever services of which it says no, or
-    whose streams do not keep to their declarations, do. *)
-Lemma turns_keep s : G s = true -> served s G.
+Lemma Inv_keeps st s r : Inv st -> G s = true -> In r (arrived st) -> at_home s r = true -> mandatory p r = true ->
+  arr r + D s < now st -> in_time (as_problem s) (view st) r.
 Proof.
-  intros HG st Hr Hc r Hin Hh Hm Hd. pose proof (Inv_reachable st Hr Hc) as I. pose proof (inv_over _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh.
+  intros I HG Hin Hh Hm Hd. pose proof (inv_over _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh.
   destruct (inv_where _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
   - rewrite Hh in H. destruct (inv_wait _ I s r H) as (_ & _ & _ & Hk). specialize (Hk HG). lia.
   - destruct (inv_run _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. specialize (Hd' HG). lia.
@@ -690,9 +810,22 @@ Proof.
 Qed.
 End Sharing.
 
+(** Theorem T: in turns, if the test says yes of a service, its promise is kept, whatever services of which it says no, or
+    whose streams do not keep to their declarations, do. *)
 Theorem theorem_T q G : sensible q -> how q = Turns ->
   (forall s, s < length (services q) -> G s = true -> test_T q G s) -> forall s, G s = true -> served q s G.
-Proof. intros Hs Hr Ht s HG. now apply turns_keep. Qed.
+Proof.
+  intros Hs Hr Ht s HG st Hreach Hc r. exact (Inv_keeps q 0 G st s r (Inv_reachable q 0 G Hs Hr Ht st eq_refl Hreach Hc) HG).
+Qed.
+
+(** And none of its mandatory requests is given up. *)
+Theorem turns_refuse_none q G : sensible q -> how q = Turns ->
+  (forall s, s < length (services q) -> G s = true -> test_T q G s) ->
+  forall st, reachable q st -> conform q G (arrived st) -> forall i r, G i = true -> In r (waiting st i) -> ~ hopeless q st i r.
+Proof.
+  intros Hs Hr Ht st Hreach Hc i r HG Hin.
+  now apply (never_hopeless q 0 G Hs Hr Ht st i r (Inv_reachable q 0 G Hs Hr Ht st eq_refl Hreach Hc)).
+Qed.
 
 (** All services together, as the plan admits them. *)
 Theorem theorem_T_all q : sensible q -> how q = Turns -> (forall s, s < length (services q) -> test_T q (fun _ => true) s) ->
@@ -714,4 +847,88 @@ Theorem served_keeps q G k s m K : sensible q -> served q (home q k) G -> nth_er
 Proof.
   intros (Hs & _) Hserved Hk Hd st Hr Hc. apply (in_time_keeps _ _ _ s); auto.
   intros r Hin <- Hm Ht. apply (Hserved st Hr Hc r Hin); auto. unfold at_home. apply Nat.eqb_refl.
+Qed.
+
+(** * Newcomers and leavers *)
+
+Definition with_load q := Sharing (how q) (crew q) (longest q) (lateness q) (excess q) (services q) (clients q) (home q).
+
+(** A run in which loads follow one another, each of which has passed the test. *)
+Inductive run q (admitted : list nat -> Prop) : list nat -> state -> Prop :=
+| Run_init S : admitted S -> run q admitted S initial
+| Run_step S st st' : run q admitted S st -> step (with_load q S) st st' -> run q admitted S st'
+| Run_comes S S' st :
+    (* who leaves is counted on, so that streams come at any instant, *)
+    run q admitted S st -> incl S S' -> admitted S' -> run q admitted S' st
+| Run_anew S S' st :
+    (* until nothing mandatory waits of any service *)
+    run q admitted S st -> idle st -> admitted S' -> run q admitted S' st.
+
+Lemma sensible_load q S : sensible q -> sensible (with_load q S).
+Proof. intros H. exact H. Qed.
+
+Lemma run_admitted q admitted S st : run q admitted S st -> admitted S.
+Proof. induction 1; auto. Qed.
+
+Lemma conform_before q G S st st' : step (with_load q S) st st' -> conform q G (arrived st') -> conform q G (arrived st).
+Proof.
+  intros H Hc. destruct H; auto. cbv zeta in Hc. apply (conform_prefix q G _ [r]). destruct (mandatory _ r); auto.
+Qed.
+
+Lemma next_load q S S' st i l u : next (with_load q S) st i l u -> next (with_load q S') st i l u.
+Proof.
+  intros [rest H1 H2|r l' H1 H2 H3]; [exact (In_turn (with_load q S') st i rest H1 H2)|exact (By_deadline (with_load q S') st i r l' H1 H2 H3)].
+Qed.
+
+Lemma step_load q S S' st st' : incl S S' -> step (with_load q S) st st' -> step (with_load q S') st st'.
+Proof.
+  intros Hi H. destruct H.
+  - apply (Arrive (with_load q S') st r); auto.
+  - apply (Start (with_load q S') st w i line' used' others extra); auto. now apply (next_load q S).
+  - now apply (Background (with_load q S') st w l others extra).
+  - now apply (Finish (with_load q S') st w due b).
+  - apply (Refuse (with_load q S') st i a r b); auto. destruct H0 as [?|(w & l & u & ? & ? & Hn & ?)]; [now left|right].
+    exists w, l, u. split; [auto|]. split; [auto|]. split; [|auto]. now apply (next_load q S).
+  - now apply (Renew (with_load q S') st over').
+  - now apply (Tick (with_load q S') st late').
+Qed.
+
+Lemma Inv_anew q G S S' past st : Inv (with_load q S) past G st -> idle st -> Inv (with_load q S') (length (arrived st)) G st.
+Proof.
+  intros I Hidle. constructor; try exact (inv_wf _ _ _ _ I); try exact (inv_late _ _ _ _ I); try exact (inv_over _ _ _ _ I);
+    try exact (inv_past _ _ _ _ I); try exact (inv_where _ _ _ _ I); try exact (inv_run _ _ _ _ I); try exact (inv_wait _ _ _ _ I);
+    try exact (inv_nodup _ _ _ _ I); try exact (inv_line _ _ _ _ I); try exact (inv_used _ _ _ _ I).
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros i f. rewrite (Hidle i), count_nil. lia.
+  - intros s _ _ Hne. now destruct (Hne (Hidle s)).
+Qed.
+
+(** In turns. *)
+Definition admitted_T q G S := forall s, s < length (services q) -> G s = true -> test_T (with_load q S) G s.
+
+Lemma Inv_run q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  forall S', incl S S' -> admitted_T q G S' -> exists past, Inv (with_load q S') past G st.
+Proof.
+  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z HZ HaZ.
+  - exists 0. now apply Inv_initial.
+  - destruct (IH ltac:(eapply conform_before; eauto) Z HZ HaZ) as (past & I). exists past.
+    apply (Inv_step (with_load q Z) past G Hs Hr HaZ st st' I); auto. now apply (step_load q S).
+  - apply IH; auto. now apply incl_tran with S'.
+  - destruct (IH Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I). exists (length (arrived st)). now apply (Inv_anew q G S Z past).
+Qed.
+
+Theorem turns_loads q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  forall s r, G s = true -> In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Hrun Hc s r. destruct (Inv_run q G S st Hs Hr Hrun Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I).
+  exact (Inv_keeps (with_load q S) past G st s r I).
+Qed.
+
+Theorem turns_loads_keep q G S st k s m K : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  G (home q k) = true -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
+  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
+Proof.
+  intros Hs Hr Hrun Hc HG Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
+  intros r Hin <- Hm Ht. apply (turns_loads q G S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
 Qed.

@@ -1,5 +1,5 @@
 (* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
-   [check]: problems, one a line.  [accept]: logs, each a problem after "p" and its events, one a line. *)
+   [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [accept]: logs, each a problem after "p" and its events, one a line. *)
 open Proved
 
 let fuel = let rec count k acc = if k = 0 then acc else count (k - 1) (S acc) in count 200_000 O
@@ -30,6 +30,19 @@ let problem rest =
   ended rest;
   { ndeadline; nguard; neager; nworkers; nstreams }
 
+(* A service and within what time its requests are said to begin; a stream and the number of its service. *)
+let service rest =
+  let nsize = n rest in let nspan = n rest in let nlimit = n rest in let nturn = n rest in
+  ({ nsize; nspan; nlimit; nturn }, n rest)
+let client rest = let of_service = nat (int rest) in (of_service, stream rest)
+let sharing rest =
+  let nrule = match int rest with 0 -> Earliest | 1 -> Turns | other -> failwith ("a rule " ^ string_of_int other) in
+  let ncrew = n rest in let nlongest = n rest in let nlateness = n rest in let nexcess = n rest in
+  let services = many rest service in
+  let nclients = many rest client in
+  ended rest;
+  ({ nrule; ncrew; nlongest; nlateness; nexcess; nservices = List.map fst services; nclients }, List.map snd services)
+
 let request rest = let nsrc = n rest in let nidx = n rest in { nsrc; nidx; narr = n rest }
 let event rest =
   let at = n rest in
@@ -46,6 +59,11 @@ let rec lines f = match input_line stdin with line -> f line; lines f | exceptio
 
 let check () =
   lines (fun line -> print_endline (if decide fuel (problem (words line)) then "confirmed" else "not confirmed"))
+
+let shared () =
+  lines (fun line ->
+    let (pr, starts) = sharing (words line) in
+    print_endline (if decide_shared pr fuel starts then "confirmed" else "not confirmed"))
 
 (* The problem, the state, events so far; no state once an event has been refused. *)
 let accept () =
@@ -70,5 +88,6 @@ let accept () =
 
 let () = match Sys.argv with
   | [| _; "check" |] -> check ()
+  | [| _; "shared" |] -> shared ()
   | [| _; "accept" |] -> accept ()
-  | _ -> prerr_endline "usage: weir-proved check|accept <INPUT"; exit 2
+  | _ -> prerr_endline "usage: weir-proved check|shared|accept <INPUT"; exit 2

@@ -4,6 +4,12 @@ use planner::certificate::SharedReason;
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+#[path = "../../tests/e2e/harness/prover.rs"]
+mod prover;
+use prover::prover;
 
 fn check(claim: &SharedClaim) -> Result<Verified, VerifyError> {
     verify(&Certificate::of_shared("by chance", claim.clone()))
@@ -108,6 +114,44 @@ fn agrees(text: &str) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// The checker that is proved sound may be more cautious than the other, at capacity, and never less.
+#[test]
+fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
+    let Some(prover) = prover() else { return };
+    let asked = |claim: SharedClaim| {
+        let said = prover.check(&Certificate::of_shared("by chance", claim));
+        said.expect("answers").0
+    };
+    let mut runner = TestRunner::deterministic();
+    let (mut confirmed, mut cautious, mut refused) = (0, 0, 0);
+    let rules = [
+        ("edf", &[SharedReason::Edf][..]),
+        ("turns", &[SharedReason::Turns]),
+        ("auto", &[SharedReason::Edf, SharedReason::Turns]),
+    ];
+    for case in 0..300 {
+        let (rule, tried) = rules[case % rules.len()];
+        let text = random_problem(rule).new_tree(&mut runner).expect("a problem").current();
+        let claim = certify_shared(&read(&text));
+        match (claim.admissible, claim.rule) {
+            (_, SharedReason::NothingPromised | SharedReason::Horizon) => {}
+            (true, _) => match asked(claim) {
+                0 => cautious += 1,
+                _ => confirmed += 1,
+            },
+            (false, _) => {
+                for &rule in tried {
+                    assert_eq!(asked(forced(&claim, rule)), 0, "confirmed, but refused: {text}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    println!("{confirmed} confirmed, {cautious} not, {refused} refused");
+    assert!(cautious * 20 <= confirmed, "{cautious} are not confirmed");
+    assert!(confirmed > 50 && refused > 50, "too few to say anything");
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 
 use super::VerifyError;
 use super::problem::{Bound, Kind, Stream, System};
+use super::shared::{Told, told};
 use crate::certificate::{Certificate, Rule, SharedClaim, SharedReason};
 use crate::problem::Problem;
 
@@ -81,11 +82,6 @@ impl Prover {
                 lines += &(line(&System::read(&c.problem)?) + "\n");
             }
         }
-        let promises = |claim: &&SharedClaim| claim.admissible && claim.rule != SharedReason::NothingPromised;
-        for (i, _) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
-            let reason = "its services share workers, which the checker that is proved does not know";
-            unproved.push(Unproved { claim: certificate.claims.len() + i, reason });
-        }
         let said = self.ask("check", &lines)?;
         let mut answers = said.lines();
         for &claim in &asked {
@@ -95,7 +91,18 @@ impl Prover {
                 other => return Err(self.odd(format!("{other:?} for claim {claim}"))),
             }
         }
-        let proved = asked.len() - unproved.iter().filter(|u| asked.contains(&u.claim)).count();
+        let mut proved = asked.len() - unproved.iter().filter(|u| asked.contains(&u.claim)).count();
+        let promises = |claim: &&SharedClaim| claim.admissible && claim.rule != SharedReason::NothingPromised;
+        let first = certificate.claims.len();
+        for (i, shared) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
+            match self.ask("shared", &(shared_line(shared)? + "\n"))?.trim_end() {
+                "confirmed" => proved += 1,
+                "not confirmed" => {
+                    unproved.push(Unproved { claim: first + i, reason: "it is not confirmed" });
+                }
+                other => return Err(self.odd(format!("{other:?} for services that share workers"))),
+            }
+        }
         unproved.sort_by_key(|u| u.claim);
         Ok((proved, unproved))
     }
@@ -185,6 +192,26 @@ fn line(system: &System) -> String {
         list(&workers, pair),
         list(&streams, |stream| stream_line(stream))
     )
+}
+
+/// What is claimed of services that share workers: the workers, the services, each with its turn and within what time its
+/// requests begin, and the streams, each with the number of its service.
+fn shared_line(claim: &SharedClaim) -> Result<String, VerifyError> {
+    let Told { problem, turns, within, margin } = told(claim)?;
+    let services: Vec<_> = problem.services.iter().zip(turns.iter().zip(&within)).collect();
+    let promised = problem.services.iter().enumerate().flat_map(|(number, service)| {
+        service.streams.iter().filter(|stream| stream.p > 0).map(move |stream| (number, stream))
+    });
+    let streams: Vec<_> = promised.collect();
+    Ok(format!(
+        "{} {} {} {} {margin} {} {}",
+        i32::from(claim.rule == SharedReason::Turns),
+        problem.workers,
+        problem.longest,
+        problem.late,
+        list(&services, |(s, (turn, start))| format!("{} {} {} {turn} {start}", s.batch, s.time, s.latency)),
+        list(&streams, |(number, stream)| format!("{number} {}", stream_line(stream)))
+    ))
 }
 
 /// The density, the constraints, the bounds.

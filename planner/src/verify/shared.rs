@@ -59,6 +59,24 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
     limits(claim, &shared, &rule, verified)
 }
 
+/// What a claim that promises something says to another checker.
+pub(super) struct Told {
+    pub(super) problem: Shared,
+    pub(super) turns: Vec<i128>,
+    /// Within what time of its arrival a request of each service begins.
+    pub(super) within: Vec<i128>,
+    /// By how much batches may exceed their times in all.
+    pub(super) margin: i128,
+}
+
+pub(super) fn told(claim: &SharedClaim) -> Result<Told, VerifyError> {
+    let problem = Shared::read(&claim.problem)?;
+    let margin = claim.overrun_margin.and_then(|margin| time(margin, claim.problem.unit)).unwrap_or(0);
+    let turns = turns(claim, claim.rule == SharedReason::Turns)?;
+    let within = starts(claim, &problem)?;
+    Ok(Told { problem, turns, within, margin })
+}
+
 /// The batches in a turn of each service, where they matter.
 fn turns(claim: &SharedClaim, matter: bool) -> Result<Vec<i128>, VerifyError> {
     let mut turns = Vec::new();

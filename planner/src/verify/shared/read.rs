@@ -5,25 +5,25 @@ use super::super::{VerifyError, same};
 use crate::problem::shared::raw::SharedProblem;
 
 #[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) workers: i128,
+pub(in crate::verify) struct Shared {
+    pub(in crate::verify) workers: i128,
     /// By how much dispatch may be late: what every service keeps back of its deadline at least.
-    pub(super) late: i128,
+    pub(in crate::verify) late: i128,
     /// `P̂`.
-    pub(super) longest: i128,
-    pub(super) services: Vec<Service>,
+    pub(in crate::verify) longest: i128,
+    pub(in crate::verify) services: Vec<Service>,
 }
 
 #[derive(Clone)]
-pub(super) struct Service {
-    pub(super) name: String,
-    pub(super) guard: i128,
+pub(in crate::verify) struct Service {
+    pub(in crate::verify) name: String,
+    pub(in crate::verify) guard: i128,
     /// `L`, the deadline less the guard.
-    pub(super) latency: i128,
-    pub(super) batch: i128,
+    pub(in crate::verify) latency: i128,
+    pub(in crate::verify) batch: i128,
     /// `P`.
-    pub(super) time: i128,
-    pub(super) streams: Vec<Stream>,
+    pub(in crate::verify) time: i128,
+    pub(in crate::verify) streams: Vec<Stream>,
 }
 
 impl Service {
