@@ -6,11 +6,9 @@ use std::fmt::Display;
 
 use anyhow::Context;
 use planner::certificate::{Claim, Refutation, Service, SharedClaim, SharedDevice, Variant};
-use planner::problem::{raw, shared};
 use planner::verify::{Verified, VerifyError, verify};
-use planner::{Certificate, Number, Problem, ProblemError, SharedProblem, certify, certify_shared};
-use rt_core::sharing::Rule;
-use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+use planner::{Certificate, Problem, ProblemError, SharedProblem, certify, certify_shared};
+use rt_core::{StreamSpec, Workers};
 use serde_json::Value;
 
 use crate::config::{Config, DeviceConfig, ModelChoice, ServiceConfig};
@@ -18,6 +16,7 @@ use crate::models::{prepare_engines, resolve_models};
 use crate::plan::{
     DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, planned_problem, refused_problem, workers_of,
 };
+use crate::problem::{problem, problem_of_device, reserved};
 use crate::profile::{Fingerprint, Profile};
 use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
 
@@ -121,48 +120,6 @@ pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
 /// If a declaration has no form as a problem.
 pub fn planned_on(plan: &Plan, device: &DevicePlan) -> Result<SharedProblem, ProblemError> {
     problem_of_device(&device.config, plan.on(device).map(|plan| (&plan.config, plan.workers())))
-}
-
-/// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams.
-///
-/// # Errors
-/// If a declaration has no form as a problem.
-pub fn problem_of_device<'a>(
-    device: &DeviceConfig,
-    services: impl Iterator<Item = (&'a ServiceConfig, &'a Workers)>,
-) -> Result<SharedProblem, ProblemError> {
-    let number = |span: Span| Number::whole(span.as_nanos());
-    let service = |(config, workers): (&ServiceConfig, &Workers)| shared::raw::Service {
-        name: config.name.clone(),
-        deadline: number(config.deadline),
-        guard: number(config.guard),
-        batch: workers.batch,
-        time: None,
-        times: Some((1..=workers.batch).map(|b| number(workers.profile.bound(b))).collect()),
-        turn: config.share.and_then(|share| share.turn),
-        streams: reserved(config).map(|(name, spec)| stream(&name, &spec)).collect(),
-    };
-    SharedProblem::from_raw(shared::raw::SharedProblem {
-        unit: raw::Unit::Ns,
-        background: true,
-        workers: shared::raw::Workers { count: device.workers },
-        rule: match device.rule {
-            None => "auto",
-            Some(Rule::Earliest) => "edf",
-            Some(Rule::Turns) => "turns",
-        }
-        .to_owned(),
-        services: services.map(service).collect(),
-    })
-}
-
-/// A stream as it is written in a problem, with times in nanoseconds.
-pub fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
-    raw::Stream {
-        name: name.to_owned(),
-        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
-        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
-    }
 }
 
 /// What a machine and its engines tell of themselves, model by model; simulated ones tell nothing.
@@ -348,10 +305,6 @@ fn told(config: &ServiceConfig, spec: &ModelSpec, profile_sha256: String) -> Ser
     }
 }
 
-fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
-    config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))
-}
-
 fn claim(
     config: &ServiceConfig,
     spec: &ModelSpec,
@@ -363,55 +316,4 @@ fn claim(
     let mut claim = certify(&problem);
     claim.service = Some(told(config, spec, profile_sha256));
     Ok(claim)
-}
-
-/// A service as an abstract problem, in nanoseconds.
-fn problem(
-    config: &ServiceConfig,
-    workers: &Workers,
-    streams: &[(String, StreamSpec)],
-) -> Result<Problem, ProblemError> {
-    let number = |span: Span| Number::whole(span.as_nanos());
-    let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
-    Problem::from_raw(raw::Problem {
-        unit: raw::Unit::Ns,
-        deadline: number(config.deadline),
-        guard: number(config.guard),
-        stalls: config.stalls.map(|stalls| raw::Stalls {
-            count: stalls.count(),
-            window: number(stalls.window()),
-            length: number(stalls.length()),
-        }),
-        dispatch: match config.dispatch {
-            Dispatch::Eager => raw::Dispatch::Eager,
-            Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
-        },
-        background: config.background,
-        workers: vec![raw::Workers {
-            count: workers.count,
-            batch: workers.batch,
-            time: None,
-            times: Some(times.collect()),
-        }],
-        streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
-    })
-}
-
-fn arrivals(bounds: &[ArrivalBound]) -> raw::Arrivals {
-    let number = |span: &Span| Number::whole(span.as_nanos());
-    let mut arrivals = raw::Arrivals::default();
-    for bound in bounds {
-        match bound {
-            ArrivalBound::Window { count, length } => arrivals.windows.push((*count, number(length))),
-            ArrivalBound::Periodic { period, jitter } => arrivals.periodic.push(raw::Periodic {
-                period: number(period),
-                jitter: number(jitter),
-                distance: None,
-            }),
-            ArrivalBound::Distances(list) => {
-                arrivals.distances = Some(list.as_slice().iter().map(number).collect());
-            }
-        }
-    }
-    arrivals
 }

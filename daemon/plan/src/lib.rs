@@ -9,5 +9,6 @@ pub mod certificate;
 pub mod config;
 pub mod models;
 pub mod plan;
+pub mod problem;
 pub mod profile;
 pub mod text;

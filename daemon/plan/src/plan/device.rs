@@ -9,8 +9,8 @@ use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, MAX_SPAN, Span, StreamS
 
 use super::rate::{densest, shortest_period};
 use super::{PlanError, RatePlan, ServicePlan, workers_of};
-use crate::certificate::problem_of_device;
 use crate::config::{Config, DeviceConfig, ServiceConfig};
+use crate::problem::problem_of_device;
 use crate::profile::Profile;
 use weir_engine::ModelSpec;
 

@@ -9,7 +9,7 @@ use rt_core::{Instant, Scheduler, StreamSpec, WorkerId};
 
 use super::recorder::Recorder;
 use super::{Lease, Service};
-use weir_plan::certificate;
+use weir_plan::problem;
 
 impl Service {
     /// The file that arrivals are recorded in, if they are.
@@ -78,7 +78,7 @@ impl Service {
     /// Notes what a client declared of a stream, if it did: no configuration tells.
     pub(super) fn record_declared(&self, name: &str, spec: &StreamSpec) {
         if let Some(recorder) = self.recorder.get().filter(|_| spec.arrivals().is_some()) {
-            let written = serde_json::to_string(&certificate::stream(name, spec));
+            let written = serde_json::to_string(&problem::stream(name, spec));
             recorder.declared(name, written.unwrap_or_default());
         }
     }

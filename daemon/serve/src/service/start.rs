@@ -155,9 +155,10 @@ fn bring_up(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<()> {
     for service in services {
-        threads.extend(service.start_recorder(before)?);
+        let named = || format!("service {}", service.name());
+        threads.extend(service.start_recorder(before).with_context(named)?);
         if before.is_none() {
-            Registry::reserve(service)?;
+            Registry::reserve(service).with_context(named)?;
             service.raise_shield();
         }
     }

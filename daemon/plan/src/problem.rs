@@ -1,0 +1,109 @@
+//! A service, or the services of a device, as an abstract problem, in nanoseconds.
+
+use planner::problem::{raw, shared};
+use planner::{Number, Problem, ProblemError, SharedProblem};
+use rt_core::sharing::Rule;
+use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+
+use crate::config::{DeviceConfig, ServiceConfig};
+
+/// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub fn problem_of_device<'a>(
+    device: &DeviceConfig,
+    services: impl Iterator<Item = (&'a ServiceConfig, &'a Workers)>,
+) -> Result<SharedProblem, ProblemError> {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let service = |(config, workers): (&ServiceConfig, &Workers)| shared::raw::Service {
+        name: config.name.clone(),
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        batch: workers.batch,
+        time: None,
+        times: Some((1..=workers.batch).map(|b| number(workers.profile.bound(b))).collect()),
+        turn: config.share.and_then(|share| share.turn),
+        streams: reserved(config).map(|(name, spec)| stream(&name, &spec)).collect(),
+    };
+    SharedProblem::from_raw(shared::raw::SharedProblem {
+        unit: raw::Unit::Ns,
+        background: true,
+        workers: shared::raw::Workers { count: device.workers },
+        rule: match device.rule {
+            None => "auto",
+            Some(Rule::Earliest) => "edf",
+            Some(Rule::Turns) => "turns",
+        }
+        .to_owned(),
+        services: services.map(service).collect(),
+    })
+}
+
+/// A stream as it is written in a problem, with times in nanoseconds.
+pub fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
+    raw::Stream {
+        name: name.to_owned(),
+        constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
+        arrivals: spec.arrivals().map(|curve| arrivals(curve.bounds())),
+    }
+}
+
+/// The reserved streams by name.
+pub(crate) fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
+    config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))
+}
+
+/// A service as an abstract problem, in nanoseconds.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub(crate) fn problem(
+    config: &ServiceConfig,
+    workers: &Workers,
+    streams: &[(String, StreamSpec)],
+) -> Result<Problem, ProblemError> {
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let times = (1..=workers.profile.max_batch()).map(|b| number(workers.profile.bound(b)));
+    Problem::from_raw(raw::Problem {
+        unit: raw::Unit::Ns,
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        stalls: config.stalls.map(|stalls| raw::Stalls {
+            count: stalls.count(),
+            window: number(stalls.window()),
+            length: number(stalls.length()),
+        }),
+        dispatch: match config.dispatch {
+            Dispatch::Eager => raw::Dispatch::Eager,
+            Dispatch::FullOrLatest => raw::Dispatch::FullOrLatest,
+        },
+        background: config.background,
+        workers: vec![raw::Workers {
+            count: workers.count,
+            batch: workers.batch,
+            time: None,
+            times: Some(times.collect()),
+        }],
+        streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
+    })
+}
+
+fn arrivals(bounds: &[ArrivalBound]) -> raw::Arrivals {
+    let number = |span: &Span| Number::whole(span.as_nanos());
+    let mut arrivals = raw::Arrivals::default();
+    for bound in bounds {
+        match bound {
+            ArrivalBound::Window { count, length } => arrivals.windows.push((*count, number(length))),
+            ArrivalBound::Periodic { period, jitter } => arrivals.periodic.push(raw::Periodic {
+                period: number(period),
+                jitter: number(jitter),
+                distance: None,
+            }),
+            ArrivalBound::Distances(list) => {
+                arrivals.distances = Some(list.as_slice().iter().map(number).collect());
+            }
+        }
+    }
+    arrivals
+}
