@@ -192,6 +192,11 @@ impl ServiceConfig {
         &self.backends[worker % self.backends.len()]
     }
 
+    /// Whether neither it nor a reserved stream has a constraint: then nothing is promised unless a client asks for it.
+    pub fn is_best_effort(&self) -> bool {
+        self.constraints.is_empty() && self.reserved.iter().all(|stream| stream.spec.demand().is_none())
+    }
+
     /// A stream of the service's own constraints, one request a `period` and up to the service's jitter late, and a
     /// name for it that is free; `None` without constraints.
     pub fn stream_every(&self, period: Span) -> Option<(String, StreamSpec)> {
