@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::config::{Config, ModelChoice, ServiceConfig};
 use crate::models::{prepare_engines, resolve_models};
-use crate::plan::{Plan, PlanError, ServicePlan, VariantPlan, workers_of};
+use crate::plan::{Plan, ServicePlan, VariantPlan, workers_of};
 use crate::profile::{Fingerprint, Profile};
 use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
 
@@ -23,6 +23,11 @@ use weir_engine::{EngineError, EngineKind, Equipment, ModelSpec};
 pub enum Mismatch {
     #[error("{field} is {certified}, here it is {here}: run `weir certify` again")]
     Field { field: String, certified: String, here: String },
+    #[error(
+        "the profile is of another machine, whose {field} is {profiled}, here it is {here}: run `weir profile`, then \
+         `weir certify`"
+    )]
+    Machine { field: String, profiled: String, here: String },
     #[error("service {service} is refused by its own certificate: {reason}")]
     Refused { service: String, reason: String },
     #[error(transparent)]
@@ -50,7 +55,7 @@ pub fn certificate(
         }
         match ServicePlan::compute(service, specs.clone(), &profile) {
             Ok(plan) => promise(&plan),
-            Err(PlanError::Stream { .. } | PlanError::Never { .. }) => refusal(service, &specs[0], &profile),
+            Err(error) if error.is_refusal() => refusal(service, &specs[0], &profile),
             Err(error) => Err(error.into()),
         }
     });
@@ -146,6 +151,9 @@ pub fn made_by() -> String {
 /// The first difference, a refused service, or what the checker finds.
 pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> Result<Verified, Mismatch> {
     for (name, value) in machine_here(config)? {
+        if let Some(profiled) = here.machine.get(&name).filter(|profiled| **profiled != value) {
+            return Err(Mismatch::Machine { field: name, profiled: profiled.clone(), here: value });
+        }
         same(format!("machine.{name}"), certificate.machine.get(&name).map_or("", String::as_str), &value)?;
     }
     same("number of services", certificate.claims.len(), here.claims.len())?;
