@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod clock;
+pub mod counters;
 pub mod locks;
 pub mod notice;
 pub mod pi_mutex;

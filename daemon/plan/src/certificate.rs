@@ -27,6 +27,11 @@ pub enum Mismatch {
     Field { field: String, certified: String, here: String },
     #[error("{what} is refused by its own certificate: {reason}")]
     Refused { what: String, reason: String },
+    #[error(
+        "the profile is of another machine, whose {field} is {profiled}, here it is {here}: run `weir profile`, then \
+         `weir certify`"
+    )]
+    Machine { field: String, profiled: String, here: String },
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("the checker: {0}")]
@@ -53,9 +58,7 @@ pub fn certificate(
         if service.share.is_none() {
             claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
                 Ok(plan) => promise(&plan),
-                Err(PlanError::Stream { .. } | PlanError::Never { .. }) => {
-                    refusal(service, &specs[0], &profile)
-                }
+                Err(error) if error.is_refusal() => refusal(service, &specs[0], &profile),
                 Err(error) => Err(error.into()),
             }?);
         }
@@ -160,6 +163,9 @@ pub fn made_by() -> String {
 /// The first difference, a refused service, or what the checker finds.
 pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> Result<Verified, Mismatch> {
     for (name, value) in machine_here(config)? {
+        if let Some(profiled) = here.machine.get(&name).filter(|profiled| **profiled != value) {
+            return Err(Mismatch::Machine { field: name, profiled: profiled.clone(), here: value });
+        }
         same(format!("machine.{name}"), certificate.machine.get(&name).map_or("", String::as_str), &value)?;
     }
     same("number of services", certificate.claims.len(), here.claims.len())?;

@@ -1,6 +1,7 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
 mod device;
+mod measured;
 mod merit;
 mod rate;
 mod select;
@@ -22,6 +23,7 @@ use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Share, margin, planned_problem, refused_problem};
+pub use measured::Proposal;
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
@@ -57,6 +59,8 @@ pub struct ServicePlan {
     pub selector: Option<Selector>,
     /// The SHA-256 of the profile's entry, in hexadecimal.
     pub profile_sha256: String,
+    /// What the profile says of the base; absent in a plan of what could be.
+    pub entry: Option<Entry>,
     /// In what its engine is not the one that was profiled, one line each: that of a process does not change.
     pub mismatches: Vec<String>,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
@@ -113,6 +117,8 @@ pub enum PlanError {
          P({batch}) = {bound}"
     )]
     Stalls { source: Box<Self>, share: f64, batch: usize, likely: Span, bound: Span },
+    #[error("{source}; {proposal}")]
+    Declare { source: Box<Self>, proposal: Box<Proposal> },
 }
 
 impl Plan {
@@ -200,8 +206,9 @@ impl ServicePlan {
         let spec = &specs[0];
         let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
         let all = workers_of(config, entry)?;
-        let plan = Self::of(config, spec, &entry.digest(), &all);
-        plan.map_err(|error| error.or_stalls(config, spec, &all))?.with_variants(specs, profile)
+        let explain = |error: PlanError| error.or_stalls(config, spec, &all).or_proposal(config, spec, entry);
+        let plan = Self::of(config, spec, &entry.digest(), &all).map_err(explain)?;
+        Self { entry: Some(entry.clone()), ..plan }.with_variants(specs, profile)
     }
 
     /// The best of `all`, workers that differ in the batch size that is promised by.
@@ -260,6 +267,7 @@ impl ServicePlan {
             variants: Vec::new(),
             selector: None,
             profile_sha256: profile_sha256.to_owned(),
+            entry: None,
             mismatches: Vec::new(),
             system,
             admission: Some(admission),

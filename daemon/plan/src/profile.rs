@@ -5,6 +5,7 @@ mod check;
 mod entry;
 mod fingerprint;
 mod group;
+mod machine;
 mod measure;
 mod part;
 mod running;
@@ -23,10 +24,11 @@ pub use check::{Found, Verdict};
 pub use entry::{BatchTimes, Entry};
 pub use fingerprint::{Fingerprint, folders, read_line, sysfs};
 pub use group::{Subject, Work};
+pub use machine::{Cause, Causes, Disturbance, Machine, Runs, SeenStalls};
 pub use part::Part;
 pub use session::{Measured, Progress, Session, Until};
 pub use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule, Tail};
-pub use take::{MOST, Request, Taken, profile_missing, take};
+pub use take::{MOST, Request, Taken, profile_missing, profile_to_serve, take};
 
 /// The version of the file format, its field `weir_profile`.
 pub const VERSION: u32 = 4;

@@ -114,6 +114,7 @@ fn print_service(plan: &ServicePlan) {
         None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
     }
     print_expected(plan);
+    print_measured(plan);
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
     match (reserved.is_empty(), plan.admission.as_ref().and_then(|admission| admission.binding)) {
         (true, _) => {}
@@ -144,6 +145,33 @@ fn print_expected(plan: &ServicePlan) {
         format!("{without:.1} requests/s could be promised instead of {now:.1}, of ")
     });
     say!("    if no batch took longer than {share} % do, {}{capacity}", promised.unwrap_or_default());
+}
+
+/// What the bound was measured from, and what would lower it.
+fn print_measured(plan: &ServicePlan) {
+    let Some((times, _)) = plan.measured() else { return };
+    let span = Span::from_nanos;
+    let due =
+        times.machine.map_or_else(|| "not watched".to_owned(), |machine| machine.longest[0].to_string());
+    say!(
+        "  profiled: of {} batches of {} half took {}, 99.9 % at most {}, the longest {} ({due})",
+        times.samples,
+        times.batch,
+        span(times.p50_ns),
+        span(times.p999_ns),
+        span(times.max_ns)
+    );
+    if let Some(machine) = times.machine.filter(|machine| machine.disturbed > 0) {
+        let causes: Vec<_> = machine.counts().map(|(cause, count)| format!("{count} {cause}")).collect();
+        say!(
+            "    {} were disturbed ({}), the longest of the others took {}",
+            machine.disturbed,
+            causes.join(", "),
+            span(machine.longest_calm_ns)
+        );
+    }
+    plan.proposal().iter().for_each(|proposal| say!("    {proposal}"));
+    plan.levers().iter().for_each(|lever| say!("    what would help: {lever}"));
 }
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
@@ -240,6 +268,19 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "lull_ns": plan.lull().ok().filter(|_| plan.shared.is_none()).map(|lull| lull.as_nanos()),
         "select_inputs": inputs(plan),
         "select_inputs_sha256": inputs_sha256(plan),
+        "measured": plan.measured().map(|(times, entry)| json!({
+            "times": times,
+            "stalls_seen": entry.stalls,
+            "levers": plan.levers(),
+            "proposal": plan.proposal().map(|proposal| json!({
+                "at_most": proposal.stalls.count(),
+                "in_ns": proposal.stalls.window().as_nanos(),
+                "of_ns": proposal.stalls.length().as_nanos(),
+                "batch": proposal.batch,
+                "batch_time_ns": proposal.bound.as_nanos(),
+                "promised_per_s": proposal.promised_per_s,
+            })),
+        })),
         "rate": plan.rate.as_ref().map(|rate| json!({
             "constraint": rate.binding.to_string(),
             "density": [rate.density.numerator(), rate.density.denominator()],

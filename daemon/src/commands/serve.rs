@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -13,7 +14,9 @@ use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::certificate::checked;
 use weir_plan::config::Config;
+use weir_plan::models::resolve_models;
 use weir_plan::plan::Plan;
+use weir_plan::profile::profile_to_serve;
 use weir_plan::text::print_plan;
 use weir_serve::manager;
 
@@ -32,7 +35,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
-    let plan = checked(&config, Plan::compute(&config)?)?;
+    let models = resolve_models(&config)?;
+    let profile = profile_to_serve(&config, &models, &AtomicBool::new(false))?;
+    let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
     if !args.quiet {
         print_plan(&plan);
     }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::harness::{DAEMON, Deployment, eventually, repository, stderr, weir};
+use crate::harness::{DAEMON, Deployment, best_effort, eventually, repository, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use weir_client::Outcome;
 
 /// A batch of 2 ms, and one of 3 ms.
 fn simulated() -> Deployment {
@@ -88,7 +89,7 @@ fn models_are_measured_beside_each_other_and_drawn() {
     let figures = place.path("figures");
     let folder = figures.to_str().expect("UTF-8");
     // The exceedance is one that the fewest runs reach, so that there are tails.
-    place.succeed(&["profile", "--quick", "--samples", "6000", "--exceedance", "0.01", "--figure", folder]);
+    place.succeed(&["profile", "--quick", "--samples", "6000", "--exceedance", "0.001", "--figure", folder]);
     let profile = read(&place);
     let entries = profile["entries"].as_array().expect("entries");
     assert_eq!(entries.len(), 2);
@@ -159,13 +160,113 @@ fn simulated_times_that_vary_are_measured_as_stated() {
         "{DAEMON}[[service]]\nname = \"a\"\nengine = \"simulated\"\ndeadline = \"1s\"\nsimulated = {{ times = \
          [\"1ms\", {{ bound = \"60ms\", likely = \"4ms\", mean = \"2ms\" }}], input = 4, output = 4 }}\n"
     ));
-    place.succeed(&["profile", "--samples", "200", "--limit", "0s"]);
+    place.succeed(&["profile", "--samples", "200"]);
     let profile = read(&place);
     let times = &profile["entries"][0]["batches"][1];
     let ms = |field: &str| times[field].as_f64().expect("a number") / 1e6;
     // A busy machine wakes late, never early: one in a hundred takes the bound, one in nine the likely time.
     assert!(ms("p90_ns") >= 4.0 && ms("max_ns") >= 60.0 && ms("bound_ns") >= 66.0, "{times}");
     assert!(ms("p50_ns") < 60.0 && ms("mean_ns") <= ms("p99_ns"), "{times}");
+}
+
+#[test]
+fn a_limit_is_kept_whatever_is_missing_then() {
+    let place = simulated();
+    // Half a minute, if it were not for the limit.
+    let said = place.succeed(&["profile", "--samples", "6000", "--limit", "1s"]);
+    let samples = read(&place)["entries"][0]["batches"][1]["samples"].as_u64().expect("a number");
+    assert!((1..3000).contains(&samples), "{samples}");
+    assert!(said.contains(&format!("--limit ended it after {samples} of 6000 rounds")), "{said}");
+    let heading = said.lines().find(|line| line.starts_with("model")).expect("a table");
+    assert!(heading.contains("engine") && heading.contains("undisturbed"), "{heading}");
+    assert!(said.lines().any(|line| line.contains(" simulated ")), "{said}");
+}
+
+/// What the machine did is in the profile, and in what a plan says of the batches that it promises by.
+#[test]
+fn what_disturbed_the_runs_is_written_and_told() {
+    let place = simulated();
+    place.succeed(&["profile", "--quick", "--samples", "500"]);
+    let mut profile = read(&place);
+    for batch in profile["entries"][0]["batches"].as_array().expect("batches") {
+        let calm = batch["machine"]["longest_calm_ns"].as_u64().expect("it was watched");
+        assert!(calm <= batch["max_ns"].as_u64().expect("a number"), "{batch}");
+        assert_eq!(batch["machine"]["longest"].as_array().map(Vec::len), Some(8), "{batch}");
+    }
+    // One run of 900 ms, in which the host had the processor.
+    let entry = &mut profile["entries"][0];
+    for batch in entry["batches"].as_array_mut().expect("batches") {
+        batch["max_ns"] = Value::from(900_000_000);
+        batch["longest_ns"][0] = Value::from(900_000_000);
+        batch["bound_ns"] = Value::from(990_000_000);
+        batch["machine"] = serde_json::json!({
+            "disturbed": 1, "stolen": 1, "waited": 0, "paged": 0, "mapped": 0, "slowed": 0,
+            "longest_calm_ns": batch["p50_ns"],
+            "longest": [["stolen"], [], [], [], [], [], [], []],
+        });
+    }
+    entry["stalls"] =
+        serde_json::json!({ "count": 1, "longest_ns": 850_000_000, "closest_ns": 60_000_000_000_u64 });
+    std::fs::write(place.path("profile.json"), profile.to_string()).expect("written");
+    let said = place.succeed(&["plan"]);
+    for wanted in [
+        "the longest 900.0 ms (stolen by the host)",
+        "1 were disturbed (1 stolen by the host), the longest of the others took ",
+        "stalls = { at-most = 1, in = \"1m\", of = \"935ms\" } would declare the 1 that the profile saw",
+        "what would help: a host that leaves the processor to this machine",
+    ] {
+        assert!(said.contains(wanted), "{wanted:?} is missing in\n{said}");
+    }
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    let measured = &plan["services"][0]["measured"];
+    assert_eq!(
+        (&measured["proposal"]["of_ns"], &measured["stalls_seen"]["count"]),
+        (&Value::from(935_000_000), &Value::from(1))
+    );
+}
+
+/// Best effort needs no profile, whatever its bound would be; a promise does.
+#[test]
+fn a_service_that_promises_nothing_is_served_without_a_profile() {
+    let place = simulated();
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("a", "s")).expect("registered");
+    let frame = [0.5_f32; 4];
+    assert!(matches!(client.infer(&stream, &frame).expect("an answer"), Outcome::Result(_)));
+    drop((client, daemon));
+    assert!(!place.path("profile.json").exists(), "nothing was measured that promises could rely on");
+    // One that takes longer than the deadline once in a while is served no less.
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_bounds(&[1500, 2000]);
+    drop(place.serve());
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(format!("{text}constraints = [{{ row-miss = 1 }}]\n"));
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("leaves nothing of the deadline"), "{message}");
+    std::fs::remove_file(place.path("profile.json")).expect("removed");
+    let message = place.fail(&["serve"]);
+    assert!(message.contains("weir profile FILE"), "{message}");
+}
+
+/// A box that got the files of another is told to measure, not to certify what was measured elsewhere.
+#[test]
+fn a_profile_of_another_machine_says_what_to_run() {
+    let place = simulated();
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(text.replace("bus = \"off\"", "bus = \"off\"\ncertificate = \"promise.json\""));
+    place.succeed(&["profile", "--quick", "--samples", "100"]);
+    place.succeed(&["certify"]);
+    drop(place.serve());
+    let text = std::fs::read_to_string(place.path("profile.json")).expect("written before");
+    let text = text.replace("\"governor\": \"", "\"governor\": \"other ");
+    std::fs::write(place.path("profile.json"), text).expect("written");
+    let message = place.fail(&["serve"]);
+    let wanted = "the profile is of another machine, whose governor is other ";
+    assert!(
+        message.contains(wanted) && message.contains("run `weir profile`, then `weir certify`"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -96,6 +96,8 @@ fn a_model_file_that_is_not_the_one_profiled_is_refused_with_the_remedy() {
         1,
     );
     std::fs::write(&manifest, swapped).expect("written");
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(format!("{text}constraints = [{{ row-miss = 1 }}]\n"));
     for command in ["plan", "serve"] {
         let message = place.fail(&[command]);
         assert!(message.contains("digits-xs") && message.contains("weir profile"), "{command}: {message}");

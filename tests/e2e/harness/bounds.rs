@@ -69,5 +69,7 @@ fn set_bounds(entry: &mut Value, bounds_ms: &[u64]) {
         }
         // Of runs that nobody made, none was the longest.
         batch["longest_ns"] = Value::from(vec![0_u64; 8]);
+        batch["machine"] = Value::Null;
     }
+    entry["stalls"] = Value::Null;
 }

@@ -145,6 +145,10 @@ impl Runner for Isolated {
     fn is_lost(&mut self) -> bool {
         lock(&self.process).is_lost()
     }
+
+    fn process(&self) -> Option<u32> {
+        lock(&self.process).id()
+    }
 }
 
 /// What `CUDA_VISIBLE_DEVICES` is to be for an engine that takes the first device it sees; one process has one device.

@@ -80,6 +80,11 @@ pub trait Runner: Send {
     fn is_lost(&mut self) -> bool {
         false
     }
+
+    /// The process whose main thread runs the batches, if it is not the caller's thread that does.
+    fn process(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// An engine with what it is told beforehand.

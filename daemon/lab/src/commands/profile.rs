@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Go on until no P(b) changes by this share of it over the last quarter of the runs
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     stable: f64,
-    /// Wait no longer than this for that
+    /// Measure no longer than this, but for a round, whatever is missing then
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
     limit: Duration,
     /// The probability with which a batch may take longer than P(b)
@@ -94,11 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let taken = take(&config, &request, &stop)?;
     if let Some(folder) = &args.figure {
-        for (entry, series) in &taken.measured {
+        for (entry, runs) in &taken.measured {
             let name: String =
                 entry.model.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
             let path = folder.join(format!("{name}-{}.svg", entry.engine));
-            std::fs::write(&path, figure(entry, series)).with_context(|| path.display().to_string())?;
+            std::fs::write(&path, figure(entry, runs)).with_context(|| path.display().to_string())?;
         }
     }
     if args.json {
@@ -109,6 +109,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         say!("{:#}", json!({ "path": path, "resumed": resumed, "unstable": unstable, "profile": profile }));
     } else {
         print::profile(&taken.profile);
+        let fewest = taken.fewest();
+        if fewest < request.samples {
+            say!(
+                "\n--limit ended it after {fewest} of {} rounds: allow more time for bounds to rely on",
+                request.samples
+            );
+        }
         let unstable = taken.unstable(&request);
         if !unstable.is_empty() {
             say!(

@@ -198,6 +198,14 @@ impl ServiceConfig {
         &self.backends[worker % self.backends.len()]
     }
 
+    /// Whether neither it nor a reserved stream has a constraint, and its workers are its own: then nothing that is promised
+    /// hangs on what its batches take, unless a client asks for it. On a device the others wait for them.
+    pub fn is_best_effort(&self) -> bool {
+        self.share.is_none()
+            && self.constraints.is_empty()
+            && self.reserved.iter().all(|stream| stream.spec.demand().is_none())
+    }
+
     /// A stream of the service's own constraints, one request a `period` and up to the service's jitter late, and a
     /// name for it that is free; `None` without constraints.
     pub fn stream_every(&self, period: Span) -> Option<(String, StreamSpec)> {

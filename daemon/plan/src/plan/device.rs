@@ -402,7 +402,7 @@ impl ServicePlan {
         Part { share, workers, rate }: Part,
     ) -> Result<Self, PlanError> {
         let spec = specs[0].clone();
-        let profile_sha256 = profile.entry(&spec.name, &spec.identity(), config.engine)?.digest();
+        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
         let latency = config.deadline.saturating_sub(config.guard);
         let system = System { guard: config.guard, ..System::identical(workers, latency) };
         let plan = Self {
@@ -410,7 +410,8 @@ impl ServicePlan {
             spec,
             variants: Vec::new(),
             selector: None,
-            profile_sha256,
+            profile_sha256: entry.digest(),
+            entry: Some(entry.clone()),
             mismatches: Vec::new(),
             system,
             admission: None,

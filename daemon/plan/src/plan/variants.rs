@@ -42,16 +42,22 @@ impl VariantPlan {
 /// # Errors
 /// If a time is outside what a plan can count with.
 pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
-    let whole = |time: BatchTime| BatchTime {
-        bound: time.bound + config.handover,
-        likely: time.likely + config.handover,
-        mean: time.mean + config.handover,
+    // Where nothing is promised no bound is needed beyond the end of the deadline: what takes longer is too late anyway, and
+    // sizes that usually do are not served.
+    let reserve = config.stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
+    let left = config.deadline.saturating_sub(config.guard + reserve).max(Span::from_nanos(1));
+    let most = if config.is_best_effort() { left } else { Span::from_nanos(u64::MAX) };
+    let fewest = config.batch.unwrap_or(1);
+    let whole = |time: BatchTime| {
+        let [bound, likely, mean] =
+            [time.bound, time.likely, time.mean].map(|time| (time + config.handover).min(most));
+        BatchTime { bound, likely, mean }
     };
-    let times: Vec<_> = entry
-        .times(config.probability, config.stalls)
-        .into_iter()
-        .map(whole)
-        .take(config.max_batch)
+    let served = |&(size, time): &(usize, BatchTime)| size <= fewest || time.likely + config.handover <= most;
+    let times: Vec<_> = (1..=config.max_batch)
+        .zip(entry.times(config.probability, config.stalls))
+        .take_while(served)
+        .map(|(_, time)| whole(time))
         .collect();
     LatencyProfile::expected(&times).map_err(|source| {
         let (service, model) = (config.name.clone(), entry.model.clone());

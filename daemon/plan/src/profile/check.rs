@@ -103,7 +103,7 @@ impl Found {
 
 /// The probability that `above` or more of `samples` fresh times exceed the bound of `written` if nothing has changed.
 ///
-/// A tail states the probability for each; where long times come in clusters of 1/θ, so many count as one. Otherwise
+/// A quantile or a tail states the probability for each; where long times come in clusters of 1/θ, so many count as one. Otherwise
 /// nothing is known but that each of all times, old and fresh, is as likely to be among the longest: the margin is taken
 /// for nothing.
 fn chance(entry: &Entry, written: &BatchTimes, above: usize, samples: usize) -> f64 {
@@ -112,6 +112,7 @@ fn chance(entry: &Entry, written: &BatchTimes, above: usize, samples: usize) -> 
             let clusters = |count: usize| (count as f64 * tail.extremal_index).ceil() as usize;
             at_least(clusters(above), clusters(samples), entry.exceedance)
         }
+        None if written.basis == Basis::Quantile => at_least(above, samples, entry.exceedance),
         None => {
             let all = (written.samples + samples) as f64;
             (0..above).map(|i| (samples - i) as f64 / (all - i as f64)).product()

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ProfileError;
 use super::group::Subject;
+use super::machine::{Machine, Runs, SeenStalls};
 use super::tail::{Basis, Bound, Rule, Tail};
 use weir_engine::{Backend, EngineKind, Equipment, MAX_BATCH, ModelSpec, RunMode, sha256_hex};
 
@@ -35,6 +36,9 @@ pub struct Entry {
     pub margin: f64,
     /// One per batch size, for 1, 2, … in this order.
     pub batches: Vec<BatchTimes>,
+    /// What made runs longer than any that the machine did not disturb; absent where nothing did, or nobody watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<SeenStalls>,
 }
 
 /// The times of one batch size, in nanoseconds.
@@ -64,7 +68,8 @@ pub struct BatchTimes {
     /// The longest times seen, from the longest on; 0 where there were fewer runs, or this was not written down.
     #[serde(default)]
     pub longest_ns: [u64; LONGEST],
-    /// P(batch), the time that plans count with: never below `max_ns`, nor below the bound of a smaller batch.
+    /// P(batch), the time that plans count with: never below the bound of a smaller batch, nor below `max_ns` unless it
+    /// is the quantile that so many runs support.
     pub bound_ns: u64,
     /// What the bound rests on.
     pub basis: Basis,
@@ -72,6 +77,9 @@ pub struct BatchTimes {
     pub stable: bool,
     /// The tail that was fitted.
     pub tail: Option<Tail>,
+    /// What the machine did to the runs; absent where nobody watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
 }
 
 impl Entry {
@@ -114,10 +122,12 @@ impl Entry {
                     basis,
                     stable,
                     tail,
+                    machine: None,
                 }
             });
         Self {
             batches: batches.collect(),
+            stalls: None,
             model: subject.spec.name.clone(),
             sha256: subject.spec.identity(),
             engine: subject.engine,
@@ -126,6 +136,25 @@ impl Entry {
             exceedance: rule.exceedance(),
             margin: rule.margin(),
         }
+    }
+
+    /// The same of runs whose machine was watched.
+    pub fn of_runs(
+        subject: &Subject,
+        modes: &[RunMode],
+        (runs, stable): (&[Runs], &[bool]),
+        rule: &Rule,
+        workers: usize,
+    ) -> Self {
+        let series: Vec<Vec<u64>> = runs.iter().map(|runs| runs.times.clone()).collect();
+        let mut entry = Self::new(subject, modes, (&series, stable), rule, workers);
+        for (times, runs) in entry.batches.iter_mut().zip(runs) {
+            times.machine = Some(Machine::of(runs));
+        }
+        // Those of each worker took their time beside the others.
+        let measured = entry.batches.iter().map(BatchTimes::measured_ns).sum::<u64>() / workers.max(1) as u64;
+        entry.stalls = SeenStalls::of(runs, rule.margin(), measured);
+        entry
     }
 
     /// What it is of: a model's name, its identity, which is the hash of its file in most cases, and an engine.
@@ -196,11 +225,14 @@ impl Entry {
         let mut below = 1;
         for (i, times) in self.batches.iter().enumerate() {
             let BatchTimes { batch, samples, p99_ns, mean_ns, max_ns, bound_ns, .. } = *times;
-            let rising = [times.p50_ns, times.p90_ns, times.p95_ns, p99_ns, times.p999_ns, max_ns, bound_ns];
+            let rising = [times.p50_ns, times.p90_ns, times.p95_ns, p99_ns, times.p999_ns, max_ns];
             holds(batch == i + 1, &|| format!("batch {batch} stands where {} is needed", i + 1))?;
             holds(samples >= 1, &|| format!("batch {batch}: samples is 0, at least 1 is needed"))?;
             holds(rising.is_sorted(), &|| {
-                format!("batch {batch}: p50_ns to bound_ns are {rising:?}, they must not fall")
+                format!("batch {batch}: p50_ns to max_ns are {rising:?}, they must not fall")
+            })?;
+            holds(bound_ns >= max_ns || times.basis == Basis::Quantile, &|| {
+                format!("batch {batch}: bound_ns is {bound_ns}, at least max_ns = {max_ns} is needed")
             })?;
             holds(mean_ns <= p99_ns, &|| {
                 format!("batch {batch}: mean_ns is {mean_ns}, at most p99_ns = {p99_ns} is possible")
@@ -213,6 +245,10 @@ impl Entry {
                 format!(
                     "batch {batch}: longest_ns is {longest:?}, it must not rise, nor be above max_ns = {max_ns}"
                 )
+            })?;
+            let machine = times.machine.unwrap_or_default();
+            holds(machine.longest_calm_ns <= max_ns && machine.disturbed <= samples, &|| {
+                format!("batch {batch}: {machine:?} is of no {samples} runs up to {max_ns} ns")
             })?;
             let fault = times.tail.and_then(|tail| tail.fault(max_ns, samples));
             fault.map_or(Ok(()), |fault| Err(format!("batch {batch}: {fault}")))?;
@@ -230,8 +266,7 @@ impl BatchTimes {
     /// while all runs went on, and none for a longer one than was declared; the longest other run and `margin` of it are the
     /// bound.
     fn bound_but_for(&self, stalls: Stalls, margin: f64) -> u64 {
-        let measured = self.mean_ns.saturating_mul(self.samples as u64);
-        let windows = 1 + measured / stalls.window().as_nanos();
+        let windows = 1 + self.measured_ns() / stalls.window().as_nanos();
         let many = usize::try_from(windows.saturating_mul(stalls.count().into())).unwrap_or(usize::MAX);
         let longest = self.longest_ns[many.min(LONGEST - 1)];
         // Where nobody wrote the longest times down, or all runs could be stalls, nothing is known of the others.
@@ -239,7 +274,14 @@ impl BatchTimes {
             return self.bound_ns;
         }
         let bound = longest.saturating_add((longest as f64 * margin).ceil() as u64);
-        bound.max(self.max_ns.saturating_sub(stalls.length().as_nanos())).min(self.bound_ns)
+        // What no machine disturbed is what the model takes.
+        let calm = self.machine.and_then(|machine| machine.calm_bound(margin)).unwrap_or(0);
+        bound.max(calm).max(self.max_ns.saturating_sub(stalls.length().as_nanos())).min(self.bound_ns)
+    }
+
+    /// How long all runs took together, but for stalls.
+    fn measured_ns(&self) -> u64 {
+        self.mean_ns.saturating_mul(self.samples as u64)
     }
 
     /// The time within which a run ends with at least that `probability`: the quantile that is written for it, or else
@@ -274,6 +316,7 @@ impl Entry {
             basis: Basis::Few,
             stable: false,
             tail: None,
+            machine: None,
         };
         Self {
             model: model.name.clone(),
@@ -284,6 +327,7 @@ impl Entry {
             exceedance: 1e-4,
             margin: 0.1,
             batches: bounds_ns.iter().enumerate().map(batch).collect(),
+            stalls: None,
         }
     }
 }

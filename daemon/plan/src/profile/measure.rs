@@ -3,6 +3,7 @@
 use rt_core::Span;
 
 use super::group::Subject;
+use super::machine::{Causes, Watch};
 use weir_engine::{
     DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };
@@ -17,11 +18,12 @@ pub(super) struct Bench {
     /// The types of its inputs.
     inputs: Vec<DataType>,
     runs: u64,
+    watch: Watch,
 }
 
 impl Bench {
     /// Loads `subject` for batches of up to `max_batch`, to be run by `modes` or, without, as is faster; a process of
-    /// its own runs at `place`, and ends with the calling thread.
+    /// its own runs at `place`, and ends with the calling thread, which is the one that is watched.
     ///
     /// # Errors
     /// What the engine finds wrong with it.
@@ -45,7 +47,8 @@ impl Bench {
             }
         };
         let inputs = subject.spec.inputs.iter().map(|input| input.data_type).collect();
-        Ok(Self { runner, inputs, runs: 0 })
+        let watch = Watch::new(place.core, runner.process(), max_batch);
+        Ok(Self { runner, inputs, runs: 0, watch })
     }
 
     /// How batches of 1 to `max_batch` are run.
@@ -53,20 +56,23 @@ impl Bench {
         (1..=max_batch).map(|batch| self.runner.mode(batch)).collect()
     }
 
-    /// Runs a batch on an input of its own; how long that took, in nanoseconds.
+    /// Runs a batch on an input of its own; how long that took, in nanoseconds, and what disturbed it.
     ///
     /// # Errors
     /// What the engine reports, and a batch that it was not loaded for.
-    pub(super) fn time(&mut self, batch: usize) -> Result<u64, EngineError> {
+    pub(super) fn time(&mut self, batch: usize) -> Result<(u64, Causes), EngineError> {
         let buffers = self.runner.buffers();
         buffers.check(batch)?;
         for (tensor, &data_type) in self.inputs.iter().enumerate() {
             buffers.fill(self.runs, tensor, data_type, batch);
         }
         self.runs += 1;
+        let before = self.watch.read();
         let started = clock::now();
         self.runner.run(batch)?;
-        Ok(clock::now().since(started).as_nanos())
+        let taken = clock::now().since(started);
+        let after = self.watch.read();
+        Ok((taken.as_nanos(), self.watch.causes(batch, before, after, taken)))
     }
 }
 
@@ -81,7 +87,7 @@ mod tests {
         let mut bench = Bench::load(&subject, 2, None, &Place::default()).unwrap();
         assert_eq!(bench.modes(2), [RunMode::Simulated; 2]);
         for batch in [1, 2, 1] {
-            assert!(bench.time(batch).unwrap() >= subject.times[batch - 1].bound);
+            assert!(bench.time(batch).unwrap().0 >= subject.times[batch - 1].bound);
         }
     }
 

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::machine::Runs;
 use weir_engine::RunMode;
 
 /// The version of its format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A longer line is none of ours.
 const MAX_LINE: usize = 64 << 20;
 
@@ -28,15 +29,16 @@ struct Head {
     modes: Vec<Vec<RunMode>>,
 }
 
-/// The times of one subject at one batch size within a block, in nanoseconds.
+/// The runs of one subject at one batch size within a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strand {
     /// The index of the subject.
     pub subject: usize,
     /// Requests in the batch.
     pub batch: usize,
-    /// The times, in order.
-    pub times: Vec<u64>,
+    /// The runs; those that were disturbed are counted from the first of the block.
+    #[serde(flatten)]
+    pub runs: Runs,
 }
 
 /// What was found of an earlier measurement.
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     fn block(times: &[u64]) -> Vec<Strand> {
-        vec![Strand { subject: 0, batch: 1, times: times.to_vec() }]
+        vec![Strand { subject: 0, batch: 1, runs: Runs { times: times.to_vec(), ..Runs::default() } }]
     }
 
     const MODES: [RunMode; 1] = [RunMode::Loop];
@@ -165,7 +167,7 @@ mod tests {
         let path = dir.path().join("x.part");
         Part::create(&path, "k", &[]).unwrap();
         assert!(Part::resume(&path, "l").unwrap().is_none());
-        for text in ["", "\n", "{}\n", "{\"weir_profile_part\":2,\"key\":\"k\",\"modes\":[]}\n", "no end"] {
+        for text in ["", "\n", "{}\n", "{\"weir_profile_part\":3,\"key\":\"k\",\"modes\":[]}\n", "no end"] {
             fs::write(&path, text).unwrap();
             assert!(Part::resume(&path, "k").unwrap().is_none(), "{text}");
         }

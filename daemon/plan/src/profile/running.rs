@@ -9,13 +9,16 @@ use anyhow::{Context, Result};
 use rt_core::{Instant, Span};
 
 use super::group::{MeasurementGroup, Subject, WorkerSlot};
+use super::machine::{Causes, Disturbance, Runs};
 use super::measure::Bench;
 use weir_engine::{EngineError, Place, RunMode};
 use weir_os::clock;
 use weir_os::realtime::{self, Role};
 
-/// Untimed rounds before the first timed one.
+/// Untimed rounds before the first timed one, …
 const WARM_UP: usize = 3;
+/// … of which none but the first begins after so long.
+const WARM: Span = Span::from_millis(1_000);
 /// As long as a worker of a lightly loaded service waits for its next batch.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Workers hand over what they have after so long: the most that an interruption loses.
@@ -25,8 +28,8 @@ const EPOCH: Span = Span::from_millis(500);
 /// … for so long: otherwise the kernel would stop it, as it does not stop workers with headroom.
 const REST: Duration = Duration::from_millis(60);
 
-/// The times of one worker: of each of its jobs, for batches of 1, 2, …, in nanoseconds and in order.
-type Times = Vec<Vec<Vec<u64>>>;
+/// What one worker has run: of each of its jobs, for batches of 1, 2, …
+pub(super) type Times = Vec<Vec<Runs>>;
 
 /// The threads of a group.
 pub(super) struct RunningGroup {
@@ -180,16 +183,26 @@ impl Worker {
     }
 
     fn block(&mut self, rounds: usize, finished: &Finished<'_>) -> Result<Times, EngineError> {
-        let mut times: Times = self.jobs.iter().map(|&(_, batch)| vec![Vec::new(); batch]).collect();
+        let mut times: Times = self.jobs.iter().map(|&(_, batch)| vec![Runs::default(); batch]).collect();
         let own = Finishing(finished);
-        while self.rounds < WARM_UP {
+        let loaded = clock::now();
+        while self.rounds == 0 || (self.rounds < WARM_UP && clock::now().since(loaded) < WARM) {
             self.round(|_, _, _| !finished.stopped())?;
         }
+        self.rounds = self.rounds.max(WARM_UP);
+        let mut keep = |job: usize, batch: usize, (taken, causes): (u64, Causes)| {
+            let runs: &mut Runs = &mut times[job][batch - 1];
+            if !causes.is_empty() {
+                let at_ns = clock::now().since(Instant::ZERO).as_nanos();
+                runs.disturbed.push(Disturbance { run: runs.times.len(), at_ns, causes });
+            }
+            runs.times.push(taken);
+        };
         let started = clock::now();
         let mut done = 0;
         while !finished.stopped() && (done == 0 || (done < rounds && clock::now().since(started) < BLOCK)) {
             self.round(|job, batch, taken| {
-                times[job][batch - 1].push(taken);
+                keep(job, batch, taken);
                 !finished.stopped()
             })?;
             done += 1;
@@ -199,7 +212,7 @@ impl Worker {
             self.round(|job, batch, taken| {
                 let over = finished.all();
                 if !over {
-                    times[job][batch - 1].push(taken);
+                    keep(job, batch, taken);
                 }
                 !over
             })?;
@@ -209,8 +222,11 @@ impl Worker {
 
     /// Runs each batch size of each model once, in turns, so that a disturbance of the machine falls on all of them
     /// alike. In every other round each run follows a pause, for a request seldom finds the caches as the last one left
-    /// them. `take` is told job, batch and time of each run, and whether to go on is what it says.
-    fn round(&mut self, mut take: impl FnMut(usize, usize, u64) -> bool) -> Result<(), EngineError> {
+    /// them. `take` is told job, batch, and time and causes of each run, and whether to go on is what it says.
+    fn round(
+        &mut self,
+        mut take: impl FnMut(usize, usize, (u64, Causes)) -> bool,
+    ) -> Result<(), EngineError> {
         self.rounds += 1;
         for (job, (bench, largest)) in self.jobs.iter_mut().enumerate() {
             for batch in 1..=*largest {
@@ -258,6 +274,7 @@ mod tests {
         let [worker] = &times.unwrap()[..] else { panic!("one worker") };
         assert_eq!(worker.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         for (times, least) in worker.iter().flatten().zip([100_000, 300_000, 50_000]) {
+            let times = &times.times;
             assert!(times.len() == 5 && times.iter().all(|&time| time >= least), "{times:?}");
         }
     }
@@ -268,7 +285,7 @@ mod tests {
             running.block(1)?;
             running.block(2)
         });
-        let counts: Vec<usize> = times.unwrap().iter().map(|times| times[0][0].len()).collect();
+        let counts: Vec<usize> = times.unwrap().iter().map(|times| times[0][0].times.len()).collect();
         assert_eq!(counts[1], 2);
         assert!(counts[0] > 2, "{counts:?}");
     }
@@ -276,7 +293,7 @@ mod tests {
     #[test]
     fn a_block_ends_in_time_but_has_a_round() {
         let times = lead(&[&[(0, 1)]], &[&[300_000_000]], |running| running.block(1_000)).unwrap();
-        assert!((1..=3).contains(&times[0][0][0].len()), "{times:?}");
+        assert!((1..=3).contains(&times[0][0][0].times.len()), "{times:?}");
     }
 
     #[test]

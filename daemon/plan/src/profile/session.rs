@@ -6,15 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::group::{MeasurementGroup, Work};
+use super::machine::{Disturbance, Runs};
 use super::measure::Bench;
 use super::part::{Kept, Part, Strand};
-use super::running::RunningGroup;
+use super::running::{RunningGroup, Times};
 use super::tail::{Basis, Rule};
 use weir_engine::{EngineKind, Place, RunMode};
 use weir_os::clock;
-
-/// The times of one subject, for batches of 1, 2, …: each in order, in nanoseconds.
-type Series = Vec<Vec<u64>>;
 
 /// When a measurement ends.
 #[derive(Debug, Clone, Copy)]
@@ -26,15 +24,16 @@ pub struct Until {
     pub stable: Option<f64>,
     /// Timed runs of each batch size at most.
     pub most: usize,
-    /// No longer than this is waited for stability, in all.
+    /// Whatever is missing, no further block begins after so long, in all; but each batch size is run once.
     pub limit: Duration,
 }
 
-/// A measurement: what it is of, and the times so far.
+/// A measurement: what it is of, and the runs so far.
 pub struct Session<'a> {
     work: &'a Work,
     modes: Vec<Vec<RunMode>>,
-    series: Vec<Series>,
+    /// Of each subject, for batches of 1, 2, …
+    runs: Vec<Vec<Runs>>,
     part: Option<Part>,
 }
 
@@ -43,8 +42,8 @@ pub struct Session<'a> {
 pub struct Measured {
     /// How batches of 1, 2, … were run.
     pub modes: Vec<Vec<RunMode>>,
-    /// The times.
-    pub series: Vec<Series>,
+    /// The runs of batches of 1, 2, …
+    pub runs: Vec<Vec<Runs>>,
     /// Which bounds are stable, for batches of 1, 2, …; nothing is where that was not waited for.
     pub stable: Vec<Vec<bool>>,
 }
@@ -76,8 +75,8 @@ impl<'a> Session<'a> {
             modes.collect()
         };
         let modes = modes.map_or_else(find, Ok)?;
-        let series = work.subjects.iter().map(|subject| vec![Vec::new(); subject.max_batch]).collect();
-        Ok(Self { work, modes, series, part: None })
+        let runs = work.subjects.iter().map(|subject| vec![Runs::default(); subject.max_batch]).collect();
+        Ok(Self { work, modes, runs, part: None })
     }
 
     /// How batches are run.
@@ -97,9 +96,9 @@ impl<'a> Session<'a> {
         }
         let mut session = Self::new(work, Some(kept.modes))?;
         for strand in kept.blocks.into_iter().flatten() {
-            let place = session.series.get_mut(strand.subject);
-            let place = place.and_then(|series| series.get_mut(strand.batch.wrapping_sub(1)));
-            place.context("it has times of an unknown model or batch size")?.extend(strand.times);
+            let place = session.runs.get_mut(strand.subject);
+            let place = place.and_then(|runs| runs.get_mut(strand.batch.wrapping_sub(1)));
+            place.context("it has times of an unknown model or batch size")?.append(&strand.runs);
         }
         Ok(session)
     }
@@ -111,7 +110,7 @@ impl<'a> Session<'a> {
 
     /// Timed runs so far.
     pub fn runs(&self) -> usize {
-        self.series.iter().flatten().map(Vec::len).sum()
+        self.runs.iter().flatten().map(|runs| runs.times.len()).sum()
     }
 
     /// Measures, group by group. What is kept stays until [`Self::finish`].
@@ -127,14 +126,16 @@ impl<'a> Session<'a> {
     ) -> Result<Measured> {
         let mut stable: Vec<Vec<bool>> =
             self.work.subjects.iter().map(|subject| vec![false; subject.max_batch]).collect();
-        let waiting = |group: &&MeasurementGroup| !is_simulated(self.work, group);
-        let limit = until.limit / self.work.groups.iter().filter(waiting).count().max(1) as u32;
-        for group in &self.work.groups {
+        let begun = clock::now();
+        let groups = &self.work.groups;
+        for (group, left) in groups.iter().zip((1..=groups.len() as u32).rev()) {
+            // What one group leaves of its share is for the others.
+            let limit = until.limit.saturating_sub(clock::duration(clock::now().since(begun))) / left;
             let until =
                 Until { stable: until.stable.filter(|_| !is_simulated(self.work, group)), limit, ..*until };
             self.measure(group, &until, rule, stop, progress, &mut stable)?;
         }
-        Ok(Measured { modes: self.modes.clone(), series: self.series.clone(), stable })
+        Ok(Measured { modes: self.modes.clone(), runs: self.runs.clone(), stable })
     }
 
     /// Removes what was kept.
@@ -162,34 +163,32 @@ impl<'a> Session<'a> {
         let mut told = Progress { what: self.describe(group), done: 0, of: target, unstable: None };
         let (work, modes) = (self.work, self.modes.clone());
         let started = clock::now();
-        let late = |done: usize| {
-            done >= until.samples && clock::duration(clock::now().since(started)) >= until.limit
-        };
+        let late = |done: usize| done > 0 && clock::duration(clock::now().since(started)) >= until.limit;
         let mut lead = |running: Option<&mut RunningGroup>| -> Result<bool> {
             let mut running = running;
             loop {
                 let done = self.done(&subjects);
                 told = Progress { done: done.min(target), of: target, ..told.clone() };
                 progress(&told);
-                let over = late(done) && until.stable.is_some();
+                let over = late(done);
                 if done < target && !over {
                     let Some(running) = &mut running else { return Ok(false) };
                     if stop.load(Ordering::Relaxed) {
                         bail!("interrupted");
                     }
-                    let times = running.block(target - done)?;
-                    self.take(group, times, most)?;
+                    let workers = running.block(target - done)?;
+                    self.take(group, workers, most)?;
                     continue;
                 }
                 let Some(share) = until.stable else { return Ok(true) };
                 let mut unstable = 0;
                 for &subject in &subjects {
-                    for (times, stable) in self.series[subject].iter().zip(&mut stable[subject]) {
-                        *stable = is_stable(times, rule, share);
+                    for (runs, stable) in self.runs[subject].iter().zip(&mut stable[subject]) {
+                        *stable = is_stable(&runs.times, rule, share);
                         unstable += usize::from(!*stable);
                     }
                 }
-                let all = subjects.iter().map(|&subject| self.series[subject].len()).sum();
+                let all = subjects.iter().map(|&subject| self.runs[subject].len()).sum();
                 told.unstable = Some((unstable, all));
                 if unstable == 0 || over || done >= most {
                     progress(&told);
@@ -208,20 +207,20 @@ impl<'a> Session<'a> {
 
     /// Rounds done of all batch sizes of `subjects`.
     fn done(&self, subjects: &[usize]) -> usize {
-        let series = subjects.iter().flat_map(|&subject| &self.series[subject]);
-        series.map(Vec::len).min().unwrap_or(0)
+        let runs = subjects.iter().flat_map(|&subject| &self.runs[subject]);
+        runs.map(|runs| runs.times.len()).min().unwrap_or(0)
     }
 
-    /// Adds the times that the workers of `group` handed over, up to `most` of each batch size, and keeps them.
-    fn take(&mut self, group: &MeasurementGroup, times: Vec<Vec<Vec<Vec<u64>>>>, most: usize) -> Result<()> {
+    /// Adds the runs that the workers of `group` handed over, up to `most` of each batch size, and keeps them.
+    fn take(&mut self, group: &MeasurementGroup, workers: Vec<Times>, most: usize) -> Result<()> {
         let mut block = Vec::new();
-        for (slot, times) in group.slots.iter().zip(times) {
-            for (&(subject, _), times) in slot.jobs.iter().zip(times) {
-                for (index, mut times) in times.into_iter().enumerate() {
-                    let series = &mut self.series[subject][index];
-                    times.truncate(most.saturating_sub(series.len()));
-                    series.extend_from_slice(&times);
-                    block.push(Strand { subject, batch: index + 1, times });
+        for (slot, jobs) in group.slots.iter().zip(workers) {
+            for (&(subject, _), batches) in slot.jobs.iter().zip(jobs) {
+                for (index, mut runs) in batches.into_iter().enumerate() {
+                    let all = &mut self.runs[subject][index];
+                    runs.truncate(most.saturating_sub(all.times.len()));
+                    all.append(&runs);
+                    block.push(Strand { subject, batch: index + 1, runs });
                 }
             }
         }
@@ -236,6 +235,23 @@ impl<'a> Session<'a> {
             1 => names.join(", "),
             workers => format!("{} on {workers} workers at once", names.join(", ")),
         }
+    }
+}
+
+impl Runs {
+    /// Takes what comes after the first `count` runs away.
+    fn truncate(&mut self, count: usize) {
+        self.times.truncate(count);
+        self.disturbed.retain(|disturbance| disturbance.run < self.times.len());
+    }
+
+    /// Adds `more` behind.
+    fn append(&mut self, more: &Self) {
+        let before = self.times.len();
+        self.times.extend_from_slice(&more.times);
+        let later =
+            |&Disturbance { run, at_ns, causes }: &_| Disturbance { run: before + run, at_ns, causes };
+        self.disturbed.extend(more.disturbed.iter().map(later));
     }
 }
 

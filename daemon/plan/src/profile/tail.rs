@@ -1,8 +1,10 @@
-//! P(b) from the times of one batch size: a quantile of their fitted tail, or else the longest with a margin.
+//! P(b) from the times of one batch size: the quantile that they support, or that of their fitted tail, or else the longest
+//! with a margin.
 
 mod clusters;
 mod goodness;
 mod pareto;
+mod supported;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +12,7 @@ use super::ProfileError;
 use clusters::extremal_index;
 use goodness::{ACCEPT, Goodness};
 pub(crate) use pareto::Pareto;
+use supported::supported;
 
 /// The share by which a bound lies above the longest time seen where there is no tail, unless told otherwise.
 pub const DEFAULT_MARGIN: f64 = 0.10;
@@ -43,9 +46,9 @@ pub struct Rule {
 /// P(b) of one batch size, and what it was made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// In nanoseconds, never below the longest time.
+    /// In nanoseconds; below the longest time only where it is a quantile that the runs support.
     pub bound_ns: u64,
-    /// Which of the two ways.
+    /// Which of the ways.
     pub basis: Basis,
     /// The tail that P(b) is a quantile of, or the best of those that were rejected.
     pub tail: Option<Tail>,
@@ -55,6 +58,8 @@ pub struct Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
+    /// The quantile, which so many runs support without a fit.
+    Quantile,
     /// The quantile of a fitted tail and its standard error, or the longest time if that is longer.
     Tail,
     /// The longest time with the margin, for there were too few times, or too few long ones that differ.
@@ -88,7 +93,7 @@ pub struct Tail {
 }
 
 impl Rule {
-    /// P(b) that a batch exceeds with probability `exceedance` at most, by one standard error; where that cannot be said, or if `longest` is set, the
+    /// P(b) that a batch exceeds with probability `exceedance` at most, as far as the runs tell; where that cannot be said, or if `longest` is set, the
     /// longest time and `margin` of it.
     ///
     /// # Errors
@@ -122,6 +127,9 @@ impl Rule {
     pub fn bound(&self, times: &[u64]) -> Bound {
         let (n, exceedance) = (times.len(), self.exceedance);
         let max = times.iter().copied().max().unwrap_or(0);
+        if let Some(bound) = supported(times, exceedance).filter(|_| !self.longest) {
+            return Bound { bound_ns: bound.max(1), basis: Basis::Quantile, tail: None };
+        }
         let tail = if self.longest || n < self.fewest() { None } else { Tail::fit(times) };
         let quantile = tail.map(|tail| (tail.quantile(exceedance, n), tail.error(exceedance, n)));
         let basis = match (&tail, quantile) {

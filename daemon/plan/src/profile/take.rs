@@ -1,16 +1,17 @@
 //! Taking a profile: measuring, keeping what is finished, writing the file; or adding to it what it does not have.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, Progress, Rule, Session,
-    Until, Work,
+    DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, ProfileError, Progress,
+    Rule, Runs, Session, Until, Work,
 };
-use crate::config::Config;
+use crate::config::{Config, ServiceConfig};
 use crate::models::{prepare_engines, resolve_models};
 use tracing::{info, warn};
 use weir_engine::{EngineKind, ModelSpec, sha256_hex};
@@ -21,13 +22,18 @@ pub const MOST: usize = 50_000;
 /// Runs of each batch size of a model that is measured beside what is served.
 const SAMPLES: usize = 300;
 
+/// Runs of each batch size of a model that only best effort is served with, …
+const FEW: usize = 20;
+/// … and the longest that they may take, but for a round.
+const BRIEFLY: Duration = Duration::from_secs(10);
+
 /// What is asked of a profile.
 pub struct Request {
     /// Runs of each batch size at least, at least 1.
     pub samples: usize,
     /// The share by which no bound may change any more; `None` does not wait for that.
     pub stable: Option<f64>,
-    /// The longest wait for that.
+    /// The longest that is measured, but for a round.
     pub limit: Duration,
     /// How bounds are made.
     pub rule: Rule,
@@ -41,8 +47,8 @@ pub struct Request {
 pub struct Taken {
     /// As it was written.
     pub profile: Profile,
-    /// What was measured now, with the times of batches of 1, 2, …
-    pub measured: Vec<(Entry, Vec<Vec<u64>>)>,
+    /// What was measured now, with the runs of batches of 1, 2, …
+    pub measured: Vec<(Entry, Vec<Runs>)>,
     /// Runs that were kept when an earlier call was interrupted.
     pub resumed: usize,
 }
@@ -50,7 +56,7 @@ pub struct Taken {
 impl Request {
     /// A first look: `samples` runs and no waiting.
     pub fn quick(samples: usize, rule: Rule) -> Self {
-        Self { samples, stable: None, limit: Duration::ZERO, rule, alone: false, afresh: false }
+        Self { samples, stable: None, limit: Duration::MAX, rule, alone: false, afresh: false }
     }
 
     /// SHA-256 of all that what was kept must have been measured for, in hexadecimal.
@@ -63,6 +69,12 @@ impl Request {
 }
 
 impl Taken {
+    /// The runs of the batch size that has fewest.
+    pub fn fewest(&self) -> usize {
+        let batches = self.measured.iter().flat_map(|(entry, _)| &entry.batches);
+        batches.map(|times| times.samples).min().unwrap_or(0)
+    }
+
     /// The batch sizes whose bounds are not stable, where that was waited for.
     pub fn unstable(&self, request: &Request) -> Vec<String> {
         let waited =
@@ -104,7 +116,7 @@ pub fn take(
         .filter(|old| old.fingerprint().differences(&here).is_empty())
         .unwrap_or_else(|| Profile::new(here));
     let measured: Vec<_> =
-        entries(&work, &measured, &request.rule).zip(measured.series.iter().cloned()).collect();
+        entries(&work, &measured, &request.rule).zip(measured.runs.iter().cloned()).collect();
     for (entry, _) in &measured {
         profile.put(entry.clone());
     }
@@ -120,10 +132,10 @@ pub fn take(
 /// Requests go first, so that times come out longer rather than shorter than those of an idle machine.
 ///
 /// # Errors
-/// If there is no profile, if something is to be measured and the machine is not the profiled one, and as [`take`].
+/// If the profile cannot be read, if something is to be measured and the machine is not the profiled one, and as [`take`].
 pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &AtomicBool) -> Result<Profile> {
     let path = &config.daemon.profile;
-    let profile = Profile::load(path)?;
+    let profile = load_or_new(path)?;
     let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.identity(), engine).is_err();
     let work = Work { realtime: false, ..Work::of(config, models, false, unknown) };
     if work.subjects.is_empty() {
@@ -145,31 +157,79 @@ pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomic
     of_here(&profile)?;
     info!("measuring what the profile does not have: {}", names.join(", "));
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
-    let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::ZERO };
+    let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::MAX };
     let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
     // It may have been written anew meanwhile.
-    let mut profile = Profile::load(path)?;
+    let mut profile = load_or_new(path)?;
     of_here(&profile)?;
     entries(&work, &measured, &rule).for_each(|entry| profile.add(entry));
     profile.save(path)?;
     Ok(profile)
 }
 
+/// The profile of `config` to serve by. Of models that only services without a promise have, what it lacks is measured, a
+/// few rounds of it, and not written: such services need no bound to rely on.
+///
+/// # Errors
+/// If there is no profile for services that promise something, a model cannot be loaded or run, and if `stop` was set
+/// meanwhile.
+pub fn profile_to_serve(config: &Config, models: &[Vec<ModelSpec>], stop: &AtomicBool) -> Result<Profile> {
+    let path = &config.daemon.profile;
+    let mut profile = match Profile::load(path) {
+        Err(error) if config.services.iter().all(ServiceConfig::is_best_effort) => {
+            warn!("{error}");
+            Profile::new(Fingerprint::current())
+        }
+        loaded => loaded?,
+    };
+    let promised = |spec: &ModelSpec, engine| {
+        let mut services =
+            config.services.iter().zip(models).filter(|(service, _)| !service.is_best_effort());
+        services.any(|(service, specs)| {
+            service.engine == engine && specs.iter().any(|s| s.identity() == spec.identity())
+        })
+    };
+    let lacks = |spec: &ModelSpec, engine| {
+        profile.entry(&spec.name, &spec.identity(), engine).is_err() && !promised(spec, engine)
+    };
+    let work = Work::of(config, models, false, lacks);
+    if work.subjects.is_empty() {
+        return Ok(profile);
+    }
+    prepare_engines(config)?;
+    let names: Vec<_> = work.subjects.iter().map(|s| format!("{} on {}", s.spec.name, s.engine)).collect();
+    warn!(
+        "{}: not profiled; a few batches are timed now, enough for best effort (`weir profile` measures what promises can \
+         rely on)",
+        names.join(", ")
+    );
+    let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
+    let until = Until { samples: FEW, stable: None, most: FEW, limit: BRIEFLY };
+    let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
+    entries(&work, &measured, &rule).for_each(|entry| profile.put(entry));
+    Ok(profile)
+}
+
+/// The profile at `path`; an empty one if there is none.
+fn load_or_new(path: &Path) -> Result<Profile, ProfileError> {
+    match Profile::load(path) {
+        Err(ProfileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(Profile::new(Fingerprint::current()))
+        }
+        loaded => loaded,
+    }
+}
+
 /// What was measured of each subject.
 fn entries<'a>(work: &'a Work, measured: &'a Measured, rule: &'a Rule) -> impl Iterator<Item = Entry> + 'a {
     work.subjects.iter().enumerate().map(|(index, subject)| {
-        let times = (&measured.series[index][..], &measured.stable[index][..]);
-        Entry::new(subject, &measured.modes[index], times, rule, work.workers_beside(index))
+        let times = (&measured.runs[index][..], &measured.stable[index][..]);
+        Entry::of_runs(subject, &measured.modes[index], times, rule, work.workers_beside(index))
     })
 }
 
 /// A session that goes on from what was kept for the same purpose, or a new one.
-fn begin<'a>(
-    work: &'a Work,
-    request: &Request,
-    here: &Fingerprint,
-    path: &std::path::Path,
-) -> Result<Session<'a>> {
+fn begin<'a>(work: &'a Work, request: &Request, here: &Fingerprint, path: &Path) -> Result<Session<'a>> {
     let key = request.key(here, work);
     if !request.afresh {
         match Part::resume(path, &key) {

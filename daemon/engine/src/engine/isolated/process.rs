@@ -75,6 +75,11 @@ impl Process {
         Ok(process)
     }
 
+    /// Its number.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Has a batch run and waits for its end, at most `silence`.
     ///
     /// # Errors

@@ -60,12 +60,14 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
     let samples = samples.max(FEWEST);
     let mut session = Session::new(&work, Some(modes.collect()))?;
     let (bar, mut show) = bar()?;
-    let until = Until { samples, stable: None, most: 4 * samples, limit: Duration::ZERO };
+    let until = Until { samples, stable: None, most: 4 * samples, limit: Duration::MAX };
     // No bound is made of these times.
     let rule = entries.first().map(|entry| Rule::new(entry.exceedance, entry.margin, true));
     let rule = rule.context("there is nothing to check")??;
     let measured = session.run(&until, &rule, stop, &mut show)?;
     bar.finish_and_clear();
-    let fresh: Vec<_> = entries.into_iter().zip(measured.series.iter().map(Vec::as_slice)).collect();
+    let times: Vec<Vec<Vec<u64>>> =
+        measured.runs.into_iter().map(|all| all.into_iter().map(|runs| runs.times).collect()).collect();
+    let fresh: Vec<_> = entries.into_iter().zip(times.iter().map(Vec::as_slice)).collect();
     Ok(Verdict::new(differences, &fresh))
 }

@@ -3,14 +3,15 @@
 use rt_core::Span;
 use sim::figure::{Figure, Line, Panel, Point, Series};
 
-use weir_plan::profile::{Basis, BatchTimes, Entry, Tail};
+use weir_plan::profile::{Basis, BatchTimes, Entry, Runs, Tail};
 
 /// Points of a curve at most.
 const POINTS: usize = 200;
 
-/// The figure of `entry` from the times that it was made from, for batches of 1, 2, …, as SVG text.
-pub(crate) fn figure(entry: &Entry, series: &[Vec<u64>]) -> String {
-    let panels = entry.batches.iter().zip(series).map(|(batch, times)| panel(batch, times, entry.exceedance));
+/// The figure of `entry` from the runs that it was made from, for batches of 1, 2, …, as SVG text.
+pub(crate) fn figure(entry: &Entry, runs: &[Runs]) -> String {
+    let panels = entry.batches.iter().zip(runs);
+    let panels = panels.map(|(batch, runs)| panel(batch, &runs.times, entry.exceedance));
     let figure = Figure {
         title: format!("{} on {}: times of batches", entry.model, entry.engine),
         x: "time (ms)".to_owned(),
@@ -105,11 +106,11 @@ mod tests {
 
     #[test]
     fn a_figure_has_a_panel_for_each_batch_size_and_says_what_is_what() {
-        let series: Vec<Vec<u64>> = (0..2).map(draws).collect();
+        let runs: Vec<Runs> = (0..2).map(|seed| Runs { times: draws(seed), ..Runs::default() }).collect();
         let rule = Rule::new(1e-4, 0.1, false).unwrap();
         let modes = [RunMode::Batched; 2];
-        let entry = Entry::new(&subject(2), &modes, (&series, &[true; 2]), &rule, 1);
-        let svg = figure(&entry, &series);
+        let entry = Entry::of_runs(&subject(2), &modes, (&runs, &[true; 2]), &rule, 1);
+        let svg = figure(&entry, &runs);
         for text in ["batch of 1: 3000 runs", "batch of 2: 3000 runs", "measured", "fitted tail", "time (ms)"]
         {
             assert_eq!(svg.lines().filter(|line| *line == text).count(), 1, "{text}");

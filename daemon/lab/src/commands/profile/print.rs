@@ -8,30 +8,54 @@ use weir_plan::profile::{Basis, BatchTimes, Entry, Found, Profile, Verdict};
 /// Prints every batch size of `profile`, and how its bound was made.
 pub(super) fn profile(profile: &Profile) {
     say!(
-        "\n{:<16} {:>5} {:>9} {:>6} {:>10} {:>10} {:>10} {:>10}  made from",
+        "\n{:<16} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  made from",
         "model",
+        "engine",
         "batch",
         "run as",
         "runs",
         "median",
         "99%",
+        "undisturbed",
         "longest",
         "P(b)"
     );
     for entry in profile.entries() {
         for b in &entry.batches {
             say!(
-                "{:<16} {:>5} {:>9} {:>6} {:>10} {:>10} {:>10} {:>10}  {}",
+                "{:<16} {:<12} {:>5} {:>9} {:>6} {:>10} {:>10} {:>11} {:>10} {:>10}  {}",
                 entry.model,
+                entry.engine.to_string(),
                 b.batch,
                 b.mode.to_string(),
                 b.samples,
                 span(b.p50_ns),
                 span(b.p99_ns),
+                b.machine.map_or_else(|| "?".to_owned(), |machine| span(machine.longest_calm_ns)),
                 span(b.max_ns),
                 span(b.bound_ns),
                 made_from(entry, b)
             );
+        }
+    }
+    say!(
+        "undisturbed: the longest of the runs that the machine did not disturb, as far as the kernel counts"
+    );
+    for entry in profile.entries() {
+        for b in &entry.batches {
+            if let Some(machine) = b.machine.filter(|machine| machine.disturbed > 0) {
+                let causes: Vec<_> =
+                    machine.counts().map(|(cause, count)| format!("{count} {cause}")).collect();
+                say!(
+                    "{} × {}: {} of {} runs were disturbed ({}); the longest: {}",
+                    entry.model,
+                    b.batch,
+                    machine.disturbed,
+                    b.samples,
+                    causes.join(", "),
+                    machine.longest[0]
+                );
+            }
         }
     }
 }
@@ -95,6 +119,7 @@ fn made_from(entry: &Entry, batch: &BatchTimes) -> String {
         )
     });
     match (batch.basis, tail) {
+        (Basis::Quantile, _) => format!("quantile: 1 in {:.0} runs", 1.0 / entry.exceedance),
         (Basis::Tail, Some(tail)) => format!("tail: {tail}"),
         (Basis::Rejected, Some(tail)) => format!("{margin}: no tail ({tail})"),
         (Basis::Unsure, Some(tail)) => format!("{margin}: unsure ({tail})"),
