@@ -76,6 +76,11 @@ impl Earliest {
         self.winner = winner;
     }
 
+    /// How many numbers there may be.
+    pub(crate) fn numbers(&self) -> usize {
+        self.matches.len() * SIDES - self.first.min(self.matches.len() * SIDES)
+    }
+
     /// `number` is no longer there.
     pub(crate) fn remove(&mut self, number: usize) {
         self.set(number, NEVER);
