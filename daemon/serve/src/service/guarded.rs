@@ -33,6 +33,8 @@ pub struct Core {
     names: Names,
     /// Requests taken in and not resolved.
     open: usize,
+    /// How often suspensions had begun or ended when that was published last.
+    suspensions: u64,
     view: Arc<ServiceView>,
 }
 
@@ -45,7 +47,7 @@ impl Guarded {
         let config = scheduler.config();
         let view = Arc::new(ServiceView::new(config.worker_count()));
         let names = Names::with_capacity(config.streams);
-        let core = Core { scheduler, names, open: 0, view: Arc::clone(&view) };
+        let core = Core { scheduler, names, open: 0, suspensions: 0, view: Arc::clone(&view) };
         Self { core: PiMutex::new(core), view }
     }
 
@@ -252,11 +254,45 @@ impl Core {
         self.view.publish_worker(worker, does);
     }
 
-    /// Publishes what is so of the service as a whole.
-    fn publish(&self) {
+    /// Publishes what is so of the service as a whole, and of the streams whose suspension began or ended unannounced.
+    fn publish(&mut self) {
+        let changes = self.scheduler.suspension_changes();
+        if std::mem::replace(&mut self.suspensions, changes) != changes {
+            self.scheduler.untold_suspensions().for_each(|id| self.publish_stream(id));
+        }
         self.view.publish_load(self.open, self.scheduler.waiting());
         let evidence = self.scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| self.names.get(id)).map_or("", |view| view.name.as_str());
         self.view.publish_standing(&self.scheduler, stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span};
+
+    use super::*;
+    use crate::service::tests::small_config;
+
+    #[test]
+    fn a_suspension_that_ends_while_nothing_is_announced_is_seen_to_be_over() {
+        let guarded = Guarded::new(Scheduler::new(small_config()).expect("valid"));
+        let window = ArrivalBound::window(1, Span::from_millis(1)).expect("valid");
+        let curve = ArrivalCurve::new(&[window]).expect("one");
+        let view = Arc::new(StreamView::new("hasty"));
+        let mut held = guarded.lock();
+        let now = held.now;
+        let spec = StreamSpec::promised(ConstraintSet::default(), curve);
+        let stream = held.add_stream(now, spec, &view).expect("room");
+        for token in 0..2 {
+            held.handle_arrival(now, Arrival { stream, token, at: now }, None, true);
+        }
+        held.inhibit_safe_mode(now + Span::from_millis(60_000));
+        drop(held);
+        assert!(view.fared().suspended.is_some());
+        let mut held = guarded.lock();
+        while !matches!(held.poll(now + Span::from_millis(1_000)), Action::WakeAt(_)) {}
+        drop(held);
+        assert_eq!(view.fared().suspended, None);
     }
 }
