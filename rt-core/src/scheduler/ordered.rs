@@ -140,11 +140,13 @@ impl Ordered {
     #[inline(never)]
     fn close(&mut self) {
         while self.gaps.front() == Some(&self.front) {
-            (self.places.pop_front(), self.gaps.pop_front());
+            self.places.pop_front();
+            self.gaps.pop_front();
             self.front += 1;
         }
         while self.places.back().is_some_and(|last| last.seq == GAP) {
-            (self.places.pop_back(), self.gaps.pop_back());
+            self.places.pop_back();
+            self.gaps.pop_back();
         }
         if self.gaps.len() >= self.room {
             self.places.retain(|request| request.seq != GAP);
