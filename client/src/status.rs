@@ -79,6 +79,8 @@ pub struct Service {
     pub batch: usize,
     /// What such a batch takes at most.
     pub batch_time_ns: u64,
+    /// The most requests of one batch: beyond what is promised by, where the shield allows it.
+    pub max_batch: usize,
     /// How late requests of the promised rate may come.
     pub jitter_ns: u64,
     /// The service's own.

@@ -75,6 +75,13 @@ impl LoadLedger {
         Self { classes: Vec::with_capacity(2 * streams), ..Self::default() }
     }
 
+    /// Goes on with what is in another, where nobody is in this one; then nobody is in that one.
+    pub(crate) fn continue_from(&mut self, other: &mut Self) {
+        self.classes.append(&mut other.classes);
+        (self.version, self.present, self.departed) = (other.version, other.present, other.departed);
+        (other.version, other.present, other.departed) = (0, 0, 0);
+    }
+
     /// Whether nothing is promised to anyone, nor was anything that still counts.
     pub(crate) fn is_empty(&self) -> bool {
         self.present + self.departed == 0

@@ -48,7 +48,11 @@ pub struct SafeMode {
     cleared: bool,
     /// Something has not been announced, as announcements were inhibited.
     untold: bool,
+    /// When something ends by itself or is to be announced; the end of time if nothing does.
+    next: Instant,
 }
+
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl SafeMode {
     /// The normal state.
@@ -67,6 +71,7 @@ impl SafeMode {
             aftermath: false,
             cleared: false,
             untold: false,
+            next: NEVER,
         }
     }
 
@@ -93,6 +98,7 @@ impl SafeMode {
         let known = self.causes & (1 << cause as u16) != 0;
         self.causes |= 1 << cause as u16;
         if known && alarm.is_some() {
+            self.assess();
             return None;
         }
         let entered = alarm.map_or(now, |alarm| alarm.entered);
@@ -113,6 +119,7 @@ impl SafeMode {
         self.missing = missing;
         let Level { alarm, .. } = &mut self.levels[LOST];
         if lost == alarm.is_some() {
+            self.assess();
             return None;
         }
         if lost {
@@ -131,12 +138,15 @@ impl SafeMode {
     pub(crate) fn put_off(&mut self, now: Instant) {
         let safe = &mut self.levels[SAFE];
         safe.leave = safe.leave.max(now + self.config.clean);
+        self.assess();
     }
 
     /// Says whether what piled up until the last breach may still make requests late; every breach says that it may.
     /// As long as it may, safe mode is not left.
     pub(crate) fn set_aftermath(&mut self, aftermath: bool) {
-        self.aftermath = aftermath;
+        if core::mem::replace(&mut self.aftermath, aftermath) != aftermath {
+            self.assess();
+        }
     }
 
     /// The next breach of `cause` is announced though it was before.
@@ -158,7 +168,7 @@ impl SafeMode {
     /// Leaves what has lasted long enough, and announces what was kept back while announcements were inhibited.
     #[inline]
     pub fn tick(&mut self, now: Instant) -> Option<Transition> {
-        if self.is_at_rest() { None } else { self.end_what_is_over(now) }
+        if now < self.next { None } else { self.end_what_is_over(now) }
     }
 
     fn end_what_is_over(&mut self, now: Instant) -> Option<Transition> {
@@ -176,6 +186,7 @@ impl SafeMode {
         self.leave(WARNING);
         self.cleared = true;
         self.levels[SAFE].leave = now;
+        self.assess();
         self.tick(now)
     }
 
@@ -183,6 +194,7 @@ impl SafeMode {
     /// its effects go on.
     pub fn inhibit(&mut self, until: Instant) {
         self.inhibited = until;
+        self.assess();
     }
 
     /// Until when nothing is announced; past if all is.
@@ -226,28 +238,17 @@ impl SafeMode {
     #[must_use]
     #[inline]
     pub fn leaves_at(&self) -> Option<Instant> {
-        if self.is_at_rest() { None } else { self.next_end() }
+        Some(self.next).filter(|&next| next < NEVER)
     }
 
-    fn next_end(&self) -> Option<Instant> {
-        let earlier = |a: Option<Instant>, b: Instant| Some(a.map_or(b, |a| a.min(b)));
-        let mut next = self.ends_at(WARNING);
-        if let Some(end) = self.ends_at(SAFE) {
-            next = earlier(next, end);
-        }
-        if self.has_news() { earlier(next, self.inhibited) } else { next }
-    }
-
-    /// Whether all is normal and told: mostly it is.
-    fn is_at_rest(&self) -> bool {
-        self.severity == Severity::Normal && self.told == Severity::Normal
-    }
-
-    /// Reads the severity off the alarms, to be called after each change of them.
+    /// Reads the severity off the alarms, and when one ends, to be called after each change.
     fn assess(&mut self) {
         let severities = [Severity::Lost, Severity::Safe, Severity::Warning];
         let stands = |&severity: &Severity| level(severity).is_some_and(|i| self.levels[i].alarm.is_some());
         self.severity = severities.into_iter().find(stands).unwrap_or(Severity::Normal);
+        let news = self.has_news().then_some(self.inhibited);
+        let ends = [self.ends_at(WARNING), self.ends_at(SAFE), news];
+        self.next = ends.into_iter().flatten().min().unwrap_or(NEVER);
     }
 
     /// When a severity is left if nothing else breaks.
@@ -273,11 +274,13 @@ impl SafeMode {
     fn tell(&mut self, now: Instant) -> Option<Transition> {
         self.untold = now < self.inhibited;
         if self.untold {
+            self.assess();
             return None;
         }
         let state = self.state();
         self.told = state.severity;
         self.sequence += 1;
+        self.assess();
         Some(Transition { sequence: self.sequence, state, breaches: self.breaches })
     }
 }

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::constraint::{Constraint, ConstraintSet};
@@ -210,10 +211,10 @@ impl Stream {
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
 
-    /// Before when no request of it conforms: none can be mandatory. Before its first one nothing is known.
+    /// Before when no request of it conforms: none can be mandatory. One that has sent nothing yet may send all that its curve
+    /// allows at any instant: as long as it is silent there is no lull. One that begins anew goes on where it was.
     pub(crate) fn earliest(&self) -> Instant {
-        let police = self.police.as_ref().filter(|_| self.counts.arrived > 0);
-        police.map_or(Instant::ZERO, Policer::earliest)
+        self.police.as_ref().map_or(Instant::ZERO, Policer::earliest)
     }
 
     /// Records its next request, at `now`, if it conforms and no excess is remembered: how much it counts.
@@ -255,6 +256,19 @@ enum Mark {
     Miss,
 }
 
+/// Of one request that was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    mark: Mark,
+    /// How many were refused before it.
+    refused: u64,
+    deadline: Instant,
+}
+
+impl Entry {
+    const NONE: Self = Self { mark: Mark::Open, refused: 0, deadline: Instant::ZERO };
+}
+
 /// Puts outcomes, known in any order, back into request order for the monitor.
 ///
 /// Only requests that were taken in need a place; those refused at once are counted in the place of the
@@ -262,9 +276,8 @@ enum Mark {
 #[derive(Debug)]
 pub(crate) struct OutcomeLog {
     pub(crate) monitor: OutcomeMonitor,
-    /// Of each request taken in since the oldest open one: its outcome, and how many were refused before it. As long as a
-    /// power of two, of which so many `places` are used.
-    marks: Box<[(Mark, u64)]>,
+    /// Of each request taken in since the oldest open one. As long as a power of two, of which so many `places` are used.
+    marks: Box<[Entry]>,
     places: u32,
     /// Places are counted on and on, and fewer are used at a time than there are numbers.
     oldest: u32,
@@ -277,7 +290,7 @@ impl OutcomeLog {
     fn new(monitor: OutcomeMonitor, places: usize) -> Self {
         Self {
             monitor,
-            marks: vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice(),
+            marks: vec![Entry::NONE; places.next_power_of_two()].into_boxed_slice(),
             places: places as u32,
             oldest: 0,
             next: 0,
@@ -285,11 +298,11 @@ impl OutcomeLog {
         }
     }
 
-    /// Makes room for so many requests, if it is less; none may be open.
-    pub(crate) fn grow(&mut self, places: usize) {
+    /// Makes room for so many requests, if it is less, out of `spare`; none may be open. Allocates if nothing there fits.
+    pub(crate) fn grow(&mut self, places: usize, spare: &mut SpareLogs) {
         self.places = self.places.max(places as u32);
         if self.marks.len() < places {
-            self.marks = vec![(Mark::Open, 0); places.next_power_of_two()].into_boxed_slice();
+            spare.exchange(&mut self.marks, places.next_power_of_two());
         }
     }
 
@@ -299,19 +312,22 @@ impl OutcomeLog {
         (self.oldest, self.next, self.refused) = (0, 0, 0);
     }
 
-    /// Whether the outcome of a request that was taken in is not known yet, or waits for that of an earlier one.
-    pub(crate) fn has_open(&self) -> bool {
-        self.oldest != self.next
+    /// The places of requests whose outcome is not known yet, and by when each must be answered.
+    pub(crate) fn open_places(&self) -> impl Iterator<Item = (u32, Instant)> + '_ {
+        let places = (0..self.next.wrapping_sub(self.oldest)).map(|nth| self.oldest.wrapping_add(nth));
+        let entries = places.map(|place| (place, self.marks[self.slot(place)]));
+        entries.filter(|(_, entry)| entry.mark == Mark::Open).map(|(place, entry)| (place, entry.deadline))
     }
 
-    /// Gives the next request a place; `None` if all are taken, and it must be refused.
+    /// Gives the next request, to be answered by `deadline`, a place; `None` if all are taken, and it must be refused.
     #[inline]
-    pub(crate) fn open(&mut self) -> Option<u32> {
+    pub(crate) fn open(&mut self, deadline: Instant) -> Option<u32> {
         if self.next.wrapping_sub(self.oldest) >= self.places {
             return None;
         }
         let place = self.next;
-        *self.mark(place) = (Mark::Open, core::mem::take(&mut self.refused));
+        let refused = core::mem::take(&mut self.refused);
+        *self.entry(place) = Entry { mark: Mark::Open, refused, deadline };
         self.next = place.wrapping_add(1);
         Some(place)
     }
@@ -327,7 +343,7 @@ impl OutcomeLog {
     #[inline]
     pub(crate) fn close(&mut self, place: u32, hit: bool) -> Option<Constraint> {
         if place != self.oldest {
-            self.mark(place).0 = if hit { Mark::Hit } else { Mark::Miss };
+            self.entry(place).mark = if hit { Mark::Hit } else { Mark::Miss };
             return None;
         }
         // Those refused before it were counted when it became the oldest.
@@ -337,7 +353,8 @@ impl OutcomeLog {
         let settled = if self.oldest == self.next {
             self.refused == 0
         } else {
-            *self.mark(self.oldest) == (Mark::Open, 0)
+            let next = self.entry(self.oldest);
+            next.mark == Mark::Open && next.refused == 0
         };
         if settled { violated } else { violated.or(self.settle()) }
     }
@@ -347,7 +364,7 @@ impl OutcomeLog {
     fn settle(&mut self) -> Option<Constraint> {
         let mut violated = None;
         while self.oldest != self.next {
-            let (mark, refused) = self.mark(self.oldest);
+            let Entry { mark, refused, .. } = self.entry(self.oldest);
             let (mark, refused) = (*mark, core::mem::take(refused));
             violated = violated.or(self.monitor.record_misses(refused));
             if mark == Mark::Open {
@@ -359,9 +376,43 @@ impl OutcomeLog {
         violated.or(self.monitor.record_misses(core::mem::take(&mut self.refused)))
     }
 
-    fn mark(&mut self, place: u32) -> &mut (Mark, u64) {
-        let slot = place as usize & (self.marks.len() - 1);
+    fn entry(&mut self, place: u32) -> &mut Entry {
+        let slot = self.slot(place);
         &mut self.marks[slot]
+    }
+
+    fn slot(&self, place: u32) -> usize {
+        place as usize & (self.marks.len() - 1)
+    }
+}
+
+/// Room for the logs of streams that come from another scheduler; then what they had before.
+#[derive(Debug, Default)]
+pub(crate) struct SpareLogs {
+    /// By the power of two that is their length: logs, and how many have been exchanged.
+    sizes: Vec<(Vec<Box<[Entry]>>, usize)>,
+}
+
+impl SpareLogs {
+    /// Adds one of so many places. Allocates.
+    pub(crate) fn add(&mut self, places: usize) {
+        let length = places.next_power_of_two();
+        let size = length.ilog2() as usize;
+        if self.sizes.len() <= size {
+            self.sizes.resize_with(size + 1, Default::default);
+        }
+        self.sizes[size].0.push(vec![Entry::NONE; length].into());
+    }
+
+    fn exchange(&mut self, marks: &mut Box<[Entry]>, length: usize) {
+        let found = self.sizes.get_mut(length.ilog2() as usize);
+        match found.and_then(|(logs, used)| Some((logs.get_mut(*used)?, used))) {
+            Some((log, used)) => {
+                core::mem::swap(marks, log);
+                *used += 1;
+            }
+            None => *marks = vec![Entry::NONE; length].into(),
+        }
     }
 }
 
@@ -379,7 +430,7 @@ mod tests {
     fn outcomes_are_recorded_in_request_order() {
         let mut log = log(8);
         for place in 0..4 {
-            assert_eq!(log.open(), Some(place));
+            assert_eq!(log.open(Instant::ZERO), Some(place));
         }
         // Misses at 1 and 3 are not in a row, though they are heard of one after the other.
         assert_eq!((log.close(1, false), log.close(3, false)), (None, None));
@@ -390,12 +441,15 @@ mod tests {
     #[test]
     fn refused_requests_are_misses_in_their_place_and_block_nobody() {
         let mut log = log(2);
-        assert_eq!((log.open(), log.refuse(), log.open()), (Some(0), None, Some(1)));
-        assert_eq!(log.open(), None, "both places are taken");
+        assert_eq!(
+            (log.open(Instant::ZERO), log.refuse(), log.open(Instant::ZERO)),
+            (Some(0), None, Some(1))
+        );
+        assert_eq!(log.open(Instant::ZERO), None, "both places are taken");
         assert_eq!(log.refuse(), None);
         assert_eq!(log.close(1, true), None);
         assert_eq!(log.close(0, true), None, "hit, miss, hit, miss");
-        assert_eq!(log.open(), Some(2));
+        assert_eq!(log.open(Instant::ZERO), Some(2));
         assert!(log.close(2, false).is_some(), "two misses in a row violate row_miss(1)");
         assert!(log.refuse().is_some(), "known at once where nothing is open");
     }

@@ -208,3 +208,29 @@ fn what_is_granted_in_a_lull_breaks_no_promise_whoever_comes_and_goes() {
     assert!(tally.in_a_lull as u64 * 10 > tally.runs && tally.came as u64 * 10 > tally.runs, "{tally:?}");
     assert!(tally.waited as u64 * 100 > tally.runs, "{tally:?}");
 }
+
+/// One worker, batches of one in 2, and a stream of one request in 30: once it has sent, a batch may take longer until 30, by
+/// whatever name the stream goes. Before it has sent anything it may at any instant.
+#[test]
+fn a_stream_that_begins_anew_is_no_less_silent_and_one_that_has_sent_nothing_is_no_lull() {
+    for (sends, restarts) in [(false, false), (true, false), (true, true)] {
+        let config = SchedulerConfig { streams: 2, ..config(&[2], 1, 1, 12, Dispatch::Eager) };
+        let mut harness = Harness::new(config.clone(), |_, bound| bound);
+        let steady = strict(ArrivalBound::window(1, ns(30)).expect("valid"));
+        let (id, stranger) = (harness.add(steady.clone()), harness.add(StreamSpec::best_effort()));
+        if sends {
+            harness.arrive(id);
+        }
+        if restarts {
+            harness.advance_to(2);
+            harness.scheduler.restart_stream(id).expect("it is there");
+        }
+        let shield = Shield::new(&config.workers[0], config.deadline, steady.demand());
+        harness.scheduler.set_shield(Some(shield.expect("admitted"))).expect("made for it");
+        harness.advance_to(3);
+        harness.arrive(stranger);
+        let longest = harness.scheduler.longest(Instant::from_nanos(3), 0);
+        let lull = if sends { ns(12) } else { ns(10) };
+        assert_eq!(longest, lull, "sends: {sends}, begins anew: {restarts}");
+    }
+}

@@ -227,6 +227,24 @@ fn an_excess_suspends_the_promise_of_its_own_stream_until_it_has_been_clean() {
     assert_eq!((severity(&harness), harness.scheduler.safe_mode().sequence()), (Severity::Normal, 0));
 }
 
+/// While announcements are inhibited nothing is told of it, and it ends all the same: whoever shows it hears which streams changed.
+#[test]
+fn a_suspension_that_ends_unannounced_is_over() {
+    let mut harness = Harness::new(one_worker(Dispatch::Eager), |_, bound| bound);
+    let id = harness.add(strict(1, 100));
+    let untold = |harness: &Harness| harness.scheduler.untold_suspensions().collect::<Vec<_>>();
+    harness.arrive(id);
+    harness.advance_to(50);
+    harness.arrive(id);
+    assert_eq!((untold(&harness), harness.scheduler.suspension_changes()), (vec![], 1));
+    harness.scheduler.inhibit_safe_mode(Instant::from_nanos(9_000));
+    harness.advance_to(50 + 4 * 100 + 1000);
+    assert_eq!((harness.scheduler.suspension(id), harness.scheduler.suspensions()), (None, (1, 0)));
+    assert_eq!((untold(&harness), harness.scheduler.suspension_changes()), (vec![id], 2));
+    harness.advance_to(9_000);
+    assert_eq!((untold(&harness), harness.scheduler.suspensions()), (vec![], (2, 0)));
+}
+
 /// Who was told that a stream is suspended is told when it goes; it counts no longer.
 #[test]
 fn a_stream_that_is_removed_is_suspended_no_longer() {

@@ -240,6 +240,32 @@ fn the_counter_counts() {
 }
 
 #[test]
+fn a_takeover_that_was_expected_allocates_nothing() {
+    let mut caller = Caller::new(Dispatch::Eager, 64);
+    caller.load(2 * P / 8, 2_000);
+    caller.advance_to(caller.now + 20 * P);
+    let now = Instant::from_nanos(caller.now);
+    // More places for streams, and a longer queue, so that each stream has more requests to keep account of.
+    let before = caller.scheduler.config().clone();
+    let config = SchedulerConfig { streams: 3 * before.streams, queue: 8 * before.queue, ..before };
+    for streams in [config.streams, STREAMS] {
+        let mut next =
+            Scheduler::new(SchedulerConfig { streams, ..config.clone() }).expect("a configuration");
+        next.expect_streams(caller.scheduler.config().streams, &caller.specs);
+        let count = allocations();
+        assert_eq!(caller.scheduler.hand_over(now, &mut next, &[]), Ok(()));
+        assert_eq!(allocations(), count, "to {streams} places");
+        drop(next.leftovers());
+        // Who has handed over has all its places.
+        assert!((0..STREAMS).all(|_| caller.scheduler.add_stream(now, StreamSpec::best_effort()).is_ok()));
+        caller.scheduler = next;
+        assert!(caller.ids.iter().flatten().all(|id| caller.scheduler.stream_counts(*id).is_some()));
+    }
+    let seen = caller.silently("what comes after it", |c| c.load(2 * P / 8, 2_000));
+    assert!(seen.served > 1_900, "{seen:?}");
+}
+
+#[test]
 fn normal_load_allocates_nothing() {
     for dispatch in BOTH {
         let mut caller = Caller::new(dispatch, 64);

@@ -211,24 +211,30 @@ impl<P: Policy, S: FnMut(WorkerId, usize, Span) -> Span, O: Observer> Driver<'_,
     }
 
     /// Ends all batches that are due by now; the policy decides after `each`, or later.
+    #[inline]
     fn complete(&mut self, each: bool) {
         if self.finish.is_some_and(|finish| finish <= self.now) {
-            for worker in 0..self.busy.len() {
-                if let Some(Busy { start, finish }) = self.busy[worker]
-                    && finish <= self.now
-                {
-                    self.busy[worker] = None;
-                    self.policy.complete(self.now, worker, finish.since(start));
-                    if each {
-                        self.poll();
-                    }
-                }
-            }
-            self.finish = self.busy.iter().flatten().map(|busy| busy.finish).min();
+            self.complete_due(each);
         }
         if each {
             self.poll();
         }
+    }
+
+    #[inline(never)]
+    fn complete_due(&mut self, each: bool) {
+        for worker in 0..self.busy.len() {
+            if let Some(Busy { start, finish }) = self.busy[worker]
+                && finish <= self.now
+            {
+                self.busy[worker] = None;
+                self.policy.complete(self.now, worker, finish.since(start));
+                if each {
+                    self.poll();
+                }
+            }
+        }
+        self.finish = self.busy.iter().flatten().map(|busy| busy.finish).min();
     }
 
     /// Carries out all that is to be done now.

@@ -47,6 +47,7 @@ pub fn of(service: &Service) -> Told {
         guard_ns: plan.config.guard.as_nanos(),
         batch: plan.workers().batch,
         batch_time_ns: plan.workers().batch_time().as_nanos(),
+        max_batch: plan.max_batch(),
         jitter_ns: plan.config.jitter.as_nanos(),
         constraints: plan.config.constraints.iter().map(ToString::to_string).collect(),
         promised_period_ns: plan.rate.as_ref().and_then(|r| r.spare).map(|(period, _)| period.as_nanos()),

@@ -31,6 +31,11 @@ impl Told {
         Self { resolved: VecDeque::with_capacity(resolutions), events }
     }
 
+    /// Whether there is nothing to tell.
+    pub(super) fn is_empty(&self) -> bool {
+        self.resolved.is_empty() && self.events.is_empty()
+    }
+
     /// Queues the end of a request.
     #[inline]
     fn resolve(&mut self, request: &Request, outcome: Outcome) {

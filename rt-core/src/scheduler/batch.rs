@@ -300,7 +300,7 @@ impl BatchPlanner {
                 let run = room.min(queue.len() - from);
                 self.rows[class] = Row { wait: from, expire: 0, run };
                 self.taken += run;
-                queue.range(from..from + run).for_each(|request| self.claims.take_turn(request.stream));
+                queue.from(from).take(run).for_each(|request| self.claims.take_turn(request.stream));
             }
         }
     }

@@ -282,7 +282,7 @@ impl Scheduler {
             }
         };
         let queue = self.waiting.class(class);
-        let plain = queue.front()?.deadline >= now + time
+        let plain = queue.first()?.deadline >= now + time
             && queue.get(count).is_none_or(|next| next.deadline >= now + kind.time + kind.time);
         plain.then_some((class, count))
     }
@@ -330,7 +330,7 @@ impl Scheduler {
         for index in skip[MANDATORY]..last {
             let place = self.waiting.class(MANDATORY)[index];
             let older = |r: &Request| r.stream == place.stream && r.deadline < place.deadline;
-            let demoted = self.waiting.class(DEMOTED).range(from..).position(older);
+            let demoted = self.waiting.class(DEMOTED).from(from).position(older);
             if let Some(found) = demoted
                 && let Some(other) = self.waiting.remove(DEMOTED, from + found)
                 && let Some(later) = self.waiting.remove(MANDATORY, index)

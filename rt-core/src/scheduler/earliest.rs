@@ -7,62 +7,83 @@ use super::types::NEVER;
 use crate::time::Instant;
 
 /// A knock-out tournament of numbers (of workers by when they are due, of streams by when they may send), in which the
-/// earlier of two instants wins. A change is played on only as long as it changes who wins: at most logarithmic, and mostly
+/// earliest of four instants wins. A change is played on only as long as it changes who wins: at most logarithmic, and mostly
 /// one round. None of the calls allocates but [`Earliest::resize`].
 #[derive(Debug)]
 pub(crate) struct Earliest {
-    /// A binary tree: the final is at 1, what the winner of place `i` won is at `2i` and `2i + 1`. The second half are the
-    /// numbers themselves, at the end of time if they are not there.
-    won: Vec<Instant>,
+    /// The end of time if no number is there.
+    winner: Instant,
+    /// The final is first. Who won match `i` plays in match `(i - 1) / 4`; the last of all are those of the numbers
+    /// themselves, at the end of time if they are not there.
+    matches: Vec<[Instant; SIDES]>,
+    /// The place of number 0; there are `SIDES` to a match.
+    first: usize,
 }
+
+/// How many play in a match.
+const SIDES: usize = 4;
 
 impl Earliest {
     /// Of numbers below `count`, none of them there. Allocates.
     pub(crate) fn new(count: usize) -> Self {
-        Self { won: alloc::vec![NEVER; 2 * count.next_power_of_two()] }
+        let (mut first, mut places) = (0usize, 1);
+        while places < count {
+            (first, places) = (first + places, places * SIDES);
+        }
+        Self { winner: NEVER, matches: alloc::vec![[NEVER; SIDES]; first], first: first.wrapping_sub(1) }
     }
 
     /// Of numbers below `count`, or of as many as before. Allocates.
     pub(crate) fn resize(&mut self, count: usize) {
-        let mut larger = Self::new(count.max(self.numbers()));
-        (0..self.numbers()).for_each(|number| larger.set(number, self.won[self.numbers() + number]));
+        let numbers =
+            self.matches.as_flattened().get(self.first..).unwrap_or(core::slice::from_ref(&self.winner));
+        let mut larger = Self::new(count.max(numbers.len()));
+        numbers.iter().enumerate().for_each(|(number, &at)| larger.set(number, at));
         *self = larger;
     }
 
     /// The earliest instant; the end of time if none is there.
+    #[inline]
     pub(crate) fn instant(&self) -> Instant {
-        self.won[1]
+        self.winner
     }
 
     /// The earliest instant, and whose it is: the first of equals.
     pub(crate) fn earliest(&self) -> Option<(Instant, usize)> {
-        let (at, mut place) = (self.instant(), 1);
+        let (at, mut next, mut place) = (self.winner, 0, self.first);
         if at == NEVER {
             return None;
         }
-        while place < self.numbers() {
-            place = 2 * place + usize::from(self.won[2 * place] != at);
+        while let Some(of) = self.matches.get(next) {
+            place = SIDES * next + of.iter().position(|&held| held == at)?;
+            next = place + 1;
         }
-        Some((at, place - self.numbers()))
+        Some((at, place.wrapping_sub(self.first)))
     }
 
     /// `number` is at `at`, wherever it was.
+    #[inline]
     pub(crate) fn set(&mut self, number: usize, at: Instant) {
-        let (mut place, mut winner) = (self.numbers() + number, at);
-        while mem::replace(&mut self.won[place], winner) != winner && place > 1 {
-            winner = winner.min(self.won[place ^ 1]);
-            place /= 2;
+        let (mut place, mut winner) = (self.first.wrapping_add(number), at);
+        // Before the final there is no match.
+        while let Some(of) = self.matches.get_mut(place / SIDES) {
+            if mem::replace(&mut of[place % SIDES], winner) == winner {
+                return;
+            }
+            winner = of[0].min(of[1]).min(of[2].min(of[3]));
+            place = (place / SIDES).wrapping_sub(1);
         }
+        self.winner = winner;
+    }
+
+    /// How many numbers there may be.
+    pub(crate) fn numbers(&self) -> usize {
+        self.matches.len() * SIDES - self.first.min(self.matches.len() * SIDES)
     }
 
     /// `number` is no longer there.
     pub(crate) fn remove(&mut self, number: usize) {
         self.set(number, NEVER);
-    }
-
-    /// How many numbers there may be.
-    fn numbers(&self) -> usize {
-        self.won.len() / 2
     }
 }
 

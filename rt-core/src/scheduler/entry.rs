@@ -67,7 +67,7 @@ impl Scheduler {
         // In a full queue the oldest of the lowest class gives way, as long as that is none above the new one's.
         let room = !self.waiting.is_full();
         let place = match welcome && (room || self.waiting.gives_way(class)) {
-            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open()),
+            true => self.streams.get_mut(id).and_then(|stream| stream.outcomes.open(deadline)),
             false => None,
         };
         let Some(place) = place else {

@@ -13,6 +13,10 @@ impl Few {
         Some(index * 64 + word.trailing_zeros() as usize)
     }
 
+    pub(crate) fn has(&self, number: usize) -> bool {
+        self.0[number / 64] >> (number % 64) & 1 == 1
+    }
+
     pub(crate) fn set(&mut self, number: usize, there: bool) {
         let bit = 1 << (number % 64);
         let word = &mut self.0[number / 64];
@@ -47,6 +51,7 @@ mod tests {
                 if there { set.insert(number) } else { set.remove(&number) };
                 prop_assert!(few.eq(set.iter().copied()));
                 prop_assert_eq!(few.first(), set.first().copied());
+                prop_assert_eq!(few.has(number), there);
             }
         }
     }

@@ -67,6 +67,21 @@ impl Scheduler {
         Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
     }
 
+    /// When it has something to do if nothing happens before, if it need not be polled to tell.
+    #[inline]
+    pub(crate) fn waits_until(&self, now: Instant) -> Option<Instant> {
+        let rests = !self.changed && now < self.next && self.told.is_empty();
+        rests.then_some(self.next)
+    }
+
+    /// The same after it has taken its turn: mostly there is nothing more to be done.
+    pub(crate) fn rest_after_turn(&mut self, now: Instant) -> Option<Instant> {
+        if self.is_at_rest() {
+            self.rest(now);
+        }
+        self.waits_until(now)
+    }
+
     /// The batch of another service took longer than it may, which harms this one: `seen` instead of `bound`.
     pub(crate) fn was_harmed(&mut self, now: Instant, bound: Span, seen: Span) {
         self.overrun(now, bound, seen);

@@ -8,8 +8,8 @@
 
 use super::Scheduler;
 use super::queue::MANDATORY;
-use super::streams::places;
-use crate::stream::{MissReason, Stream, StreamId};
+use super::streams::{Retired, places_for};
+use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::Instant;
 
 /// Why one scheduler cannot take over from another.
@@ -46,10 +46,37 @@ impl Scheduler {
         (self.quiet, self.changed) = (quiet, true);
     }
 
+    /// Allocates what it needs to take over `streams` from a scheduler of so many places: before [`Scheduler::hand_over`], where
+    /// nobody waits. What is left over then is to be dropped where nobody waits either: [`Scheduler::leftovers`].
+    pub fn expect_streams<'a>(&mut self, places: usize, streams: impl IntoIterator<Item = &'a StreamSpec>) {
+        if self.streams.len() == 0 {
+            self.resize(places);
+        }
+        for spec in streams {
+            self.spare.add(places_for(&self.config, spec));
+        }
+    }
+
+    /// What was allocated for a takeover that is over, and what the streams had before.
+    pub fn leftovers(&mut self) -> Retired {
+        Retired::logs(core::mem::take(&mut self.spare))
+    }
+
+    /// For at least so many streams, of which there are none yet. Allocates if they are more.
+    fn resize(&mut self, places: usize) {
+        self.streams.resize(places);
+        let count = self.streams.places();
+        self.planner.resize(count);
+        self.waiting.resize(count);
+        if count > self.to_come.numbers() {
+            self.to_come.resize(count);
+        }
+    }
+
     /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
     /// mode as it is; then this one has none. What waits, which nothing was promised for, is cancelled: call
     /// [`Scheduler::poll`] on this one a last time. The caller has tested that the streams are admitted by `next`,
-    /// whose shield is to be set anew. Allocates.
+    /// whose shield is to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams.
     ///
     /// # Errors
     /// If `next` is not fit, which no waiting mends, or work is left that something was promised for
@@ -78,15 +105,12 @@ impl Scheduler {
         }
         self.give_up_all(now, MissReason::Cancelled);
         ended.iter().for_each(|id| drop(self.remove_stream(*id)));
+        next.resize(self.streams.places());
         next.streams.continue_from(&mut self.streams);
         for stream in next.streams.iter_mut() {
-            stream.outcomes.grow(places(&next.config, &stream.spec));
+            stream.outcomes.grow(places_for(&next.config, &stream.spec), &mut next.spare);
         }
-        core::mem::swap(&mut next.ledger, &mut self.ledger);
-        let count = next.streams.places();
-        next.planner.resize(count);
-        next.waiting.resize(count);
-        next.to_come.resize(count);
+        next.ledger.continue_from(&mut self.ledger);
         for stream in next.streams.iter().filter(|stream| stream.spec.demand().is_some()) {
             next.to_come.set(usize::from(stream.id.slot), stream.earliest());
         }

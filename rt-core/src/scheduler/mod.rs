@@ -9,6 +9,7 @@ mod entry;
 pub(crate) mod few;
 mod guest;
 mod handover;
+mod ordered;
 mod pool;
 mod prolong;
 mod queue;
@@ -26,7 +27,7 @@ use crate::safe_mode::SafeMode;
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
 use crate::stalls::StallMonitor;
-use crate::stream::{MissReason, StreamCounts, StreamId};
+use crate::stream::{MissReason, SpareLogs, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use accounting::Told;
 use batch::BatchPlanner;
@@ -72,6 +73,8 @@ pub struct Scheduler {
     waiting: Waiting,
     planner: BatchPlanner,
     streams: Streams,
+    /// Room for those that it is to take over.
+    spare: SpareLogs,
     ledger: LoadLedger,
     /// Of each stream that demands something, by its place: before when no request of it conforms, as far as was looked.
     to_come: Earliest,
@@ -125,6 +128,7 @@ impl Scheduler {
             waiting: Waiting::new(config.queue, config.streams),
             planner: BatchPlanner::new(config.queue, config.streams),
             streams: Streams::new(config.streams),
+            spare: SpareLogs::default(),
             ledger: LoadLedger::new(config.streams),
             to_come: Earliest::new(config.streams),
             told: Told::new(config.queue + running + 1),

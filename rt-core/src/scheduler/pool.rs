@@ -107,7 +107,10 @@ impl Pool {
     /// What a worker is.
     #[inline]
     pub(super) fn kind(&self, worker: WorkerId) -> &Kind {
-        &self.kinds[self.workers[worker].kind]
+        match &*self.kinds {
+            [only] => only,
+            kinds => &kinds[self.workers[worker].kind],
+        }
     }
 
     /// The only kind; `None` if there are several.

@@ -130,7 +130,7 @@ impl Scheduler {
 
     /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where
     /// nothing is promised or the shield allows the bound on its time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
         let kind = &self.pool.kind(worker).workers;
         if let Some(guest) = &self.guest {
@@ -211,8 +211,7 @@ impl Scheduler {
 
     /// When those that wait and that a promise counts on must be answered, in order, but for the first few.
     pub(super) fn mandatory_due(&self, skip: usize) -> impl ExactSizeIterator<Item = Instant> + Clone + '_ {
-        let queue = self.waiting.class(MANDATORY);
-        queue.range(skip.min(queue.len())..).map(|request| self.due(request))
+        self.waiting.class(MANDATORY).from(skip).map(|request| self.due(request))
     }
 
     /// How long the batch of `worker` may take at most to be in time; 0 if it has none.

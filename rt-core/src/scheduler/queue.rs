@@ -1,8 +1,8 @@
 //! What waits for a service: mandatory, demoted and optional requests, each class in the order of deadlines.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::ordered::Ordered;
 use super::types::Request;
 use crate::stream::StreamId;
 use crate::time::Instant;
@@ -21,7 +21,7 @@ pub(super) type Classes<T> = [T; 3];
 /// Requests that wait, at most as many as there is room for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    classes: Classes<VecDeque<Request>>,
+    classes: Classes<Ordered>,
     len: usize,
     room: usize,
     /// By the place of a stream: its demoted requests.
@@ -31,7 +31,7 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Empty, with room for so many, of so many streams. Allocates.
     pub(super) fn new(room: usize, streams: usize) -> Self {
-        let classes = [(); 3].map(|()| VecDeque::with_capacity(room));
+        let classes = [(); 3].map(|()| Ordered::new(room));
         Self { classes, len: 0, room, demoted: alloc::vec![0; streams] }
     }
 
@@ -48,7 +48,7 @@ impl Waiting {
         self.len >= self.room
     }
 
-    pub(super) fn class(&self, class: usize) -> &VecDeque<Request> {
+    pub(super) fn class(&self, class: usize) -> &Ordered {
         &self.classes[class]
     }
 
@@ -68,18 +68,14 @@ impl Waiting {
     }
 
     /// How many requests of a class have a deadline before `reach`: an answer then would be too late for them.
+    #[inline]
     pub(super) fn before(&self, class: usize, reach: Instant) -> usize {
-        let queue = &self.classes[class];
-        // Mostly not even the first.
-        if queue.front().is_none_or(|first| first.deadline >= reach) {
-            return 0;
-        }
-        queue.partition_point(|request| request.deadline < reach)
+        self.classes[class].before(reach)
     }
 
     /// The earliest deadline of a class.
     pub(super) fn first_deadline(&self, class: usize) -> Option<Instant> {
-        self.classes[class].front().map(|request| request.deadline)
+        self.classes[class].first().map(|request| request.deadline)
     }
 
     /// Whether demoted requests of the stream in this place wait.
@@ -90,29 +86,24 @@ impl Waiting {
     /// Takes in a request; there is room.
     #[inline(always)]
     pub(super) fn push(&mut self, class: usize, request: Request) {
-        let queue = &mut self.classes[class];
         self.len += 1;
         if class == DEMOTED {
             self.demoted[usize::from(request.stream.slot)] += 1;
         }
-        if queue.back().is_none_or(|last| last.deadline <= request.deadline) {
-            queue.push_back(request);
-        } else {
-            insert(queue, request);
-        }
+        self.classes[class].push(request);
     }
 
     /// Takes the first request of a class.
     #[inline]
     pub(super) fn pop(&mut self, class: usize) -> Option<Request> {
-        let request = self.classes[class].pop_front()?;
+        let request = self.classes[class].pop_first()?;
         self.taken(class, &request);
         Some(request)
     }
 
     /// Takes the first request of a class if an answer at `reach` would be too late for it.
     pub(super) fn pop_before(&mut self, class: usize, reach: Instant) -> Option<Request> {
-        if self.classes[class].front()?.deadline < reach { self.pop(class) } else { None }
+        if self.classes[class].first()?.deadline < reach { self.pop(class) } else { None }
     }
 
     /// Takes the first `count` requests of a class.
@@ -120,13 +111,13 @@ impl Waiting {
     pub(super) fn take_first(&mut self, class: usize, count: usize, mut take: impl FnMut(&Request)) {
         let queue = &mut self.classes[class];
         for _ in 0..count {
-            let Some(request) = queue.front() else { break };
+            let Some(request) = queue.first() else { break };
             take(request);
             self.len -= 1;
             if class == DEMOTED {
                 self.demoted[usize::from(request.stream.slot)] -= 1;
             }
-            queue.pop_front();
+            queue.drop_first();
         }
     }
 
@@ -154,25 +145,12 @@ impl Waiting {
         (class.max(DEMOTED)..self.classes.len()).any(|lower| !self.classes[lower].is_empty())
     }
 
-    /// Takes out all requests of `stream`, telling each; linear in what waits.
-    pub(super) fn cancel(&mut self, stream: StreamId, mut tell: impl FnMut(Request)) {
-        for queue in &mut self.classes {
-            let before = queue.len();
-            queue.retain(|request| {
-                let gone = request.stream == stream;
-                if gone {
-                    tell(*request);
-                }
-                !gone
-            });
-            self.len -= before - queue.len();
-        }
-        self.demoted[usize::from(stream.slot)] = 0;
+    /// Takes a request back that took a place in the log of its stream and must be answered by `deadline`, if it waits.
+    pub(super) fn take_back(&mut self, stream: StreamId, place: u32, deadline: Instant) -> Option<Request> {
+        let is = |request: &Request| request.stream == stream && request.place == place;
+        let find = |class: usize| Some((class, self.classes[class].take_back(deadline, is)?));
+        let (class, request) = (MANDATORY..=OPTIONAL).find_map(find)?;
+        self.taken(class, &request);
+        Some(request)
     }
-}
-
-/// Puts a request in its place among those that have later deadlines.
-#[inline(never)]
-fn insert(queue: &mut VecDeque<Request>, request: Request) {
-    queue.insert(queue.partition_point(|other| other.deadline <= request.deadline), request);
 }

@@ -10,7 +10,7 @@ use super::types::{SchedulerConfig, StreamError};
 use super::{Outcome, Resolution, Scheduler};
 use crate::ledger::Load;
 use crate::shield::Shield;
-use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
+use crate::stream::{MissReason, SpareLogs, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
@@ -40,11 +40,17 @@ pub enum Joined {
 pub struct Retired {
     _shield: Option<Arc<Shield>>,
     _stream: Option<Box<Stream>>,
+    _logs: SpareLogs,
 }
 
 impl Retired {
+    /// Logs.
+    pub(super) fn logs(logs: SpareLogs) -> Self {
+        Self { _logs: logs, ..Self::default() }
+    }
+
     pub(super) fn of(shield: Option<Arc<Shield>>) -> Self {
-        Self { _shield: shield, _stream: None }
+        Self { _shield: shield, ..Self::default() }
     }
 }
 
@@ -77,6 +83,11 @@ impl Streams {
     }
 
     /// Who is in a place.
+    pub(super) fn at(&self, slot: u16) -> Option<&Stream> {
+        self.places.get(usize::from(slot))?.as_deref()
+    }
+
+    /// The same, to be changed.
     pub(super) fn at_mut(&mut self, slot: u16) -> Option<&mut Stream> {
         self.places.get_mut(usize::from(slot))?.as_deref_mut()
     }
@@ -120,13 +131,22 @@ impl Streams {
         self.places[usize::from(id.slot)].take()
     }
 
+    /// At least so many places; none is taken. Allocates if they are more.
+    pub(super) fn resize(&mut self, count: usize) {
+        if count > self.places.len() {
+            *self = Self { next_generation: self.next_generation, ..Self::new(count) };
+        }
+    }
+
     /// Goes on with those of another, in the same places: as many of them, or more.
     pub(super) fn continue_from(&mut self, other: &mut Self) {
-        let count = self.places.len().max(other.places.len());
-        core::mem::swap(self, other);
-        let added = self.places.len()..count;
-        self.places.resize_with(count, || None);
-        self.free.splice(0..0, added.rev().map(|slot| slot as u16));
+        self.resize(other.places.len());
+        self.next_generation = other.next_generation;
+        self.free.clear();
+        self.free.extend((other.places.len()..self.places.len()).rev().map(|slot| slot as u16));
+        self.free.append(&mut other.free);
+        other.free.extend((0..other.places.len()).rev().map(|slot| slot as u16));
+        self.places.iter_mut().zip(&mut other.places).for_each(|(place, from)| *place = from.take());
     }
 }
 
@@ -134,7 +154,7 @@ impl Newcomer {
     /// A stream of a scheduler of this configuration. Allocates all that it needs.
     #[must_use]
     pub fn new(config: &SchedulerConfig, spec: StreamSpec) -> Self {
-        let places = places(config, &spec);
+        let places = places_for(config, &spec);
         Self { stream: Box::new(Stream::new(spec, places)), shield: None, version: None }
     }
 
@@ -234,7 +254,7 @@ impl Scheduler {
     }
 
     /// Removes a stream: what waits is cancelled, what runs ends unheard. It counts for newcomers until no mandatory
-    /// request waits, for only then is it out of every busy period. Linear in what waits if anything of it is unanswered.
+    /// request waits, for only then is it out of every busy period. Linear in what of it is unanswered.
     pub fn remove_stream(&mut self, id: StreamId) -> Retired {
         let Some(spec) = self.streams.get(id).map(|stream| Arc::clone(&stream.spec)) else {
             return Retired::default();
@@ -248,12 +268,12 @@ impl Scheduler {
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());
-        Retired { _shield: None, _stream: stream }
+        Retired { _stream: stream, ..Retired::default() }
     }
 
     /// Starts a stream anew for another client of the same declaration: new number, requests from 0, a clean record. The
-    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what waits if
-    /// anything of it is unanswered.
+    /// arrival monitor, the word and a suspension go on, so the promise to others is untouched. Linear in what of it is
+    /// unanswered.
     pub fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
         self.streams.get(id)?;
         self.cancel(id);
@@ -265,13 +285,13 @@ impl Scheduler {
     /// Takes every waiting request of a stream back.
     fn cancel(&mut self, id: StreamId) {
         self.changed = true;
-        // Mostly all of a stream that goes has been answered.
-        if self.streams.get(id).is_some_and(|stream| stream.outcomes.has_open()) {
-            let resolved = &mut self.told.resolved;
-            self.waiting.cancel(id, |request| {
-                let outcome = Outcome::Missed(MissReason::Cancelled);
-                resolved.push_back(Resolution { request, outcome, misses_left: None });
-            });
+        if let Some(stream) = self.streams.get(id) {
+            for (place, deadline) in stream.outcomes.open_places() {
+                if let Some(request) = self.waiting.take_back(id, place, deadline) {
+                    let outcome = Outcome::Missed(MissReason::Cancelled);
+                    self.told.resolved.push_back(Resolution { request, outcome, misses_left: None });
+                }
+            }
         }
         self.note_clear();
     }
@@ -298,7 +318,7 @@ impl Scheduler {
 
 /// Places in the log of a stream's outcomes: for as many requests as it may send in the longest life of one, and for as many
 /// as the scheduler holds.
-pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
+pub(super) fn places_for(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
     let life = config.deadline + slowest + config.reserve();

@@ -25,6 +25,8 @@ pub(super) struct Suspensions {
     listed: Vec<u16>,
     /// How many are suspended.
     count: usize,
+    /// How often one began or ended.
+    changes: u64,
     /// When the first of them may be resumed, or told of; the end of time if there is none.
     next: Instant,
     sequence: u64,
@@ -33,7 +35,7 @@ pub(super) struct Suspensions {
 impl Suspensions {
     /// None, of so many streams. Allocates.
     pub(super) fn new(streams: usize) -> Self {
-        Self { listed: Vec::with_capacity(streams), count: 0, next: NEVER, sequence: 0 }
+        Self { listed: Vec::with_capacity(streams), count: 0, changes: 0, next: NEVER, sequence: 0 }
     }
 
     /// Whether a stream is suspended, or something is to be told of one.
@@ -66,6 +68,18 @@ impl Scheduler {
         (self.suspensions.sequence, self.suspensions.count)
     }
 
+    /// How often suspensions began or ended by themselves, announced or not.
+    #[must_use]
+    pub fn suspension_changes(&self) -> u64 {
+        self.suspensions.changes
+    }
+
+    /// The streams whose suspension has begun or ended without that being told, as while announcements are inhibited.
+    pub fn untold_suspensions(&self) -> impl Iterator<Item = StreamId> + '_ {
+        let streams = self.suspensions.listed.iter().filter_map(|&slot| self.streams.at(slot));
+        streams.filter(|stream| stream.told != stream.suspended.is_some()).map(|stream| stream.id)
+    }
+
     /// The stream broke what its promise rests on, with effects until `until`.
     pub(super) fn suspend(
         &mut self,
@@ -86,6 +100,7 @@ impl Scheduler {
         let until = until.max(now + config.hold);
         stream.suspended = Some(Suspended { alarm: Alarm { cause, evidence, entered: now }, until });
         self.suspensions.count += 1;
+        self.suspensions.changes += 1;
         self.suspensions.list(id.slot);
         self.look_again(until);
         self.tell_suspension(now, id.slot);
@@ -121,6 +136,7 @@ impl Scheduler {
                 stream.suspended = None;
                 stream.excused = stream.counts.arrived;
                 self.suspensions.count -= 1;
+                self.suspensions.changes += 1;
             }
             None => {}
         }

@@ -22,13 +22,17 @@ pub(super) struct Running {
 #[derive(Debug)]
 pub(super) struct Crew {
     running: Box<[Option<Running>]>,
+    /// Those that are free, and how many they are.
     free: Few,
+    free_count: usize,
     /// Since when at least one is free; means something only if one is.
     pub(super) free_since: Instant,
     /// Of those that run and are not reported, when their batch is due.
     due: Earliest,
-    /// By how much batches may run over in all between two calm instants, and by how much those that ended since have.
+    /// By how much batches may run over in all between two calm instants, by how much each if all do, and by how much those
+    /// that ended since have.
     margin: Span,
+    each: Span,
     spent: Span,
 }
 
@@ -40,15 +44,24 @@ impl Crew {
         Self {
             running: alloc::vec![None; count].into(),
             free,
+            free_count: count,
             free_since: Instant::ZERO,
             due: Earliest::new(count),
             margin,
+            each: share(margin, count),
             spent: Span::ZERO,
         }
     }
 
+    #[inline]
     pub(super) fn first_free(&self) -> Option<WorkerId> {
-        self.free.first()
+        if self.free_count > 0 { self.free.first() } else { None }
+    }
+
+    /// Whether one is free.
+    #[inline]
+    pub(super) fn has_free(&self) -> bool {
+        self.free_count > 0
     }
 
     pub(super) fn get(&self, worker: WorkerId) -> Option<Running> {
@@ -60,6 +73,7 @@ impl Crew {
         let due = now + time;
         self.running[worker] = Some(Running { service, started: now, due, reported: false });
         self.free.set(worker, false);
+        self.free_count -= 1;
         self.due.set(worker, due);
     }
 
@@ -75,7 +89,8 @@ impl Crew {
     /// `worker` is lost, with whatever it ran.
     pub(super) fn lose(&mut self, worker: WorkerId) {
         if let Some(running) = self.running.get_mut(worker) {
-            *running = None;
+            let was_free = running.take().is_none() && self.free.has(worker);
+            self.free_count -= usize::from(was_free);
             self.due.remove(worker);
             self.free.set(worker, false);
         }
@@ -83,10 +98,11 @@ impl Crew {
 
     /// `worker`, which runs nothing, is free from now on.
     pub(super) fn set_free(&mut self, now: Instant, worker: WorkerId) {
-        if self.free.first().is_none() {
+        if self.free_count == 0 {
             self.free_since = now;
         }
         self.free.set(worker, true);
+        self.free_count += 1;
     }
 
     /// From now on batches may run over by `margin`; false, and nothing has changed, if they have by more.
@@ -119,18 +135,20 @@ impl Crew {
 
     /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.
     pub(super) fn alarm(&self, now: Instant) -> Instant {
-        let Some((due, _)) = self.due.earliest() else { return Instant::from_nanos(u64::MAX) };
         // All may run over at once.
-        let left = self.margin.saturating_sub(self.excess(now)).as_nanos() / self.running.len() as u64;
-        due.max(now) + Span::from_nanos(left + 1)
+        let left = match self.excess(now) {
+            Span::ZERO => self.each,
+            excess => share(self.margin.saturating_sub(excess), self.running.len()),
+        };
+        self.due.instant().max(now) + left + Span::from_nanos(1)
     }
 
     /// A batch that runs on although, with what ran over before, that may harm others; it counts as reported now.
     pub(super) fn report(&mut self, now: Instant) -> Option<Running> {
-        let (_, worker) = self.due.earliest().filter(|&(due, _)| due < now)?;
-        if self.excess(now) <= self.margin {
+        if self.due.instant() >= now || self.excess(now) <= self.margin {
             return None;
         }
+        let (_, worker) = self.due.earliest()?;
         self.due.remove(worker);
         let running = self.running[worker].as_mut()?;
         running.reported = true;
@@ -147,4 +165,9 @@ impl Crew {
     pub(super) fn has_harmed(&self) -> bool {
         self.spent > self.margin
     }
+}
+
+/// What each of so many has of it.
+fn share(of: Span, count: usize) -> Span {
+    Span::from_nanos(of.as_nanos() / count as u64)
 }

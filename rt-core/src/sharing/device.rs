@@ -102,8 +102,8 @@ pub struct Device {
     unclear: u64,
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
-    /// Since when a free worker should have been given what waits.
-    armed: Option<Instant>,
+    /// Since when a free worker should have been given what waits; the end of time if none should.
+    armed: Instant,
 }
 
 impl Device {
@@ -150,7 +150,7 @@ impl Device {
             waiting: 0,
             unclear: 0,
             used: alloc::vec![Span::ZERO; count],
-            armed: None,
+            armed: NEVER,
         })
     }
 
@@ -200,13 +200,18 @@ impl Device {
         room: bool,
     ) -> Option<Resolution> {
         let at = arrival.at;
-        let resolution = self.schedulers[service].handle_sent(now, arrival, sent, room);
-        self.touched |= 1 << service;
-        if self.rule == Rule::Turns {
-            // Who comes first stands first, though all of one instant be polled together.
-            self.line.set(service, self.schedulers[service].first_mandatory() < NEVER);
+        let scheduler = &mut self.schedulers[service];
+        let resolution = scheduler.handle_sent(now, arrival, sent, room);
+        match scheduler.waits_until(now) {
+            // Mostly it only waits with the others.
+            Some(wake) if self.touched >> service & 1 == 0 => self.look_at(service, wake),
+            _ => {
+                self.touched |= 1 << service;
+                // Who comes first stands first, though all of one instant be polled together.
+                self.note_mandatory(service);
+            }
         }
-        if resolution.is_none() && self.crew.first_free().is_some() {
+        if resolution.is_none() && self.crew.has_free() {
             self.arm(at);
         }
         resolution
@@ -245,8 +250,9 @@ impl Device {
 
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
     pub fn poll(&mut self, now: Instant) -> DeviceAction {
-        if let Some(armed) = self.armed.take_if(|armed| *armed < now) {
-            self.others(usize::MAX, |scheduler| scheduler.was_late(now, now.since(armed)));
+        if self.armed < now {
+            let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
+            self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay));
         }
         self.report(now);
         loop {
@@ -256,10 +262,7 @@ impl Device {
                     Action::Event(event) => return DeviceAction::Event(service, event),
                     // It starts nothing by itself.
                     Action::Start { .. } => {}
-                    Action::WakeAt(at) => {
-                        self.wake.set(service, at.unwrap_or(NEVER));
-                        self.look_at(service);
-                    }
+                    Action::WakeAt(at) => self.look_at(service, at.unwrap_or(NEVER)),
                 }
             }
             if (self.unclear != 0 || self.crew.is_strained()) && self.clear(now) {
@@ -269,7 +272,7 @@ impl Device {
                 Some(Ok(action)) => return action,
                 Some(Err(())) => {}
                 None => {
-                    self.armed = None;
+                    self.armed = NEVER;
                     let next = self.wake.instant().min(self.crew.alarm(now));
                     return DeviceAction::WakeAt((next < NEVER).then_some(next));
                 }
@@ -290,14 +293,12 @@ impl Device {
         Some(service)
     }
 
-    /// A service has been polled: what waits there now.
-    fn look_at(&mut self, service: usize) {
+    /// A service has nothing to do before `wake` if nothing happens to it: what waits there now.
+    fn look_at(&mut self, service: usize, wake: Instant) {
+        let first = self.note_mandatory(service);
         let (scheduler, bit) = (&self.schedulers[service], 1 << service);
+        self.wake.set(service, wake);
         self.touched &= !bit;
-        let first = scheduler.first_mandatory();
-        if self.rule == Rule::Turns {
-            self.line.set(service, first < NEVER);
-        }
         // Of all services the one that must answer first goes first, dispatch as late as each allows for.
         self.due.set(service, if first < NEVER { first - scheduler.config().guard } else { NEVER });
         let waits = scheduler.waiting() > 0;
@@ -311,6 +312,16 @@ impl Device {
         self.unclear = if scheduler.awaits_clear() { self.unclear | bit } else { self.unclear & !bit };
     }
 
+    /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
+    #[inline]
+    fn note_mandatory(&mut self, service: usize) -> Instant {
+        let first = self.schedulers[service].first_mandatory();
+        if self.rule == Rule::Turns {
+            self.line.set(service, first < NEVER);
+        }
+        first
+    }
+
     /// Something has happened to all services but one.
     fn others(&mut self, but: usize, mut happens: impl FnMut(&mut Scheduler)) {
         for service in (0..self.schedulers.len()).filter(|&service| service != but) {
@@ -322,7 +333,7 @@ impl Device {
     /// Where nothing mandatory waits for anyone, and every worker is free within the longest batch, tells those that wait for
     /// it; whether there are such.
     fn clear(&mut self, now: Instant) -> bool {
-        if self.due.earliest().is_some() || !self.crew.is_prompt(now, self.longest) {
+        if self.due.instant() < NEVER || !self.crew.is_prompt(now, self.longest) {
             return false;
         }
         self.crew.calm();
@@ -343,18 +354,23 @@ impl Device {
         };
         let background = next.is_none();
         let service = next.or_else(|| self.next_background())?;
-        let started = self.schedulers[service].take_turn(now, worker, background);
-        if started.is_some() && !background && self.rule == Rule::Turns {
-            let more = self.schedulers[service].first_mandatory() < NEVER;
-            self.line.served(self.turns[service], more);
+        let scheduler = &mut self.schedulers[service];
+        let Some(time) = scheduler.take_turn(now, worker, background) else {
+            self.touched |= 1 << service;
+            return Some(Err(()));
+        };
+        if !background && self.rule == Rule::Turns {
+            self.line.served(self.turns[service], scheduler.first_mandatory() < NEVER);
         }
-        self.touched |= 1 << service;
-        let Some(time) = started else { return Some(Err(())) };
+        match scheduler.rest_after_turn(now) {
+            Some(wake) => self.look_at(service, wake),
+            None => self.touched |= 1 << service,
+        }
         if background {
             self.used[service] = self.used[service] + time;
         }
         self.crew.start(now, worker, service, time);
-        self.armed = None;
+        self.armed = NEVER;
         Some(Ok(DeviceAction::Start { service, worker }))
     }
 
@@ -368,8 +384,7 @@ impl Device {
 
     /// Notes that a free worker should have been given what came at `since`.
     fn arm(&mut self, since: Instant) {
-        let since = since.max(self.crew.free_since);
-        self.armed = Some(self.armed.map_or(since, |armed| armed.min(since)));
+        self.armed = self.armed.min(since.max(self.crew.free_since));
     }
 
     /// Tells of batches that run on for longer than harms nobody.

@@ -87,8 +87,19 @@ impl Service {
     }
 
     /// The time of a batch that is bounded by `bound`. It always throws the dice as often, so that the batches of all
-    /// who start from the same dice fare alike by their number.
+    /// who start from the same dice fare alike by their number; or never, where there is nothing to choose.
+    #[inline]
     pub(super) fn draw(&self, dice: &mut Dice, bound: Span) -> Span {
+        if self.is_exact() { bound } else { self.throw(dice, bound) }
+    }
+
+    /// Whether every batch takes exactly its bound.
+    fn is_exact(&self) -> bool {
+        self.quantiles.is_empty() && self.stalls == 0.0 && self.overruns == 0.0
+    }
+
+    #[inline(never)]
+    fn throw(&self, dice: &mut Dice, bound: Span) -> Span {
         let mut unit = || dice.within(0, (1 << 53) - 1) as f64 / (1u64 << 53) as f64;
         let (chance, of) = (unit(), unit());
         if chance < self.overruns {

@@ -152,7 +152,10 @@ impl Misses {
                 }
             }
         }
-        self.shorten(at);
+        // A miss alone in every window shortens nothing but the first time.
+        if self.held.min(self.least.len()) > 1 || self.missed == 1 {
+            self.shorten(at);
+        }
         violated
     }
 

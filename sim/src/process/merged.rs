@@ -16,7 +16,7 @@ use super::Source;
 #[derive(Clone, Debug)]
 pub struct Merged<I = Source> {
     sources: Vec<I>,
-    /// The next arrival of every source that has one.
+    /// The next arrival of every source that has one; unless there is only one source.
     heads: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
@@ -24,6 +24,9 @@ impl<I: Iterator<Item = Instant>> Merged<I> {
     /// Merges `sources`; their numbers are their places in it.
     pub fn new(sources: impl IntoIterator<Item = I>) -> Self {
         let mut sources: Vec<_> = sources.into_iter().collect();
+        if sources.len() == 1 {
+            return Self { sources, heads: BinaryHeap::new() };
+        }
         let first = |(i, source): (usize, &mut I)| source.next().map(|instant| Reverse((instant, i)));
         let heads = sources.iter_mut().enumerate().filter_map(first).collect();
         Self { sources, heads }
@@ -33,7 +36,18 @@ impl<I: Iterator<Item = Instant>> Merged<I> {
 impl<I: Iterator<Item = Instant>> Iterator for Merged<I> {
     type Item = (Instant, usize);
 
+    #[inline]
     fn next(&mut self) -> Option<(Instant, usize)> {
+        match &mut self.sources[..] {
+            [only] => only.next().map(|instant| (instant, 0)),
+            _ => self.next_of_several(),
+        }
+    }
+}
+
+impl<I: Iterator<Item = Instant>> Merged<I> {
+    #[inline(never)]
+    fn next_of_several(&mut self) -> Option<(Instant, usize)> {
         let mut head = self.heads.peek_mut()?;
         let Reverse((instant, source)) = *head;
         match self.sources[source].next() {

@@ -27,6 +27,7 @@ impl Renewal {
         Self { now: Ticks::ZERO, mean, gaps, draws }
     }
 
+    #[inline]
     pub(super) fn next(&mut self) -> Option<Instant> {
         let gap = match &self.gaps {
             Gaps::Exponential => self.draws.exponential(),

@@ -14,14 +14,18 @@ impl Ticks {
     pub(super) const MAX: Self = Self(u128::MAX);
 
     /// That many nanoseconds, rounded down; `None` if the clock does not hold them.
+    #[inline]
     pub(super) fn of_nanos(nanos: f64) -> Option<Self> {
         if !(0.0..BEYOND).contains(&nanos) {
             return None;
         }
-        let whole = nanos as u64;
-        // Both exact: the whole part of a float is one, and so is the rest, scaled by a power of two.
-        let rest = (nanos - whole as f64) * BEYOND;
-        Some(Self(u128::from(whole) << 64 | u128::from(rest as u64)))
+        // The 53 bits of the number, of which the last counts 2^(exponent - 1075), in their place.
+        let (exponent, rest) = (nanos.to_bits() >> 52 & 0x7ff, nanos.to_bits() & ((1 << 52) - 1));
+        let bits = u128::from(1 << 52 | rest);
+        Some(Self(match exponent.checked_sub(1075 - 64) {
+            Some(places) => bits << places,
+            None => bits.checked_shr((1075 - 64 - exponent) as u32).unwrap_or(0),
+        }))
     }
 
     /// `self + span`; `None` beyond the clock.
@@ -70,6 +74,21 @@ mod tests {
             let ticks = Ticks::of_nanos(given).expect("inside the clock");
             prop_assert_eq!(ticks.0, u128::from(nanos) << 64 | u128::from(rest) << 44);
             prop_assert_eq!(ticks.instant().as_nanos(), nanos);
+        }
+
+        #[test]
+        fn any_float_is_its_whole_part_and_the_rest(bits in 0u64..0x43f0_0000_0000_0000) {
+            let nanos = f64::from_bits(bits);
+            let whole = nanos as u64;
+            let rest = ((nanos - whole as f64) * BEYOND) as u64;
+            prop_assert_eq!(Ticks::of_nanos(nanos), Some(Ticks(u128::from(whole) << 64 | u128::from(rest))));
+        }
+
+        #[test]
+        fn floats_like_gaps_are_too(nanos in 0.0..1e10) {
+            let whole = nanos as u64;
+            let rest = ((nanos - whole as f64) * BEYOND) as u64;
+            prop_assert_eq!(Ticks::of_nanos(nanos), Some(Ticks(u128::from(whole) << 64 | u128::from(rest))));
         }
 
         #[test]

@@ -87,6 +87,8 @@ struct Member {
     names: Names,
     /// Requests taken in and not resolved.
     open: usize,
+    /// How often suspensions had begun or ended when that was published last.
+    suspensions: u64,
     view: Arc<ServiceView>,
 }
 
@@ -100,6 +102,7 @@ impl Guarded {
         let member = |service| Member {
             names: Names::with_capacity(dispatcher.service(service).config().streams),
             open: 0,
+            suspensions: 0,
             view: Arc::new(ServiceView::new(Arc::clone(&workers))),
         };
         let services: Vec<Member> = (0..dispatcher.services()).map(member).collect();
@@ -121,6 +124,7 @@ impl Guarded {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        self.changed |= self.core.unseen();
         while self.changed != 0 {
             self.core.publish(self.changed.trailing_zeros() as usize);
             self.changed &= self.changed - 1;
@@ -335,6 +339,14 @@ impl Core {
         }
     }
 
+    /// The services of which suspensions have begun or ended since that was published, a bit each.
+    fn unseen(&self) -> u64 {
+        let changed = |(index, own): &(usize, &Member)| {
+            own.suspensions != self.dispatcher.service(*index).suspension_changes()
+        };
+        self.services.iter().enumerate().filter(changed).fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
     fn publish_worker(&self, worker: WorkerId) {
         let at_work = match &self.dispatcher {
             Dispatcher::Alone(scheduler) => !scheduler.batch(worker).is_empty(),
@@ -348,13 +360,49 @@ impl Core {
         self.workers.publish(worker, does);
     }
 
-    /// Publishes what is so of a service as a whole.
-    fn publish(&self, service: usize) {
-        let (scheduler, Member { names, open, view }) =
+    /// Publishes what is so of a service as a whole, and of the streams whose suspension began or ended unannounced.
+    fn publish(&mut self, service: usize) {
+        let (scheduler, own) = (self.dispatcher.service(service), &mut self.services[service]);
+        let changes = scheduler.suspension_changes();
+        if std::mem::replace(&mut own.suspensions, changes) != changes {
+            scheduler.untold_suspensions().for_each(|id| self.publish_stream(service, id));
+        }
+        let (scheduler, Member { names, open, view, .. }) =
             (self.dispatcher.service(service), &self.services[service]);
         view.publish_load(*open, scheduler.waiting());
         let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
         view.publish_standing(scheduler, stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span};
+
+    use super::*;
+    use crate::service::tests::small_config;
+
+    #[test]
+    fn a_suspension_that_ends_while_nothing_is_announced_is_seen_to_be_over() {
+        let scheduler = Scheduler::new(small_config()).expect("valid");
+        let guarded = Guarded::new(Dispatcher::Alone(Box::new(scheduler)));
+        let window = ArrivalBound::window(1, Span::from_millis(1)).expect("valid");
+        let curve = ArrivalCurve::new(&[window]).expect("one");
+        let view = Arc::new(StreamView::new("hasty"));
+        let mut held = guarded.lock(0);
+        let now = held.now;
+        let spec = StreamSpec::promised(ConstraintSet::default(), curve);
+        let stream = held.add_stream(now, spec, &view).expect("room");
+        for token in 0..2 {
+            held.handle_arrival(now, Arrival { stream, token, at: now }, None, true);
+        }
+        held.inhibit_safe_mode(now + Span::from_millis(60_000));
+        drop(held);
+        assert!(view.fared().suspended.is_some());
+        let mut held = guarded.lock(0);
+        while !matches!(held.poll(now + Span::from_millis(1_000)), (_, Action::WakeAt(_))) {}
+        drop(held);
+        assert_eq!(view.fared().suspended, None);
     }
 }

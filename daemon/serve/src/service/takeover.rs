@@ -80,6 +80,7 @@ impl Service {
         let _alone = write(&self.moving);
         let moves = self.moves_to(&next.plan)?;
         let shield = next.work_out_shield(&moves.load());
+        next.scheduler().expect_streams(self.plan.config.streams, moves.load());
         let successor = Successor { service: Arc::clone(next), moves, shield, refused: None };
         *self.takeover.successor.lock() = Some(successor);
         self.takeover.pending.store(true, Ordering::Relaxed);
@@ -109,6 +110,8 @@ impl Service {
                 }
             });
         }
+        let leftovers = next.scheduler().leftovers();
+        drop(leftovers);
         next.with_scheduler(&mut effects, |_, _| {});
         self.stop();
         // Whoever still names this service follows to the next: its models are of no use any more.
