@@ -2,7 +2,7 @@
     tests of the theorems that keep it. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
-Require Import Model Words Sharing Earliest Pipeline.
+Require Import Model Words Core TheoremA Sharing Earliest Loads Pipeline.
 
 (** At once two requests to a service that takes 2 ns for each, within 2 ns. *)
 Definition two d := 2 * Nat.min d 1.
@@ -119,6 +119,55 @@ Proof.
   all: steps R ltac:(begins q).
   all: steps R ltac:(ticks q).
   all: eapply strained_breaks; [|exact R| | |]; auto.
+Qed.
+
+(** A place must not be given away before nothing waits.  Each of two streams alone may be promised that a request is answered
+    within 2 ns behind a batch of 1 ns; but what the first leaves waiting makes the other's too late. *)
+Definition leaving rule := Sharing rule 1 1 0 0 [Service 1 1 2 1] [Stream 1 1 one; Stream 1 1 one] (fun _ => 0).
+Definition other := Request 1 1 0.
+
+Lemma leaving_alpha rule k d : k < 2 -> Sharing.alpha (leaving rule [k]) 0 d = one d.
+Proof. intros Hk. destruct k as [|[|k]]; [| |lia]; unfold Sharing.alpha, curve_of; cbn -[one cdiv]; unfold cdiv; rewrite Nat.div_1_r; lia. Qed.
+
+Lemma leaving_admitted rule k : k < 2 -> test_T (leaving rule [k]) (fun _ => true) 0 /\ test_E (leaving rule [k]) (fun _ => 1).
+Proof.
+  intros Hk. set (q := leaving rule [k]).
+  assert (Hw : forall c, c 0 = 0 -> share_within q c 0).
+  { intros c Hc. left. unfold work. change (length (services q)) with 1. cbn [sum]. rewrite Hc, Nat.mul_0_r. reflexivity. }
+  assert (Ha : forall d, cdiv (Sharing.alpha q 0 d) 1 <= 1).
+  { intros d. unfold q. rewrite leaving_alpha by auto. unfold cdiv, one. rewrite Nat.div_1_r. lia. }
+  split; [|split; [|split]].
+  - intros d _. exists 0. split; [|cbn; lia]. apply Hw. unfold batches_T. cbn [Nat.eqb]. change (Sharing.size (sv q 0)) with 1. specialize (Ha (d + 1)). lia.
+  - intros i Hi. change (i < 1) in Hi. replace i with 0 by lia. cbn. lia.
+  - intros i y Hi Hpos. change (i < 1) in Hi. replace i with 0 in * by lia. unfold clear, clear_requests in *. change (Sharing.size (sv q 0)) with 1 in *.
+    change (Sharing.limit (sv q 0) + Sharing.lateness q) with 2 in *. destruct (Nat.leb_spec 2 y) as [Hy|Hy]; [|now cbn in Hpos].
+    exists 0. split; [|cbn; lia]. apply Hw. unfold less, clear, clear_requests. change (Sharing.size (sv q 0)) with 1. change (Sharing.limit (sv q 0) + Sharing.lateness q) with 2.
+    rewrite (proj2 (Nat.leb_le 2 y) Hy). cbn [Nat.eqb]. specialize (Ha (y - 2 + 1)). lia.
+  - intros i j y Hi _ HB. change (i < 1) in Hi. replace i with 0 in HB by lia. change (1 < 1) in HB. lia.
+Qed.
+
+Theorem leaving_early_breaks rule : exists st0 st,
+  Sharing.reachable (leaving rule [0]) st0 /\ since (leaving rule [1]) st0 st /\ Sharing.conform (leaving rule [1]) (fun _ => true) (Sharing.arrived st) /\
+  In other (Sharing.arrived st) /\ mandatory (Sharing.as_problem (leaving rule [1]) 0) other = true /\ Sharing.now st = 3 /\ Sharing.answered st = [(first, 2)].
+Proof.
+  set (q := leaving rule [0]). set (q' := leaving rule [1]). pose proof (Sharing.Reach_init q) as R.
+  steps R ltac:(eapply (Sharing.Background q _ 0 1) with (others := []) (extra := 0);
+    [cbn; lia|reflexivity|intros i; reflexivity|cbn; lia|intros ? []|cbn; lia]).
+  steps R ltac:(apply (Sharing.Arrive q _ first); [reflexivity|reflexivity|now left]).
+  match type of R with Sharing.reachable _ ?s => exists s; pose proof (Since_now q' s) as N end.
+  eapply Since_step in N; [|apply (Sharing.Arrive q' _ other); [reflexivity|reflexivity|now left]]; cbn in N.
+  eapply Since_step in N; [|ticks q']; cbn in N.
+  eapply Since_step in N; [|eapply (Sharing.Finish q' _ 0); [cbn; lia|reflexivity]]; cbn in N.
+  destruct rule.
+  all: eapply Since_step in N; [|begins q']; cbn in N.
+  all: eapply Since_step in N; [|ticks q']; cbn in N.
+  all: eapply Since_step in N; [|eapply (Sharing.Finish q' _ 0); [cbn; lia|reflexivity]]; cbn in N.
+  all: eapply Since_step in N; [|begins q']; cbn in N.
+  all: eapply Since_step in N; [|ticks q']; cbn in N.
+  all: eexists; split; [exact R|]; split; [exact N|]; split; [|split; [right; now left|repeat split; reflexivity]].
+  all: intros k s a d E _; destruct k as [|[|k]]; [cbn in E; injection E as <-|cbn in E; injection E as <-|cbn in E; destruct k; discriminate].
+  all: cbn [Sharing.arrived]; rewrite ?count_cons, ?count_nil; unfold one, of, within, first, other; cbn [src arr Nat.eqb andb curve].
+  all: destruct (Nat.leb_spec a 0), (Nat.ltb_spec 0 (a + d)); cbn [andb Nat.b2n]; lia.
 Qed.
 
 (** Two stages of 1 ns each, and two requests at once: the second leaves the first stage at 2, the other at 3.  With 2 ns

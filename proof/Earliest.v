@@ -63,7 +63,9 @@ Definition early d j r := arr r + D j <=? d.
 Lemma taken_app j a b : taken j (a ++ b) = taken j a ++ taken j b.
 Proof. apply flat_map_app. Qed.
 
+(** Nothing is said of [old] requests. *)
 Variable past : nat.
+Variable old : request -> Prop.
 
 Record Inv st log : Prop := {
   inv_wf : wf (fun _ => 0) (arrived st);
@@ -73,9 +75,9 @@ Record Inv st log : Prop := {
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
   inv_where : forall r, In r (arrived st) -> mandatory p r = true ->
     In r (waiting st (home q (src r))) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
-    in_time (as_problem q (home q (src r))) (view st) r;
+    old r \/ in_time (as_problem q (home q (src r))) (view st) r;
   inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
-    forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r));
+    forall r, In r b -> mandatory p r = true -> old r \/ due <= arr r + D (home q (src r));
   inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\ now st + excess q <= arr r + X i + over st;
   inv_sorted : forall i, StronglySorted (fun r r' => arr r <= arr r') (waiting st i);
   (* nothing is left idle *)
@@ -166,7 +168,7 @@ Proof.
 Qed.
 
 (** What came since [lo] with a deadline up to [d]. *)
-Lemma window st log j l1 l2 lo d : Inv st log -> conform q (fun _ => true) (arrived st) -> log = l1 ++ l2 ->
+Lemma window st log j l1 l2 lo d : Inv st log -> conform q (fun _ => true) (skipn past (arrived st)) -> log = l1 ++ l2 ->
   (forall x, In x (taken j l2 ++ waiting st j) -> early d j x = true -> lo <= arr x) ->
   count (early d j) (taken j l2 ++ waiting st j) <= if lo + D j <=? d then alpha j (d - D j - lo + 1) else 0.
 Proof.
@@ -246,7 +248,7 @@ Proof.
 Qed.
 
 (** What waits has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
-Lemma still_time st log s k t : Inv st log -> conform q (fun _ => true) (arrived st) -> s < m -> In k (waiting st s) ->
+Lemma still_time st log s k t : Inv st log -> conform q (fun _ => true) (skipn past (arrived st)) -> s < m -> In k (waiting st s) ->
   (forall w, w < n -> t + late st <= free_at st w + g) ->
   t + excess q <= arr k + X s + over st.
 Proof.
@@ -374,9 +376,9 @@ Qed.
 (** Nothing waits, and what is left idle or runs is not counted from here on. *)
 Lemma Inv_idle st log now' late' over' run : Inv st log -> idle st -> now st <= now' -> late' <= g -> over' <= excess q ->
   (forall w due b, w < n -> run w = Some (due, b) -> now' <= due <= now' + longest q + over' /\
-     forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r))) ->
+     forall r, In r b -> mandatory p r = true -> old r \/ due <= arr r + D (home q (src r))) ->
   (forall r, In r (arrived st) -> mandatory p r = true ->
-     (exists w due b, w < n /\ run w = Some (due, b) /\ In r b) \/ in_time (as_problem q (home q (src r))) (view st) r) ->
+     (exists w due b, w < n /\ run w = Some (due, b) /\ In r b) \/ old r \/ in_time (as_problem q (home q (src r))) (view st) r) ->
   Inv (State now' late' over' (arrived st) (waiting st) (line st) (used st) run (answered st)) (log ++ [Idled]).
 Proof.
   intros I Hidle Hn Hlate Hover Hrun Hwhere. constructor; cbn [now late over arrived waiting line used running answered]; try apply I; auto.
@@ -404,7 +406,7 @@ Proof.
 Qed.
 
 Lemma Inv_arrive st log r : Inv st log -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  mandatory p r = true -> In (src r) (load q) -> conform q (fun _ => true) (arrived st ++ [r]) ->
+  mandatory p r = true -> In (src r) (load q) -> conform q (fun _ => true) (skipn past (arrived st ++ [r])) ->
   forall line', let i := home q (src r) in
   Inv (State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r])) line' (used st) (running st) (answered st))
       (log ++ [Came r]).
@@ -503,7 +505,7 @@ Proof.
     + auto.
   - intros v due c Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; intros E; destruct (inv_run _ _ I v due c Hv E); split; [lia|auto]].
     rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm. apply in_app_or in Hr as [Hr|Hr]; [|apply Hoth in Hr; congruence].
-    destruct (inv_wait _ _ I i r) as (_ & Eh & Hx); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh. specialize (HX i Hi). lia.
+    destruct (inv_wait _ _ I i r) as (_ & Eh & Hx); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh. specialize (HX i Hi). right. lia.
   - intros j r Hr. apply Hleft in Hr. destruct (inv_wait _ _ I j r Hr) as (Hm & Hh & Hp & Hx). repeat (split; [assumption|]). lia.
   - intros j. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|apply I]. pose proof (inv_sorted _ _ I i) as Hs.
     rewrite Esplit in Hs. clear - Hs. induction b as [|x l IH]; [auto|]. inversion Hs; auto.
@@ -555,7 +557,7 @@ Proof.
 Qed.
 
 (** Nothing mandatory is given up. *)
-Lemma never_hopeless st log i r : Inv st log -> conform q (fun _ => true) (arrived st) -> In r (waiting st i) -> ~ hopeless q st i r.
+Lemma never_hopeless st log i r : Inv st log -> conform q (fun _ => true) (skipn past (arrived st)) -> In r (waiting st i) -> ~ hopeless q st i r.
 Proof.
   intros I Hc Hr Hh. pose proof (inv_over _ _ I) as Hov. destruct (inv_wait _ _ I i r Hr) as (Hm & Hhome & _ & Hk).
   assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in'). destruct Htest as (HX & _). specialize (HX i Hi).
@@ -578,7 +580,7 @@ Proof.
   rewrite in_seq, Nat.ltb_lt, <- Hfree in Hdoom. specialize (Hdoom ltac:(lia)). lia.
 Qed.
 
-Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (arrived st') -> exists log', Inv st' log'.
+Lemma Inv_step st st' log : Inv st log -> step q st st' -> conform q (fun _ => true) (skipn past (arrived st')) -> exists log', Inv st' log'.
 Proof.
   intros I Hs Hc. inv Hs.
   - cbv zeta. destruct (mandatory p r) eqn:Em; [exists (log ++ [Came r]); exact (Inv_arrive st log r I H H0 Em (H1 eq_refl) Hc _)|]. exists log.
@@ -602,11 +604,12 @@ Proof.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + intros r Hr Hm. destruct (inv_where _ _ I r Hr Hm) as [H|[(v & due' & b' & Hv & Hr' & Hb)|H]]; auto.
       * destruct (Nat.eq_dec v w) as [->|Hne].
-        -- rewrite Hrun in Hr'. inv Hr'. right. right. exists (now st). split.
+        -- rewrite Hrun in Hr'. inv Hr'. right. right.
+           destruct (inv_run _ _ I w due' b' Hw Hrun) as (? & Hd). destruct (Hd r Hb Hm) as [Ho|Ho]; [now left|right]. exists (now st). split.
            { cbn. apply in_or_app. right. apply in_map_iff. exists r. auto. }
-           destruct (inv_run _ _ I w due' b' Hw Hrun) as (? & Hd). specialize (Hd r Hb Hm). cbn. lia.
+           cbn. lia.
         -- right. left. exists v, due', b'. rewrite set_other; auto.
-      * right. right. destruct H as (t & Ht & Hd). exists t. split; [|auto]. cbn. apply in_or_app. auto.
+      * right. right. destruct H as [Ho|(t & Ht & Hd)]; [now left|right]. exists t. split; [|auto]. cbn. apply in_or_app. auto.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros l1 e l2 E Hno v Hv. etransitivity; [|apply (inv_load _ _ I l1 e l2 E Hno v Hv)].
       pose proof (free_now' st log v I Hv). unfold free_at at 1, set. cbn [running now]. destruct (v =? w); [lia|]. reflexivity.
@@ -620,7 +623,7 @@ Proof.
   - (* Tick *)
     rename H into Hdue, H0 into Hcase. cbn [arrived] in Hc. pose proof (inv_late _ _ I) as Hlate.
     assert (Hrun : forall w due b, w < n -> running st w = Some (due, b) -> S (now st) <= due <= S (now st) + longest q + over st /\
-      forall r, In r b -> mandatory p r = true -> due <= arr r + D (home q (src r))).
+      forall r, In r b -> mandatory p r = true -> old r \/ due <= arr r + D (home q (src r))).
     { intros w due b Hw E. specialize (Hdue w due b Hw E). destruct (inv_run _ _ I w due b Hw E) as (? & ?). split; [lia|auto]. }
     assert (Hlate' : late st <= late' <= g) by (destruct Hcase as [(-> & _)|(-> & ?)]; lia).
     set (st' := State _ _ _ _ _ _ _ _ _).
@@ -642,20 +645,20 @@ Proof.
       split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|auto].
 Qed.
 
-Lemma Inv_reachable st : past = 0 -> reachable q st -> conform q (fun _ => true) (arrived st) -> exists log, Inv st log.
+Lemma Inv_reachable st : past = 0 -> reachable q st -> conform q (fun _ => true) (skipn past (arrived st)) -> exists log, Inv st log.
 Proof.
   intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [exists []; now apply Inv_initial|].
-  destruct IH as (log & I); [|now apply (Inv_step st st' log)].
-  inv Hs; auto. intros k s a d E HG. specialize (Hc k s a d E HG). cbv zeta in Hc. destruct (mandatory p r); cbn [arrived] in Hc; rewrite count_app in Hc; lia.
+  destruct IH as (log & I); [|now apply (Inv_step st st' log)]. revert Hc. rewrite E. cbn [skipn].
+  inv Hs; auto. intros Hc. apply (conform_prefix q (fun _ => true) _ [r]). cbv zeta in Hc. destruct (mandatory p r); auto.
 Qed.
 Lemma Inv_keeps st log s r : Inv st log -> In r (arrived st) -> at_home q s r = true -> mandatory p r = true ->
-  arr r + D s < now st -> in_time (as_problem q s) (view st) r.
+  arr r + D s < now st -> old r \/ in_time (as_problem q s) (view st) r.
 Proof.
   intros I Hin Hh Hm Hd. pose proof (inv_over _ _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh. destruct Htest as (HX & _).
   destruct (inv_where _ _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
   - rewrite Hh in H. destruct (inv_wait _ _ I s r H) as (_ & _ & _ & Hx).
     assert (Hlt : s < m) by (rewrite <- Hh; now apply home_in'). specialize (HX s Hlt). lia.
-  - destruct (inv_run _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. lia.
+  - destruct (inv_run _ _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. destruct Hd' as [?|?]; [now left|lia].
   - rewrite Hh in H. auto.
 Qed.
 End Earliest.
@@ -663,61 +666,17 @@ End Earliest.
 (** Theorem E: by deadline, if the lines hold for some [X], every service keeps its promise. *)
 Theorem theorem_E q X : sensible q -> how q = Earliest -> test_E q X -> forall s, served q s (fun _ => true).
 Proof.
-  intros Hs Hr Ht s st Hreach Hc r. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
-  exact (Inv_keeps q X 0 Hs Ht st log s r I).
+  intros Hs Hr Ht s st Hreach Hc r Hin Hh Hm Hd.
+  destruct (Inv_reachable q X 0 (fun _ => False) Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  destruct (Inv_keeps q X 0 (fun _ => False) Hs Ht st log s r I Hin Hh Hm Hd); tauto.
 Qed.
 
 (** And nothing mandatory is given up. *)
 Theorem earliest_refuse_none q X : sensible q -> how q = Earliest -> test_E q X ->
   forall st, reachable q st -> conform q (fun _ => true) (arrived st) -> forall i r, In r (waiting st i) -> ~ hopeless q st i r.
 Proof.
-  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X 0 Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
-  now apply (never_hopeless q X 0 Hs Hr Ht st log i r I).
-Qed.
-
-(** Newcomers and leavers: each load has passed the test, with an [X] of its own. *)
-Definition admitted_E q S := exists X, test_E (with_load q S) X.
-
-Lemma Inv_anew q S S' X X' past st log : Inv (with_load q S) X past st log -> idle st ->
-  exists log', Inv (with_load q S') X' (length (arrived st)) st log'.
-Proof.
-  intros I Hidle. exists []. constructor; try exact (inv_wf _ _ _ _ _ I); try exact (inv_late _ _ _ _ _ I); try exact (inv_over _ _ _ _ _ I);
-    try exact (inv_past _ _ _ _ _ I); try exact (inv_where _ _ _ _ _ I); try exact (inv_run _ _ _ _ _ I); try exact (inv_sorted _ _ _ _ _ I).
-  - split; [auto|]. rewrite skipn_all. intros ? [].
-  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
-  - intros [|? ?]; discriminate.
-  - intros [|? ?]; discriminate.
-  - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
-  - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
-Qed.
-
-Lemma Inv_run q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
-  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Inv (with_load q S') X past st log.
-Proof.
-  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z X HZ HaZ.
-  - exists 0, []. now apply Inv_initial.
-  - destruct (IH ltac:(eapply conform_before; eauto) Z X HZ HaZ) as (past & log & I). exists past.
-    apply (Inv_step (with_load q Z) X past Hs Hr HaZ st st' log I); auto. now apply (step_load q S).
-  - apply IH; auto. now apply incl_tran with S'.
-  - destruct (run_admitted _ _ _ _ Hrun) as (X0 & H0). destruct (IH Hc S X0 (incl_refl _) H0) as (past & log & I).
-    exists (length (arrived st)). now apply (Inv_anew q S Z X0 X past st log).
-Qed.
-
-Theorem earliest_loads q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
-  forall s r, In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
-  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
-Proof.
-  intros Hs Hr Hrun Hc s r. destruct (run_admitted _ _ _ _ Hrun) as (X & HX).
-  destruct (Inv_run q S st Hs Hr Hrun Hc S X (incl_refl _) HX) as (past & log & I).
-  exact (Inv_keeps (with_load q S) X past Hs HX st log s r I).
-Qed.
-
-Theorem earliest_loads_keep q S st k s m K : sensible q -> how q = Earliest -> run q (admitted_E q) S st ->
-  conform q (fun _ => true) (arrived st) -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
-  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
-Proof.
-  intros Hs Hr Hrun Hc Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
-  intros r Hin <- Hm Ht. apply (earliest_loads q S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
+  intros Hs Hr Ht st Hreach Hc i r Hin. destruct (Inv_reachable q X 0 (fun _ => False) Hs Hr Ht st eq_refl Hreach Hc) as (log & I).
+  now apply (never_hopeless q X 0 (fun _ => False) Hs Hr Ht st log i r I).
 Qed.
 
 (** One worker, and each request to begin by its deadline less the time of a batch: the test as the plan computes it. *)

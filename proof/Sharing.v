@@ -214,12 +214,13 @@ Proof.
   destruct (Nat.eqb_spec (src x) (src r)) as [Es|]; [rewrite Es in Ex; congruence|]. cbn [Nat.b2n]. lia.
 Qed.
 
-Lemma came_of_curve G i l s d : sensible -> wf (fun _ => 0) l -> fresh l -> conform G l -> G i = true -> came_of i l s d <= alpha i d.
+Lemma came_of_curve G i l s d : sensible -> wf (fun _ => 0) l -> fresh l -> conform G (skipn past l) -> G i = true ->
+  came_of i l s d <= alpha i d.
 Proof.
-  intros (Hs & _) Hwf (_ & Hf) Hc HG. rewrite <- (firstn_skipn past l) in Hwf, Hc. apply wf_suffix in Hwf.
+  intros (Hs & _) Hwf (_ & Hf) Hc HG. rewrite <- (firstn_skipn past l) in Hwf. apply wf_suffix in Hwf.
   apply (came_curve p Hs _ (fun k => 0 + count (of k) (firstn past l))); [now apply wf_home| |].
   - intros k st a e E. cbn in E. destruct (Nat.eq_dec (home q k) i) as [<-|Hne].
-    + etransitivity; [|now apply (Hc k st a e)]. rewrite count_app. etransitivity; [|apply Nat.le_add_l]. generalize (skipn past l).
+    + etransitivity; [|now apply (Hc k st a e)]. generalize (skipn past l).
       unfold count. clear. intros l. induction l as [|x l IH]; [auto|]. cbn [filter].
       destruct (at_home (home q k) x) eqn:Ex; cbn [filter]; destruct (of k x && within a e x); cbn [length]; lia.
     + rewrite (count_ext _ (fun _ => false)), count_false; [lia|]. intros r Hr. apply filter_In in Hr as (_ & Hr).
@@ -249,7 +250,9 @@ Definition test_T G s := forall d, 0 < alpha s (d + 1) ->
 
 (** ** The invariant *)
 
+(** Nothing is said of [old] requests. *)
 Variable G : nat -> bool.
+Variable old : request -> Prop.
 Hypothesis Hsense : sensible.
 Hypothesis Hrule : how q = Turns.
 Hypothesis Htest : forall s, s < m -> G s = true -> test_T G s.
@@ -279,9 +282,9 @@ Record Inv st : Prop := {
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
   inv_where : forall r, In r (arrived st) -> mandatory p r = true ->
     In r (waiting st (home q (src r))) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
-    (G (home q (src r)) = true -> in_time (as_problem (home q (src r))) (view st) r);
+    (G (home q (src r)) = true -> old r \/ in_time (as_problem (home q (src r))) (view st) r);
   inv_run : forall w due b, w < n -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
-    forall r, In r b -> mandatory p r = true -> G (home q (src r)) = true -> due <= arr r + D (home q (src r));
+    forall r, In r b -> mandatory p r = true -> G (home q (src r)) = true -> old r \/ due <= arr r + D (home q (src r));
   inv_wait : forall i r, In r (waiting st i) -> mandatory p r = true /\ home q (src r) = i /\ arr r <= now st /\
     (* so long before it is too late as batches may still exceed their times *)
     (G i = true -> now st + P i + excess q <= arr r + D i + over st);
@@ -303,7 +306,7 @@ Proof.
 Qed.
 
 (** What waits of [s] has begun before it is too late: while all are busy until [t], or dispatch may still be late, there is time. *)
-Lemma still_time st s r t : Inv st -> conform G (arrived st) -> s < m -> G s = true -> In r (waiting st s) ->
+Lemma still_time st s r t : Inv st -> conform G (skipn past (arrived st)) -> s < m -> G s = true -> In r (waiting st s) ->
   (forall w, w < n -> t + late st <= free_at st w + g) ->
   t + P s + excess q <= arr r + D s + over st.
 Proof.
@@ -398,7 +401,7 @@ Lemma app_cons_not_nil' {A} (l : list A) x : l ++ [x] <> [].
 Proof. destruct l; discriminate. Qed.
 
 Lemma Inv_arrive st r : Inv st -> arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
-  (mandatory p r = true -> In (src r) (load q)) -> conform G (arrived st ++ [r]) ->
+  (mandatory p r = true -> In (src r) (load q)) -> conform G (skipn past (arrived st ++ [r])) ->
   Inv (let i := home q (src r) in if mandatory p r
     then State (now st) (late st) (over st) (arrived st ++ [r]) (set (waiting st) i (waiting st i ++ [r]))
            (match waiting st i with [] => line st ++ [i] | _ => line st end) (used st) (running st) (answered st)
@@ -520,7 +523,7 @@ Proof.
     + auto.
   - intros v due b Hv. destruct (Nat.eq_dec v w) as [->|Hvw]; [|rewrite set_other by auto; intros E; destruct (inv_run _ I v due b Hv E); split; [lia|auto]].
     rewrite set_same. intros E. inv E. split; [lia|]. intros r Hr Hm HG. apply in_app_or in Hr as [Hr|Hr]; [|apply Hoth in Hr; congruence].
-    destruct (inv_wait _ I i r) as (_ & Eh & _ & Hk); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh in *. specialize (Hk HG). lia.
+    destruct (inv_wait _ I i r) as (_ & Eh & _ & Hk); [rewrite Esplit; apply in_or_app; auto|]. rewrite Eh in *. specialize (Hk HG). right. lia.
   - intros j r Hr. destruct (inv_wait _ I j r) as (Hm & Hh & Hp & Hk).
     { revert Hr. unfold set. destruct (Nat.eqb_spec j i) as [->|]; [|auto]. intros Hr. rewrite Esplit. apply in_or_app. auto. }
     repeat (split; [assumption|]). intros HG. specialize (Hk HG). lia.
@@ -649,7 +652,7 @@ Proof.
 Qed.
 
 (** Nothing mandatory is given up of a service whose promise is kept. *)
-Lemma never_hopeless st i r : Inv st -> conform G (arrived st) -> G i = true -> In r (waiting st i) -> ~ hopeless st i r.
+Lemma never_hopeless st i r : Inv st -> conform G (skipn past (arrived st)) -> G i = true -> In r (waiting st i) -> ~ hopeless st i r.
 Proof.
   intros I Hc HG Hr Hh. pose proof (inv_over _ I) as Hov. destruct (inv_wait _ I i r Hr) as (Hm & Hhome & _ & Hk). specialize (Hk HG).
   assert (Hi : i < m) by (rewrite <- Hhome; now apply home_in).
@@ -671,7 +674,7 @@ Proof.
 Qed.
 
 (** So only others lose requests, and their place in the line if none is left. *)
-Lemma Inv_refuse st i a r b : Inv st -> conform G (arrived st) -> waiting st i = a ++ r :: b -> hopeless st i r ->
+Lemma Inv_refuse st i a r b : Inv st -> conform G (skipn past (arrived st)) -> waiting st i = a ++ r :: b -> hopeless st i r ->
   Inv (State (now st) (late st) (over st) (arrived st) (set (waiting st) i (a ++ b))
          (match a ++ b with [] => filter (fun j => negb (j =? i)) (line st) | _ => line st end)
          (match a ++ b, line st with [], h :: _ => if h =? i then 0 else used st | _, _ => used st end)
@@ -727,7 +730,7 @@ Proof.
     + exact Hpre.
 Qed.
 
-Lemma Inv_step st st' : Inv st -> step st st' -> conform G (arrived st') -> Inv st'.
+Lemma Inv_step st st' : Inv st -> step st st' -> conform G (skipn past (arrived st')) -> Inv st'.
 Proof.
   intros I Hs Hc. inv Hs.
   - apply Inv_arrive; auto. destruct (mandatory p r); auto.
@@ -747,11 +750,12 @@ Proof.
     constructor; cbn [now late over arrived waiting line used running answered]; try apply I.
     + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [H|[(v & due' & b' & Hv & Hr' & Hb)|H]]; auto.
       * destruct (Nat.eq_dec v w) as [->|Hne].
-        -- rewrite Hrun in Hr'. inv Hr'. right. right. intros HG. exists (now st). split.
+        -- rewrite Hrun in Hr'. inv Hr'. right. right. intros HG.
+           destruct (inv_run _ I w due' b' Hw Hrun) as (? & Hd). destruct (Hd r Hb Hm HG) as [Ho|Ho]; [now left|right]. exists (now st). split.
            { cbn. apply in_or_app. right. apply in_map_iff. exists r. auto. }
-           destruct (inv_run _ I w due' b' Hw Hrun) as (? & Hd). specialize (Hd r Hb Hm HG). cbn. lia.
+           cbn. lia.
         -- right. left. exists v, due', b'. rewrite set_other; auto.
-      * right. right. intros HG. destruct (H HG) as (t & Ht & Hd). exists t. split; [|auto]. cbn. apply in_or_app. auto.
+      * right. right. intros HG. destruct (H HG) as [Ho|(t & Ht & Hd)]; [now left|right]. exists t. split; [|auto]. cbn. apply in_or_app. auto.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + intros s Hs HG Hne. destruct (inv_ref _ I s Hs HG Hne) as (a & x & c & C & tk & pre & post & Ha & Hcx & Hfree & Hrest).
       exists a, x, c, C, tk, pre, post. split; [auto|]. split; [auto|]. split; [|exact Hrest].
@@ -793,19 +797,19 @@ Proof.
       * etransitivity; [exact Htot|]. apply came_of_later; lia.
 Qed.
 
-Lemma Inv_reachable st : past = 0 -> reachable st -> conform G (arrived st) -> Inv st.
+Lemma Inv_reachable st : past = 0 -> reachable st -> conform G (skipn past (arrived st)) -> Inv st.
 Proof.
-  intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [now apply Inv_initial|]. apply (Inv_step st); auto. apply IH.
-  inv Hs; auto. apply (conform_prefix _ [r]). destruct (mandatory p r); auto.
+  intros E. induction 1 as [|st st' Hr IH Hs]; intros Hc; [now apply Inv_initial|]. apply (Inv_step st); auto. apply IH. revert Hc.
+  rewrite E. cbn [skipn]. inv Hs; auto. intros Hc. apply (conform_prefix _ [r]). cbv zeta in Hc. destruct (mandatory p r); auto.
 Qed.
 
 Lemma Inv_keeps st s r : Inv st -> G s = true -> In r (arrived st) -> at_home s r = true -> mandatory p r = true ->
-  arr r + D s < now st -> in_time (as_problem s) (view st) r.
+  arr r + D s < now st -> old r \/ in_time (as_problem s) (view st) r.
 Proof.
   intros I HG Hin Hh Hm Hd. pose proof (inv_over _ I) as Hov. unfold at_home in Hh. apply Nat.eqb_eq in Hh.
   destruct (inv_where _ I r Hin Hm) as [H|[(w & due & b & Hw & Hrun & Hb)|H]].
   - rewrite Hh in H. destruct (inv_wait _ I s r H) as (_ & _ & _ & Hk). specialize (Hk HG). lia.
-  - destruct (inv_run _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. specialize (Hd' HG). lia.
+  - destruct (inv_run _ I w due b Hw Hrun) as (? & Hd'). specialize (Hd' r Hb Hm). rewrite Hh in Hd'. destruct (Hd' HG) as [?|?]; [now left|lia].
   - rewrite Hh in H. auto.
 Qed.
 End Sharing.
@@ -815,7 +819,8 @@ End Sharing.
 Theorem theorem_T q G : sensible q -> how q = Turns ->
   (forall s, s < length (services q) -> G s = true -> test_T q G s) -> forall s, G s = true -> served q s G.
 Proof.
-  intros Hs Hr Ht s HG st Hreach Hc r. exact (Inv_keeps q 0 G st s r (Inv_reachable q 0 G Hs Hr Ht st eq_refl Hreach Hc) HG).
+  intros Hs Hr Ht s HG st Hreach Hc r. intros Hin Hh Hm Hd.
+  destruct (Inv_keeps q 0 G (fun _ => False) st s r (Inv_reachable q 0 G _ Hs Hr Ht st eq_refl Hreach Hc) HG Hin Hh Hm Hd); tauto.
 Qed.
 
 (** And none of its mandatory requests is given up. *)
@@ -824,7 +829,7 @@ Theorem turns_refuse_none q G : sensible q -> how q = Turns ->
   forall st, reachable q st -> conform q G (arrived st) -> forall i r, G i = true -> In r (waiting st i) -> ~ hopeless q st i r.
 Proof.
   intros Hs Hr Ht st Hreach Hc i r HG Hin.
-  now apply (never_hopeless q 0 G Hs Hr Ht st i r (Inv_reachable q 0 G Hs Hr Ht st eq_refl Hreach Hc)).
+  now apply (never_hopeless q 0 G (fun _ => False) Hs Hr Ht st i r (Inv_reachable q 0 G _ Hs Hr Ht st eq_refl Hreach Hc)).
 Qed.
 
 (** All services together, as the plan admits them. *)
@@ -847,88 +852,4 @@ Theorem served_keeps q G k s m K : sensible q -> served q (home q k) G -> nth_er
 Proof.
   intros (Hs & _) Hserved Hk Hd st Hr Hc. apply (in_time_keeps _ _ _ s); auto.
   intros r Hin <- Hm Ht. apply (Hserved st Hr Hc r Hin); auto. unfold at_home. apply Nat.eqb_refl.
-Qed.
-
-(** * Newcomers and leavers *)
-
-Definition with_load q := Sharing (how q) (crew q) (longest q) (lateness q) (excess q) (services q) (clients q) (home q).
-
-(** A run in which loads follow one another, each of which has passed the test. *)
-Inductive run q (admitted : list nat -> Prop) : list nat -> state -> Prop :=
-| Run_init S : admitted S -> run q admitted S initial
-| Run_step S st st' : run q admitted S st -> step (with_load q S) st st' -> run q admitted S st'
-| Run_comes S S' st :
-    (* who leaves is counted on, so that streams come at any instant, *)
-    run q admitted S st -> incl S S' -> admitted S' -> run q admitted S' st
-| Run_anew S S' st :
-    (* until nothing mandatory waits of any service *)
-    run q admitted S st -> idle st -> admitted S' -> run q admitted S' st.
-
-Lemma sensible_load q S : sensible q -> sensible (with_load q S).
-Proof. intros H. exact H. Qed.
-
-Lemma run_admitted q admitted S st : run q admitted S st -> admitted S.
-Proof. induction 1; auto. Qed.
-
-Lemma conform_before q G S st st' : step (with_load q S) st st' -> conform q G (arrived st') -> conform q G (arrived st).
-Proof.
-  intros H Hc. destruct H; auto. cbv zeta in Hc. apply (conform_prefix q G _ [r]). destruct (mandatory _ r); auto.
-Qed.
-
-Lemma next_load q S S' st i l u : next (with_load q S) st i l u -> next (with_load q S') st i l u.
-Proof.
-  intros [rest H1 H2|r l' H1 H2 H3]; [exact (In_turn (with_load q S') st i rest H1 H2)|exact (By_deadline (with_load q S') st i r l' H1 H2 H3)].
-Qed.
-
-Lemma step_load q S S' st st' : incl S S' -> step (with_load q S) st st' -> step (with_load q S') st st'.
-Proof.
-  intros Hi H. destruct H.
-  - apply (Arrive (with_load q S') st r); auto.
-  - apply (Start (with_load q S') st w i line' used' others extra); auto. now apply (next_load q S).
-  - now apply (Background (with_load q S') st w l others extra).
-  - now apply (Finish (with_load q S') st w due b).
-  - apply (Refuse (with_load q S') st i a r b); auto. destruct H0 as [?|(w & l & u & ? & ? & Hn & ?)]; [now left|right].
-    exists w, l, u. split; [auto|]. split; [auto|]. split; [|auto]. now apply (next_load q S).
-  - now apply (Renew (with_load q S') st over').
-  - now apply (Tick (with_load q S') st late').
-Qed.
-
-Lemma Inv_anew q G S S' past st : Inv (with_load q S) past G st -> idle st -> Inv (with_load q S') (length (arrived st)) G st.
-Proof.
-  intros I Hidle. constructor; try exact (inv_wf _ _ _ _ I); try exact (inv_late _ _ _ _ I); try exact (inv_over _ _ _ _ I);
-    try exact (inv_past _ _ _ _ I); try exact (inv_where _ _ _ _ I); try exact (inv_run _ _ _ _ I); try exact (inv_wait _ _ _ _ I);
-    try exact (inv_nodup _ _ _ _ I); try exact (inv_line _ _ _ _ I); try exact (inv_used _ _ _ _ I).
-  - split; [auto|]. rewrite skipn_all. intros ? [].
-  - intros i f. rewrite (Hidle i), count_nil. lia.
-  - intros s _ _ Hne. now destruct (Hne (Hidle s)).
-Qed.
-
-(** In turns. *)
-Definition admitted_T q G S := forall s, s < length (services q) -> G s = true -> test_T (with_load q S) G s.
-
-Lemma Inv_run q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
-  forall S', incl S S' -> admitted_T q G S' -> exists past, Inv (with_load q S') past G st.
-Proof.
-  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z HZ HaZ.
-  - exists 0. now apply Inv_initial.
-  - destruct (IH ltac:(eapply conform_before; eauto) Z HZ HaZ) as (past & I). exists past.
-    apply (Inv_step (with_load q Z) past G Hs Hr HaZ st st' I); auto. now apply (step_load q S).
-  - apply IH; auto. now apply incl_tran with S'.
-  - destruct (IH Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I). exists (length (arrived st)). now apply (Inv_anew q G S Z past).
-Qed.
-
-Theorem turns_loads q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
-  forall s r, G s = true -> In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
-  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
-Proof.
-  intros Hs Hr Hrun Hc s r. destruct (Inv_run q G S st Hs Hr Hrun Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I).
-  exact (Inv_keeps (with_load q S) past G st s r I).
-Qed.
-
-Theorem turns_loads_keep q G S st k s m K : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
-  G (home q k) = true -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
-  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
-Proof.
-  intros Hs Hr Hrun Hc HG Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
-  intros r Hin <- Hm Ht. apply (turns_loads q G S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
 Qed.

@@ -1,0 +1,243 @@
+(** Services that share workers over time: newcomers and leavers, and the end of safe mode, by both rules. *)
+Require Import List Arith Lia Bool Sorting.Sorted.
+Import ListNotations.
+Require Import Model Words Core TheoremA Sharing Earliest.
+Local Arguments Nat.ltb : simpl never.
+Local Arguments Nat.leb : simpl never.
+Local Arguments Nat.eqb : simpl never.
+
+(** * Newcomers and leavers *)
+
+Definition with_load q := Sharing (how q) (crew q) (longest q) (lateness q) (excess q) (services q) (clients q) (home q).
+
+(** A run in which loads follow one another, each of which has passed the test. *)
+Inductive run q (admitted : list nat -> Prop) : list nat -> state -> Prop :=
+| Run_init S : admitted S -> run q admitted S initial
+| Run_step S st st' : run q admitted S st -> step (with_load q S) st st' -> run q admitted S st'
+| Run_comes S S' st :
+    (* who leaves is counted on, so that streams come at any instant, *)
+    run q admitted S st -> incl S S' -> admitted S' -> run q admitted S' st
+| Run_anew S S' st :
+    (* until nothing mandatory waits of any service *)
+    run q admitted S st -> idle st -> admitted S' -> run q admitted S' st.
+
+Lemma sensible_load q S : sensible q -> sensible (with_load q S).
+Proof. intros H. exact H. Qed.
+
+Lemma run_admitted q admitted S st : run q admitted S st -> admitted S.
+Proof. induction 1; auto. Qed.
+
+Lemma conform_before q G S st st' : step (with_load q S) st st' -> conform q G (arrived st') -> conform q G (arrived st).
+Proof.
+  intros H Hc. destruct H; auto. cbv zeta in Hc. apply (conform_prefix q G _ [r]). destruct (mandatory _ r); auto.
+Qed.
+
+Lemma next_load q S S' st i l u : next (with_load q S) st i l u -> next (with_load q S') st i l u.
+Proof.
+  intros [rest H1 H2|r l' H1 H2 H3]; [exact (In_turn (with_load q S') st i rest H1 H2)|exact (By_deadline (with_load q S') st i r l' H1 H2 H3)].
+Qed.
+
+Lemma step_load q S S' st st' : incl S S' -> step (with_load q S) st st' -> step (with_load q S') st st'.
+Proof.
+  intros Hi H. destruct H.
+  - apply (Arrive (with_load q S') st r); auto.
+  - apply (Start (with_load q S') st w i line' used' others extra); auto. now apply (next_load q S).
+  - now apply (Background (with_load q S') st w l others extra).
+  - now apply (Finish (with_load q S') st w due b).
+  - apply (Refuse (with_load q S') st i a r b); auto. destruct H0 as [?|(w & l & u & ? & ? & Hn & ?)]; [now left|right].
+    exists w, l, u. split; [auto|]. split; [auto|]. split; [|auto]. now apply (next_load q S).
+  - now apply (Renew (with_load q S') st over').
+  - now apply (Tick (with_load q S') st late').
+Qed.
+
+Lemma turns_anew q G S S' past st : Sharing.Inv (with_load q S) past G (fun _ => False) st -> idle st ->
+  Sharing.Inv (with_load q S') (length (arrived st)) G (fun _ => False) st.
+Proof.
+  intros I Hidle. constructor; try exact (Sharing.inv_wf _ _ _ _ _ I); try exact (Sharing.inv_late _ _ _ _ _ I); try exact (Sharing.inv_over _ _ _ _ _ I);
+    try exact (Sharing.inv_past _ _ _ _ _ I); try exact (Sharing.inv_where _ _ _ _ _ I); try exact (Sharing.inv_run _ _ _ _ _ I); try exact (Sharing.inv_wait _ _ _ _ _ I);
+    try exact (Sharing.inv_nodup _ _ _ _ _ I); try exact (Sharing.inv_line _ _ _ _ _ I); try exact (Sharing.inv_used _ _ _ _ _ I).
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros i f. rewrite (Hidle i), count_nil. lia.
+  - intros s _ _ Hne. now destruct (Hne (Hidle s)).
+Qed.
+
+(** In turns. *)
+Definition admitted_T q G S := forall s, s < length (services q) -> G s = true -> test_T (with_load q S) G s.
+
+Lemma conform_skip q G k l : conform q G l -> conform q G (skipn k l).
+Proof. intros H i s a d E HG. specialize (H i s a d E HG). rewrite <- (firstn_skipn k l), count_app in H. lia. Qed.
+
+Lemma turns_run q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  forall S', incl S S' -> admitted_T q G S' -> exists past, Sharing.Inv (with_load q S') past G (fun _ => False) st.
+Proof.
+  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z HZ HaZ.
+  - exists 0. now apply Sharing.Inv_initial.
+  - destruct (IH ltac:(eapply conform_before; eauto) Z HZ HaZ) as (past & I). exists past.
+    apply (Sharing.Inv_step (with_load q Z) past G _ Hs Hr HaZ st st' I); [now apply (step_load q S)|now apply conform_skip].
+  - apply IH; auto. now apply incl_tran with S'.
+  - destruct (IH Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I). exists (length (arrived st)). now apply (turns_anew q G S Z past).
+Qed.
+
+Theorem turns_loads q G S st : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  forall s r, G s = true -> In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Hrun Hc s r HG Hin Hh Hm Hd.
+  destruct (turns_run q G S st Hs Hr Hrun Hc S (incl_refl _) (run_admitted _ _ _ _ Hrun)) as (past & I).
+  destruct (Sharing.Inv_keeps (with_load q S) past G _ st s r I HG Hin Hh Hm Hd); tauto.
+Qed.
+
+Theorem turns_loads_keep q G S st k s m K : sensible q -> how q = Turns -> run q (admitted_T q G) S st -> conform q G (arrived st) ->
+  G (home q k) = true -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
+  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
+Proof.
+  intros Hs Hr Hrun Hc HG Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
+  intros r Hin <- Hm Ht. apply (turns_loads q G S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
+Qed.
+
+(** Newcomers and leavers: each load has passed the test, with an [X] of its own. *)
+Definition admitted_E q S := exists X, test_E (with_load q S) X.
+
+Lemma earliest_anew q S S' X X' past st log : Earliest.Inv (with_load q S) X past (fun _ => False) st log -> idle st ->
+  exists log', Earliest.Inv (with_load q S') X' (length (arrived st)) (fun _ => False) st log'.
+Proof.
+  intros I Hidle. exists []. constructor; try exact (Earliest.inv_wf _ _ _ _ _ _ I); try exact (Earliest.inv_late _ _ _ _ _ _ I); try exact (Earliest.inv_over _ _ _ _ _ _ I);
+    try exact (Earliest.inv_past _ _ _ _ _ _ I); try exact (Earliest.inv_where _ _ _ _ _ _ I); try exact (Earliest.inv_run _ _ _ _ _ _ I); try exact (Earliest.inv_sorted _ _ _ _ _ _ I).
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
+  - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
+Qed.
+
+Lemma earliest_run q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall S' X, incl S S' -> test_E (with_load q S') X -> exists past log, Earliest.Inv (with_load q S') X past (fun _ => False) st log.
+Proof.
+  intros Hs Hr. induction 1 as [S HS|S st st' Hrun IH Hstep|S S' st Hrun IH Hi HS'|S S' st Hrun IH Hidle HS']; intros Hc Z X HZ HaZ.
+  - exists 0, []. now apply Earliest.Inv_initial.
+  - destruct (IH ltac:(eapply conform_before; eauto) Z X HZ HaZ) as (past & log & I). exists past.
+    apply (Earliest.Inv_step (with_load q Z) X past _ Hs Hr HaZ st st' log I); [now apply (step_load q S)|now apply conform_skip].
+  - apply IH; auto. now apply incl_tran with S'.
+  - destruct (run_admitted _ _ _ _ Hrun) as (X0 & H0). destruct (IH Hc S X0 (incl_refl _) H0) as (past & log & I).
+    exists (length (arrived st)). now apply (earliest_anew q S Z X0 X past st log).
+Qed.
+
+Theorem earliest_loads q S st : sensible q -> how q = Earliest -> run q (admitted_E q) S st -> conform q (fun _ => true) (arrived st) ->
+  forall s r, In r (arrived st) -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Hrun Hc s r Hin Hh Hm Hd. destruct (run_admitted _ _ _ _ Hrun) as (X & HX).
+  destruct (earliest_run q S st Hs Hr Hrun Hc S X (incl_refl _) HX) as (past & log & I).
+  destruct (Earliest.Inv_keeps (with_load q S) X past (fun _ => False) Hs HX st log s r I Hin Hh Hm Hd); tauto.
+Qed.
+
+Theorem earliest_loads_keep q S st k s m K : sensible q -> how q = Earliest -> run q (admitted_E q) S st ->
+  conform q (fun _ => true) (arrived st) -> nth_error (clients q) k = Some s -> (K - m) * den s <= K * num s ->
+  forall i, count (missed (as_problem q (home q k)) (view st) k) (seq (i + 1) K) <= m.
+Proof.
+  intros Hs Hr Hrun Hc Hk Hd. pose proof Hs as (Hsound & _). apply (in_time_keeps _ _ _ s); auto.
+  intros r Hin <- Hm Ht. apply (earliest_loads q S st Hs Hr Hrun Hc _ r); auto. unfold at_home. apply Nat.eqb_refl.
+Qed.
+
+(** * Safe mode's end *)
+
+(** Whatever has gone wrong before, nothing mandatory waits now, every worker is free within the longest batch and what is left
+    of the margin, and what runs has come before. *)
+Definition calm q st := wf (fun _ => 0) (arrived st) /\ (forall r, In r (arrived st) -> arr r <= now st) /\ late st <= lateness q /\
+  over st <= excess q /\ idle st /\ line st = [] /\ used st = 0 /\
+  forall w due b, w < crew q -> running st w = Some (due, b) -> now st <= due <= now st + longest q + over st /\
+    forall r, In r b -> mandatory (as_problem q 0) r = true -> In r (arrived st).
+
+Inductive since q st0 : state -> Prop :=
+| Since_now : since q st0 st0
+| Since_step st st' : since q st0 st -> step q st st' -> since q st0 st'.
+
+Lemma since_arrived q st0 st : since q st0 st -> exists l, arrived st = arrived st0 ++ l.
+Proof.
+  induction 1 as [|st st' _ (l & E) Hs]; [exists []; now rewrite app_nil_r|].
+  destruct Hs; cbv zeta; try destruct (mandatory _ r); cbn [arrived]; rewrite E; try (exists l; reflexivity).
+  all: exists (l ++ [r]); now rewrite app_assoc.
+Qed.
+
+Lemma wf_fresh c l r : wf c l -> In r l -> idx r <= c (src r) + count (of (src r)) l.
+Proof.
+  induction 1 as [|l x Hl IH _ Hi]; [intros []|]. rewrite count_app. intros H. apply in_app_or in H as [H|[<-|[]]]; [specialize (IH H); lia|].
+  rewrite count_cons. unfold of at 2. rewrite Nat.eqb_refl. cbn [Nat.b2n]. lia.
+Qed.
+
+Lemma wf_once c a b r : wf c (a ++ b) -> In r a -> ~ In r b.
+Proof.
+  intros Hwf Ha. induction b as [|x b IH] using rev_ind; [intros []|]. rewrite app_assoc in Hwf.
+  inversion Hwf as [E|l0 r0 H1 H2 H3 E]; [destruct (a ++ b); discriminate|]. apply app_inj_tail in E as [-> ->].
+  intros H. apply in_app_or in H as [H|[->|[]]]; [now apply IH|]. pose proof (wf_fresh c (a ++ b) r H1 ltac:(apply in_or_app; auto)). lia.
+Qed.
+
+Lemma turns_calm q G st : calm q st -> Sharing.Inv q (length (arrived st)) G (fun r => In r (arrived st)) st.
+Proof.
+  intros (Hwf & Hpast & Hlate & Hover & Hidle & Hline & Hused & Hrun). constructor; try assumption.
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros r Hr _. right. right. intros _. now left.
+  - intros w due b Hw E. destruct (Hrun w due b Hw E) as (Hd & Hb). split; [exact Hd|]. intros r Hr Hm _. left. now apply Hb.
+  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
+  - intros i f. rewrite (Hidle i), count_nil. lia.
+  - rewrite Hline. constructor.
+  - intros i. rewrite Hline, (Hidle i). split; [intros []|congruence].
+  - now rewrite Hline.
+  - intros s _ _ Hne. now destruct (Hne (Hidle s)).
+Qed.
+
+Lemma conform_since q G st st' k : step q st st' -> k <= length (arrived st) -> conform q G (skipn k (arrived st')) -> conform q G (skipn k (arrived st)).
+Proof.
+  intros H Hk Hc. destruct H; auto. apply (conform_prefix q G _ [r]). rewrite <- (skip_snoc k _ r Hk).
+  cbv zeta in Hc. destruct (mandatory _ r); auto.
+Qed.
+
+(** From there on all that comes is served in time, in turns. *)
+Theorem turns_again q G st0 st : sensible q -> how q = Turns ->
+  (forall s, s < length (services q) -> G s = true -> test_T q G s) -> calm q st0 -> since q st0 st ->
+  let new := skipn (length (arrived st0)) (arrived st) in conform q G new ->
+  forall s r, G s = true -> In r new -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Ht Hcalm Hsince new Hc s r HG Hin Hh Hm Hd.
+  assert (I : Sharing.Inv q (length (arrived st0)) G (fun r => In r (arrived st0)) st).
+  { subst new. clear Hin Hd. induction Hsince as [|st st' Hsince IH Hstep]; [now apply turns_calm|].
+    destruct (since_arrived q st0 st Hsince) as (l & E).
+    apply (Sharing.Inv_step q _ G _ Hs Hr Ht st st'); auto. apply IH. apply (conform_since q G st st'); auto. rewrite E, app_length. lia. }
+  destruct (since_arrived q st0 st Hsince) as (l & E). unfold new in Hin. rewrite E, skipn_app, skipn_all, Nat.sub_diag in Hin. cbn [skipn app] in Hin.
+  destruct (Sharing.Inv_keeps q _ G _ st s r I HG ltac:(rewrite E; apply in_or_app; auto) Hh Hm Hd) as [Ho|Ho]; [|auto].
+  pose proof (Sharing.inv_wf _ _ _ _ _ I) as Hwf. rewrite E in Hwf. destruct (wf_once _ _ _ r Hwf Ho Hin).
+Qed.
+
+(** The same by deadline. *)
+Lemma earliest_calm q X st : calm q st -> Earliest.Inv q X (length (arrived st)) (fun r => In r (arrived st)) st [].
+Proof.
+  intros (Hwf & Hpast & Hlate & Hover & Hidle & _ & _ & Hrun). constructor; try assumption.
+  - split; [auto|]. rewrite skipn_all. intros ? [].
+  - intros r Hr _. right. right. now left.
+  - intros w due b Hw E. destruct (Hrun w due b Hw E) as (Hd & Hb). split; [exact Hd|]. intros r Hr Hm. left. now apply Hb.
+  - intros i r Hr. rewrite (Hidle i) in Hr. destruct Hr.
+  - intros i. rewrite (Hidle i). constructor.
+  - intros [|? ?]; discriminate.
+  - intros [|? ?]; discriminate.
+  - intros d (j & x & Hx & _). rewrite (Hidle j) in Hx. destruct Hx.
+  - intros j f. rewrite (Hidle j). cbn [taken flat_map app]. rewrite count_nil. lia.
+Qed.
+
+Theorem earliest_again q X st0 st : sensible q -> how q = Earliest -> test_E q X -> calm q st0 -> since q st0 st ->
+  let new := skipn (length (arrived st0)) (arrived st) in conform q (fun _ => true) new ->
+  forall s r, In r new -> at_home q s r = true -> mandatory (as_problem q 0) r = true ->
+  arr r + (limit (sv q s) + lateness q) < now st -> in_time (as_problem q s) (view st) r.
+Proof.
+  intros Hs Hr Ht Hcalm Hsince new Hc s r Hin Hh Hm Hd.
+  assert (I : exists log, Earliest.Inv q X (length (arrived st0)) (fun r => In r (arrived st0)) st log).
+  { subst new. clear Hin Hd. induction Hsince as [|st st' Hsince IH Hstep]; [exists []; now apply earliest_calm|].
+    destruct (since_arrived q st0 st Hsince) as (l & E).
+    destruct IH as (log & I); [apply (conform_since q (fun _ => true) st st'); auto; rewrite E, app_length; lia|].
+    exact (Earliest.Inv_step q X _ _ Hs Hr Ht st st' log I Hstep Hc). }
+  destruct I as (log & I).
+  destruct (since_arrived q st0 st Hsince) as (l & E). unfold new in Hin. rewrite E, skipn_app, skipn_all, Nat.sub_diag in Hin. cbn [skipn app] in Hin.
+  destruct (Earliest.Inv_keeps q X _ _ Hs Ht st log s r I ltac:(rewrite E; apply in_or_app; auto) Hh Hm Hd) as [Ho|Ho]; [|auto].
+  pose proof (Earliest.inv_wf _ _ _ _ _ _ I) as Hwf. rewrite E in Hwf. destruct (wf_once _ _ _ r Hwf Ho Hin).
+Qed.
