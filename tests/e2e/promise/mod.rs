@@ -9,3 +9,4 @@ mod sent;
 mod serving;
 mod soak;
 mod variants;
+mod wanted;

@@ -8,6 +8,7 @@ use rt_core::{
     StreamError, StreamId, StreamSpec, WorkerId,
 };
 
+use super::Said;
 use super::names::Names;
 use super::view::{ServiceView, StreamView, WorkerView};
 use weir_os::clock;
@@ -97,15 +98,17 @@ impl DerefMut for Core {
 }
 
 impl Core {
-    /// As [`Scheduler::handle_sent`]; without `sent` it was when it came.
+    /// As [`Scheduler::handle_wanted`]; of what is not said, it was sent when it came, and wanted within the deadline.
     pub(super) fn handle_arrival(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        sent: Option<Instant>,
+        said: Said,
         room: bool,
     ) -> Option<Resolution> {
-        let refused = self.scheduler.handle_sent(now, arrival, sent.unwrap_or(arrival.at), room);
+        let within = said.within.unwrap_or(self.scheduler.config().deadline);
+        let wanted = (said.sent.unwrap_or(arrival.at), within);
+        let refused = self.scheduler.handle_wanted(now, arrival, wanted, room);
         self.open += usize::from(refused.is_none());
         self.arrived(now, arrival.stream);
         refused

@@ -4,6 +4,7 @@ mod absence;
 mod executor;
 mod guarded;
 mod latch;
+mod memory;
 mod meters;
 mod names;
 mod operate;
@@ -19,6 +20,7 @@ mod start;
 mod takeover;
 mod tell;
 mod timer;
+mod totals;
 mod view;
 mod worker;
 
@@ -45,10 +47,12 @@ use weir_os::realtime::{self, Role};
 use weir_plan::plan::ServicePlan;
 use worker::Mailbox;
 
+pub use memory::Memory;
 pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};
 pub use slots::{Origin, Slots};
 pub use standing::{AlarmView, Standing};
+pub use totals::Totals;
 pub use view::{ServiceView, StreamView, WorkerView};
 
 /// The target of what is told of each request on its way, at the level of traces, for `--log weir::request=trace`.
@@ -72,6 +76,7 @@ pub struct Service {
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     meters: Meters,
+    totals: Arc<Totals>,
     /// What the rate is measured over that is warned of, if one is.
     rate_window: Option<Span>,
     /// Set before the first request comes; who takes over goes on with that of the service before.
@@ -88,6 +93,15 @@ pub struct Service {
     stopped: Arc<AtomicBool>,
     /// Who takes over, and who has.
     takeover: Takeover,
+}
+
+/// What a request says of itself, if it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said {
+    /// When it was sent.
+    pub sent: Option<Instant>,
+    /// How soon after its arrival the answer is wanted.
+    pub within: Option<Span>,
 }
 
 /// Why a request was not taken in.
@@ -114,18 +128,12 @@ impl Service {
         &self.plan.config.name
     }
 
-    /// Takes in a request whose tensor lies in the slot `token`, and which was `sent` then, if it says so; answers it at
-    /// once if it is refused.
+    /// Takes in a request whose tensor lies in the slot `token`, and which has `said` so much of itself; answers it at once if it
+    /// is refused.
     ///
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
-    pub fn submit(
-        &self,
-        effects: &mut Effects,
-        lease: &Lease,
-        token: u64,
-        sent: Option<Instant>,
-    ) -> Result<(), Closed> {
+    pub fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64, said: Said) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
@@ -137,7 +145,7 @@ impl Service {
             }
             self.record(now, lease, Some(token));
             let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
-            scheduler.handle_arrival(now, arrival, sent, true)
+            scheduler.handle_arrival(now, arrival, said, true)
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
@@ -148,12 +156,7 @@ impl Service {
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
-    pub fn refuse(
-        &self,
-        effects: &mut Effects,
-        lease: &Lease,
-        sent: Option<Instant>,
-    ) -> Option<(Option<u32>, u64)> {
+    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said) -> Option<(Option<u32>, u64)> {
         let mut refused = None;
         let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
@@ -161,13 +164,16 @@ impl Service {
             if retired.is_none() {
                 self.record(now, lease, None);
                 let arrival = Arrival { stream: lease.id, token: u64::MAX, at: now };
-                refused = scheduler.handle_arrival(now, arrival, sent, false);
+                refused = scheduler.handle_arrival(now, arrival, said, false);
             }
         });
         if let Some(next) = retired {
-            return next.refuse(effects, lease, sent);
+            return next.refuse(effects, lease, said);
         }
-        refused.map(|r| (r.misses_left, r.request.seq))
+        refused.map(|r| {
+            self.totals.count(r.outcome);
+            (r.misses_left, r.request.seq)
+        })
     }
 
     /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was
@@ -287,6 +293,10 @@ impl Service {
         loop {
             match scheduler.poll(now) {
                 Action::Start { worker } => {
+                    if self.plan.spec.has_state() {
+                        let batch = scheduler.batch(worker).iter();
+                        batch.for_each(|request| self.slots.get(request.token).sequence = request.seq);
+                    }
                     let tokens = scheduler.batch(worker).iter().map(|r| r.token);
                     self.mailboxes[worker].put(scheduler.variant(worker), tokens);
                     self.record_start(now, &scheduler, worker);

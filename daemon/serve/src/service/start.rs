@@ -39,7 +39,11 @@ impl Service {
         realtime: bool,
         before: Option<&Self>,
     ) -> Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
-        let service = Arc::new(Self::load(plan, safe_mode, audience, realtime)?);
+        let mut service = Self::load(plan, safe_mode, audience, realtime)?;
+        if let Some(before) = before {
+            service.totals = Arc::clone(&before.totals);
+        }
+        let service = Arc::new(service);
         let mut threads = Vec::new();
         match service.bring_up(before, &mut threads) {
             Ok(()) => Ok((service, threads)),
@@ -73,6 +77,8 @@ impl Service {
             streams: config.streams,
             safe_mode,
         })?;
+        // What a model remembers goes from each request to the next.
+        scheduler.set_in_order(plan.spec.has_state());
         scheduler.set_selector(plan.selector.clone())?;
         let rate_warning = plan.rate_warning();
         scheduler.set_rate_warning(rate_warning.clone());
@@ -97,6 +103,7 @@ impl Service {
             timer: Timer::new(),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             meters: Meters::new(),
+            totals: Arc::default(),
             rate_window: rate_warning.map(|(monitor, _)| monitor.window()),
             recorder: OnceLock::new(),
             planning: plan.planned_inputs().map(Planning::new),
