@@ -55,7 +55,7 @@ class Sync(Case):
         streams = self.client.status()["services"][0]["streams"]
         self.assertIn(self.name, [s["name"] for s in streams])
 
-    def test_a_client_that_is_to_connect_again_registers_its_streams_again(self) -> None:
+    def test_a_client_connects_again(self) -> None:
         plain, steady = self.client, weir.Client(self.daemon.socket, reconnect=True)
         self.addCleanup(steady.close)
         zeros = np.zeros(2, np.float32)
