@@ -30,7 +30,7 @@ LAYOUTS = {
     WELCOME: "version:H reserved:H max_frame:I max_arena:Q daemon:s",
     REGISTERED: "stream:I input_bytes:I deadline_ns:Q output_bytes:I guaranteed:I of:I accuracy:f variant:s"
     " inputs:t outputs:t",
-    RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H reserved:I output:*",
+    RESULT: "stream:I misses_left:I sequence:Q queued_ns:Q run_ns:Q batch:H variant:H skipped:I output:*",
     MISS: "stream:I misses_left:I sequence:Q reason:H",
     STATUS_REPLY: "json:*",
     REFUSED: "code:H text:s",
@@ -120,7 +120,7 @@ def string(text):
     return struct.pack("<H", len(data)) + data
 
 
-def hello(low=1, high=3):
+def hello(low=1, high=4):
     return b"WEIR" + struct.pack("<HH", low, high) + string("protocol_client")
 
 
@@ -417,7 +417,7 @@ class Checks:
 
     def breaking(self):
         for name, code, first, data in (
-            ("no common version", 1, True, frame(HELLO, 1, hello(4, 9))),
+            ("no common version", 1, True, frame(HELLO, 1, hello(5, 9))),
             ("first frame not HELLO", 7, True, frame(PING, 1)),
             ("other magic", 2, True, frame(HELLO, 1, b"RIEW" + hello()[4:])),
             ("garbage instead of HELLO", 3, True, b"GET / HTTP/1.1\r\n\r\n" * 9),
@@ -427,7 +427,7 @@ class Checks:
             ("unknown kind", 2, False, frame(99, 2)),
             ("a kind of the daemon", 2, False, frame(RESULT, 2)),
             ("flags", 2, False, frame(PING, 2, flags=1)),
-            ("reserved not 0, with an instant", 2, False, frame(SUBMIT_AT, 2, b"\1\0\0\0" * 6)),
+            ("reserved not 0, in the arena", 2, False, frame(SUBMIT_SHARED, 2, b"\1\0\0\0" * 6)),
             ("id 0", 2, False, frame(PING, 0)),
             ("reserved not 0", 2, False, frame(SUBMIT, 2, b"\1\0\0\0" * 6)),
             ("body too short", 2, False, frame(UNREGISTER, 2, b"\1\0\0")),

@@ -161,7 +161,7 @@ bool read_answer(header head, reader in, weir_answer *answer) {
             answer->run_ns = take(&in, 8);
             answer->batch = (uint16_t)take(&in, 2);
             answer->variant = (uint16_t)take(&in, 2);
-            take_reserved(&in, 4);
+            answer->skipped = (uint32_t)take(&in, 4);
             answer->output = in.at;
             answer->output_bytes = (size_t)(in.end - in.at);
             in.at = in.end;

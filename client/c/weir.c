@@ -13,7 +13,7 @@
 
 #include "connection.h"
 
-enum { LINE = 64, FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, SENT_VERSION = 3, VERSION = 3 };
+enum { LINE = 64, FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, SENT_VERSION = 3, WITHIN_VERSION = 4, VERSION = 4 };
 
 static weir_status done(weir_client *client, uint16_t kind, int descriptor) {
     reader body;
@@ -39,7 +39,7 @@ static weir_status hello(weir_client *client, const char *name) {
     client->max_arena = take(&body, 8);
     take_string(&body, daemon, sizeof daemon);
     if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
-        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 3");
+        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 4");
     client->version = (uint16_t)version;
     return WEIR_OK;
 }
@@ -196,24 +196,33 @@ static weir_status sent(weir_client *client, uint64_t *id) {
     return status;
 }
 
-/* A daemon that can read it is told that the request is sent now. */
-static void begin_submit(weir_client *client, const weir_stream *stream, uint16_t kind, uint16_t kind_at) {
+/* A daemon that can read it is told that the request is sent now, and how soon its answer is wanted. */
+static weir_status begin_submit(weir_client *client, const weir_stream *stream, uint16_t kind, uint16_t kind_at) {
     bool says_when = client->version >= SENT_VERSION;
+    uint64_t within = stream->within_ns / 1000;
+    if (stream->within_ns != 0 && client->version < WITHIN_VERSION)
+        return fail(client, WEIR_INVALID, "the daemon speaks version %u, a request has a deadline of its own from 4 on",
+                    (unsigned)client->version);
+    if (stream->within_ns != 0 && within == 0) within = 1;
+    if (within > UINT32_MAX) within = UINT32_MAX;
     begin(client, says_when ? kind_at : kind);
     put(&client->out, stream->id, 4);
-    put(&client->out, 0, 4);
+    put(&client->out, within, 4);
     if (says_when) put(&client->out, now_ns(), 8);
+    return WEIR_OK;
 }
 
 weir_status weir_submit(weir_client *client, const weir_stream *stream, const void *payload, uint64_t *id) {
-    begin_submit(client, stream, SUBMIT, SUBMIT_AT);
+    weir_status status = begin_submit(client, stream, SUBMIT, SUBMIT_AT);
+    if (status != WEIR_OK) return status;
     put_bytes(&client->out, payload, stream->input_bytes);
     return sent(client, id);
 }
 
 weir_status weir_submit_shared(weir_client *client, const weir_stream *stream, const weir_place *place,
                                uint64_t *id) {
-    begin_submit(client, stream, SUBMIT_SHARED, SUBMIT_SHARED_AT);
+    weir_status status = begin_submit(client, stream, SUBMIT_SHARED, SUBMIT_SHARED_AT);
+    if (status != WEIR_OK) return status;
     put(&client->out, place->input_at, 8);
     put(&client->out, place->output_at, 8);
     return sent(client, id);

@@ -60,6 +60,9 @@ typedef struct {
     char variant[256];
     uint8_t inputs, outputs;
     weir_tensor input[WEIR_MAX_TENSORS], output[WEIR_MAX_TENSORS];
+    /* For the caller to set: how soon after its sending a request's answer is wanted, if sooner than the deadline; 0, as it is
+     * registered, for the deadline. What is not answered by then is missed. */
+    uint64_t within_ns;
 } weir_stream;
 
 /* At most 8 on a stream; all hold together. */
@@ -111,6 +114,7 @@ typedef struct {
     uint64_t sequence;    /* of the request in its stream, of the change among those of its kind in its service */
     uint64_t queued_ns, run_ns;
     uint16_t batch, variant;
+    uint32_t skipped; /* requests just before that were not executed, and that a model with state does not remember */
     uint16_t code, cause;
     uint64_t entered_ns, limit, seen, window_ns; /* the evidence for a change */
     uint64_t breaches; /* of the service since its start, of a stream since it was registered */

@@ -17,7 +17,6 @@ use tokio::net::UnixStream;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 
-use crate::clock;
 use crate::error::Error;
 use crate::incoming::Reply;
 use crate::options::Options;
@@ -166,7 +165,7 @@ impl Client {
     /// Those of [`submit`](Self::submit).
     pub async fn submit_bytes(&self, stream: &StreamInfo, payload: &[u8]) -> Result<Ticket, Error> {
         stream.check_input(payload.len())?;
-        self.submit_frame(ClientFrame::Submit { stream: stream.id, payload }).await
+        self.submit_frame(stream, ClientFrame::Submit { stream: stream.id, payload }).await
     }
 
     /// Sends one request and waits for what it comes to, at most its deadline and `Options::timeout`; any
@@ -193,12 +192,12 @@ impl Client {
     /// # Errors
     /// Those of [`submit`](Self::submit).
     pub async fn submit_shared(&self, place: &Place) -> Result<Ticket, Error> {
-        self.submit_frame(place.submit()).await
+        self.submit_frame(place.stream(), place.submit()).await
     }
 
-    /// Hands on a request, and says that this is now, where the daemon reads it.
-    async fn submit_frame(&self, frame: ClientFrame<'_>) -> Result<Ticket, Error> {
-        let frame = if self.connection.says_when() { frame.sent_at(clock::now_ns()) } else { frame };
+    /// Hands on a request with what the daemon reads of when it is sent and wanted.
+    async fn submit_frame(&self, stream: &StreamInfo, frame: ClientFrame<'_>) -> Result<Ticket, Error> {
+        let frame = stream.stamped(frame, self.connection.version())?;
         let waiting = self.connection.send(None, |id, out| frame.encode(id, out)).await?;
         Ok(Ticket { waiting })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::shared::MemoryError;
 use crate::types::{ErrorCode, Refusal, TensorError};
-use crate::wire::{HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WireError};
+use crate::wire::{HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WITHIN_VERSION, WireError};
 
 /// Why an operation of a client did not succeed.
 ///
@@ -86,6 +86,14 @@ pub enum Error {
     TooManyInFlight {
         /// Requests allowed without an answer.
         limit: usize,
+    },
+    /// A deadline of a request's own, which a daemon of this version of the protocol does not know; nothing was sent.
+    #[error(
+        "the daemon speaks version {version} of the protocol, and a request has a deadline of its own from {WITHIN_VERSION} on"
+    )]
+    Within {
+        /// What the daemon speaks.
+        version: u16,
     },
     /// The daemon chose a version this client did not offer.
     #[error("WELCOME: version is {0}, offered {OLDEST_VERSION}..={VERSION}")]

@@ -149,6 +149,7 @@ fn inference(head: ResultHead, output: &[u8]) -> Inference {
         run: Duration::from_nanos(head.run_ns),
         batch: head.batch,
         variant: head.variant,
+        skipped: head.skipped,
         output: output.to_vec(),
     }
 }

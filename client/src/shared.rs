@@ -136,6 +136,7 @@ mod tests {
             accuracy: 0.5,
             inputs: vec![tensor(DataType::U8, 3), tensor(DataType::I64, 2)],
             outputs: vec![tensor(DataType::F32, 2)],
+            wanted: None,
         }
     }
 

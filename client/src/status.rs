@@ -71,6 +71,8 @@ pub struct Service {
     pub inputs: Vec<Tensor>,
     /// What an answer consists of.
     pub outputs: Vec<Tensor>,
+    /// What the base remembers of each stream from one request to the next, in bytes.
+    pub state_bytes: u64,
     /// From a request's arrival to its answer.
     pub deadline_ns: u64,
     /// The part of the deadline that is kept for late dispatch.
@@ -122,6 +124,27 @@ pub struct Service {
     pub suspensions: Suspensions,
     /// Those that are there, by name.
     pub streams: Vec<Stream>,
+    /// Requests answered in time since the start, of all streams, also those that have gone.
+    pub served: u64,
+    /// Those missed, by the name of the reason.
+    pub missed: BTreeMap<String, u64>,
+    /// What has become of the requests of clients that have given their stream up: by name, the last to go last, and of as
+    /// many names as the daemon remembers.
+    pub departed: Vec<Departed>,
+}
+
+/// What has become of the requests of earlier holders of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Departed {
+    /// Of the stream.
+    pub name: String,
+    /// Requests that came.
+    pub arrived: u64,
+    /// Those answered in time.
+    pub served: u64,
+    /// Those missed, by the name of the reason.
+    pub missed: BTreeMap<String, u64>,
 }
 
 /// One of the models that may answer.

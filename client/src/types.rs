@@ -69,6 +69,9 @@ pub struct Inference {
     pub batch: u16,
     /// Index of the variant that answered, in the order of the service's configuration.
     pub variant: u16,
+    /// How many requests of the stream just before this one were missed without being executed, where the model remembers
+    /// something from each request to the next: it does not remember these.
+    pub skipped: u32,
     /// The output tensors, packed; [`StreamInfo::output`] reads them.
     pub output: Vec<u8>,
 }

@@ -26,10 +26,13 @@ pub use error::WireError;
 pub use result_head::ResultHead;
 
 /// The newest version of the protocol this crate speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// From this version on a request may say when it was sent.
 pub const SENT_VERSION: u16 = 3;
+
+/// From this version on a request may say how soon its answer is wanted, and a RESULT how many requests were skipped.
+pub const WITHIN_VERSION: u16 = 4;
 
 /// The oldest version it speaks as well.
 pub const OLDEST_VERSION: u16 = 1;

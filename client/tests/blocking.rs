@@ -27,7 +27,9 @@ fn a_daemon_that_can_read_it_is_told_when_a_request_was_sent() {
         peer.registered(id);
         for _ in 0..2 {
             let id = peer.expect_with(Kind::SubmitAt, |frame| {
-                let ClientFrame::SubmitAt { stream: 7, sent_ns, payload } = frame else { unreachable!() };
+                let ClientFrame::SubmitAt { stream: 7, within_us: 0, sent_ns, payload } = frame else {
+                    unreachable!()
+                };
                 assert_eq!(payload.len(), 16);
                 sender.send((sent_ns, monotonic_ns())).unwrap();
             });

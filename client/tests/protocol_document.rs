@@ -50,7 +50,7 @@ fn encoded() -> Vec<Vec<u8>> {
     let payload = [1.0f32.to_le_bytes(), (-2.5f32).to_le_bytes()].concat();
     let (service, stream) = ("obstacles", "front");
     vec![
-        client(1, ClientFrame::Hello { min_version: 1, max_version: 3, name: "cam" }),
+        client(1, ClientFrame::Hello { min_version: 1, max_version: 4, name: "cam" }),
         client(2, ClientFrame::Register(Cow::Owned(registration))),
         client(5, ClientFrame::Unregister { stream: 1 }),
         client(3, ClientFrame::Submit { stream: 1, payload: &payload }),
@@ -60,12 +60,24 @@ fn encoded() -> Vec<Vec<u8>> {
         client(8, ClientFrame::Arena { length: 4096 }),
         client(9, ClientFrame::SubmitShared { stream: 1, input: 0, output: 64 }),
         client(10, ClientFrame::Alarm),
-        client(11, ClientFrame::SubmitAt { stream: 1, sent_ns: 80_000_000_000, payload: &payload }),
-        client(12, ClientFrame::SubmitSharedAt { stream: 1, sent_ns: 80_000_000_000, input: 0, output: 64 }),
+        client(
+            11,
+            ClientFrame::SubmitAt { stream: 1, within_us: 5_000, sent_ns: 80_000_000_000, payload: &payload },
+        ),
+        client(
+            12,
+            ClientFrame::SubmitSharedAt {
+                stream: 1,
+                within_us: 0,
+                sent_ns: 80_000_000_000,
+                input: 0,
+                output: 64,
+            },
+        ),
         daemon(
             1,
             DaemonFrame::Welcome {
-                version: 3,
+                version: 4,
                 max_frame: 4 << 20,
                 max_arena: 16 << 20,
                 daemon: "weir 0.1.0",
@@ -84,6 +96,7 @@ fn encoded() -> Vec<Vec<u8>> {
                 variant: "small".into(),
                 inputs: vec![tensor("speed", &[2])],
                 outputs: vec![tensor("risk", &[])],
+                wanted: None,
             })),
         ),
         daemon(5, DaemonFrame::Unregistered),
@@ -102,6 +115,7 @@ fn encoded() -> Vec<Vec<u8>> {
                     run_ns: 4_000_000,
                     batch: 2,
                     variant: 0,
+                    skipped: 0,
                 },
                 output: &0.5f32.to_le_bytes(),
             },

@@ -90,10 +90,15 @@ fn build(p: &Parts) -> Frame<'_> {
         Kind::SubmitShared => {
             Client(C::SubmitShared { stream: p.int[0], input: p.long[0], output: p.long[1] })
         }
-        Kind::SubmitAt => Client(C::SubmitAt { stream: p.int[0], sent_ns: p.long[0], payload: &p.bytes }),
+        Kind::SubmitAt => Client(C::SubmitAt {
+            stream: p.int[0],
+            within_us: p.int[1],
+            sent_ns: p.long[0],
+            payload: &p.bytes,
+        }),
         Kind::SubmitSharedAt => {
             let [sent_ns, input, output, ..] = p.long;
-            Client(C::SubmitSharedAt { stream: p.int[0], sent_ns, input, output })
+            Client(C::SubmitSharedAt { stream: p.int[0], within_us: p.int[1], sent_ns, input, output })
         }
         Kind::Mapped => Daemon(D::Mapped),
         Kind::Alarm => Client(C::Alarm),
@@ -118,13 +123,15 @@ fn build(p: &Parts) -> Frame<'_> {
             variant: service.clone(),
             inputs: p.tensors[0].clone(),
             outputs: p.tensors[1].clone(),
+            wanted: None,
         }))),
         Kind::Unregistered => Daemon(D::Unregistered),
         Kind::Result => {
             let [queued_ns, run_ns, sequence, ..] = p.long;
             let [batch, variant, ..] = p.short;
-            let stream = p.int[0];
-            let head = ResultHead { stream, misses_left, sequence, queued_ns, run_ns, batch, variant };
+            let [stream, skipped, ..] = p.int;
+            let head =
+                ResultHead { stream, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped };
             Daemon(D::Result { head, output: &p.bytes })
         }
         Kind::Miss => Daemon(D::Miss {

@@ -6,7 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use rt_core::Span;
-use tracing::warn;
+use tracing::{info, warn};
 use weir_os::notice::Notices;
 use weir_os::realtime;
 use weir_plan::config::Config;
@@ -81,6 +81,10 @@ pub(crate) fn run(
     let front = Arc::new(front);
     let stopped = listener.run(&front, stop);
     served.refuse();
+    info!(
+        "stopping: nothing new is taken in, and what waits is answered within {}",
+        served.longest_deadline()
+    );
     // What is being taken over is finished first: one service at most, within two deadlines and a second.
     let longest = served.longest_deadline();
     manager::stopping(longest + longest + longest);
@@ -99,5 +103,6 @@ pub(crate) fn run(
     for thread in telling {
         let _ = thread.join();
     }
+    info!("stopped");
     stopped
 }

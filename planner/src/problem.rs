@@ -129,7 +129,7 @@ impl Problem {
     /// What is kept back of the deadline: the guard, and what stalls may take.
     #[must_use]
     pub fn reserve(&self) -> Span {
-        self.guard + self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+        self.guard + Stalls::reserve_of(self.stalls)
     }
 
     /// What the streams declare and are promised, in order, for [`System::admit`].

@@ -236,7 +236,7 @@ impl System {
 
     /// What stalls may take in a busy period.
     fn reserve(&self) -> Span {
-        self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+        Stalls::reserve_of(self.stalls)
     }
 
     /// Whether no more stalls can fall into a busy period than one window has ([`crate::stalls`]).

@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::str::FromStr;
 
 use crate::word::Density;
@@ -15,10 +16,26 @@ pub const MAX_CONSTRAINTS: usize = 8;
 ///
 /// Misses are counted, not hits: Hamdaoui and Ramanathan's "(m,k)-firm" is [`Constraint::any_hit`]. The
 /// four names are those of Bernat et al. as used by WeaklyHard.jl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct Constraint {
     m: u32,
     k: u32,
+    /// Whether it was stated as misses in a row, to be shown so: it means the same.
+    row: bool,
+}
+
+impl PartialEq for Constraint {
+    fn eq(&self, other: &Self) -> bool {
+        (self.m, self.k) == (other.m, other.k)
+    }
+}
+
+impl Eq for Constraint {}
+
+impl Hash for Constraint {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.m, self.k).hash(state);
+    }
 }
 
 /// Why a constraint cannot be stated.
@@ -66,7 +83,7 @@ impl Constraint {
         if m >= k {
             return Err(ConstraintError::Vacuous { m, k });
         }
-        Ok(Self { m, k })
+        Ok(Self { m, k, row: false })
     }
 
     /// At least `h` hits in any `k` consecutive requests: `any_miss(k - h, k)`.
@@ -88,7 +105,7 @@ impl Constraint {
         if m >= MAX_WINDOW {
             return Err(ConstraintError::Window { k: m as u64 + 1 });
         }
-        Self::any_miss(m, m + 1)
+        Ok(Self { m, k: m + 1, row: true })
     }
 
     /// At least `h` hits in a row within any `k` consecutive requests, promised through the weakest
@@ -190,7 +207,7 @@ impl FromStr for Constraint {
 
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.k == self.m + 1 {
+        if self.row {
             write!(f, "row_miss({})", self.m)
         } else {
             write!(f, "any_miss({},{})", self.m, self.k)
@@ -243,6 +260,14 @@ mod tests {
     /// The definitions, read off a sequence of hits (`true`) the slow way.
     fn longest_row(window: &[bool], what: bool) -> usize {
         window.split(|&x| x != what).map(<[bool]>::len).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_constraint_is_shown_as_it_was_stated() {
+        for text in ["any_miss(1,2)", "row_miss(1)", "any_miss(5,10)"] {
+            assert_eq!(text.parse::<Constraint>().expect("valid").to_string(), text);
+        }
+        assert_eq!(Constraint::any_miss(1, 2), Constraint::row_miss(1));
     }
 
     #[test]

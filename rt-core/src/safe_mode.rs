@@ -101,8 +101,8 @@ impl SafeMode {
             self.assess();
             return None;
         }
-        let entered = alarm.map_or(now, |alarm| alarm.entered);
-        *alarm = Some(Alarm { cause, evidence, entered });
+        // Of a further cause: when that broke, and not when the stay began.
+        *alarm = Some(Alarm { cause, evidence, entered: now });
         self.assess();
         if severity >= self.severity { self.tell(now) } else { None }
     }

@@ -102,6 +102,12 @@ impl Stalls {
     pub const fn reserve(&self) -> Span {
         Span::from_nanos(self.length.as_nanos() * self.count as u64)
     }
+
+    /// The same where none may be declared.
+    #[must_use]
+    pub fn reserve_of(stalls: Option<Self>) -> Span {
+        stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+    }
 }
 
 /// Keeps account of what is lost, and tells whether stalls as declared explain it.

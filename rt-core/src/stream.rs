@@ -284,6 +284,8 @@ pub(crate) struct OutcomeLog {
     next: u32,
     /// Requests refused since the last one taken in.
     refused: u64,
+    /// How many outcomes had been recorded when a violation was found last.
+    violated_at: u64,
 }
 
 impl OutcomeLog {
@@ -295,6 +297,7 @@ impl OutcomeLog {
             oldest: 0,
             next: 0,
             refused: 0,
+            violated_at: 0,
         }
     }
 
@@ -319,6 +322,11 @@ impl OutcomeLog {
         entries.filter(|(_, entry)| entry.mark == Mark::Open).map(|(place, entry)| (place, entry.deadline))
     }
 
+    /// How many outcomes had been recorded when a violation was found last.
+    pub(crate) fn violated_at(&self) -> u64 {
+        self.violated_at
+    }
+
     /// Gives the next request, to be answered by `deadline`, a place; `None` if all are taken, and it must be refused.
     #[inline]
     pub(crate) fn open(&mut self, deadline: Instant) -> Option<u32> {
@@ -335,7 +343,7 @@ impl OutcomeLog {
     /// Records that the next request is refused. Returns the constraint that this violates, if it is known.
     pub(crate) fn refuse(&mut self) -> Option<Constraint> {
         self.refused += 1;
-        self.settle()
+        self.settle(None)
     }
 
     /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
@@ -349,6 +357,7 @@ impl OutcomeLog {
         // Those refused before it were counted when it became the oldest.
         self.oldest = place.wrapping_add(1);
         let violated = self.monitor.record(hit);
+        let violated = self.first(None, violated);
         // Mostly the next is open, and none was refused before it.
         let settled = if self.oldest == self.next {
             self.refused == 0
@@ -356,24 +365,35 @@ impl OutcomeLog {
             let next = self.entry(self.oldest);
             next.mark == Mark::Open && next.refused == 0
         };
-        if settled { violated } else { violated.or(self.settle()) }
+        if settled { violated } else { self.settle(violated) }
+    }
+
+    /// The first violation of those found by now and just now, which is noted.
+    #[inline]
+    fn first(&mut self, before: Option<Constraint>, now: Option<Constraint>) -> Option<Constraint> {
+        if before.is_none() && now.is_some() {
+            self.violated_at = self.monitor.count();
+        }
+        before.or(now)
     }
 
     /// Feeds the monitor everything before the oldest open request.
     #[inline(never)]
-    fn settle(&mut self) -> Option<Constraint> {
-        let mut violated = None;
+    fn settle(&mut self, mut violated: Option<Constraint>) -> Option<Constraint> {
         while self.oldest != self.next {
             let Entry { mark, refused, .. } = self.entry(self.oldest);
             let (mark, refused) = (*mark, core::mem::take(refused));
-            violated = violated.or(self.monitor.record_misses(refused));
+            let missed = self.monitor.record_misses(refused);
+            violated = self.first(violated, missed);
             if mark == Mark::Open {
                 return violated;
             }
-            violated = violated.or(self.monitor.record(mark == Mark::Hit));
+            let missed = self.monitor.record(mark == Mark::Hit);
+            violated = self.first(violated, missed);
             self.oldest = self.oldest.wrapping_add(1);
         }
-        violated.or(self.monitor.record_misses(core::mem::take(&mut self.refused)))
+        let missed = self.monitor.record_misses(core::mem::take(&mut self.refused));
+        self.first(violated, missed)
     }
 
     fn entry(&mut self, place: u32) -> &mut Entry {

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import pathlib
 import select
+import socket
 import struct
 import sys
 import unittest
@@ -53,6 +54,31 @@ class Sync(Case):
         self.assertTrue(self.client.daemon.startswith("weir "))
         streams = self.client.status()["services"][0]["streams"]
         self.assertIn(self.name, [s["name"] for s in streams])
+
+    def test_a_client_connects_again(self) -> None:
+        plain, steady = self.client, weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        zeros = np.zeros(2, np.float32)
+        held = [steady.register("slow", f"{self.name}-{number}") for number in range(2)]
+        steady.unregister(held[0])
+        other = plain.register("slow", self.name)
+        for client in (plain, steady):
+            client._socket.shutdown(socket.SHUT_RDWR)
+        for client, stream in ((plain, other), (steady, held[1])):
+            with self.assertRaises(weir.ClosedError):
+                client.infer(stream, zeros)
+        with self.assertRaises(weir.ClosedError):
+            plain.infer(other, zeros)
+        self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
+        streams = [s["name"] for service in steady.status()["services"] for s in service["streams"]]
+        self.assertEqual((streams.count(held[1].name), streams.count(held[0].name)), (1, 0))
+
+    def test_a_request_may_have_a_deadline_of_its_own(self) -> None:
+        slow, zeros = self.client.register("slow", self.name), np.zeros(2, np.float32)
+        self.assertIsInstance(self.client.infer(slow, zeros, deadline=1e-6), weir.Miss)
+        result = self.client.infer(slow, zeros, deadline=1.9)
+        assert isinstance(result, weir.Result), result
+        self.assertEqual(result.skipped, 0)
 
     def test_arrays_go_in_and_come_out(self) -> None:
         typed = self.client.register("typed", self.name)

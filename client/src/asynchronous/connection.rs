@@ -17,7 +17,7 @@ use crate::error::{Error, check_length};
 use crate::incoming::{Incoming, Reply};
 use crate::options::Options;
 use crate::types::Event;
-use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer, SENT_VERSION};
+use crate::wire::{ClientFrame, DEFAULT_MAX_FRAME, FrameBuffer, OLDEST_VERSION};
 
 /// Frames handed over and not yet in the socket.
 const OUTBOX: usize = 64;
@@ -54,8 +54,8 @@ struct State {
     end: Option<Error>,
     /// Largest body in bytes that the daemon takes.
     max_frame: u32,
-    /// Whether it reads when a request was sent.
-    says_when: bool,
+    /// Of the protocol, as it chose it.
+    version: u16,
 }
 
 impl Connection {
@@ -69,7 +69,7 @@ impl Connection {
             events: Some(events),
             end: None,
             max_frame: DEFAULT_MAX_FRAME,
-            says_when: false,
+            version: OLDEST_VERSION,
         }));
         let writing = tokio::spawn(write(writer, state.clone(), frames)).abort_handle();
         let reading = read(reader, state.clone(), outbox.clone(), writing.clone());
@@ -125,9 +125,9 @@ impl Connection {
         state.events.as_ref().map(broadcast::Sender::subscribe).ok_or_else(|| state.why())
     }
 
-    /// Whether the daemon reads when a request was sent.
-    pub(super) fn says_when(&self) -> bool {
-        lock(&self.state).says_when
+    /// The version of the protocol that both ends speak.
+    pub(super) fn version(&self) -> u16 {
+        lock(&self.state).version
     }
 
     /// Why the connection is closed.
@@ -265,7 +265,7 @@ async fn deliver(
                     if let Reply::Welcome { version, max_frame, .. } = reply {
                         buffer.set_max_frame(max_frame);
                         state.max_frame = max_frame;
-                        state.says_when = version >= SENT_VERSION;
+                        state.version = version;
                     }
                     // Nobody waits any more where a caller lost patience.
                     match state.waiting.remove(&id) {

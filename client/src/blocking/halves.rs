@@ -1,25 +1,24 @@
 //! On a request's way: what both halves of a blocking connection know of it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::wire::{DEFAULT_MAX_FRAME, SENT_VERSION};
+use crate::wire::{DEFAULT_MAX_FRAME, OLDEST_VERSION};
 
-/// How many frames are without an answer, how long one may be, whether requests say when they were sent, and whose turn it
-/// is to write.
+/// How many frames are without an answer, how long one may be, what is spoken, and whose turn it is to write.
 #[derive(Debug)]
 pub(super) struct Shared {
     in_flight: AtomicUsize,
     max_frame: AtomicU32,
-    says_when: AtomicBool,
+    version: AtomicU16,
     writing: Mutex<()>,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
         let max_frame = AtomicU32::new(DEFAULT_MAX_FRAME);
-        let (in_flight, says_when) = (AtomicUsize::default(), AtomicBool::default());
-        Self { in_flight, max_frame, says_when, writing: Mutex::default() }
+        let (in_flight, version) = (AtomicUsize::default(), AtomicU16::new(OLDEST_VERSION));
+        Self { in_flight, max_frame, version, writing: Mutex::default() }
     }
 
     /// Largest body in bytes that the daemon takes.
@@ -27,15 +26,15 @@ impl Shared {
         self.max_frame.load(Ordering::Relaxed)
     }
 
-    /// Whether the daemon reads when a request was sent.
-    pub(super) fn says_when(&self) -> bool {
-        self.says_when.load(Ordering::Relaxed)
+    /// The version of the protocol that both ends speak.
+    pub(super) fn version(&self) -> u16 {
+        self.version.load(Ordering::Relaxed)
     }
 
     /// Takes what WELCOME told.
     pub(super) fn welcome(&self, version: u16, max_frame: u32) {
         self.max_frame.store(max_frame, Ordering::Relaxed);
-        self.says_when.store(version >= SENT_VERSION, Ordering::Relaxed);
+        self.version.store(version, Ordering::Relaxed);
     }
 
     /// Frames without an answer.

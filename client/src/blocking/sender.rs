@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::halves::Shared;
-use crate::clock;
 use crate::descriptor::send_with;
 use crate::error::{Error, check_length};
 use crate::options::Options;
@@ -48,7 +47,7 @@ impl Sender {
     /// Those of [`submit`](Self::submit).
     pub fn submit_bytes(&mut self, stream: &StreamInfo, payload: &[u8]) -> Result<RequestId, Error> {
         stream.check_input(payload.len())?;
-        self.submit_frame(ClientFrame::Submit { stream: stream.id, payload })
+        self.submit_frame(stream, ClientFrame::Submit { stream: stream.id, payload })
     }
 
     /// Sends one request whose tensors lie in the arena, without waiting for its answer.
@@ -58,12 +57,12 @@ impl Sender {
     /// # Errors
     /// Those of [`submit`](Self::submit).
     pub fn submit_shared(&mut self, place: &Place) -> Result<RequestId, Error> {
-        self.submit_frame(place.submit())
+        self.submit_frame(place.stream(), place.submit())
     }
 
-    /// Sends a request, and says that this is now, where the daemon reads it.
-    fn submit_frame(&mut self, frame: ClientFrame<'_>) -> Result<RequestId, Error> {
-        let frame = if self.shared.says_when() { frame.sent_at(clock::now_ns()) } else { frame };
+    /// Sends a request with what the daemon reads of when it is sent and wanted.
+    fn submit_frame(&mut self, stream: &StreamInfo, frame: ClientFrame<'_>) -> Result<RequestId, Error> {
+        let frame = stream.stamped(frame, self.shared.version())?;
         self.send_frame(&frame).map(RequestId)
     }
 

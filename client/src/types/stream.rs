@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::Inference;
 use super::tensor::{Element, TensorError, TensorInfo, place};
+use crate::clock;
 use crate::error::Error;
+use crate::wire::{ClientFrame, SENT_VERSION, WITHIN_VERSION};
 
 /// A registered stream, the promise the daemon gave for it, and what its requests and answers consist of.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +31,42 @@ pub struct StreamInfo {
     pub inputs: Vec<TensorInfo>,
     /// What a result consists of, likewise.
     pub outputs: Vec<TensorInfo>,
+    /// How soon after its sending the answer of a request is wanted, if sooner than the deadline.
+    pub wanted: Option<Duration>,
 }
 
 impl StreamInfo {
+    /// The same stream for requests whose answers are wanted within less than its deadline: what comes later is missed. The
+    /// promise stays that of the deadline; see `docs/guarantee.md`.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn ask(client: &mut weir_client::blocking::Client, stream: &weir_client::StreamInfo) {
+    /// let soon = stream.within(Duration::from_millis(5));
+    /// let outcome = client.infer(&soon, &[0.5f32; 784]);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        Self { wanted: Some(time), ..self.clone() }
+    }
+
+    /// A request with what the daemon reads of it in that version of the protocol: that it is sent now, and how soon its answer
+    /// is wanted.
+    pub(crate) fn stamped<'p>(&self, frame: ClientFrame<'p>, version: u16) -> Result<ClientFrame<'p>, Error> {
+        match self.within_us() {
+            1.. if version < WITHIN_VERSION => Err(Error::Within { version }),
+            _ if version < SENT_VERSION => Ok(frame),
+            within_us => Ok(frame.sent_at(clock::now_ns(), within_us)),
+        }
+    }
+
+    /// What requests say of that, in microseconds; 0 for nothing.
+    fn within_us(&self) -> u32 {
+        let whole = |time: Duration| u32::try_from(time.as_micros().max(1)).unwrap_or(u32::MAX);
+        self.wanted.map_or(0, whole)
+    }
+
     /// Share of requests guaranteed, 0 (best effort) to 1.
     pub fn density(&self) -> f64 {
         f64::from(self.density_numerator) / f64::from(self.density_denominator.max(1))
@@ -148,13 +183,15 @@ mod tests {
             accuracy: 0.9,
             inputs: tensors.clone(),
             outputs: tensors,
+            wanted: None,
         }
     }
 
     fn inference(output: &[u8]) -> Inference {
         let (queued, run) = (Duration::ZERO, Duration::ZERO);
-        let (stream, sequence, misses_left, batch, variant) = (1, 0, None, 1, 0);
-        Inference { stream, sequence, misses_left, queued, run, batch, variant, output: output.into() }
+        let (stream, sequence, misses_left, batch, variant, skipped) = (1, 0, None, 1, 0, 0);
+        let output = output.into();
+        Inference { stream, sequence, misses_left, queued, run, batch, variant, skipped, output }
     }
 
     #[test]

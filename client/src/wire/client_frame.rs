@@ -36,6 +36,8 @@ pub enum ClientFrame<'a> {
     SubmitAt {
         /// The stream it belongs to.
         stream: u32,
+        /// How soon after that the answer is wanted, in microseconds; 0 for the service's deadline, as always before version 4.
+        within_us: u32,
         /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
         sent_ns: u64,
         /// The input tensors, packed, exactly `input_bytes` long.
@@ -59,6 +61,8 @@ pub enum ClientFrame<'a> {
     SubmitSharedAt {
         /// The stream it belongs to.
         stream: u32,
+        /// How soon after that the answer is wanted, in microseconds; 0 for the service's deadline, as always before version 4.
+        within_us: u32,
         /// When it was sent, in nanoseconds of `CLOCK_MONOTONIC`.
         sent_ns: u64,
         /// Where in the arena its input tensors begin, a multiple of 8.
@@ -98,12 +102,12 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
-    /// The same request, sent at `sent_ns`; any other frame as it is.
-    pub(crate) fn sent_at(self, sent_ns: u64) -> Self {
+    /// The same request, sent at `sent_ns`, its answer wanted within so many microseconds; any other frame as it is.
+    pub(crate) fn sent_at(self, sent_ns: u64, within_us: u32) -> Self {
         match self {
-            Self::Submit { stream, payload } => Self::SubmitAt { stream, sent_ns, payload },
+            Self::Submit { stream, payload } => Self::SubmitAt { stream, within_us, sent_ns, payload },
             Self::SubmitShared { stream, input, output } => {
-                Self::SubmitSharedAt { stream, sent_ns, input, output }
+                Self::SubmitSharedAt { stream, within_us, sent_ns, input, output }
             }
             other => other,
         }
@@ -123,11 +127,11 @@ impl<'a> ClientFrame<'a> {
             Self::SubmitShared { stream, input, output } => {
                 writer.u32(*stream).u32(0).u64(*input).u64(*output)
             }
-            Self::SubmitAt { stream, sent_ns, payload } => {
-                writer.u32(*stream).u32(0).u64(*sent_ns).bytes(payload)
+            Self::SubmitAt { stream, within_us, sent_ns, payload } => {
+                writer.u32(*stream).u32(*within_us).u64(*sent_ns).bytes(payload)
             }
-            Self::SubmitSharedAt { stream, sent_ns, input, output } => {
-                writer.u32(*stream).u32(0).u64(*sent_ns).u64(*input).u64(*output)
+            Self::SubmitSharedAt { stream, within_us, sent_ns, input, output } => {
+                writer.u32(*stream).u32(*within_us).u64(*sent_ns).u64(*input).u64(*output)
             }
             Self::Subscribe { mask } => writer.u32(mask.0),
             Self::Alarm | Self::Status | Self::Ping => writer,
@@ -168,16 +172,14 @@ impl<'a> ClientFrame<'a> {
                 Self::SubmitShared { stream, input: fields.u64("input")?, output: fields.u64("output")? }
             }
             Kind::SubmitAt => {
-                let stream = fields.u32("stream")?;
-                fields.reserved("reserved")?;
-                Self::SubmitAt { stream, sent_ns: fields.u64("sent")?, payload: fields.rest() }
+                let (stream, within_us) = (fields.u32("stream")?, fields.u32("within")?);
+                Self::SubmitAt { stream, within_us, sent_ns: fields.u64("sent")?, payload: fields.rest() }
             }
             Kind::SubmitSharedAt => {
-                let stream = fields.u32("stream")?;
-                fields.reserved("reserved")?;
+                let (stream, within_us) = (fields.u32("stream")?, fields.u32("within")?);
                 let (sent_ns, input, output) =
                     (fields.u64("sent")?, fields.u64("input")?, fields.u64("output")?);
-                Self::SubmitSharedAt { stream, sent_ns, input, output }
+                Self::SubmitSharedAt { stream, within_us, sent_ns, input, output }
             }
             Kind::Alarm => Self::Alarm,
             Kind::Subscribe => Self::Subscribe { mask: EventMask(fields.u32("mask")?) },

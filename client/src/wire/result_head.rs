@@ -23,17 +23,20 @@ pub struct ResultHead {
     pub batch: u16,
     /// Index of the variant that answered, in the order of the service's configuration.
     pub variant: u16,
+    /// How many requests of the stream just before this one were not executed, so that the model does not remember them; 0
+    /// of a model that remembers nothing, and before version 4 of the protocol.
+    pub skipped: u32,
 }
 
 impl ResultHead {
     pub(super) fn write<'o>(&self, writer: Writer<'o>) -> Writer<'o> {
         let misses_left = self.misses_left.unwrap_or(NO_CONSTRAINT);
         let numbered = writer.u32(self.stream).u32(misses_left).u64(self.sequence);
-        numbered.u64(self.queued_ns).u64(self.run_ns).u16(self.batch).u16(self.variant).u32(0)
+        numbered.u64(self.queued_ns).u64(self.run_ns).u16(self.batch).u16(self.variant).u32(self.skipped)
     }
 
     pub(super) fn read(fields: &mut Reader<'_>) -> Result<Self, WireError> {
-        let head = Self {
+        Ok(Self {
             stream: fields.u32("stream")?,
             misses_left: read_misses_left(fields)?,
             sequence: fields.u64("sequence")?,
@@ -41,9 +44,8 @@ impl ResultHead {
             run_ns: fields.u64("run_ns")?,
             batch: fields.u16("batch")?,
             variant: fields.u16("variant")?,
-        };
-        fields.reserved("reserved")?;
-        Ok(head)
+            skipped: fields.u32("skipped")?,
+        })
     }
 }
 
@@ -65,6 +67,7 @@ mod tests {
         run_ns: 4,
         batch: 5,
         variant: 6,
+        skipped: 7,
     };
 
     #[test]

@@ -27,6 +27,7 @@ pub(super) fn read_stream(fields: &mut Reader<'_>) -> Result<StreamInfo, WireErr
         variant: fields.string("variant", MAX_NAME)?.into(),
         inputs: read_tensors(fields, "inputs")?,
         outputs: read_tensors(fields, "outputs")?,
+        wanted: None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! What an ONNX file says of itself, and what comes out of it: for people who have one and no manifest yet.
 
+mod states;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,8 @@ use crate::engine::{
     Backend, DataType, EngineError, ExternalFile, Files, ModelSpec, decode, dynamic_dimension, graph_inputs,
     read_within, run_on_zeros, sha256_hex, tensor_type, type_name, weights_elsewhere,
 };
+
+pub use states::likely_states;
 
 /// An ONNX file as it describes itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,6 +190,7 @@ mod tests {
             }],
             outputs: vec![TensorSpec::new("logits", DataType::F32, &[])],
             constants: Vec::new(),
+            states: Vec::new(),
             external: Vec::new(),
             accuracy: f64::NAN,
         };

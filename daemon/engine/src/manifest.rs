@@ -3,6 +3,7 @@
 
 mod fields;
 mod heldout;
+mod states;
 mod tensors;
 
 use std::collections::BTreeSet;
@@ -11,9 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::engine::{Constant, EngineError, ExternalFile, ModelSpec, TensorSpec};
+use crate::engine::{EngineError, ExternalFile, ModelSpec};
 use fields::{Fields, Problems};
-use tensors::Dimensions;
+use tensors::{Dimensions, Tensors};
 
 pub use heldout::{Heldout, argmax, measure_accuracy};
 
@@ -205,8 +206,8 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     let inputs = side(&mut fields, "input", &mut dimensions, problems);
     let outputs = side(&mut fields, "output", &mut dimensions, problems);
     dimensions.finish(&title, at, problems);
-    if let Some(((_, constants), at)) = &outputs
-        && !constants.is_empty()
+    if let Some((outputs, at)) = &outputs
+        && !outputs.constants.is_empty()
     {
         problems.add(*at, format!("{title}: output: only inputs can have a value"));
     }
@@ -233,20 +234,21 @@ fn model(mut fields: Fields<'_, '_>, folder: &Path, problems: &mut Problems<'_>)
     fields.number("parameters", problems);
     fields.number("macs", problems);
     fields.finish(problems);
-    let ((inputs, constants), _) = inputs?;
-    let ((outputs, _), _) = outputs?;
-    let (path, sha256, external) = (folder.join(file?), hash?, external?);
-    Some(ModelSpec { name: name?, path, sha256, inputs, outputs, constants, external, accuracy: accuracy? })
+    let ((mut inputs, inputs_at), (mut outputs, outputs_at)) = (inputs?, outputs?);
+    let states = states::pair(&title, (&mut inputs, inputs_at), (&mut outputs, outputs_at), problems)?;
+    let Tensors { tensors: inputs, constants, .. } = inputs;
+    let (outputs, path) = (outputs.tensors, folder.join(file?));
+    let (sha256, external, accuracy) = (hash?, external?, accuracy?);
+    Some(ModelSpec { name: name?, path, sha256, inputs, outputs, states, constants, external, accuracy })
 }
 
 /// The tensors of a side, those with a value apart, and where they stand.
-#[allow(clippy::type_complexity)]
 fn side<'a>(
     fields: &mut Fields<'a, '_>,
     name: &'static str,
     dimensions: &mut Dimensions<'a>,
     problems: &mut Problems<'_>,
-) -> Option<((Vec<TensorSpec>, Vec<Constant>), usize)> {
+) -> Option<(Tensors<'a>, usize)> {
     let value = fields.required(name, problems)?;
     let field = format!("{}: {name}", fields.name);
     Some((tensors::read(&field, value, dimensions, problems), value.span().start))

@@ -26,3 +26,9 @@ pub fn sleep_until(instant: Instant) -> nix::Result<()> {
 pub const fn duration(span: Span) -> std::time::Duration {
     std::time::Duration::from_nanos(span.as_nanos())
 }
+
+/// The time by the wall clock, which may be set while the daemon runs: for people alone.
+#[allow(clippy::disallowed_methods, reason = "the one place where it is read")]
+pub fn wall() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}

@@ -11,6 +11,9 @@ use weir_engine::{
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
 
+/// The most bytes of state that the streams of a service may have together.
+const MAX_STATE: u64 = 1 << 30;
+
 /// Why the models of a configuration cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
@@ -42,7 +45,9 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
                 return Err(ModelsError::NoManifest { path: config.path.clone(), index, model });
             }
         };
-        check(index, &service.model, specs)
+        let specs = check(index, &service.model, specs)?;
+        check_state(index, service, &specs)?;
+        Ok(specs)
     };
     config.services.iter().enumerate().map(resolve).collect()
 }
@@ -133,6 +138,39 @@ fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec
     Ok(specs)
 }
 
+/// What remembers something from each request of a stream to the next runs one request after the other, and in one place.
+fn check_state(index: usize, service: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
+    let Some(spec) = specs.iter().find(|spec| spec.has_state()) else { return Ok(()) };
+    let name = &spec.name;
+    let refuse = |field: &str, value: String, reason: String| {
+        Err(ModelsError::Variant { field: format!("service[{index}].{field}"), value, reason })
+    };
+    if specs.len() > 1 {
+        let reason = "has state, which one variant cannot take over from another".to_owned();
+        return refuse("variants", name.clone(), reason);
+    }
+    if service.max_batch != 1 {
+        let reason = format!(
+            "must be 1: {name} has state, and each request of a stream needs what the one before has left"
+        );
+        return refuse("max-batch", service.max_batch.to_string(), reason);
+    }
+    if service.workers != 1 {
+        let reason =
+            format!("must be 1: {name} has state, and two requests of a stream must not run at once");
+        return refuse("workers", service.workers.to_string(), reason);
+    }
+    let bytes = (spec.state_len() as u64).saturating_mul(service.streams as u64);
+    if bytes > MAX_STATE {
+        let reason = format!(
+            "each may have {} bytes of state of {name}, {bytes} in all: at most {MAX_STATE}",
+            spec.state_len()
+        );
+        return refuse("streams", service.streams.to_string(), reason);
+    }
+    Ok(())
+}
+
 /// An accuracy as a value.
 fn shown(accuracy: f64) -> String {
     if accuracy.is_nan() { "unknown".to_owned() } else { accuracy.to_string() }
@@ -158,6 +196,7 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
         outputs: tensor("output", output),
         accuracy: model.accuracy.unwrap_or(f64::NAN),
         constants: Vec::new(),
+        states: Vec::new(),
         external: Vec::new(),
     }
 }

@@ -112,6 +112,8 @@ pub enum PlanError {
          then needs its own, together {twice}, but the deadline less guard and stalls is {latency}"
     )]
     Never { service: String, constraint: Constraint, twice: Span, latency: Span },
+    #[error("service {service}: {constraint} cannot be promised at any rate: {source}")]
+    Declared { service: String, constraint: Constraint, source: AdmissionError },
     #[error(
         "{source}; it could be but for rare long times: {share} % of batches of {batch} take at most {likely}, but \
          P({batch}) = {bound}"
@@ -219,7 +221,7 @@ impl ServicePlan {
         all: &[Workers],
     ) -> Result<Self, PlanError> {
         let latency = config.deadline.saturating_sub(config.guard);
-        let reserve = config.stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
+        let reserve = rt_core::Stalls::reserve_of(config.stalls);
         if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time + reserve > latency) {
             let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard + reserve);
             return Err(PlanError::Deadline { service, time, deadline, guard });

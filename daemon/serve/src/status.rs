@@ -14,6 +14,7 @@ use crate::service::{AlarmView, Service, Standing, StreamView};
 pub fn of(service: &Service) -> Told {
     let service = service.latest();
     let streams = streams(service);
+    let departed = service.registry.lock().departed();
     let (view, standing) = (service.view(), service.view().standing());
     let plan = &service.plan;
     let variant = |(v, answered): (&VariantPlan, u64)| Variant {
@@ -41,8 +42,9 @@ pub fn of(service: &Service) -> Told {
         select: (plan.variants.len() > 1).then(|| plan.config.select.name().to_owned()),
         planning: service.planning_status(),
         shielded: standing.shielded,
-        inputs: plan.spec.inputs.iter().map(tensor).collect(),
-        outputs: plan.spec.outputs.iter().map(tensor).collect(),
+        inputs: plan.spec.request().iter().map(tensor).collect(),
+        outputs: plan.spec.answer().iter().map(tensor).collect(),
+        state_bytes: plan.spec.state_len() as u64,
         deadline_ns: plan.config.deadline.as_nanos(),
         guard_ns: plan.config.guard.as_nanos(),
         batch: plan.workers().batch,
@@ -68,6 +70,9 @@ pub fn of(service: &Service) -> Told {
         safe_mode: safe_mode(&standing),
         suspensions: Suspensions { sequence, streams: suspended },
         streams,
+        served: service.totals().served(),
+        missed: service.totals().missed(),
+        departed,
     }
 }
 

@@ -164,7 +164,12 @@ impl Out {
 
     fn print(&self, line: &Line) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        if self.json { writeln!(out, "{}", line.json()) } else { writeln!(out, "{line}") }
+        if !self.json {
+            return writeln!(out, "{} {line}", line.time());
+        }
+        let mut told = line.json();
+        told["time"] = line.time().into();
+        writeln!(out, "{told}")
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use weir_client::blocking::Client;
-use weir_client::status::{Service, Status, Stream};
+use weir_client::status::{Departed, Service, Status, Stream};
 
 use super::Socket;
 use weir_os::pipe::say;
@@ -57,6 +57,10 @@ fn print_service(service: &Service) {
     let mode = &service.safe_mode;
     say!("  {} {}", mode.state, mode.text.as_deref().unwrap_or_default());
     service.streams.iter().for_each(print_stream);
+    for Departed { name, served, missed, .. } in &service.departed {
+        let missed: u64 = missed.values().sum();
+        say!("  {name:<16} {served:>9} served {missed:>7} missed, of clients that have gone");
+    }
 }
 
 fn print_stream(stream: &Stream) {

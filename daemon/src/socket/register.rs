@@ -166,15 +166,16 @@ pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
     let density = lease.spec.demand().map_or(Density::ZERO, |(density, _)| density);
     DaemonFrame::Registered(Cow::Owned(StreamInfo {
         id: stream,
-        input_bytes: packed_len(&plan.spec.inputs) as u32,
+        input_bytes: packed_len(plan.spec.request()) as u32,
         deadline: clock::duration(plan.config.deadline),
-        output_bytes: packed_len(&plan.spec.outputs) as u32,
+        output_bytes: packed_len(plan.spec.answer()) as u32,
         density_numerator: density.numerator(),
         density_denominator: density.denominator(),
         accuracy: plan.spec.accuracy as f32,
         variant: plan.spec.name.clone(),
-        inputs: plan.spec.inputs.iter().map(tensor).collect(),
-        outputs: plan.spec.outputs.iter().map(tensor).collect(),
+        inputs: plan.spec.request().iter().map(tensor).collect(),
+        outputs: plan.spec.answer().iter().map(tensor).collect(),
+        wanted: None,
     }))
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rt_core::Instant;
+use rt_core::{Instant, Span};
 use weir_client::RefusalCode;
 use weir_client::wire::{
     ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, OLDEST_VERSION,
-    SENT_VERSION, VERSION, WireError,
+    SENT_VERSION, VERSION, WITHIN_VERSION, WireError,
 };
 
 use super::alarm::Alarm;
@@ -26,7 +26,7 @@ use super::{Connection, Front};
 use weir_os::clock;
 use weir_os::realtime::{self, Otherwise, Role};
 use weir_plan::config::DaemonConfig;
-use weir_serve::service::{Effects, Lease, Refusal, Registry};
+use weir_serve::service::{Effects, Lease, Refusal, Registry, Said};
 
 /// A client that connects must say hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -190,15 +190,21 @@ impl<'a> Session<'a> {
             {
                 return Err(goodbye(WireError::UnknownKind(header.kind)));
             }
-            ClientFrame::Submit { stream, payload } => self.submit(id, (stream, None), payload),
-            ClientFrame::SubmitAt { stream, sent_ns, payload } => {
-                self.submit(id, (stream, Some(Instant::from_nanos(sent_ns))), payload);
+            ClientFrame::SubmitAt { within_us: 1.., .. }
+            | ClientFrame::SubmitSharedAt { within_us: 1.., .. }
+                if self.version < Some(WITHIN_VERSION) =>
+            {
+                return Err(malformed("a deadline of a request's own is of version 4"));
+            }
+            ClientFrame::Submit { stream, payload } => self.submit(id, (stream, Said::default()), payload),
+            ClientFrame::SubmitAt { stream, within_us, sent_ns, payload } => {
+                self.submit(id, (stream, said(within_us, sent_ns)), payload);
             }
             ClientFrame::SubmitShared { stream, input, output } => {
-                self.submit_shared(id, (stream, None), (input, output));
+                self.submit_shared(id, (stream, Said::default()), (input, output));
             }
-            ClientFrame::SubmitSharedAt { stream, sent_ns, input, output } => {
-                self.submit_shared(id, (stream, Some(Instant::from_nanos(sent_ns))), (input, output));
+            ClientFrame::SubmitSharedAt { stream, within_us, sent_ns, input, output } => {
+                self.submit_shared(id, (stream, said(within_us, sent_ns)), (input, output));
             }
             ClientFrame::Arena { length } => {
                 let file = self.descriptor.take().ok_or(WireError::NoDescriptor { kind: header.kind });
@@ -315,6 +321,12 @@ impl<'a> Session<'a> {
         frame.encode(id, &mut self.frame);
         self.connection.send(&self.frame);
     }
+}
+
+/// What a request says of itself in these fields.
+fn said(within_us: u32, sent_ns: u64) -> Said {
+    let within = (within_us > 0).then(|| Span::from_micros(within_us.into()));
+    Said { sent: Some(Instant::from_nanos(sent_ns)), within }
 }
 
 fn malformed(text: &str) -> Goodbye {

@@ -23,7 +23,7 @@ pub(super) fn problem(raw: raw::Problem) -> Result<Problem, ProblemError> {
         return Err(refuse("guard", raw.guard, format_args!("must be below the deadline, {}", raw.deadline)));
     }
     let stalls = raw.stalls.map(|stalls| check.stalls(stalls)).transpose()?;
-    let reserve = stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
+    let reserve = Stalls::reserve_of(stalls);
     number("length of workers", raw.workers.len(), 1, MAX_WORKERS)?;
     let mut workers = Vec::new();
     let mut count = 0;

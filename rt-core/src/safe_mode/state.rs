@@ -35,7 +35,7 @@ pub struct Alarm {
     pub cause: Cause,
     /// Its evidence.
     pub evidence: Evidence,
-    /// When this severity was entered.
+    /// When that was: a further cause in the same stay has its own instant.
     pub entered: Instant,
 }
 

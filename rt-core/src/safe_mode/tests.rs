@@ -34,7 +34,7 @@ fn it_is_left_after_hold_and_a_clean_window_and_not_before() {
     assert_eq!(raise(&mut mode, 95, Cause::ArrivalExcess), None);
     let further = raise(&mut mode, 95, Cause::LateDispatch).expect("announced");
     let alarm = further.state.alarm.expect("an alarm");
-    assert_eq!((alarm.cause, alarm.entered, further.breaches), (Cause::LateDispatch, at(10), 3));
+    assert_eq!((alarm.cause, alarm.entered, further.breaches), (Cause::LateDispatch, at(95), 3));
     assert_eq!(mode.tick(at(124)), None);
     assert_eq!(told(mode.tick(at(125))), Some((3, Severity::Normal)));
     assert_eq!((mode.state().alarm, mode.breaches(), mode.tick(at(126))), (None, 3, None));

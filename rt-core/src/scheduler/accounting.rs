@@ -115,10 +115,26 @@ impl Scheduler {
         while let Some(request) = self.pool.batch(worker).get(index) {
             let (id, place, outcome) = (request.stream, request.place, outcome(request));
             self.told.resolve(request, outcome);
+            if outcome == Outcome::Missed(MissReason::Late) && request.wanted < request.deadline {
+                let request = *request;
+                self.note_wish(now, &request);
+            }
             self.end(now, id, place, outcome);
             index += 1;
         }
         self.pool.batch_mut(worker).clear();
+    }
+
+    /// A request that was wanted before its deadline was answered too late for that: if it was in time by the deadline, no
+    /// promise is broken but by its own client.
+    #[inline(never)]
+    fn note_wish(&mut self, now: Instant, request: &Request) {
+        if request.mandatory
+            && now <= request.deadline
+            && let Some(stream) = self.streams.get_mut(request.stream)
+        {
+            stream.excused = stream.excused.max(request.seq + 1);
+        }
     }
 
     /// Ends a request that waited and is not answered.
@@ -256,10 +272,10 @@ impl Scheduler {
 }
 
 impl Stream {
-    /// Whether a window of so many requests, the last of which is recorded, holds one for which nothing was promised because
+    /// Whether the window of so many requests over which a violation was found last holds one for which nothing was promised because
     /// of what the stream did itself.
     fn has_own_fault(&self, window: u64) -> bool {
-        self.suspended.is_some() || self.outcomes.monitor.count().saturating_sub(window) < self.excused
+        self.suspended.is_some() || self.outcomes.violated_at().saturating_sub(window) < self.excused
     }
 }
 

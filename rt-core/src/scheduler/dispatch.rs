@@ -257,9 +257,29 @@ impl Scheduler {
         if self.batch(worker).is_empty() {
             return false;
         }
+        if self.in_order {
+            self.shed_overtaken(now, worker);
+        }
         let long = self.pool.start(now, worker);
         self.note_long(long);
         true
+    }
+
+    /// Gives up what waits of a stream and came before what the batch of `worker` holds of it. Mandatory requests are taken in
+    /// the order in which they came, and before all others: none of them is overtaken.
+    #[inline(never)]
+    fn shed_overtaken(&mut self, now: Instant, worker: WorkerId) {
+        for index in 0..self.batch(worker).len() {
+            let taken = self.batch(worker)[index];
+            let overtaken = |r: &Request| r.stream == taken.stream && r.seq < taken.seq;
+            for class in [DEMOTED, OPTIONAL] {
+                while let Some(found) = self.waiting.class(class).from(0).position(overtaken)
+                    && let Some(request) = self.waiting.remove(class, found)
+                {
+                    self.give_up(now, request, MissReason::Shed);
+                }
+            }
+        }
     }
 
     /// How many of the first requests of which class make the batch of `worker`, if there is nothing to choose: those that

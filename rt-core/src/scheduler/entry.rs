@@ -23,15 +23,31 @@ impl Scheduler {
         sent: Instant,
         room: bool,
     ) -> Option<Resolution> {
-        self.take_in(now, arrival, sent.min(arrival.at), room)
+        self.handle_wanted(now, arrival, (sent, self.config.deadline), room)
     }
 
-    /// A request that came at `arrival.at` and was sent at `sent`; `welcome` if the caller has room for it.
+    /// As [`Scheduler::handle_sent`], for a request whose answer its client wants `within` less than the deadline.
+    ///
+    /// What is promised stays as it is, with the deadline: a mandatory request keeps its place and is executed, one that is not
+    /// counts as if its deadline were that. Either is missed if it is not answered within that time. A violation over a window that holds a
+    /// mandatory request which was in time by the deadline, and missed for this alone, concerns the stream alone.
+    pub fn handle_wanted(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        (sent, within): (Instant, Span),
+        room: bool,
+    ) -> Option<Resolution> {
+        self.take_in(now, arrival, (sent.min(arrival.at), within), room)
+    }
+
+    /// A request that came at `arrival.at`, was sent at `sent` and whose answer is wanted `within` that time; `welcome` if the
+    /// caller has room for it.
     pub(super) fn take_in(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        sent: Instant,
+        (sent, within): (Instant, Span),
         welcome: bool,
     ) -> Option<Resolution> {
         self.selection.arrived(now);
@@ -45,7 +61,7 @@ impl Scheduler {
         };
         let sent = sent.max(stream.latest);
         let late = stated && now.since(sent) > most_late;
-        let deadline = sent + self.config.deadline;
+        let wanted = sent + within.min(self.config.deadline);
         stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
@@ -60,7 +76,10 @@ impl Scheduler {
             self.watch_rate(now, id);
         }
         let (mandatory, class) = (class == Class::Mandatory, class as usize);
-        let request = |place| Request { token, stream: id, seq, arrival: sent, deadline, mandatory, place };
+        // Promises are kept in the order of arrival: nobody comes before others by what it wants.
+        let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };
+        let request =
+            |place| Request { token, stream: id, seq, arrival: sent, deadline, wanted, mandatory, place };
         if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
             return Some(self.refuse(now, request(0), reason));
         }
@@ -160,6 +179,7 @@ impl Scheduler {
 #[inline(never)]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
     let Arrival { stream, token, .. } = came;
-    let request = Request { token, stream, seq: 0, arrival, deadline, mandatory: false, place: 0 };
+    let (wanted, mandatory) = (deadline, false);
+    let request = Request { token, stream, seq: 0, arrival, deadline, wanted, mandatory, place: 0 };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

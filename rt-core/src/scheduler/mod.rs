@@ -109,6 +109,8 @@ pub struct Scheduler {
     selection: select::Selection,
     /// Batches are started for mandatory requests alone.
     quiet: bool,
+    /// No request is begun after a later one of its stream.
+    in_order: bool,
     /// Its workers are shared with others.
     guest: Option<guest::Guest>,
     /// Counts arrivals, and how many within its window are warned of.
@@ -149,6 +151,7 @@ impl Scheduler {
             awaited: false,
             selection: select::Selection::default(),
             quiet: false,
+            in_order: false,
             guest: None,
             rate_warning: None,
             config,
@@ -161,12 +164,19 @@ impl Scheduler {
     /// That it came more than the guard before `now`, while a worker is idle, is late dispatch.
     #[inline]
     pub fn handle_arrival(&mut self, now: Instant, arrival: Arrival) -> Option<Resolution> {
-        self.take_in(now, arrival, arrival.at, true)
+        self.take_in(now, arrival, (arrival.at, self.config.deadline), true)
     }
 
     /// Counts a request of `stream` that the caller has no room for: it is refused as [`MissReason::QueueFull`].
     pub fn handle_refused(&mut self, now: Instant, stream: StreamId) -> Option<Resolution> {
-        self.take_in(now, Arrival { stream, token: u64::MAX, at: now }, now, false)
+        let arrival = Arrival { stream, token: u64::MAX, at: now };
+        self.take_in(now, arrival, (now, self.config.deadline), false)
+    }
+
+    /// From now on no request is begun after a later one of its stream: what waits and is overtaken by it is shed. Nothing
+    /// mandatory is among that, so all promises stand.
+    pub fn set_in_order(&mut self, in_order: bool) {
+        self.in_order = in_order;
     }
 
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
@@ -183,7 +193,7 @@ impl Scheduler {
                 if now > due {
                     self.ended_late(now, (started, due, reported), time);
                 }
-                self.end_batch(now, worker, |request| match now > request.deadline {
+                self.end_batch(now, worker, |request| match now > request.wanted {
                     true => Outcome::Missed(MissReason::Late),
                     false => Outcome::Served,
                 });

@@ -95,8 +95,10 @@ pub struct Request {
     pub seq: u64,
     /// When it came.
     pub arrival: Instant,
-    /// When its answer must be out.
+    /// When its answer must be out: the service's deadline, or what is `wanted` if nothing is promised for it.
     pub deadline: Instant,
+    /// By when its client wants the answer, not after the service's deadline: whether it is late is judged by that.
+    pub wanted: Instant,
     /// Whether the promise counts on it.
     pub mandatory: bool,
     /// Its place in the log of its stream's outcomes.
@@ -224,7 +226,7 @@ impl SchedulerConfig {
     /// What is kept back of the deadline: the guard, and what stalls may take.
     #[must_use]
     pub fn reserve(&self) -> Span {
-        self.guard + self.stalls.map_or(Span::ZERO, |stalls| stalls.reserve())
+        self.guard + Stalls::reserve_of(self.stalls)
     }
 
     /// The kind of each worker.

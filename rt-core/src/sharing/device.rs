@@ -199,9 +199,22 @@ impl Device {
         sent: Instant,
         room: bool,
     ) -> Option<Resolution> {
+        let within = self.schedulers[service].config().deadline;
+        self.handle_wanted(now, service, arrival, (sent, within), room)
+    }
+
+    /// [`Scheduler::handle_wanted`] of a request for `service`.
+    pub fn handle_wanted(
+        &mut self,
+        now: Instant,
+        service: usize,
+        arrival: Arrival,
+        wanted: (Instant, Span),
+        room: bool,
+    ) -> Option<Resolution> {
         let at = arrival.at;
         let scheduler = &mut self.schedulers[service];
-        let resolution = scheduler.handle_sent(now, arrival, sent, room);
+        let resolution = scheduler.handle_wanted(now, arrival, wanted, room);
         match scheduler.waits_until(now) {
             // Mostly it only waits with the others.
             Some(wake) if self.touched >> service & 1 == 0 => self.look_at(service, wake),

@@ -82,6 +82,8 @@ pub(crate) struct Harness {
     /// Everything announced, and when.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) resolutions: Vec<(u64, Resolution)>,
+    /// Of each request that was begun its stream, its batch and its number.
+    pub(crate) begun: Vec<(StreamId, usize, u64)>,
     /// When each batch started, and its size.
     pub(crate) batches: Vec<(u64, usize)>,
     /// Lets batches take longer, if set; and the bounds that they had.
@@ -107,6 +109,7 @@ impl Harness {
             completion_delay: 0,
             events: Vec::new(),
             resolutions: Vec::new(),
+            begun: Vec::new(),
             batches: Vec::new(),
             longer: None,
             bounds: Vec::new(),
@@ -167,6 +170,18 @@ impl Harness {
         let refused = self.scheduler.handle_sent(now, Arrival { stream, token, at: now }, sent, true);
         refused.into_iter().for_each(|r| self.resolved(r));
         self.settle();
+    }
+
+    /// A request arrives now whose answer is wanted within so long; the scheduler is polled. Returns its token.
+    pub(crate) fn arrive_wanted(&mut self, stream: StreamId, within: u64) -> u64 {
+        let token = self.requests.len() as u64;
+        self.requests.push((stream, Place::Waiting));
+        let (now, within) = (Instant::from_nanos(self.now), Span::from_nanos(within));
+        let arrival = Arrival { stream, token, at: now };
+        let refused = self.scheduler.handle_wanted(now, arrival, (now, within), true);
+        refused.into_iter().for_each(|r| self.resolved(r));
+        self.settle();
+        token
     }
 
     fn take_in(&mut self, stream: StreamId, at: u64) -> u64 {
@@ -311,6 +326,7 @@ impl Harness {
             let (stream, place) = &mut self.requests[request.token as usize];
             assert_eq!((*stream, *place), (request.stream, Place::Waiting), "{request:?}");
             *place = Place::Running;
+            self.begun.push((request.stream, self.batches.len(), request.seq));
             let end = Instant::from_nanos(self.now) + bound;
             assert!(end <= request.deadline, "started too late at {}: {request:?}", self.now);
         }
@@ -332,7 +348,7 @@ impl Harness {
         assert_eq!(*stream, request.stream);
         let expected = match outcome {
             Outcome::Served => {
-                assert!(self.now <= request.deadline.as_nanos(), "served after its deadline");
+                assert!(self.now <= request.wanted.as_nanos(), "served after its deadline");
                 &[Place::Running][..]
             }
             Outcome::Missed(MissReason::Late | MissReason::EngineFailed) => &[Place::Running],

@@ -306,3 +306,61 @@ fn the_shells_complete_every_subcommand() {
         }
     }
 }
+
+#[test]
+fn what_shows_services_live_ends_with_its_terminal_and_by_a_signal() {
+    const START: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b""
+while b"quick" not in seen:
+    seen += os.read(terminal, 65536)
+print(pid, flush=True)
+sys.stdin.readline()
+"#;
+    let place = deployment().profiled(&[400]);
+    let _daemon = place.serve();
+    for by_signal in [false, true] {
+        let mut starter = Command::new("python3")
+            .args(["-c", START, weir(), "top", "--socket"])
+            .arg(place.socket())
+            .env("TERM", "xterm")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 can be started");
+        let mut line = String::new();
+        let out = starter.stdout.as_mut().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("read");
+        let pid: i32 = line.trim().parse().expect("the process that shows them");
+        let process = Pid::from_raw(pid).expect("a process");
+        if by_signal {
+            kill_process(process, Signal::TERM).expect("told");
+        } else {
+            // The terminal goes with the one that has its other end.
+            starter.kill().expect("killed");
+        }
+        eventually("its end", || {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let ended = state.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'));
+            ended.then_some(())
+        });
+        let _ = starter.kill();
+        starter.wait().expect("ended");
+    }
+}
+
+#[test]
+fn an_end_is_logged() {
+    let place = deployment().profiled(&[400]);
+    let mut daemon = place.serve();
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success(), "{}", daemon.stderr());
+    let told = daemon.stderr();
+    assert!(
+        told.contains("stopping: nothing new is taken in") && told.trim_end().ends_with("stopped"),
+        "{told}"
+    );
+}

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{DAEMON, Deployment, best_effort, stderr, weir};
+use weir_client::StreamInfo;
 use weir_engine::sha256_hex;
 
 /// A folder with some of the models that tests/fetch.sh has fetched.
@@ -83,6 +84,10 @@ fn a_foreign_model_is_imported_checked_profiled_and_served() {
     assert_eq!(read(&folder, "manifest.toml"), manifest);
     let service = "[[service]]\nname = \"voice\"\nmodel = \"voice\"\ndeadline = \"20s\"\nguard = \"1s\"\nmax-batch = 2\n";
     std::fs::write(folder.path().join("weir.toml"), format!("{configured}\n{service}")).expect("written");
+    let told = fail(&folder, &["check", "weir.toml"]);
+    assert!(told.contains("service[1].max-batch = 2: must be 1: voice has state"), "{told}");
+    let service = service.replace("max-batch = 2", "max-batch = 1");
+    std::fs::write(folder.path().join("weir.toml"), format!("{configured}\n{service}")).expect("written");
     assert!(succeed(&folder, &["check", "weir.toml"]).contains(": ok, 2 service(s)"));
     succeed(&folder, &["profile", "--quick", "--samples", "10", "weir.toml"]);
     let mut daemon = Command::new(weir())
@@ -94,17 +99,33 @@ fn a_foreign_model_is_imported_checked_profiled_and_served() {
     let mut client =
         crate::harness::eventually("the socket", || weir_client::blocking::Client::connect(&socket).ok());
     let stream = client.register(&best_effort("voice", "microphone")).expect("a stream");
-    // The constant is not the client's business, and the state is told without the batch.
+    // Neither the constant nor the state is the client's business.
     let told: Vec<_> =
         stream.inputs.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.clone())).collect();
-    assert_eq!(told, [("input", vec![512]), ("state", vec![2, 128])]);
+    assert_eq!(told, [("input", vec![512])]);
     let noise: Vec<f32> = (0..512u32).map(|i| (i.wrapping_mul(2654435761) >> 8) as f32 / 1e7 - 0.8).collect();
-    let payload = stream.pack().push(&noise).and_then(|p| p.push(&[0.0f32; 256])).and_then(|p| p.finish());
-    let outcome = client.infer_bytes(&stream, &payload.expect("it fits")).expect("an answer");
-    let result = outcome.result().expect("in time");
-    let speech = stream.output_at::<f32>(result, 0).expect("a number");
-    assert!((0.0..=1.0).contains(&speech[0]), "{speech:?}");
-    assert!(stream.output_at::<f32>(result, 1).expect("a state").iter().any(|value| *value != 0.0));
+    let mut hear = |stream: &StreamInfo| {
+        let outcome = client.infer(stream, &noise).expect("an answer");
+        let result = outcome.result().expect("in time");
+        (stream.output::<f32>(result).expect("the only output")[0], result.skipped)
+    };
+    let heard: Vec<_> = (0..3).map(|_| hear(&stream)).collect();
+    assert!((0.0..=1.0).contains(&heard[0].0) && heard.iter().all(|(_, skipped)| *skipped == 0), "{heard:?}");
+    assert!(heard[0] != heard[1] && heard[1] != heard[2], "it remembers what was before: {heard:?}");
+    // Another client begins anew. What is not executed leaves the state as it is, and is told.
+    let other = weir_client::blocking::Client::connect(&socket);
+    let other = other.and_then(|mut other| Ok((other.register(&best_effort("voice", "other"))?, other)));
+    let (fresh, mut other) = other.expect("a stream");
+    let mut hear = |stream: &StreamInfo| {
+        let outcome = other.infer(stream, &noise).expect("an answer");
+        outcome
+            .result()
+            .map(|result| (stream.output::<f32>(result).expect("the only output")[0], result.skipped))
+    };
+    assert_eq!(hear(&fresh), Some(heard[0]));
+    assert_eq!(hear(&fresh.within(std::time::Duration::from_micros(1))), None);
+    assert_eq!(hear(&fresh), Some((heard[1].0, 1)));
+    assert_eq!(hear(&fresh), Some(heard[2]));
     let stream = client.register(&best_effort("magika", "files")).expect("a stream");
     assert_eq!(stream.accuracy, 0.75);
     let outcome = client.infer(&stream, &vec![65i32; 2048]).expect("an answer");

@@ -100,6 +100,8 @@ fn the_present_state_is_a_line_for_each_service() {
         (&Value::from("state"), &Value::from("cameras"), &Value::from("normal"))
     );
     assert_eq!((&state["sequence"], &state["cause"]), (&Value::from(0), &Value::Null));
+    let time = state["time"].as_str().expect("by the wall clock");
+    assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{time}");
     let certified = daemon.status()["services"][0]["certified_per_s"].as_f64();
     assert!(certified.is_some_and(|rate| rate >= 0.1), "one in 10 s is reserved: {certified:?}");
 
@@ -112,6 +114,7 @@ fn the_present_state_is_a_line_for_each_service() {
     assert!(lines[0].contains("cameras") && !lines[0].contains("suspended"), "{text}");
     let told = ["cameras", "suspended", "arrival-excess", "stream burst sent 2 requests"];
     assert!(told.iter().all(|word| lines[1].contains(word)), "{text}");
+    assert!(lines.iter().all(|line| line.get(20..25).is_some_and(|rest| rest.ends_with("Z "))), "{text}");
     let status =
         Command::new(weir()).args(["status", "--socket"]).arg(place.socket()).output().expect("it runs");
     let text = String::from_utf8(status.stdout).expect("UTF-8");

@@ -158,3 +158,36 @@ fn a_file_that_is_needed_is_never_replaced_by_a_socket() {
     assert!(place.fail(&["serve"]).contains("no/folder"));
     assert!(!place.path("m").exists() && !place.socket().exists());
 }
+
+#[test]
+fn what_became_of_requests_is_kept_when_their_client_has_gone() {
+    let place = place("unix:m");
+    let daemon = place.serve();
+    let serve = |name: &str, count: usize| {
+        let mut client = daemon.client();
+        let stream = client.register(&best_effort("null", name)).expect("a stream");
+        for _ in 0..count {
+            let outcome = client.infer(&stream, &[1.0]).expect("an answer");
+            assert!(outcome.result().is_some(), "{outcome:?}");
+        }
+        let soon = client.infer(&stream.within(Duration::from_micros(1)), &[1.0]).expect("an answer");
+        assert!(soon.result().is_none(), "{soon:?}");
+        client.unregister(&stream).expect("given up");
+    };
+    serve("cam", 3);
+    serve("other", 1);
+    serve("cam", 2);
+    let service = &daemon.status()["services"][0];
+    let departed: Vec<_> = service["departed"].as_array().expect("a list").iter().collect();
+    let told = |index: usize| {
+        (&departed[index]["name"], departed[index]["arrived"].as_u64(), departed[index]["served"].as_u64())
+    };
+    assert_eq!(told(0), (&"other".into(), Some(2), Some(1)), "{service}");
+    assert_eq!(told(1), (&"cam".into(), Some(7), Some(5)), "{service}");
+    let missed: u64 =
+        service["missed"].as_object().expect("by reason").values().filter_map(|count| count.as_u64()).sum();
+    assert_eq!((service["served"].as_u64(), missed), (Some(6), 3), "{service}");
+    let (_, text) = over_socket(&place, "GET /metrics");
+    let samples = parse(&text);
+    assert_eq!(samples["weir_requests_total{service=\"null\",outcome=\"served\"}"], 6.0);
+}

@@ -10,3 +10,4 @@ mod sent;
 mod serving;
 mod soak;
 mod variants;
+mod wanted;

@@ -94,7 +94,10 @@ fn a_request_from_the_future_is_refused_and_one_after_its_deadline_is_missed() {
     };
     let payload = [0; 8];
     for (id, sent_ns) in [(3, now() + 60_000_000_000), (4, u64::MAX), (5, now() - 400_000_000), (6, 0)] {
-        assert!(raw.send(&frame(id, &ClientFrame::SubmitAt { stream: 1, sent_ns, payload: &payload })));
+        assert!(raw.send(&frame(
+            id,
+            &ClientFrame::SubmitAt { stream: 1, within_us: 0, sent_ns, payload: &payload }
+        )));
     }
     // The future is no request of the stream; the past is, and is missed.
     let mut told = Vec::new();

@@ -39,12 +39,27 @@ class Client:
     ended, ``ValueError`` for what cannot be sent, and ``OSError`` where there is nobody to connect to. An answer that comes
     after its wait has ended is dropped; a stream that is granted late is given up again, and its name may be in use
     until then.
+
+    With ``reconnect`` the next call after ``ClosedError`` connects anew, registers all streams again and subscribes to what
+    was subscribed to: the same ``Stream`` objects go on. What was in flight is lost, and so are arena and alarm.
     """
 
     def __init__(
-        self, path: Union[str, PathLike[str]] = DEFAULT_SOCKET, *, name: str = "weir-python", timeout: float = 5.0
+        self,
+        path: Union[str, PathLike[str]] = DEFAULT_SOCKET,
+        *,
+        name: str = "weir-python",
+        timeout: float = 5.0,
+        reconnect: bool = False,
     ) -> None:
-        self._timeout = timeout
+        self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
+        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
+        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Stream]] = {}
+        self._mask = 0
+        self._connect()
+
+    def _connect(self) -> None:
+        self._ended = False
         self._decoder = wire.Decoder()
         self._inlet = Inlet()
         self._last = 0
@@ -54,16 +69,40 @@ class Client:
         self._abandoned: set[int] = set()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(timeout)
+            self._socket.settimeout(self._timeout)
             try:
-                self._socket.connect(str(path))
+                self._socket.connect(str(self._path))
             except OSError as error:
-                raise (unreachable(path, error) if error.errno else error) from None
-            told = self._ask(wire.HELLO, wire.hello(name), wire.welcome)
+                raise (unreachable(self._path, error) if error.errno else error) from None
+            told = self._ask(wire.HELLO, wire.hello(self._name), wire.welcome)
             self._version, self._decoder.max_frame, self.max_arena, self.daemon = told
         except BaseException:
-            self.close()
+            self._close()
             raise
+
+    def _connect_again(self) -> None:
+        """Opens another connection with all that this one had."""
+        self._close()
+        self._connect()
+        try:
+            for name, (service, constraints, arrivals, _) in list(self._streams.items()):
+                self.register(service, name, constraints, arrivals)
+            if self._mask:
+                self.subscribe(self._mask)
+        except BaseException:
+            self._ended = True
+            raise
+
+    def _now(self, stream: Stream) -> Stream:
+        """The stream as it is on the present connection."""
+        self._alive()
+        held = self._streams.get(stream.name)
+        return held[3] if self._reconnect and held else stream
+
+    def _alive(self) -> None:
+        """Connects anew where the connection has ended, if that is wanted."""
+        if self._ended and self._reconnect:
+            self._connect_again()
 
     def __enter__(self) -> Client:
         return self
@@ -77,7 +116,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection and gives up its streams."""
+        """Ends the connection for good and gives up its streams."""
+        self._reconnect = False
+        self._close()
+
+    def _close(self) -> None:
+        self._ended = True
         self._socket.close()
         self._inlet.close()
 
@@ -90,15 +134,22 @@ class Client:
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
         body = wire.register(service, name, constraints, arrivals)
-        return self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
+        self._alive()
+        stream = self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
+        self._streams[name] = (service, constraints, arrivals, stream)
+        return stream
 
     def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
-        self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
+        number = self._now(stream).id
+        self._streams.pop(stream.name, None)
+        self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
 
     def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``recv`` returns them."""
+        self._alive()
         self._ask_for(wire.SUBSCRIBE, mask.to_bytes(4, "little"), wire.SUBSCRIBED)
+        self._mask = mask
 
     def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
@@ -107,10 +158,12 @@ class Client:
 
     def status(self) -> dict[str, Any]:
         """The daemon's state."""
+        self._alive()
         return cast("dict[str, Any]", self._ask(wire.STATUS, b"", wire.status))
 
     def ping(self) -> None:
         """Returns once the daemon has answered."""
+        self._alive()
         self._ask_for(wire.PING, b"", wire.PONG)
 
     def share(self, nbytes: int) -> Arena:
@@ -122,25 +175,28 @@ class Client:
             arena.forget_file()
         return arena
 
-    def submit(self, stream: Stream, *inputs: npt.ArrayLike) -> int:
-        """Sends one request without waiting; the number returned is the ``id`` of its answer."""
-        ident = self._send(*wire.submit(self._version, stream, stream.pack(inputs)))
+    def submit(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> int:
+        """Sends one request without waiting; the number returned is the ``id`` of its answer.
+
+        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that."""
+        stream = self._now(stream)
+        ident = self._send(*wire.submit(self._version, stream, stream.pack(inputs), deadline))
         self._in_flight[ident] = (stream, None)
         return ident
 
-    def submit_shared(self, place: Place) -> int:
+    def submit_shared(self, place: Place, *, deadline: Union[float, None] = None) -> int:
         """Sends one request that lies in the arena; its place is the daemon's until the answer has come."""
-        ident = self._send(*wire.submit_shared(self._version, place.stream, place.input_at, place.output_at))
+        ident = self._send(*wire.submit_shared(self._version, place.stream, place.input_at, place.output_at, deadline))
         self._in_flight[ident] = (place.stream, place.outputs)
         return ident
 
-    def infer(self, stream: Stream, *inputs: npt.ArrayLike) -> Outcome:
-        """Sends one request and waits for what it comes to, at most its deadline and ``timeout``."""
-        return self._outcome(self.submit(stream, *inputs), stream)
+    def infer(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> Outcome:
+        """Sends one request and waits for what it comes to, at most the stream's deadline and ``timeout``; see ``submit``."""
+        return self._outcome(self.submit(stream, *inputs, deadline=deadline), stream)
 
-    def infer_shared(self, place: Place) -> Outcome:
+    def infer_shared(self, place: Place, *, deadline: Union[float, None] = None) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
-        return self._outcome(self.submit_shared(place), place.stream)
+        return self._outcome(self.submit_shared(place, deadline=deadline), place.stream)
 
     def recv(self, timeout: Union[float, None] = None) -> Union[Answer, None]:
         """The next answer or event, waiting for it so many seconds, or for ever; ``None`` if there is none."""
@@ -174,7 +230,10 @@ class Client:
         try:
             return read()
         except ProtocolError:
-            self.close()
+            self._close()
+            raise
+        except ClosedError:
+            self._ended = True
             raise
 
     def _ask_for(self, kind: int, body: bytes, answer: int, descriptor: int = -1) -> None:
@@ -204,9 +263,11 @@ class Client:
                 data = data[socket.send_fds(self._socket, [data], [descriptor]) :]
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
+            self._ended = True
             raise ClosedError("the connection was closed by the daemon") from None
         except BaseException as error:
             # Part of the frame may be out, even where a signal's handler raised: nothing can follow it.
+            self._ended = True
             self._socket.shutdown(socket.SHUT_RDWR)
             if isinstance(error, TimeoutError):
                 raise ClosedError("the socket took nothing in time: receive answers while sending") from None
@@ -248,7 +309,7 @@ class Client:
             if self._drop(frame):
                 continue
             if len(self._kept) >= KEPT_LIMIT:
-                self.close()
+                self._close()
                 raise ProtocolError(f"more than {KEPT_LIMIT} answers and events wait: receive them")
             self._kept.append(frame)
 
@@ -267,5 +328,6 @@ class Client:
             except ConnectionResetError:
                 data = b""
             if not data:
+                self._ended = True
                 raise ClosedError("the connection was closed by the daemon")
             self._decoder.feed(data)

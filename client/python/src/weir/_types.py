@@ -202,6 +202,9 @@ class Result:
     run: float
     batch: int
     variant: int
+    #: Requests just before this one that were missed without being executed, where the model remembers something from each
+    #: request to the next: it does not remember these.
+    skipped: int
     #: By name; read-only, or views of the arena.
     outputs: dict[str, Array] = field(repr=False)
 

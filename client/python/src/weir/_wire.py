@@ -31,6 +31,7 @@ from ._types import (
     Stream,
     Suspension,
     Tensor,
+    nanos,
     word,
 )
 
@@ -40,9 +41,11 @@ WELCOME, REGISTERED, UNREGISTERED, RESULT, MISS, SUBSCRIBED = range(128, 134)
 STATUS_REPLY, PONG, REFUSED, ERROR, MAPPED, ALARMED = range(134, 140)
 EVENT_SAFE_MODE, EVENT_MISSES_LEFT, EVENTS_LOST, EVENT_SUSPENSION = range(160, 164)
 #: Of the protocol: the oldest and the newest that is spoken here.
-VERSIONS = (1, 3)
+VERSIONS = (1, 4)
 #: From this version on a request says when it was sent.
 SENT_VERSION = 3
+#: From this version on it may say how soon its answer is wanted, and a result how many requests were skipped.
+WITHIN_VERSION = 4
 
 HEADER = struct.Struct("<IHHQ")
 NO_CONSTRAINT = 0xFFFFFFFF
@@ -179,18 +182,31 @@ def give_up(registered: Frame) -> bytes:
     return frame(UNREGISTER, registered.id, Body(registered).take("4s"))
 
 
-def submit(version: int, stream: Stream, payload: bytes) -> tuple[int, bytes]:
-    """The kind and the body of a request; a daemon that can read it is told that it is sent now."""
+def within(version: int, deadline: Union[float, None]) -> int:
+    """How soon an answer is wanted, in microseconds; 0 for the service's deadline."""
+    if deadline is None:
+        return 0
+    if version < WITHIN_VERSION:
+        raise ValueError(f"the daemon speaks version {version}, a request has a deadline of its own from {WITHIN_VERSION} on")
+    return min(max(nanos(deadline) // 1000, 1), 0xFFFFFFFF)
+
+
+def submit(version: int, stream: Stream, payload: bytes, deadline: Union[float, None]) -> tuple[int, bytes]:
+    """The kind and the body of a request; a daemon that can read it is told that it is sent now, and when it is wanted."""
+    soon = within(version, deadline)
     if version < SENT_VERSION:
         return SUBMIT, struct.pack("<II", stream.id, 0) + payload
-    return SUBMIT_AT, struct.pack("<IIQ", stream.id, 0, time.monotonic_ns()) + payload
+    return SUBMIT_AT, struct.pack("<IIQ", stream.id, soon, time.monotonic_ns()) + payload
 
 
-def submit_shared(version: int, stream: Stream, input_at: int, output_at: int) -> tuple[int, bytes]:
+def submit_shared(
+    version: int, stream: Stream, input_at: int, output_at: int, deadline: Union[float, None]
+) -> tuple[int, bytes]:
     """The same for a request that lies in the arena."""
+    soon = within(version, deadline)
     if version < SENT_VERSION:
         return SUBMIT_SHARED, struct.pack("<IIQQ", stream.id, 0, input_at, output_at)
-    return SUBMIT_SHARED_AT, struct.pack("<IIQQQ", stream.id, 0, time.monotonic_ns(), input_at, output_at)
+    return SUBMIT_SHARED_AT, struct.pack("<IIQQQ", stream.id, soon, time.monotonic_ns(), input_at, output_at)
 
 
 def refused(answer: Frame) -> RefusedError:
@@ -253,14 +269,14 @@ def outcome(answer: Frame, stream: Stream, shared: Union[dict[str, Array], None]
         body.end()
         return Miss(answer.id, ident, sequence, left(misses_left), code, word(MISS_WORDS, code))
     body = expect(answer, RESULT)
-    ident, misses_left, sequence, queued_ns, run_ns, batch, variant, reserved = body.take("IIQQQHHI")
+    ident, misses_left, sequence, queued_ns, run_ns, batch, variant, skipped = body.take("IIQQQHHI")
     output, told = len(answer.body) - body.at, 0 if shared is not None else stream.output_bytes
-    if output != told or reserved != 0:
+    if output != told:
         raise ProtocolError(f"an output of {output} bytes, {told} were told")
     if shared is None:
         shared = {tensor.name: tensor.view(answer.body, body.at) for tensor in stream.outputs}
     times = (queued_ns / 1e9, run_ns / 1e9)
-    return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, shared)
+    return Result(answer.id, ident, sequence, left(misses_left), *times, batch, variant, skipped, shared)
 
 
 def event(told: Frame) -> Event:

@@ -143,13 +143,15 @@ class Client:
             arena.forget_file()
         return arena
 
-    async def infer(self, stream: Stream, *inputs: npt.ArrayLike) -> Outcome:
-        """Sends one request and waits for what it comes to, at most its deadline and the timeout."""
-        return await self._infer(wire.submit(self._version, stream, stream.pack(inputs)), stream, None)
+    async def infer(self, stream: Stream, *inputs: npt.ArrayLike, deadline: Union[float, None] = None) -> Outcome:
+        """Sends one request and waits for what it comes to, at most the stream's deadline and the timeout.
 
-    async def infer_shared(self, place: Place) -> Outcome:
+        With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that."""
+        return await self._infer(wire.submit(self._version, stream, stream.pack(inputs), deadline), stream, None)
+
+    async def infer_shared(self, place: Place, *, deadline: Union[float, None] = None) -> Outcome:
         """The same for a request that lies in the arena; the outputs of its result are those of the place."""
-        request = wire.submit_shared(self._version, place.stream, place.input_at, place.output_at)
+        request = wire.submit_shared(self._version, place.stream, place.input_at, place.output_at, deadline)
         return await self._infer(request, place.stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:

@@ -13,6 +13,9 @@ pub struct Buffers {
     inputs: Vec<Block>,
     outputs: Vec<Block>,
     request_len: usize,
+    /// How many tensors at the end of each side are state, and the bytes that a request's take.
+    states: usize,
+    state_len: usize,
     max_batch: usize,
     model: String,
 }
@@ -53,17 +56,18 @@ impl Buffers {
     /// The bytes that `max_batch` requests of the model take, a multiple of 64.
     pub(super) fn len(spec: &ModelSpec, max_batch: usize) -> usize {
         let mut end = 0;
-        blocks(&spec.inputs, max_batch, &mut end);
-        blocks(&spec.outputs, max_batch, &mut end);
+        blocks(spec, Side::Input, max_batch, &mut end);
+        blocks(spec, Side::Output, max_batch, &mut end);
         end.next_multiple_of(LINE)
     }
 
     fn within(spec: &ModelSpec, max_batch: usize, memory: Memory) -> Self {
         let mut end = 0;
-        let inputs = blocks(&spec.inputs, max_batch, &mut end);
-        let outputs = blocks(&spec.outputs, max_batch, &mut end);
-        let request_len = packed_len(&spec.inputs);
-        Self { memory, inputs, outputs, request_len, max_batch, model: spec.name.clone() }
+        let inputs = blocks(spec, Side::Input, max_batch, &mut end);
+        let outputs = blocks(spec, Side::Output, max_batch, &mut end);
+        let (request_len, state_len) = (packed_len(spec.request()), spec.state_len());
+        let states = spec.states.len();
+        Self { memory, inputs, outputs, request_len, states, state_len, max_batch, model: spec.name.clone() }
     }
 
     /// Lays a request's tensors at place `index` of the batch. What is no 0 in a `bool` becomes 1.
@@ -72,7 +76,7 @@ impl Buffers {
     /// If `index` is not below max_batch or `request` not as long as [`packed_len`] says.
     pub fn put(&mut self, index: usize, request: &[u8]) {
         assert!(index < self.max_batch && request.len() == self.request_len);
-        for block in &self.inputs {
+        for block in &self.inputs[..self.inputs.len() - self.states] {
             let bytes = &request[block.packed..][..block.each];
             if block.flags && bytes.iter().any(|byte| *byte > 1) {
                 let flags: Vec<u8> = bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
@@ -89,10 +93,35 @@ impl Buffers {
     /// If `index` is not below max_batch.
     pub fn get(&self, index: usize, answer: &mut Vec<u8>) {
         assert!(index < self.max_batch);
-        answer.clear();
-        for block in &self.outputs {
-            answer.resize(block.packed, 0);
-            self.memory.append(block.start(index), block.each, answer);
+        self.append(&self.outputs[..self.outputs.len() - self.states], index, answer);
+    }
+
+    /// Lays the state before a request at place `index` of the batch beside it.
+    ///
+    /// # Panics
+    /// If `index` is not below max_batch or `state` not as long as [`ModelSpec::state_len`] says.
+    pub fn put_state(&mut self, index: usize, state: &[u8]) {
+        assert!(index < self.max_batch && state.len() == self.state_len);
+        for block in &self.inputs[self.inputs.len() - self.states..] {
+            self.memory.write(block.start(index), &state[block.packed..][..block.each]);
+        }
+    }
+
+    /// Writes the state after the request at place `index` of the batch over `state`.
+    ///
+    /// # Panics
+    /// If `index` is not below max_batch.
+    pub fn get_state(&self, index: usize, state: &mut Vec<u8>) {
+        assert!(index < self.max_batch);
+        self.append(&self.outputs[self.outputs.len() - self.states..], index, state);
+    }
+
+    /// Writes these tensors of the request at `index` one after the other over `bytes`.
+    fn append(&self, blocks: &[Block], index: usize, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        for block in blocks {
+            bytes.resize(block.packed, 0);
+            self.memory.append(block.start(index), block.each, bytes);
         }
     }
 
@@ -200,15 +229,20 @@ impl Block {
     }
 }
 
-fn blocks(tensors: &[TensorSpec], max_batch: usize, end: &mut usize) -> Vec<Block> {
-    let mut packed_end: usize = 0;
-    let block = |tensor: &TensorSpec| {
+/// Those of requests or answers are packed by themselves, and so are those of the state after them.
+fn blocks(spec: &ModelSpec, side: Side, max_batch: usize, end: &mut usize) -> Vec<Block> {
+    let (mut packed_end, tensors): (usize, _) = (0, spec.tensors(side));
+    let first_state = tensors.len() - spec.states.len();
+    let block = |(number, tensor): (usize, &TensorSpec)| {
+        if number == first_state {
+            packed_end = 0;
+        }
         let (at, packed) = (end.next_multiple_of(LINE), packed_end.next_multiple_of(PACKING));
         let each = tensor.bytes();
         (*end, packed_end) = (at + max_batch * each, packed + each);
         Block { at, each, packed, flags: tensor.data_type == DataType::Bool }
     };
-    tensors.iter().map(block).collect()
+    tensors.iter().enumerate().map(block).collect()
 }
 
 #[cfg(test)]
@@ -240,6 +274,31 @@ mod tests {
         let mut answer = vec![9; 40];
         buffers.get(1, &mut answer);
         assert_eq!(answer, [2, 0, 0, 0, 0, 0, 0, 0, 5, 6]);
+    }
+
+    #[test]
+    fn state_lies_beside_requests_and_answers_and_is_packed_by_itself() {
+        let mut spec = toy_spec(1, 1);
+        spec.inputs =
+            vec![tensor(DataType::U8, &[3]), tensor(DataType::U8, &[2]), tensor(DataType::U8, &[1])];
+        spec.outputs =
+            vec![tensor(DataType::U8, &[1]), tensor(DataType::U8, &[2]), tensor(DataType::U8, &[1])];
+        spec.states = vec![vec![7, 8], vec![9]];
+        let initial = spec.initial_state();
+        assert_eq!(initial, [7, 8, 0, 0, 0, 0, 0, 0, 9]);
+        let mut buffers = Buffers::new(&spec, 2);
+        buffers.put(1, &[1, 2, 3]);
+        buffers.put_state(1, &initial);
+        let mut seen = [0; 2];
+        buffers.read(Side::Input, 1, 1, &mut seen);
+        assert_eq!(seen, [7, 8]);
+        buffers.write(Side::Output, 0, 1, &[4]);
+        buffers.write(Side::Output, 1, 1, &[5, 6]);
+        buffers.write(Side::Output, 2, 1, &[7]);
+        let (mut answer, mut state) = (vec![0; 30], vec![0; 30]);
+        buffers.get(1, &mut answer);
+        buffers.get_state(1, &mut state);
+        assert_eq!((answer, state), (vec![4], vec![5, 6, 0, 0, 0, 0, 0, 0, 7]));
     }
 
     #[test]

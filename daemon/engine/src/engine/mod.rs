@@ -217,10 +217,12 @@ pub struct ModelSpec {
     pub path: PathBuf,
     /// SHA-256 of the file, 64 lower-case hexadecimal digits.
     pub sha256: String,
-    /// What a request brings, in the order of its bytes; at least one.
+    /// What a request brings, in the order of its bytes, at least one; then its stream's state.
     pub inputs: Vec<TensorSpec>,
-    /// What an answer consists of, likewise.
+    /// What an answer consists of, likewise; then the state that the next request of the stream finds.
     pub outputs: Vec<TensorSpec>,
+    /// The state that a stream's first request finds: of each tensor of it the elements, little-endian.
+    pub states: Vec<Vec<u8>>,
     /// Inputs of the file that no request brings, as they are the same in all.
     pub constants: Vec<Constant>,
     /// The files beside it that hold its weights.
@@ -250,6 +252,45 @@ pub struct ExternalFile {
 }
 
 impl ModelSpec {
+    /// The tensors that a request brings.
+    pub fn request(&self) -> &[TensorSpec] {
+        &self.inputs[..self.inputs.len() - self.states.len()]
+    }
+
+    /// The tensors that an answer has.
+    pub fn answer(&self) -> &[TensorSpec] {
+        &self.outputs[..self.outputs.len() - self.states.len()]
+    }
+
+    /// Whether it remembers something from each request of a stream to the next.
+    pub fn has_state(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// Whether the one is as large as the other, and of its type.
+    pub fn fits_as_state(&self, input: &str, output: &str) -> bool {
+        let of = |tensors: &[TensorSpec], name: &str| {
+            let tensor = tensors.iter().find(|tensor| tensor.name == name)?;
+            Some((tensor.data_type, tensor.shape.clone()))
+        };
+        of(&self.inputs, input).is_some_and(|input| of(&self.outputs, output) == Some(input))
+    }
+
+    /// Bytes of a stream's state; 0 if the model has none.
+    pub fn state_len(&self) -> usize {
+        packed_len(&self.inputs[self.request().len()..])
+    }
+
+    /// The state before a stream's first request.
+    pub fn initial_state(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = Vec::with_capacity(self.state_len());
+        for state in &self.states {
+            bytes.resize(bytes.len().next_multiple_of(tensor::PACKING), 0);
+            bytes.extend_from_slice(state);
+        }
+        bytes
+    }
+
     /// The tensors of a side.
     pub fn tensors(&self, side: Side) -> &[TensorSpec] {
         match side {

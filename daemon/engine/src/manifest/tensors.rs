@@ -64,52 +64,81 @@ impl<'a> Dimensions<'a> {
     }
 }
 
+/// The tensors of a side.
+#[derive(Default)]
+pub(super) struct Tensors<'a> {
+    /// What requests bring, or answers have.
+    pub(super) tensors: Vec<TensorSpec>,
+    /// What has a value.
+    pub(super) constants: Vec<Constant>,
+    /// What has an initial value, by name, and where that stands.
+    pub(super) initial: BTreeMap<String, (Vec<u8>, usize)>,
+    /// What is the state of a stream: by its name that of the tensor that is it for the next request, and where that stands.
+    pub(super) state: Vec<(String, (&'a str, usize))>,
+}
+
+/// What a table says of a tensor beside what it is.
+#[derive(Default)]
+struct Marks<'a> {
+    value: Option<Vec<u8>>,
+    initial: Option<(Vec<u8>, usize)>,
+    state: Option<(&'a str, usize)>,
+}
+
 /// The tensors of one side: a model of one tensor gives its table, one of several an array of tables.
 pub(super) fn read<'a>(
     field: &str,
     value: &'a Spanned<DeValue<'_>>,
     dimensions: &mut Dimensions<'a>,
     problems: &mut Problems<'_>,
-) -> (Vec<TensorSpec>, Vec<Constant>) {
+) -> Tensors<'a> {
     let one = std::slice::from_ref(value);
     let all: Vec<&'a Spanned<DeValue<'_>>> = match value.get_ref() {
         DeValue::Array(several) => several.iter().collect(),
         _ => one.iter().collect(),
     };
     let at = value.span().start;
-    let (mut tensors, mut constants, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut side, mut names) = (Tensors::default(), BTreeSet::new());
     for value in &all {
         let Some(fields) = Fields::of(field, value, problems) else { continue };
-        let Some((tensor, constant)) = tensor(fields, dimensions, problems) else { continue };
+        let Some((tensor, marks)) = tensor(fields, dimensions, problems) else { continue };
         if !names.insert(tensor.name.clone()) {
             let rule = "each tensor needs a name of its own";
             problems.refuse(value.span().start, &format!("{field}.name"), &tensor.name, rule);
         }
-        match constant {
-            Some(bytes) => constants.push(Constant { tensor, bytes }),
-            None => tensors.push(tensor),
+        if let Some(initial) = marks.initial {
+            side.initial.insert(tensor.name.clone(), initial);
+        }
+        if let Some(state) = marks.state {
+            side.state.push((tensor.name.clone(), state));
+        }
+        match marks.value {
+            Some(bytes) => side.constants.push(Constant { tensor, bytes }),
+            None => side.tensors.push(tensor),
         }
     }
     if !(1..=MAX_TENSORS).contains(&all.len()) {
         problems.refuse(at, field, format!("{} tensors", all.len()), "the limits are 1..=16");
-    } else if tensors.is_empty() && constants.len() == all.len() {
+    } else if side.tensors.is_empty() && side.constants.len() == all.len() {
         problems.add(at, format!("{field}: all tensors have a value, and nothing is left for requests"));
     }
-    (tensors, constants)
+    side
 }
 
-/// One tensor, with its elements where it is a constant.
+/// One tensor, and what else its table says.
 fn tensor<'a>(
     mut fields: Fields<'a, '_>,
     dimensions: &mut Dimensions<'a>,
     problems: &mut Problems<'_>,
-) -> Option<(TensorSpec, Option<Vec<u8>>)> {
+) -> Option<(TensorSpec, Marks<'a>)> {
     let field = fields.name.clone();
     let name = fields.text("name", problems);
     let data_type = fields.text("type", problems);
     let shape = fields.required("shape", problems);
     let batch = fields.optional("batch");
     let value = fields.optional("value");
+    let initial = fields.optional("initial");
+    let state = fields.optional("state").and_then(|_| fields.text("state", problems));
     if let Some((name, at)) = name.filter(|(name, _)| name.len() > MAX_NAME) {
         problems.refuse(at, &format!("{field}.name"), format!("{} bytes", name.len()), "at most 255 bytes");
     }
@@ -133,11 +162,15 @@ fn tensor<'a>(
     fields.finish(problems);
     let (shape, batch) = self::shape(&field, shape?, without, dimensions, problems)?;
     let tensor = TensorSpec { name: name?.0.to_owned(), data_type: data_type?, shape, batch };
-    let constant = match value {
-        Some(value) => Some(elements(&field, &tensor, value, problems)?),
-        None => None,
-    };
-    Some((tensor, constant))
+    let mut marks = Marks { state, ..Marks::default() };
+    if let Some(value) = value {
+        marks.value = Some(elements(&format!("{field}.value"), &tensor, value, problems)?);
+    }
+    if let Some(initial) = initial {
+        let bytes = elements(&format!("{field}.initial"), &tensor, initial, problems)?;
+        marks.initial = Some((bytes, initial.span().start));
+    }
+    Some((tensor, marks))
 }
 
 /// Sizes without the batch, and where that stands.
@@ -202,20 +235,20 @@ fn shape<'a>(
     fine.then_some((sizes, batch))
 }
 
-/// The bytes of a constant: one number or truth value for all its elements, or a list with each.
+/// The bytes of a value: one number or truth value for all its elements, or a list with each.
 fn elements(
     field: &str,
     tensor: &TensorSpec,
     value: &Spanned<DeValue<'_>>,
     problems: &mut Problems<'_>,
 ) -> Option<Vec<u8>> {
-    let (at, count, field) = (value.span().start, tensor.elements(), format!("{field}.value"));
+    let (at, count) = (value.span().start, tensor.elements());
     let given: Vec<_> = match value.get_ref() {
         DeValue::Array(list) => list.iter().collect(),
         _ => vec![value; count],
     };
     if given.len() != count {
-        problems.refuse(at, &field, format!("{} values", given.len()), &format!("{count} are needed"));
+        problems.refuse(at, field, format!("{} values", given.len()), &format!("{count} are needed"));
         return None;
     }
     let mut bytes = Vec::with_capacity(tensor.bytes());

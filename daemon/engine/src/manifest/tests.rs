@@ -138,6 +138,46 @@ fn dimensions_are_fixed_and_the_batch_stands_anywhere() {
     }
 }
 
+/// Requests bring the sound alone; the state goes from output to input.
+#[test]
+fn what_is_state_comes_last_on_both_sides_with_its_initial_value() {
+    let text = VOICE.replacen("128] },", "128], initial = 0.5 },", 1).replacen(
+        "output = { name = \"speech\", type = \"f32\", shape = [\"N\", 1] }",
+        "output = [\n{ name = \"stateN\", type = \"f32\", shape = [2, \"N\", 128], state = \"state\" },\n\
+             { name = \"speech\", type = \"f32\", shape = [\"N\", 1] },\n]",
+        1,
+    );
+    let manifest = parse(&text).unwrap();
+    let model = &manifest.models()[0];
+    let names = |tensors: &[crate::engine::TensorSpec]| -> Vec<String> {
+        tensors.iter().map(|tensor| tensor.name.clone()).collect()
+    };
+    assert_eq!(names(&model.inputs), ["input", "window", "gain", "state"]);
+    assert_eq!(names(model.request()), ["input", "window", "gain"]);
+    assert_eq!(
+        (names(&model.outputs), names(model.answer())),
+        (vec!["speech".to_owned(), "stateN".to_owned()], vec!["speech".to_owned()])
+    );
+    assert_eq!(model.initial_state(), 0.5f32.to_le_bytes().repeat(256));
+    for (from, to, message) in [
+        ("state = \"state\"", "state = \"stat\"", "output `stateN`: state: no input `stat` is left for it"),
+        (
+            "shape = [2, \"N\", 128], state",
+            "shape = [2, \"N\", 64], state",
+            "it is f32[2, 64], and input `state` f32[2, 128]",
+        ),
+        ("initial = 0.5", "initial = [0.5]", "input.initial: `1 values` is refused, 256 are needed"),
+        (", state = \"state\"", "", "input `state`: initial: no output becomes it"),
+        (", initial = 0.5", ", state = \"input\"", "input `state`: state: it is said of the output"),
+        ("1] },\n]", "1], initial = 1 },\n]", "output `speech`: initial: it is said of the input"),
+        ("1] },\n]", "1], state = \"input\" },\n]", "output: all of it is state"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
 #[test]
 fn a_name_without_a_version_means_the_latest() {
     let version = |number: u32| DIGITS.replacen("[[model]]", &format!("[[model]]\nversion = {number}"), 1);

@@ -201,6 +201,11 @@ fn tell(draft: &Draft) {
         let source = if *given { "as you say" } else { "a suggestion that runs; --fix says otherwise" };
         say!("  dynamic dimension `{name}` is {size}: {source}");
     }
+    for (input, output) in &draft.states {
+        say!(
+            "  `{output}` is `{input}` of the stream's next request: a suggestion by their names; `state` says so in the manifest"
+        );
+    }
     if draft.singly {
         say!("  it takes one request at a time");
     }

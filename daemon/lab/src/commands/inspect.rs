@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use weir_engine::Backend;
-use weir_engine::inspect::{Dimension, OnnxFile, OnnxTensor, inspect};
+use weir_engine::inspect::{Dimension, OnnxFile, OnnxTensor, inspect, likely_states};
 use weir_os::pipe::say;
 
 /// Operators that are shown to people.
@@ -67,6 +67,9 @@ fn show(file: &OnnxFile) {
             say!("  {side:<10} {}: {} {}{served}", tensor.name, tensor.type_name, shape(tensor));
         }
     }
+    for (input, output) in likely_states(file) {
+        say!("  state      by their names, {output} may be {input} of the next request of a stream");
+    }
     for (weights, bytes) in &file.external {
         say!("  weights    {}: {bytes} bytes, sha256 {}", weights.location, weights.sha256);
     }
@@ -103,6 +106,8 @@ fn object(file: &OnnxFile) -> Value {
             .collect::<Vec<_>>(),
         "parameters": file.parameters, "operators": file.operators,
         "inputs": tensors(&file.inputs), "outputs": tensors(&file.outputs),
+        "states": likely_states(file).iter().map(|(input, output)| json!({ "input": input, "output": output }))
+            .collect::<Vec<_>>(),
         "external": weights.collect::<Vec<_>>(),
     })
 }

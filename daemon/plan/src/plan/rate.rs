@@ -1,8 +1,8 @@
 //! The rate of a plan: how fast one more stream may send beside those that are reserved.
 
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Binding, Constraint, ConstraintSet, Density, MAX_SPAN, Span, StreamSpec,
-    System, Workers, largest_count, seed_count,
+    AdmissionError, ArrivalBound, ArrivalCurve, Binding, Constraint, ConstraintSet, Density, MAX_SPAN, Span,
+    StreamSpec, System, Workers, largest_count, seed_count,
 };
 
 use super::PlanError;
@@ -75,7 +75,17 @@ impl RatePlan {
                 Some(waiting) => {
                     PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting }
                 }
-                None => never(),
+                None => {
+                    let bound = ArrivalBound::periodic(MAX_SPAN, config.jitter);
+                    let curve = bound.and_then(|bound| ArrivalCurve::new(&[bound]));
+                    let one = curve.map(|curve| StreamSpec::promised(set.clone(), curve));
+                    match one.map(|one| system.admit(config.reserved.iter().map(|s| &s.spec).chain([&one]))) {
+                        Ok(Err(source @ AdmissionError::Stalls { .. })) => {
+                            PlanError::Declared { service: config.name.clone(), constraint: binding, source }
+                        }
+                        _ => never(),
+                    }
+                }
             });
         }
         // Faster by more than the period is exact to.

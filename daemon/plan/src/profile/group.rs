@@ -210,6 +210,7 @@ pub(super) mod tests {
             outputs: vec![tensor("out")],
             accuracy: 1.0,
             constants: Vec::new(),
+            states: Vec::new(),
             external: Vec::new(),
         };
         let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());

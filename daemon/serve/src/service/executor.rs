@@ -71,7 +71,11 @@ impl Executor {
         let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
         let runner = &mut runners[variant];
         for (index, token) in tokens.iter().enumerate() {
-            runner.buffers().put(index, &service.slots.get(*token).input);
+            let slot = service.slots.get(*token);
+            runner.buffers().put(index, &slot.input);
+            if let Some(memory) = &slot.memory {
+                memory.recall(&service.plan.variants[variant].spec, runner.buffers(), index);
+            }
         }
         trace!(target: REQUEST, variant, ?tokens, "start");
         let started = clock::now();
@@ -135,6 +139,8 @@ fn write_results(
     for (index, token) in tokens.iter().enumerate() {
         let mut slot = service.slots.get(*token);
         buffers.get(index, &mut slot.output);
+        let kept = slot.memory.as_ref().map(|memory| memory.keep(slot.sequence, buffers, index));
+        slot.skipped = kept.unwrap_or(0);
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
         slot.batch = tokens.len() as u16;

@@ -9,6 +9,7 @@ use rt_core::{
     Span, StreamError, StreamId, StreamSpec, WorkerId,
 };
 
+use super::Said;
 use super::names::Names;
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use weir_os::clock;
@@ -153,18 +154,19 @@ impl Held<'_> {
         self.core.dispatcher.service(service)
     }
 
-    /// As [`Scheduler::handle_sent`]; without `sent` it was when it came.
+    /// As [`Scheduler::handle_wanted`]; of what is not said, it was sent when it came, and wanted within the deadline.
     pub(super) fn handle_arrival(
         &mut self,
         now: Instant,
         arrival: Arrival,
-        sent: Option<Instant>,
+        said: Said,
         room: bool,
     ) -> Option<Resolution> {
-        let sent = sent.unwrap_or(arrival.at);
+        let within = said.within.unwrap_or(self.config().deadline);
+        let wanted = (said.sent.unwrap_or(arrival.at), within);
         let refused = match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_sent(now, arrival, sent, room),
-            Dispatcher::Shared(device) => device.handle_sent(now, self.service, arrival, sent, room),
+            Dispatcher::Alone(scheduler) => scheduler.handle_wanted(now, arrival, wanted, room),
+            Dispatcher::Shared(device) => device.handle_wanted(now, self.service, arrival, wanted, room),
         };
         let own = &mut self.core.services[self.service];
         own.open += usize::from(refused.is_none());

@@ -5,6 +5,7 @@ mod device;
 mod executor;
 mod guarded;
 mod latch;
+mod memory;
 mod meters;
 mod names;
 mod operate;
@@ -20,6 +21,7 @@ mod start;
 mod takeover;
 mod tell;
 mod timer;
+mod totals;
 mod view;
 mod worker;
 
@@ -45,10 +47,12 @@ use weir_os::pi_mutex::PiMutex;
 use weir_os::realtime;
 use weir_plan::plan::ServicePlan;
 
+pub use memory::Memory;
 pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};
 pub use slots::{Origin, Slots};
 pub use standing::{AlarmView, Standing};
+pub use totals::Totals;
 pub use view::{ServiceView, StreamView, WorkerView};
 
 /// The target of what is told of each request on its way, at the level of traces, for `--log weir::request=trace`.
@@ -71,6 +75,7 @@ pub struct Service {
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
     meters: Meters,
+    totals: Arc<Totals>,
     /// What the rate is measured over that is warned of, if one is.
     rate_window: Option<Span>,
     /// Set before the first request comes; who takes over goes on with that of the service before.
@@ -85,6 +90,15 @@ pub struct Service {
     stopped: Arc<AtomicBool>,
     /// Who takes over, and who has.
     takeover: Takeover,
+}
+
+/// What a request says of itself, if it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said {
+    /// When it was sent.
+    pub sent: Option<Instant>,
+    /// How soon after its arrival the answer is wanted.
+    pub within: Option<Span>,
 }
 
 /// Why a request was not taken in.
@@ -112,18 +126,12 @@ impl Service {
         &self.plan.config.name
     }
 
-    /// Takes in a request whose tensor lies in the slot `token`, and which was `sent` then, if it says so; answers it at
-    /// once if it is refused.
+    /// Takes in a request whose tensor lies in the slot `token`, and which has `said` so much of itself; answers it at once if it
+    /// is refused.
     ///
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
-    pub fn submit(
-        &self,
-        effects: &mut Effects,
-        lease: &Lease,
-        token: u64,
-        sent: Option<Instant>,
-    ) -> Result<(), Closed> {
+    pub fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64, said: Said) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
@@ -135,7 +143,7 @@ impl Service {
             }
             self.record(now, lease, Some(token));
             let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
-            scheduler.handle_arrival(now, arrival, sent, true)
+            scheduler.handle_arrival(now, arrival, said, true)
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
@@ -146,12 +154,7 @@ impl Service {
     }
 
     /// Counts a request for which there is no slot. Returns the misses left and the request's number.
-    pub fn refuse(
-        &self,
-        effects: &mut Effects,
-        lease: &Lease,
-        sent: Option<Instant>,
-    ) -> Option<(Option<u32>, u64)> {
+    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said) -> Option<(Option<u32>, u64)> {
         let mut refused = None;
         let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
@@ -159,13 +162,16 @@ impl Service {
             if retired.is_none() {
                 self.record(now, lease, None);
                 let arrival = Arrival { stream: lease.id, token: u64::MAX, at: now };
-                refused = scheduler.handle_arrival(now, arrival, sent, false);
+                refused = scheduler.handle_arrival(now, arrival, said, false);
             }
         });
         if let Some(next) = retired {
-            return next.refuse(effects, lease, sent);
+            return next.refuse(effects, lease, said);
         }
-        refused.map(|r| (r.misses_left, r.request.seq))
+        refused.map(|r| {
+            self.totals.count(r.outcome);
+            (r.misses_left, r.request.seq)
+        })
     }
 
     /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was
@@ -295,9 +301,15 @@ impl Service {
             match action {
                 Action::Start { worker } => {
                     let own = scheduler.of(service);
-                    let tokens = own.batch(worker).iter().map(|r| r.token);
+                    let batch = own.batch(worker).iter();
+                    self.on(service, |of| {
+                        if of.plan.spec.has_state() {
+                            batch.clone().for_each(|r| of.slots.get(r.token).sequence = r.seq);
+                        }
+                        of.record_start(now, own, worker);
+                    });
+                    let tokens = batch.map(|r| r.token);
                     self.device.mailboxes[worker].put((service, own.variant(worker)), tokens);
-                    self.on(service, |of| of.record_start(now, own, worker));
                     effects.started.push((service, worker));
                 }
                 Action::Resolve(resolution) => effects.resolutions.push((service, resolution)),

@@ -74,6 +74,11 @@ impl Service {
         self.planning.as_ref().map(Planning::status)
     }
 
+    /// How all requests have ended so far.
+    pub fn totals(&self) -> &super::Totals {
+        &self.totals
+    }
+
     /// How long answers took and how large batches were.
     pub fn meters_status(&self) -> (status::Histogram, status::Histogram) {
         (self.meters.latency_status(), self.meters.batch_status())

@@ -12,14 +12,16 @@ use std::sync::Arc;
 use rt_core::{StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
-use super::{Effects, Service, StreamView, lock, read, try_read};
+use super::{Effects, Memory, Service, StreamView, lock, read, try_read};
 
+use super::totals::Past;
 pub(super) use moves::Moves;
 
 /// The streams of a service by name.
 #[derive(Clone, Default)]
 pub struct Registry {
     streams: HashMap<String, Entry>,
+    past: Past,
 }
 
 #[derive(Clone)]
@@ -38,6 +40,8 @@ pub struct Lease {
     pub id: StreamId,
     pub name: Arc<str>,
     pub spec: StreamSpec,
+    /// What a model with state remembers of the stream while this client holds it.
+    pub memory: Arc<Memory>,
 }
 
 impl Lease {
@@ -95,8 +99,10 @@ impl Registry {
             return Self::register(next, effects, (name, spec), patience);
         }
         let lease = Self::give_out(service, name, spec);
-        let lease =
-            lease.map(|(id, spec)| Lease { service: Arc::clone(service), id, name: name.into(), spec });
+        let lease = lease.map(|(id, spec)| {
+            let (service, memory) = (Arc::clone(service), Arc::default());
+            Lease { service, id, name: name.into(), spec, memory }
+        });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});
@@ -160,6 +166,7 @@ impl Registry {
         }
         let registry = &mut *guard;
         let Some(entry) = registry.streams.get_mut(&*lease.name).filter(|e| e.id == lease.id) else { return };
+        registry.past.add(&lease.name, &entry.view.fared());
         if entry.reserved {
             let id = service.scheduler().restart_stream(lease.id).unwrap_or(lease.id);
             (entry.id, entry.held) = (id, false);
@@ -175,6 +182,11 @@ impl Registry {
     /// Every stream: how it is seen, its declaration, whether reserved, whether a client holds it.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<StreamView>, &StreamSpec, bool, bool)> {
         self.streams.values().map(|e| (&e.view, &e.spec, e.reserved, e.held))
+    }
+
+    /// What has become of the requests of those that clients have given up.
+    pub fn departed(&self) -> Vec<weir_client::status::Departed> {
+        self.past.status()
     }
 
     /// The names of the streams that clients hold.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::lock;
+use super::memory::Memory;
 use super::region::Region;
 use crate::out::Replies;
 use weir_os::pi_mutex::PiMutex;
@@ -18,6 +19,11 @@ pub struct Slot {
     pub run_ns: u64,
     pub batch: u16,
     pub variant: u16,
+    /// Where the model finds what it remembers of the stream, if it remembers anything; the request's number in the stream, and
+    /// how many just before it have no part in that.
+    pub memory: Option<Arc<Memory>>,
+    pub sequence: u64,
+    pub skipped: u32,
 }
 
 /// The client, the frame, and the stream's number on its connection. One of the client's requests without an answer
@@ -28,12 +34,14 @@ pub struct Origin {
     pub stream: u32,
     /// Where the output goes, if not into the frame of the answer.
     pub output: Option<Region>,
+    /// Whether the answer tells how many requests were skipped.
+    pub tells_skipped: bool,
 }
 
 impl Origin {
     pub fn new(replies: Arc<dyn Replies>, frame: u64, stream: u32, output: Option<Region>) -> Self {
         replies.opened();
-        Self { replies, frame, stream, output }
+        Self { replies, frame, stream, output, tells_skipped: false }
     }
 }
 
@@ -68,7 +76,11 @@ impl Slots {
 
     /// Gives a slot back; its origin is handed out for the answer.
     pub fn put_back(&self, token: u64) -> Option<Origin> {
-        let origin = self.get(token).origin.take();
+        let origin = {
+            let mut slot = self.get(token);
+            slot.memory = None;
+            slot.origin.take()
+        };
         self.free.lock().push(token as u32);
         origin
     }

@@ -49,12 +49,18 @@ impl Service {
             let scheduler = dispatcher.service_mut(index);
             scheduler.set_selector(plan.selector.clone())?;
             scheduler.set_rate_warning(plan.rate_warning());
+            // What a model remembers goes from each request to the next.
+            scheduler.set_in_order(plan.spec.has_state());
         }
         let device = Arc::new(Device::new(dispatcher));
         let load = |(index, plan): (usize, ServicePlan)| {
             let name = plan.config.name.clone();
             let loaded = Self::load(plan, (&device, index), Arc::clone(audience), realtime);
-            loaded.map(Arc::new).with_context(|| format!("service {name}"))
+            let mut loaded = loaded.with_context(|| format!("service {name}"))?;
+            if let Some(before) = before {
+                loaded.totals = Arc::clone(&before.totals);
+            }
+            anyhow::Ok(Arc::new(loaded))
         };
         let services: Vec<_> = plans.into_iter().enumerate().map(load).collect::<Result<_>>()?;
         device.carry(&services);
@@ -101,6 +107,7 @@ impl Service {
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
             meters: Meters::new(),
+            totals: Arc::default(),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
             recorder: OnceLock::new(),
             planning: plan.planned_inputs().map(Planning::new),

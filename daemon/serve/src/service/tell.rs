@@ -54,6 +54,7 @@ impl Service {
     fn answer(&self, resolution: &Resolution, frame: &mut Vec<u8>) -> Option<Arc<dyn Replies>> {
         let Resolution { request, outcome, misses_left } = *resolution;
         let token = request.token;
+        self.totals.count(outcome);
         match outcome {
             Outcome::Served => trace!(target: REQUEST, token, sequence = request.seq, misses_left, "result"),
             Outcome::Missed(reason) => {
@@ -62,7 +63,7 @@ impl Service {
         }
         {
             let slot = self.slots.get(token);
-            let &Origin { frame: id, stream, output: ref place, .. } = slot.origin.as_ref()?;
+            let &Origin { frame: id, stream, output: ref place, tells_skipped, .. } = slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
                     let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
@@ -75,6 +76,7 @@ impl Service {
                         run_ns: slot.run_ns,
                         batch: slot.batch,
                         variant: slot.variant,
+                        skipped: if tells_skipped { slot.skipped } else { 0 },
                     };
                     self.answered[usize::from(slot.variant)].fetch_add(1, Ordering::Relaxed);
                     let output = match place {

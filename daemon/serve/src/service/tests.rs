@@ -102,7 +102,7 @@ fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_a
             slot.input = vec![0; 16];
             slot.origin = Some(Origin::new(Arc::clone(&client) as _, id, 1, None));
         }
-        (token, service.submit(&mut Effects::default(), &lease, token, None))
+        (token, service.submit(&mut Effects::default(), &lease, token, Said::default()))
     };
     assert_eq!(submit(1).1, Ok(()));
     service.close();

@@ -1,11 +1,13 @@
 //! One announcement, for people and for programs.
 
 use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::Value;
 use weir_client::status::{Service, Stream};
 use weir_client::{Event, SafeModeState, StreamState};
+use weir_os::clock;
 
 /// What is told on one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -162,6 +164,13 @@ impl Line {
     /// As one JSON object.
     pub fn json(&self) -> Value {
         serde_json::json!(self)
+    }
+
+    /// When that was by the wall clock as it goes now, in UTC.
+    pub fn time(&self) -> String {
+        let ago = clock::now().as_nanos().saturating_sub(self.at_ns());
+        let at = clock::wall().checked_sub(Duration::from_nanos(ago)).unwrap_or(UNIX_EPOCH);
+        humantime::format_rfc3339_millis(at).to_string()
     }
 
     fn at_ns(&self) -> u64 {

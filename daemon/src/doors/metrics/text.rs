@@ -83,6 +83,15 @@ pub(super) fn render(status: &Value) -> String {
             text.sample("weir_answers_total", &labels, number(&variant["answered"]));
         }
     }
+    text.family("weir_requests_total", "counter", "Requests that have ended, by how: served, or why missed.");
+    for service in services() {
+        let served = number(&service["served"]);
+        text.sample("weir_requests_total", &[("service", name(service)), ("outcome", "served")], served);
+        for (reason, count) in service["missed"].as_object().into_iter().flatten() {
+            let labels = [("service", name(service)), ("outcome", reason.as_str())];
+            text.sample("weir_requests_total", &labels, number(count));
+        }
+    }
     for (metric, help, field, scale) in [
         ("weir_latency_seconds", "From arrival to the end of the batch, of answers.", "latency_ns", 1e-9),
         ("weir_batch_size", "Requests in a batch.", "batch_sizes", 1.0),

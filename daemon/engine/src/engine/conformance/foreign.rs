@@ -10,6 +10,9 @@ use super::*;
 use crate::engine::layout::Layout;
 use crate::manifest::Manifest;
 
+/// Requests of one stream, where there is state.
+const STEPS: usize = 5;
+
 const MANIFEST: &str = include_str!("foreign.toml");
 
 /// Those that tract refuses, and a part of what it says: for it, both branches of a condition must give the same shape, and
@@ -34,12 +37,18 @@ fn foreign_models_compute_what_onnxruntime_computes_with_them() {
     for spec in manifest.models() {
         let name = &spec.name;
         let ort = Backend { kind: EngineKind::OrtCpu, ..Backend::TRACT };
-        let batch = if has_batches(&ort, spec).unwrap_or_else(|e| panic!("{name}: {e}")) { 3 } else { 1 };
-        let requests: Vec<Vec<u8>> = (0..batch as u64).map(|seed| request(spec, seed)).collect();
-        let expected = reference(spec, &requests);
+        let batched = has_batches(&ort, spec).unwrap_or_else(|e| panic!("{name}: {e}")) && !spec.has_state();
+        let batch = if batched { 3 } else { 1 };
+        let count = if spec.has_state() { STEPS } else { batch };
+        let requests: Vec<Vec<u8>> = (0..count as u64).map(|seed| request(spec, seed)).collect();
+        let expected =
+            if spec.has_state() { one_after_the_other(spec, &requests) } else { reference(spec, &requests) };
         let modes = vec![RunMode::Batched; batch];
         let run = |kind| {
             let mut runner = real(kind, spec, batch, Some(&modes))?;
+            if spec.has_state() {
+                return remembering(&mut *runner, spec, &requests);
+            }
             requests.iter().enumerate().for_each(|(at, bytes)| runner.buffers().put(at, bytes));
             runner.run(batch)?;
             let answer = |at| {
@@ -68,10 +77,53 @@ fn foreign_models_compute_what_onnxruntime_computes_with_them() {
     }
 }
 
+/// The answers to requests of one stream: each finds the state that the one before has left.
+fn remembering(
+    runner: &mut dyn Runner,
+    spec: &ModelSpec,
+    requests: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>, EngineError> {
+    let (mut state, mut answers) = (spec.initial_state(), Vec::new());
+    for request in requests {
+        runner.buffers().put(0, request);
+        runner.buffers().put_state(0, &state);
+        runner.run(1)?;
+        runner.buffers().get_state(0, &mut state);
+        let mut answer = Vec::new();
+        runner.buffers().get(0, &mut answer);
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// The same by ONNX Runtime alone, for which state is an input and an output as any other.
+fn one_after_the_other(spec: &ModelSpec, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let plain = ModelSpec { states: Vec::new(), ..spec.clone() };
+    let (mut state, mut answers) = (spec.initial_state(), Vec::new());
+    for request in requests {
+        let whole = [padded(request.clone()), state].concat();
+        let mut answer = reference(&plain, &[whole]).remove(0);
+        state = answer.split_off(padded(vec![0; packed_len(spec.answer())]).len());
+        answer.truncate(packed_len(spec.answer()));
+        answers.push(answer);
+    }
+    let last = [padded(requests[requests.len() - 1].clone()), spec.initial_state()].concat();
+    let fresh = reference(&plain, &[last]).remove(0);
+    let same = fresh.starts_with(&answers[answers.len() - 1]);
+    assert!(!same, "{}: the last answer does not depend on what was before", spec.name);
+    answers
+}
+
+/// Up to where the next tensor begins.
+fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
 /// A request that looks random.
 fn request(spec: &ModelSpec, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for input in &spec.inputs {
+    for input in spec.request() {
         let at = bytes.len().next_multiple_of(8);
         bytes.resize(at + input.bytes(), 0);
         fill_tensor(seed, input.data_type, &mut bytes[at..]);
@@ -140,7 +192,7 @@ fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
 /// The largest difference, relative to the largest value of its output or to 1.
 fn apart(spec: &ModelSpec, expected: &[Vec<u8>], found: &[Vec<u8>]) -> f32 {
     let (mut most, mut at) = (0.0f32, 0usize);
-    for output in &spec.outputs {
+    for output in spec.answer() {
         at = at.next_multiple_of(8);
         let values = |answers: &[Vec<u8>]| -> Vec<f32> {
             let each = answers.iter().map(|answer| &answer[at..at + output.bytes()]);

@@ -111,6 +111,7 @@ pub(crate) fn toy_spec(input: usize, output: usize) -> ModelSpec {
         inputs: vec![tensor("in", DataType::F32, &[input])],
         outputs: vec![tensor("out", DataType::F32, &[output])],
         constants: Vec::new(),
+        states: Vec::new(),
         external: Vec::new(),
         accuracy: 1.0,
     }

@@ -85,6 +85,8 @@ impl Model {
             outputs: self.outputs.clone(),
             constants: self.constants.clone(),
             external: self.external.clone(),
+            // What is state among the tensors is the daemon's business, and lies in the buffers like the rest.
+            states: Vec::new(),
             accuracy: f64::NAN,
         }
     }

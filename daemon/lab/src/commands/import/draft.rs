@@ -1,7 +1,7 @@
 //! From an ONNX file to what a manifest says of it: sizes are settled by trying them, shapes of outputs by looking.
 
 use anyhow::{Context, Result, bail};
-use weir_engine::inspect::{OnnxFile, outputs};
+use weir_engine::inspect::{OnnxFile, likely_states, outputs};
 use weir_engine::{
     Backend, BatchAxis, Constant, DataType, Engine, EngineError, EngineKind, ModelSpec, RunMode, TensorSpec,
     load,
@@ -23,6 +23,8 @@ pub(super) struct Draft {
     pub(super) engine: EngineKind,
     /// Whether requests are run one by one.
     pub(super) singly: bool,
+    /// Inputs that are likely to be what an output was for the stream's request before, with these outputs.
+    pub(super) states: Vec<(String, String)>,
     /// What else the user should know, a sentence each.
     pub(super) remarks: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl Draft {
                 inputs: Vec::new(),
                 outputs: Vec::new(),
                 constants: Vec::new(),
+                states: Vec::new(),
                 external: file.external.iter().map(|(file, _)| file.clone()).collect(),
                 accuracy: f64::NAN,
             },
@@ -61,10 +64,13 @@ impl Draft {
             values,
             engine: EngineKind::Tract,
             singly: true,
+            states: Vec::new(),
             remarks: Vec::new(),
         };
         draft.settle(&open, engines)?;
         draft.choose_engine(engines)?;
+        draft.states = likely_states(&draft.file);
+        draft.states.retain(|(input, output)| draft.spec.fits_as_state(input, output));
         Ok(draft)
     }
 

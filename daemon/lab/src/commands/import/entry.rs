@@ -28,10 +28,10 @@ pub(super) fn entry(draft: &Draft, file: &Path) -> String {
     let inputs = draft.file.inputs.iter().zip(&draft.shapes).map(|(input, parts)| {
         let constant = spec.constants.iter().find(|constant| constant.tensor.name == input.name);
         match (spec.inputs.iter().find(|tensor| tensor.name == input.name), constant) {
-            (Some(tensor), _) => tensor_text(tensor, &input_shape(draft, tensor, parts), None),
+            (Some(tensor), _) => tensor_text(tensor, &input_shape(draft, tensor, parts), None, None),
             (None, Some(constant)) => {
                 let shape = input_shape(draft, &constant.tensor, parts);
-                tensor_text(&constant.tensor, &shape, Some((draft, constant)))
+                tensor_text(&constant.tensor, &shape, Some((draft, constant)), None)
             }
             (None, None) => String::new(),
         }
@@ -43,8 +43,13 @@ pub(super) fn entry(draft: &Draft, file: &Path) -> String {
         if let (BatchAxis::At(place), Some((name, ..))) = (tensor.batch, batch) {
             shape.insert(place, quoted(name));
         }
-        tensor_text(tensor, &shape, None)
+        let state = draft.states.iter().find(|(_, output)| *output == tensor.name);
+        tensor_text(tensor, &shape, None, state.map(|(input, _)| input))
     });
+    if !draft.states.is_empty() {
+        text += "# By their names, what has a `state` is that input of the stream's next request. Where requests bring the input\n\
+                 # themselves, take `state` out.\n";
+    }
     text += &side("output", outputs.collect());
     text + "# accuracy = 0.9  # the share of right answers, if you know it: variants of one service are chosen by it\n"
 }
@@ -95,9 +100,12 @@ pub(super) fn service(draft: &Draft) -> String {
         EngineKind::Tract => String::new(),
         engine => format!("engine = \"{engine}\"\n"),
     };
-    let singly = match draft.singly {
-        true => "max-batch = 1              # the model takes one request at a time\n",
-        false => "",
+    let singly = match (draft.singly, draft.states.is_empty()) {
+        (_, false) => {
+            "max-batch = 1              # each request of a stream needs what the one before has left\n"
+        }
+        (true, true) => "max-batch = 1              # the model takes one request at a time\n",
+        (false, true) => "",
     };
     format!(
         "[[service]]\n\
@@ -142,7 +150,12 @@ fn input_shape(draft: &Draft, tensor: &TensorSpec, parts: &[Part]) -> Vec<String
     parts.iter().map(part).collect()
 }
 
-fn tensor_text(tensor: &TensorSpec, shape: &[String], constant: Option<(&Draft, &Constant)>) -> String {
+fn tensor_text(
+    tensor: &TensorSpec,
+    shape: &[String],
+    constant: Option<(&Draft, &Constant)>,
+    state: Option<&String>,
+) -> String {
     let (name, shape) = (quoted(&tensor.name), shape.join(", "));
     let rest = match (constant, tensor.batch) {
         (Some((draft, constant)), _) => {
@@ -152,7 +165,8 @@ fn tensor_text(tensor: &TensorSpec, shape: &[String], constant: Option<(&Draft, 
         (None, BatchAxis::Nowhere) => ", batch = false".to_owned(),
         (None, _) => String::new(),
     };
-    format!("{{ name = {name}, type = \"{}\", shape = [{shape}]{rest} }}", tensor.data_type)
+    let state = state.map(|input| format!(", state = {}", quoted(input))).unwrap_or_default();
+    format!("{{ name = {name}, type = \"{}\", shape = [{shape}]{rest}{state} }}", tensor.data_type)
 }
 
 fn side(name: &str, tensors: Vec<String>) -> String {

@@ -90,6 +90,7 @@ mod tests {
             outputs: Vec::new(),
             accuracy: 1.0,
             constants: Vec::new(),
+            states: Vec::new(),
             external: Vec::new(),
         };
         let engine = EngineKind::Simulated;

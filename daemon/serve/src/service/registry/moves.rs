@@ -114,6 +114,7 @@ impl Registry {
         next: &mut Held<'_>,
         now: Instant,
     ) {
+        to.past = std::mem::take(&mut self.past);
         let mut streams = std::mem::take(&mut self.streams);
         for (name, _, reserved) in moves.kept.drain(..) {
             match streams.remove(&name) {
@@ -146,7 +147,7 @@ fn check_frame(old: &ServicePlan, new: &ServicePlan) -> Result<(), String> {
     }
     let shape = |tensor: &TensorSpec| (tensor.data_type, tensor.shape.clone());
     let alike = |a: &[TensorSpec], b: &[TensorSpec]| a.iter().map(shape).eq(b.iter().map(shape));
-    if alike(&old.spec.inputs, &new.spec.inputs) && alike(&old.spec.outputs, &new.spec.outputs) {
+    if alike(old.spec.request(), new.spec.request()) && alike(old.spec.answer(), new.spec.answer()) {
         return Ok(());
     }
     Err(format!("{} takes or gives other tensors than {}", new.spec.name, old.spec.name))
