@@ -4,6 +4,7 @@ mod agreement;
 mod batches;
 mod certificates;
 mod closed;
+mod floods;
 mod observers;
 mod sent;
 mod serving;

@@ -25,7 +25,7 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
+use rt_core::{Action, Arrival, Instant, MissReason, Outcome, Resolution, Span, WorkerId};
 use tracing::trace;
 
 use crate::out::Audience;
@@ -122,7 +122,7 @@ impl Service {
     pub fn submit(
         &self,
         effects: &mut Effects,
-        lease: &Lease,
+        lease: &mut Lease,
         token: u64,
         sent: Option<Instant>,
     ) -> Result<(), Closed> {
@@ -137,7 +137,9 @@ impl Service {
             }
             self.record(now, lease, Some(token));
             let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
-            scheduler.handle_arrival(now, arrival, sent, true)
+            let refused = scheduler.handle_arrival(now, arrival, sent, true);
+            lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
+            refused
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
@@ -147,13 +149,23 @@ impl Service {
         taken
     }
 
-    /// Counts a request for which there is no slot. Returns the misses left and the request's number.
+    /// Whether a request that was `sent` then would be refused whatever it brings, as far as can be told now; see
+    /// [`rt_core::Scheduler::is_ruled_out`].
+    pub fn is_ruled_out(&self, lease: &Lease, sent: Option<Instant>) -> bool {
+        let _urgent = realtime::urgently(self.realtime);
+        let scheduler = self.scheduler.lock();
+        let now = scheduler.now;
+        scheduler.is_ruled_out(now, lease.id, sent.unwrap_or(now))
+    }
+
+    /// Counts a request for which there is no slot, or none is wanted. Returns the misses left, the request's number and why
+    /// it is missed.
     pub fn refuse(
         &self,
         effects: &mut Effects,
         lease: &Lease,
         sent: Option<Instant>,
-    ) -> Option<(Option<u32>, u64)> {
+    ) -> Option<(Option<u32>, u64, MissReason)> {
         let mut refused = None;
         let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
@@ -167,7 +179,10 @@ impl Service {
         if let Some(next) = retired {
             return next.refuse(effects, lease, sent);
         }
-        refused.map(|r| (r.misses_left, r.request.seq))
+        refused.and_then(|r| match r.outcome {
+            Outcome::Missed(reason) => Some((r.misses_left, r.request.seq, reason)),
+            Outcome::Served => None,
+        })
     }
 
     /// Feeds the scheduler and carries out what it decides, with the priority of those who dispatch: a worker that was

@@ -38,6 +38,8 @@ pub struct Lease {
     pub id: StreamId,
     pub name: Arc<str>,
     pub spec: StreamSpec,
+    /// Whether its requests are promised anything, as of the last one: the stream is, and its promise was not suspended.
+    pub promised: bool,
 }
 
 impl Lease {
@@ -95,8 +97,10 @@ impl Registry {
             return Self::register(next, effects, (name, spec), patience);
         }
         let lease = Self::give_out(service, name, spec);
-        let lease =
-            lease.map(|(id, spec)| Lease { service: Arc::clone(service), id, name: name.into(), spec });
+        let lease = lease.map(|(id, spec)| {
+            let promised = spec.demand().is_some();
+            Lease { service: Arc::clone(service), id, name: name.into(), spec, promised }
+        });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.
         service.with_scheduler(effects, |_, _| {});

@@ -28,12 +28,21 @@ pub struct Origin {
     pub stream: u32,
     /// Where the output goes, if not into the frame of the answer.
     pub output: Option<Region>,
+    /// The bytes that were read for it, if nothing is promised to whoever sent it.
+    pub unpromised: Option<usize>,
 }
 
 impl Origin {
     pub fn new(replies: Arc<dyn Replies>, frame: u64, stream: u32, output: Option<Region>) -> Self {
         replies.opened();
-        Self { replies, frame, stream, output }
+        Self { replies, frame, stream, output, unpromised: None }
+    }
+
+    /// The same of a request for which so many bytes were read and nothing is promised, if it is one.
+    #[must_use]
+    pub fn unpromised(mut self, bytes: Option<usize>) -> Self {
+        self.unpromised = bytes;
+        self
     }
 }
 
