@@ -105,7 +105,11 @@ impl Core {
         sent: Option<Instant>,
         room: bool,
     ) -> Option<Resolution> {
-        let refused = self.scheduler.handle_sent(now, arrival, sent.unwrap_or(arrival.at), room);
+        let sent = sent.unwrap_or(arrival.at).min(arrival.at);
+        let refused = self.scheduler.handle_sent(now, arrival, sent, room);
+        if let Some(view) = self.names.present(arrival.stream) {
+            view.pace.came(sent);
+        }
         self.open += usize::from(refused.is_none());
         self.arrived(now, arrival.stream);
         refused
@@ -190,6 +194,7 @@ impl Core {
     pub(super) fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
         let fresh = self.scheduler.restart_stream(id)?;
         if let Some(view) = self.names.present(id).cloned() {
+            view.pace.begin_anew();
             self.names.insert(fresh, view);
         }
         self.forget(id);

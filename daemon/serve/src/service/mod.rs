@@ -7,6 +7,7 @@ mod latch;
 mod meters;
 mod names;
 mod operate;
+mod pace;
 mod planning;
 mod recorder;
 mod recording;

@@ -67,7 +67,7 @@ impl Registry {
     pub fn reserve(service: &Arc<Service>) -> anyhow::Result<()> {
         let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
-            let view = Arc::new(StreamView::new(&stream.name));
+            let view = Arc::new(StreamView::new(&stream.name, stream.spec.arrivals()));
             let mut scheduler = service.scheduler.lock();
             let now = scheduler.now;
             let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
@@ -144,7 +144,7 @@ impl Registry {
                     return Err(refuse(RefusalCode::InvalidArrivals, text));
                 }
                 drop(registry);
-                let view = Arc::new(StreamView::new(name));
+                let view = Arc::new(StreamView::new(name, spec.arrivals()));
                 let id = service.add_stream(&spec, &view)?;
                 let entry = Entry { id, view, spec: spec.clone(), reserved: false, held: true };
                 service.registry.lock().streams.insert(name.to_owned(), entry);
