@@ -261,6 +261,12 @@ pub struct Stream {
     pub arrivals: Option<Vec<String>>,
     /// Requests a second by that.
     pub declared_per_s: Option<f64>,
+    /// By how much its requests came before they were due at that rate, at most; none before the second one.
+    pub jitter_seen_ns: Option<u64>,
+    /// The tokens of a bucket of that rate that all of them could have been paid from.
+    pub burst_seen: Option<u64>,
+    /// The declaration of that rate that would have fitted all of them.
+    pub fitting: Option<String>,
     /// Requests that came.
     pub arrived: u64,
     /// Requests answered in time.

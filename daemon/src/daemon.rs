@@ -22,7 +22,7 @@ use crate::hardware::Watch;
 use crate::overview::Overview;
 use crate::reload::Reload;
 use crate::reloads::Reloads;
-use crate::socket::{Front, Intake, Listener};
+use crate::socket::{Debts, Front, Intake, Listener};
 
 /// How long the daemon waits at its end for clients that have not read their answers: within [`manager::stopping`]'s
 /// margin.
@@ -77,7 +77,8 @@ pub(crate) fn run(
     };
     ready(&overview.config);
     let watchdog = Watchdog::start(&served, realtime).context("watchdog")?;
-    let front = Front { overview, hub: Arc::clone(&doors.hub), intake: Intake::default() };
+    let debts = Arc::new(Debts::default());
+    let front = Front { overview, hub: Arc::clone(&doors.hub), intake: Intake::default(), debts };
     let front = Arc::new(front);
     let stopped = listener.run(&front, stop);
     served.refuse();

@@ -128,6 +128,12 @@ impl Marks {
         full(self.earned) && !full(self.word.remainder)
     }
 
+    /// Whether the next request is to be served, if all before it was in excess; outside an excess it may not be.
+    pub(crate) fn may_be_marked(&self) -> bool {
+        let Density { p, q } = self.word.density;
+        u64::from(self.word.remainder) + u64::from(p) >= u64::from(q)
+    }
+
     /// The class of the next request. Outside an excess nothing is demoted: what the word is ahead is forgotten.
     pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
         if !excess {

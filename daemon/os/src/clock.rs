@@ -12,6 +12,13 @@ pub fn now() -> Instant {
     Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
+/// The processor time that the calling thread has had.
+pub fn thread_time() -> Span {
+    // Every system that this runs on has the clock.
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(TimeSpec::new(0, 0));
+    Span::from_nanos(time.tv_sec().unsigned_abs() * 1_000_000_000 + time.tv_nsec().unsigned_abs())
+}
+
 /// Sleeps until then; an instant in the past returns at once.
 ///
 /// # Errors

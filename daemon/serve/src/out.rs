@@ -12,6 +12,9 @@ pub trait Replies: Send + Sync {
     /// One of them waits no more: its reply is sent after this, if there is one.
     fn closed(&self);
 
+    /// A frame of so many bytes was read in vain: it came to nothing, and nothing was promised to whoever sent it.
+    fn in_vain(&self, bytes: usize);
+
     /// Sends a whole frame. Never waits.
     fn send(&self, frame: &[u8]);
 }

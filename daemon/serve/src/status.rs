@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rt_core::{Alarm, StreamSpec};
+use rt_core::{Alarm, ArrivalBound, StreamSpec};
 use weir_client::status::{SafeMode, Service as Told, Stream, Suspended, Suspensions, Tensor, Variant};
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_plan::plan::VariantPlan;
@@ -115,7 +115,7 @@ fn streams(service: &Service) -> Vec<Stream> {
     let mut there: Vec<_> = service.registry.lock().iter().map(copy).collect();
     there.sort_by(|(one, ..), (other, ..)| one.name.cmp(&other.name));
     let told = |(view, spec, reserved, connected): (Arc<StreamView>, StreamSpec, bool, bool)| {
-        let fared = view.fared();
+        let (fared, seen) = (view.fared(), view.pace.seen());
         Stream {
             name: view.name.clone(),
             reserved,
@@ -123,6 +123,11 @@ fn streams(service: &Service) -> Vec<Stream> {
             constraints: spec.constraints().as_slice().iter().map(ToString::to_string).collect(),
             arrivals: spec.arrivals().map(|a| a.bounds().iter().map(ToString::to_string).collect()),
             declared_per_s: spec.arrivals().map(|a| a.rate_per_s()),
+            jitter_seen_ns: seen.map(|seen| seen.jitter.as_nanos()),
+            burst_seen: seen.map(|seen| seen.burst),
+            fitting: seen
+                .and_then(|seen| ArrivalBound::periodic(seen.period, seen.jitter).ok())
+                .map(|b| b.to_string()),
             arrived: fared.arrived,
             served: fared.served,
             missed: fared.missed().map(|(reason, count)| (reason.to_string(), count)).collect(),

@@ -74,6 +74,9 @@ fn print_stream(stream: &Stream) {
         stream.arrivals.as_deref().unwrap_or_default().join(", "),
         if stream.connected { "" } else { " (not connected)" }
     );
+    if let Some(seen) = &stream.fitting {
+        say!("  {:<16} seen so far: {seen}", "");
+    }
     if let Some(why) = &stream.suspended {
         say!("  {:<16} suspended: {}", "", why.text);
     }

@@ -7,9 +7,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use rt_core::Span;
 use weir_client::wire::{DaemonFrame, ErrorCode, EventMask};
 
 use super::alarm::Alarm;
+use super::debt;
 use super::send::{Unsent, send_now};
 use weir_os::pi_mutex::PiMutex;
 use weir_serve::out::Replies;
@@ -23,11 +25,18 @@ pub(crate) struct Connection {
     max_pending: usize,
     /// Requests without an answer.
     open: AtomicUsize,
+    /// What it took to read in vain what has not been charged yet, in nanoseconds.
+    vain: AtomicU64,
     wanted: AtomicU32,
     events_lost: AtomicU64,
     alarm: OnceLock<Alarm>,
+    /// What is sent is kept together, see [`Connection::cork`].
+    corked: AtomicBool,
     dead: AtomicBool,
 }
+
+/// So many bytes are kept together at most.
+const CORKED: usize = 16 << 10;
 
 impl Connection {
     /// Takes the socket over; up to `max_pending` bytes wait for a client that reads slowly.
@@ -41,9 +50,11 @@ impl Connection {
             pending: PiMutex::default(),
             max_pending,
             open: AtomicUsize::new(0),
+            vain: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
             events_lost: AtomicU64::new(0),
             alarm: OnceLock::new(),
+            corked: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         })
     }
@@ -133,6 +144,28 @@ impl Connection {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// From now on what is sent is kept together: for who is sent many small frames, and not in a hurry.
+    pub(super) fn cork(&self) {
+        self.corked.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends what was kept together.
+    pub(super) fn uncork(&self) {
+        if self.corked.swap(false, Ordering::Relaxed) {
+            self.flush();
+        }
+    }
+
+    /// It took so long to read what came to nothing, or was no request.
+    pub(super) fn owe(&self, took: Span) {
+        self.vain.fetch_add(took.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// What is owed since the last time.
+    pub(super) fn take_owed(&self) -> Span {
+        Span::from_nanos(self.vain.swap(0, Ordering::Relaxed))
+    }
+
     /// Has the client's thread look for what others have left for it.
     pub(crate) fn wake(&self) {
         // The counter of an eventfd can only be full if nobody reads, and then the signal stands.
@@ -180,6 +213,14 @@ impl Connection {
             return true;
         }
         let file = descriptor.as_ref().map(OwnedFd::as_fd);
+        let corked = file.is_none() && self.corked.load(Ordering::Relaxed);
+        let full = pending.len() + frame.len() > CORKED.min(self.max_pending);
+        if corked && full {
+            pending.send(&self.socket);
+        } else if corked {
+            pending.push(frame, None);
+            return true;
+        }
         let sent = if pending.is_empty() { send_now(&self.socket, frame, file) } else { 0 };
         let rest = &frame[sent..];
         if rest.is_empty() {
@@ -202,6 +243,10 @@ impl Replies for Connection {
 
     fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn in_vain(&self, bytes: usize) {
+        self.owe(debt::of_frame(bytes));
     }
 
     fn send(&self, frame: &[u8]) {

@@ -1,25 +1,34 @@
 //! Accepts clients: checks who they are and that there is room, then gives each a thread of its own.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::{AcceptConn, SockType as TypeOf};
-use nix::sys::socket::{SockType, UnixAddr, getsockname, getsockopt};
+use nix::sys::socket::{MsgFlags, SockType, UnixAddr, getsockname, getsockopt, recv};
 use weir_client::wire::{DaemonFrame, ErrorCode};
 
 use super::Connection;
+use super::debt::Peer;
 use super::file::identity;
 use super::peer::may_connect;
+use super::quota::Quota;
 use super::{Front, SocketFile, session};
 use tracing::warn;
+use weir_os::clock;
 use weir_plan::config::DaemonConfig;
+
+/// Clients that are accepted within a second, and at once: to accept one and turn it away takes some 10 µs.
+const ACCEPTED: usize = 4_000;
+/// How long those beyond are left in the backlog.
+const REST: Duration = Duration::from_millis(2);
 
 /// The listening socket; its file goes when this is dropped.
 pub(crate) struct Listener {
@@ -50,6 +59,7 @@ impl Listener {
     /// If waiting itself fails.
     pub(crate) fn run(&self, front: &Arc<Front>, stop: &UnixStream) -> Result<()> {
         let clients = Arc::new(AtomicUsize::new(0));
+        let mut accepted = Quota::new(ACCEPTED);
         loop {
             let mut waits =
                 [self.socket.as_fd(), stop.as_fd()].map(|file| PollFd::new(file, PollFlags::POLLIN));
@@ -60,13 +70,18 @@ impl Listener {
             if waits[1].any() != Some(false) {
                 return Ok(());
             }
+            if !accepted.take(clock::now()) {
+                std::thread::park_timeout(REST);
+                continue;
+            }
             match self.socket.accept() {
+                Ok((stream, _)) if has_gone(&stream) => {}
                 Ok((stream, _)) => welcome(stream, front, &clients),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => {
                     // Out of descriptors, most likely: say so, and leave the clients in the backlog a while.
                     warn!("a client cannot be accepted: {error}");
-                    std::thread::park_timeout(std::time::Duration::from_millis(100));
+                    std::thread::park_timeout(Duration::from_millis(100));
                 }
             }
         }
@@ -100,9 +115,15 @@ fn inherited(path: &Path) -> Result<Option<UnixListener>> {
     Ok(Some(socket))
 }
 
+/// Whether a client has closed its end already: then it needs no thread.
+fn has_gone(stream: &UnixStream) -> bool {
+    recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(0)
+}
+
 fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
     let config = &front.overview.config.daemon;
     let (permitted, who) = may_connect(&stream, config.allowed.as_ref());
+    let debt = front.debts.connect(clock::now(), Peer::of(&stream));
     let room = clients.fetch_add(1, Ordering::Relaxed) < config.max_clients;
     let place = Place(Arc::clone(clients));
     let connection = match Connection::new(stream, config.max_pending) {
@@ -117,6 +138,10 @@ fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
             "daemon.allow-users and allow-groups do not list you",
         );
     }
+    let Some(debt) = debt else {
+        let text = "this process connects too often";
+        return turn_away(&connection, ErrorCode::TooManyClients, text);
+    };
     if !room {
         let text = format!("daemon.max-clients = {} are connected", config.max_clients);
         return turn_away(&connection, ErrorCode::TooManyClients, &text);
@@ -124,7 +149,7 @@ fn welcome(stream: UnixStream, front: &Arc<Front>, clients: &Arc<AtomicUsize>) {
     front.hub.add(&connection);
     let front = Arc::clone(front);
     let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
-        session::run(&front, &connection);
+        session::run(&front, &connection, debt);
         drop(place);
     });
     if let Err(error) = spawned {

@@ -3,6 +3,7 @@
 mod alarm;
 mod arena;
 mod connection;
+mod debt;
 mod file;
 mod intake;
 mod listener;
@@ -26,6 +27,7 @@ use weir_os::pi_mutex::PiMutex;
 use weir_serve::announcement::{Announcement, State};
 
 pub(crate) use connection::Connection;
+pub(crate) use debt::Debts;
 pub(crate) use file::SocketFile;
 pub(crate) use intake::Intake;
 pub(crate) use listener::Listener;
@@ -38,6 +40,7 @@ pub(crate) struct Front {
     pub(crate) overview: Arc<Overview>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) intake: Intake,
+    pub(crate) debts: Arc<Debts>,
 }
 
 impl Front {

@@ -31,6 +31,11 @@ impl Quota {
         room
     }
 
+    /// When all that was asked is paid for; past if it is.
+    pub(super) fn spent(&self) -> Instant {
+        self.paid
+    }
+
     /// When one more may be asked; past if it may.
     pub(super) fn has_room_at(&self) -> Instant {
         let spent = (self.paid + self.interval).as_nanos();

@@ -12,12 +12,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rt_core::{Instant, Span};
 use weir_client::RefusalCode;
 use weir_client::wire::{
-    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, Header, MAX_HELLO_FRAME, OLDEST_VERSION,
-    SENT_VERSION, VERSION, WITHIN_VERSION, WireError,
+    ClientFrame, DaemonFrame, ErrorCode, EventMask, FrameBuffer, HEADER_LEN, Header, MAX_HELLO_FRAME,
+    OLDEST_VERSION, SENT_VERSION, VERSION, WITHIN_VERSION, WireError,
 };
 
 use super::alarm::Alarm;
 use super::arena::Arena;
+use super::debt::{self, Debt};
 use super::intake::Taken;
 use super::quota::Quota;
 use super::receive::{Received, receive};
@@ -30,6 +31,13 @@ use weir_serve::service::{Effects, Lease, Refusal, Registry, Said};
 
 /// A client that connects must say hello within this time.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// Fewer bytes at a time that make no frame whole are read in vain: whoever sends frames sends more at once.
+const CRUMBS: usize = 4096;
+/// So many frames of a client that owes too much are dealt with before others may run again.
+const TOGETHER: usize = 16;
+/// What it takes to register a stream, admission left out, and to write a byte of the status.
+const REGISTERING: Span = Span::from_nanos(50_000);
+const STATUS_BYTE: u64 = 5;
 
 /// Why nothing is taken in any more.
 pub(super) const DRAINING: &str = "the daemon is stopping";
@@ -50,15 +58,22 @@ struct Session<'a> {
     descriptor: Option<OwnedFd>,
     arena: Option<Arena>,
     questions: Quota,
-    /// While it asks too often its thread has no real-time priority, until then.
+    debt: Debt,
+    /// Until when nothing is to be read of it, because too much was read in vain.
+    pause: Option<Instant>,
+    /// Bytes of the frame at hand.
+    length: usize,
+    /// What it should have taken to read all since it was last charged, in vain or not, and the thread's time then.
+    read: Span,
+    charged: Span,
+    /// While it asks too often, or owes too much, its thread has no real-time priority, until then.
     calm: Option<(Instant, Option<Otherwise>)>,
     effects: Effects,
     frame: Vec<u8>,
 }
 
 /// Serves a client until it goes, breaks the protocol, or the connection is closed by others.
-pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>) {
-    realtime::enter(Role::Dispatch, None, front.overview.config.daemon.realtime);
+pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>, debt: Debt) {
     let mut session = Session {
         front,
         connection,
@@ -70,11 +85,18 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>) {
         descriptor: None,
         arena: None,
         questions: Quota::new(front.overview.config.daemon.client_questions),
+        debt,
+        pause: None,
+        length: 0,
+        read: Span::ZERO,
+        charged: clock::thread_time(),
         calm: None,
         effects: Effects::default(),
         frame: Vec::new(),
     };
-    if let Err(Goodbye(code, text)) = session.serve() {
+    let served = session.serve();
+    connection.uncork();
+    if let Err(Goodbye(code, text)) = served {
         session.reply(0, &DaemonFrame::Error { code, text: &text });
     }
     let late = session.waiting.finish();
@@ -89,14 +111,33 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>) {
 impl<'a> Session<'a> {
     fn serve(&mut self) -> Result<(), Goodbye> {
         let mut buffer = FrameBuffer::new(MAX_HELLO_FRAME);
-        while let Some(_taken) = self.read(&mut buffer)? {
+        while let Some((_taken, count)) = self.read(&mut buffer)? {
+            let (mut frames, mut urgent) = (0, None);
+            if self.calm.is_some() {
+                self.connection.cork();
+            }
             while let Some((header, body)) = buffer.next_frame().map_err(goodbye)? {
                 let frame = ClientFrame::decode(&header, body).map_err(goodbye)?;
                 let first = self.version.is_none();
+                if frames % TOGETHER == 0 {
+                    drop(urgent.take());
+                    self.calm.take_if(|(until, _)| clock::now() >= *until);
+                    // Each request is handed on in a hurry: to change the priority once is enough for several.
+                    let wanted = self.calm.is_some() && !self.leases.is_empty();
+                    urgent = realtime::urgently(wanted && self.front.overview.config.daemon.realtime);
+                }
+                frames += 1;
+                self.length = HEADER_LEN + header.length as usize;
+                self.read = self.read + debt::of_frame(self.length);
                 self.handle(&header, frame)?;
                 if first {
                     buffer.set_max_frame(self.front.overview.config.daemon.max_frame);
                 }
+            }
+            drop(urgent);
+            self.connection.uncork();
+            if frames == 0 && count < CRUMBS {
+                self.connection.owe(debt::of_frame(count));
             }
             if self.descriptor.is_some() && !buffer.is_mid_frame() {
                 return Err(malformed("a descriptor came without an ARENA"));
@@ -106,12 +147,13 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for bytes, flushing meanwhile what others could not send, and reads them; `None` at the end of the stream.
-    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<Taken<'a>>, Goodbye> {
+    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<(Taken<'a>, usize)>, Goodbye> {
         let (front, connection) = (self.front, self.connection);
         let socket = connection.socket();
         loop {
+            let pause = self.pause();
             let mut wanted = PollFlags::empty();
-            wanted.set(PollFlags::POLLIN, !front.intake.is_closed());
+            wanted.set(PollFlags::POLLIN, pause.is_none() && !front.intake.is_closed());
             wanted.set(PollFlags::POLLOUT, connection.has_pending());
             let mut waits = [
                 PollFd::new(socket.as_fd(), wanted),
@@ -119,9 +161,10 @@ impl<'a> Session<'a> {
             ];
             // Counted from the first instant: a byte now and then does not put it off.
             let left = HELLO_LIMIT.saturating_sub(clock::duration(clock::now().since(self.begun)));
-            let limit =
-                self.version.is_none().then(|| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+            let limit = self.version.is_none().then_some(left).into_iter().chain(pause).min();
+            let limit = limit.map(|limit| PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX));
             match poll(&mut waits, limit) {
+                Ok(0) if pause.is_some() && (self.version.is_some() || !left.is_zero()) => continue,
                 Ok(0) => {
                     let text = format!("no HELLO within {} s", HELLO_LIMIT.as_secs());
                     return Err(Goodbye(ErrorCode::ProtocolOrder, text));
@@ -151,7 +194,7 @@ impl<'a> Session<'a> {
             match receive(socket, buffer.space(), &mut self.descriptor) {
                 Received::Bytes(count) => {
                     buffer.filled(count);
-                    return Ok(Some(taken));
+                    return Ok(Some((taken, count)));
                 }
                 Received::Nothing => {}
                 Received::End => return Ok(None),
@@ -162,9 +205,33 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// How long nothing is to be read: so long as too much is owed of what was read in vain. It is read without real-time
+    /// priority until all is paid.
+    fn pause(&mut self) -> Option<Duration> {
+        let owed = self.connection.take_owed();
+        if owed == Span::ZERO && self.pause.is_none() {
+            return None;
+        }
+        let now = clock::now();
+        if owed > Span::ZERO {
+            let promised = self.leases.values().any(|lease| lease.promised);
+            // What it took in truth, of which that part was in vain.
+            let (time, read) = (clock::thread_time(), self.read.max(owed).as_nanos());
+            let all = time.as_nanos().saturating_sub(self.charged.as_nanos());
+            let took = u128::from(all) * u128::from(owed.as_nanos()) / u128::from(read);
+            (self.read, self.charged) = (Span::ZERO, time);
+            if let Some(pause) = self.debt.charge(now, Span::from_nanos(took as u64), promised) {
+                self.pause = Some(pause.until);
+                self.calm_down(pause.paid);
+            }
+        }
+        self.pause = self.pause.filter(|until| *until > now);
+        // In whole milliseconds, and at least one.
+        self.pause.map(|until| clock::duration(until.since(now)) + Duration::from_millis(1))
+    }
+
     fn handle(&mut self, header: &Header, frame: ClientFrame<'_>) -> Result<(), Goodbye> {
         let id = header.id;
-        self.calm.take_if(|(until, _)| clock::now() >= *until);
         match frame {
             ClientFrame::Hello { min_version, max_version, .. } if self.version.is_none() => {
                 let version = max_version.min(VERSION);
@@ -212,6 +279,7 @@ impl<'a> Session<'a> {
             }
             ClientFrame::Alarm => self.alarm(id),
             ClientFrame::Register(registration) => {
+                self.connection.owe(REGISTERING);
                 let most = self.front.overview.config.daemon.client_streams;
                 if self.leases.len() + self.waiting.len() >= most {
                     let text = format!("daemon.client-streams = {most} are held by this connection or wait");
@@ -239,15 +307,20 @@ impl<'a> Session<'a> {
                 self.refuse(id, RefusalCode::TooManyQuestions, &text);
             }
             ClientFrame::Subscribe { mask } => {
+                self.connection.owe(debt::of_frame(0));
                 self.connection.subscribe(mask.within(self.version.unwrap_or(OLDEST_VERSION)));
                 self.reply(id, &DaemonFrame::Subscribed);
             }
             ClientFrame::Status => {
                 // It takes as long as there are streams, and nobody's deadline depends on it.
                 let json = realtime::calmly(|| self.front.status());
+                self.connection.owe(debt::of_frame(0) + Span::from_nanos(STATUS_BYTE * json.len() as u64));
                 self.reply(id, &DaemonFrame::StatusReply { json: &json });
             }
-            ClientFrame::Ping => self.reply(id, &DaemonFrame::Pong),
+            ClientFrame::Ping => {
+                self.connection.owe(debt::of_frame(0));
+                self.reply(id, &DaemonFrame::Pong);
+            }
         }
         Ok(())
     }
@@ -257,15 +330,25 @@ impl<'a> Session<'a> {
     fn may_ask(&mut self) -> bool {
         let may = self.questions.take(clock::now());
         if !may {
-            let calm = self.calm.take().and_then(|(_, calm)| calm).or_else(realtime::calm);
-            self.calm = Some((self.questions.has_room_at(), calm));
+            self.calm_down(self.questions.has_room_at());
         }
         may
+    }
+
+    /// Has the thread go without real-time priority until then.
+    fn calm_down(&mut self, until: Instant) {
+        let (before, calm) = self.calm.take().unwrap_or((until, None));
+        self.calm = Some((until.max(before), calm.or_else(realtime::calm)));
     }
 
     fn registered(&mut self, id: u64, outcome: Result<Lease, Refusal>) {
         match outcome {
             Ok(lease) => {
+                if self.next_stream == 1 {
+                    // Whoever holds no stream is in no hurry.
+                    self.calm = None;
+                    realtime::enter(Role::Dispatch, None, self.front.overview.config.daemon.realtime);
+                }
                 let number = self.next_stream;
                 self.next_stream += 1;
                 self.reply(id, &register::registered(number, &lease));
@@ -313,6 +396,7 @@ impl<'a> Session<'a> {
     }
 
     fn refuse(&mut self, id: u64, code: RefusalCode, text: &str) {
+        self.connection.owe(debt::of_frame(self.length));
         self.reply(id, &DaemonFrame::Refused { code, text });
     }
 

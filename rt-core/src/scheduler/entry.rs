@@ -41,6 +41,21 @@ impl Scheduler {
         self.take_in(now, arrival, (sent.min(arrival.at), within), room)
     }
 
+    /// Whether a request of `id` that was sent at `sent` would be refused at `now` whatever it brings, as nothing is promised
+    /// for it and it can no longer be answered in time: then what it brings need not be taken in, and
+    /// [`Scheduler::handle_sent`] without room says why. Records nothing.
+    #[must_use]
+    pub fn is_ruled_out(&self, now: Instant, id: StreamId, sent: Instant) -> bool {
+        let Some(stream) = self.streams.get(id) else { return true };
+        if stream.police.is_some() && stream.suspended.is_none() {
+            return false;
+        }
+        let sent = if self.config.background { sent.max(stream.latest) } else { now };
+        let deadline = sent + self.config.deadline;
+        let shed = || !stream.marks.may_be_marked() && self.is_hopeless(now, deadline);
+        deadline <= now || shed() && self.planner.displaced(&self.waiting, id).is_none()
+    }
+
     /// A request that came at `arrival.at`, was sent at `sent` and whose answer is wanted `within` that time; `welcome` if the
     /// caller has room for it.
     pub(super) fn take_in(
@@ -90,7 +105,8 @@ impl Scheduler {
             false => None,
         };
         let Some(place) = place else {
-            return Some(self.refuse(now, request(0), MissReason::QueueFull));
+            let reason = if deadline <= now { MissReason::Expired } else { MissReason::QueueFull };
+            return Some(self.refuse(now, request(0), reason));
         };
         if !room && let Some(other) = self.waiting.give_way(class) {
             self.give_up(now, other, MissReason::QueueFull);

@@ -5,6 +5,7 @@ mod batches;
 mod certificates;
 mod closed;
 mod devices;
+mod floods;
 mod observers;
 mod sent;
 mod serving;

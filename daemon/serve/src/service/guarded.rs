@@ -163,11 +163,16 @@ impl Held<'_> {
         room: bool,
     ) -> Option<Resolution> {
         let within = said.within.unwrap_or(self.config().deadline);
-        let wanted = (said.sent.unwrap_or(arrival.at), within);
+        let sent = said.sent.unwrap_or(arrival.at).min(arrival.at);
         let refused = match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_wanted(now, arrival, wanted, room),
-            Dispatcher::Shared(device) => device.handle_wanted(now, self.service, arrival, wanted, room),
+            Dispatcher::Alone(scheduler) => scheduler.handle_wanted(now, arrival, (sent, within), room),
+            Dispatcher::Shared(device) => {
+                device.handle_wanted(now, self.service, arrival, (sent, within), room)
+            }
         };
+        if let Some(view) = self.names().present(arrival.stream) {
+            view.pace.came(sent);
+        }
         let own = &mut self.core.services[self.service];
         own.open += usize::from(refused.is_none());
         self.core.arrived(self.service, now, arrival.stream);
@@ -280,6 +285,7 @@ impl Held<'_> {
     pub(super) fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
         let fresh = (**self).restart_stream(id)?;
         if let Some(view) = self.names().present(id).cloned() {
+            view.pace.begin_anew();
             self.names().insert(fresh, view);
         }
         self.forget(id);
@@ -391,13 +397,13 @@ mod tests {
         let guarded = Guarded::new(Dispatcher::Alone(Box::new(scheduler)));
         let window = ArrivalBound::window(1, Span::from_millis(1)).expect("valid");
         let curve = ArrivalCurve::new(&[window]).expect("one");
-        let view = Arc::new(StreamView::new("hasty"));
+        let view = Arc::new(StreamView::new("hasty", None));
         let mut held = guarded.lock(0);
         let now = held.now;
         let spec = StreamSpec::promised(ConstraintSet::default(), curve);
         let stream = held.add_stream(now, spec, &view).expect("room");
         for token in 0..2 {
-            held.handle_arrival(now, Arrival { stream, token, at: now }, None, true);
+            held.handle_arrival(now, Arrival { stream, token, at: now }, Said::default(), true);
         }
         held.inhibit_safe_mode(now + Span::from_millis(60_000));
         drop(held);

@@ -9,6 +9,7 @@ mod memory;
 mod meters;
 mod names;
 mod operate;
+mod pace;
 mod planning;
 mod recorder;
 mod recording;
@@ -28,7 +29,7 @@ mod worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use rt_core::{Action, Arrival, Instant, Resolution, Span, WorkerId};
+use rt_core::{Action, Arrival, Instant, MissReason, Outcome, Resolution, Span, WorkerId};
 use tracing::trace;
 
 use crate::out::Audience;
@@ -131,7 +132,13 @@ impl Service {
     ///
     /// # Errors
     /// If nothing is taken in any more; nothing has happened then, and the slot is the caller's.
-    pub fn submit(&self, effects: &mut Effects, lease: &Lease, token: u64, said: Said) -> Result<(), Closed> {
+    pub fn submit(
+        &self,
+        effects: &mut Effects,
+        lease: &mut Lease,
+        token: u64,
+        said: Said,
+    ) -> Result<(), Closed> {
         // Also for a client that asks too much, and is read without hurry.
         let _urgent = realtime::urgently(self.realtime);
         let (came, mut taken) = (clock::now(), Ok(()));
@@ -143,7 +150,9 @@ impl Service {
             }
             self.record(now, lease, Some(token));
             let arrival = Arrival { stream: lease.id, token, at: came.min(now) };
-            scheduler.handle_arrival(now, arrival, said, true)
+            let refused = scheduler.handle_arrival(now, arrival, said, true);
+            lease.promised = lease.spec.demand().is_some() && scheduler.suspension(lease.id).is_none();
+            refused
         });
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
@@ -153,8 +162,23 @@ impl Service {
         taken
     }
 
-    /// Counts a request for which there is no slot. Returns the misses left and the request's number.
-    pub fn refuse(&self, effects: &mut Effects, lease: &Lease, said: Said) -> Option<(Option<u32>, u64)> {
+    /// Whether a request that was `sent` then would be refused whatever it brings, as far as can be told now; see
+    /// [`rt_core::Scheduler::is_ruled_out`].
+    pub fn is_ruled_out(&self, lease: &Lease, sent: Option<Instant>) -> bool {
+        let _urgent = realtime::urgently(self.realtime);
+        let scheduler = self.scheduler();
+        let now = scheduler.now;
+        scheduler.is_ruled_out(now, lease.id, sent.unwrap_or(now))
+    }
+
+    /// Counts a request for which there is no slot, or none is wanted. Returns the misses left, the request's number and why
+    /// it is missed.
+    pub fn refuse(
+        &self,
+        effects: &mut Effects,
+        lease: &Lease,
+        said: Said,
+    ) -> Option<(Option<u32>, u64, MissReason)> {
         let mut refused = None;
         let mut retired = None;
         self.with_scheduler(effects, |scheduler, now| {
@@ -168,9 +192,12 @@ impl Service {
         if let Some(next) = retired {
             return next.refuse(effects, lease, said);
         }
-        refused.map(|r| {
+        refused.and_then(|r| {
             self.totals.count(r.outcome);
-            (r.misses_left, r.request.seq)
+            match r.outcome {
+                Outcome::Missed(reason) => Some((r.misses_left, r.request.seq, reason)),
+                Outcome::Served => None,
+            }
         })
     }
 

@@ -65,7 +65,7 @@ mod tests {
         let mut names = Names::default();
         ids.iter()
             .zip(["a", "b", "c"])
-            .for_each(|(&id, name)| names.insert(id, Arc::new(StreamView::new(name))));
+            .for_each(|(&id, name)| names.insert(id, Arc::new(StreamView::new(name, None))));
         names.remove(ids[0], &ids[..1]);
         names.remove(ids[1], &ids[..1]);
         let named =

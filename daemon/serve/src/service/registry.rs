@@ -42,6 +42,8 @@ pub struct Lease {
     pub spec: StreamSpec,
     /// What a model with state remembers of the stream while this client holds it.
     pub memory: Arc<Memory>,
+    /// Whether its requests are promised anything, as of the last one: the stream is, and its promise was not suspended.
+    pub promised: bool,
 }
 
 impl Lease {
@@ -69,7 +71,7 @@ impl Registry {
     pub fn reserve(service: &Arc<Service>) -> anyhow::Result<()> {
         let mut registry = service.registry.lock();
         for stream in &service.plan.config.reserved {
-            let view = Arc::new(StreamView::new(&stream.name));
+            let view = Arc::new(StreamView::new(&stream.name, stream.spec.arrivals()));
             let mut scheduler = service.scheduler();
             let now = scheduler.now;
             let id = scheduler.add_stream(now, stream.spec.clone(), &view)?;
@@ -100,8 +102,8 @@ impl Registry {
         }
         let lease = Self::give_out(service, name, spec);
         let lease = lease.map(|(id, spec)| {
-            let (service, memory) = (Arc::clone(service), Arc::default());
-            Lease { service, id, name: name.into(), spec, memory }
+            let (service, memory, promised) = (Arc::clone(service), Arc::default(), spec.demand().is_some());
+            Lease { service, id, name: name.into(), spec, memory, promised }
         });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.
@@ -146,7 +148,7 @@ impl Registry {
                     return Err(refuse(RefusalCode::InvalidArrivals, text));
                 }
                 drop(registry);
-                let view = Arc::new(StreamView::new(name));
+                let view = Arc::new(StreamView::new(name, spec.arrivals()));
                 let id = service.add_stream(&spec, &view)?;
                 let entry = Entry { id, view, spec: spec.clone(), reserved: false, held: true };
                 service.registry.lock().streams.insert(name.to_owned(), entry);

@@ -36,12 +36,21 @@ pub struct Origin {
     pub output: Option<Region>,
     /// Whether the answer tells how many requests were skipped.
     pub tells_skipped: bool,
+    /// The bytes that were read for it, if nothing is promised to whoever sent it.
+    pub unpromised: Option<usize>,
 }
 
 impl Origin {
     pub fn new(replies: Arc<dyn Replies>, frame: u64, stream: u32, output: Option<Region>) -> Self {
         replies.opened();
-        Self { replies, frame, stream, output, tells_skipped: false }
+        Self { replies, frame, stream, output, tells_skipped: false, unpromised: None }
+    }
+
+    /// The same of a request for which so many bytes were read and nothing is promised, if it is one.
+    #[must_use]
+    pub fn unpromised(mut self, bytes: Option<usize>) -> Self {
+        self.unpromised = bytes;
+        self
     }
 }
 

@@ -63,7 +63,8 @@ impl Service {
         }
         {
             let slot = self.slots.get(token);
-            let &Origin { frame: id, stream, output: ref place, tells_skipped, .. } = slot.origin.as_ref()?;
+            let &Origin { frame: id, stream, output: ref place, tells_skipped, unpromised, ref replies } =
+                slot.origin.as_ref()?;
             match outcome {
                 Outcome::Served => {
                     let queued_ns = slot.started_ns.saturating_sub(request.arrival.as_nanos());
@@ -86,6 +87,9 @@ impl Service {
                     DaemonFrame::Result { head, output }.encode(id, frame);
                 }
                 Outcome::Missed(reason) => {
+                    if let Some(bytes) = unpromised.filter(|_| is_in_vain(reason)) {
+                        replies.in_vain(bytes);
+                    }
                     let (reason, sequence) = (wire_reason(reason), request.seq);
                     DaemonFrame::Miss { stream, misses_left, sequence, reason }.encode(id, frame);
                 }
@@ -110,6 +114,11 @@ impl Service {
             }
         }
     }
+}
+
+/// Whether a request that was missed for this was one too many, and not the daemon's own loss.
+fn is_in_vain(reason: MissReason) -> bool {
+    matches!(reason, MissReason::Expired | MissReason::Shed | MissReason::QueueFull)
 }
 
 /// The scheduler's reasons have the numbers of the protocol.

@@ -80,6 +80,8 @@ impl crate::out::Replies for Client {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
+    fn in_vain(&self, _: usize) {}
+
     fn send(&self, _: &[u8]) {
         self.replies.fetch_add(1, Ordering::Relaxed);
     }
@@ -93,16 +95,16 @@ fn register(service: &Arc<Service>, name: &str) -> Result<Lease, RefusalCode> {
 #[test]
 fn what_comes_after_a_service_was_closed_is_given_back_and_what_came_before_is_answered() {
     let (service, threads) = idle_service();
-    let lease = register(&service, "cam").unwrap();
+    let mut lease = register(&service, "cam").unwrap();
     let client = Arc::new(Client::default());
-    let submit = |id| {
+    let mut submit = |id| {
         let token = service.slots.take().unwrap();
         {
             let mut slot = service.slots.get(token);
             slot.input = vec![0; 16];
             slot.origin = Some(Origin::new(Arc::clone(&client) as _, id, 1, None));
         }
-        (token, service.submit(&mut Effects::default(), &lease, token, Said::default()))
+        (token, service.submit(&mut Effects::default(), &mut lease, token, Said::default()))
     };
     assert_eq!(submit(1).1, Ok(()));
     service.close();

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use rt_core::{Alarm, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
+use rt_core::{Alarm, ArrivalCurve, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
 
 use super::latch::Latch;
+use super::pace::Pace;
 use super::standing::{self, Standing};
 
 const REASONS: usize = MissReason::ALL.len();
@@ -21,6 +22,8 @@ pub struct StreamView {
     /// Arrived, served, missed by reason, one more than the misses left, or 0, and why its promise is suspended: the number of
     /// the cause, or 0, its evidence and when.
     words: Latch<WORDS>,
+    /// How its requests come.
+    pub pace: Pace,
 }
 
 /// How a stream's requests ended so far, and the misses that it can still take.
@@ -35,9 +38,9 @@ pub struct Fared {
 }
 
 impl StreamView {
-    /// Of a stream without requests.
-    pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), words: Latch::new([0; WORDS]) }
+    /// Of a stream without requests, that declares this of them or nothing.
+    pub(super) fn new(name: &str, declared: Option<&ArrivalCurve>) -> Self {
+        Self { name: name.to_owned(), words: Latch::new([0; WORDS]), pace: Pace::of(declared) }
     }
 
     /// To be called by whoever holds the scheduler.
@@ -230,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_stream_without_constraints_has_no_misses_left_and_one_that_has_used_them_up_has_none() {
-        let (view, at) = (StreamView::new("cam"), Instant::from_nanos(9));
+        let (view, at) = (StreamView::new("cam", None), Instant::from_nanos(9));
         let published = [None, Some(0), Some(7)].map(|left| {
             let mut counts = StreamCounts::default();
             (counts.arrived, counts.served) = (5, 3);

@@ -114,9 +114,20 @@ fn streams(text: &mut Text, status: &Value) {
         ("weir_served_total", "counter", "Requests answered in time.", "served"),
         ("weir_misses_left", "gauge", "Misses until a constraint is violated.", "misses_left"),
         ("weir_stream_connected", "gauge", "1 if a client holds the stream.", "connected"),
+        (
+            "weir_stream_burst_seen",
+            "gauge",
+            "The burst that all requests of the stream would fit.",
+            "burst_seen",
+        ),
     ] {
         text.family(metric, kind, help);
         each().for_each(|of| text.sample(metric, &labels(of), number(&of.1[field])));
+    }
+    let jitter = "weir_stream_jitter_seen_seconds";
+    text.family(jitter, "gauge", "The jitter that all requests of the stream would fit.");
+    for of in each() {
+        text.sample(jitter, &labels(of), number(&of.1["jitter_seen_ns"]).map(|ns| ns * 1e-9));
     }
     text.family("weir_stream_suspended", "gauge", "1 while the promise to the stream is suspended.");
     for of in each() {
@@ -196,7 +207,7 @@ mod tests {
         let status = json!({ "clients": 2, "services": [{
             "name": "a", "certified_per_s": null, "deadline_ns": 50_000_000,
             "latency_ns": { "bounds": [100_000, 2_000_000_000], "counts": [1, 2, 3], "sum": 5_000_000 },
-            "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "missed": { "late": 1 },
+            "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "jitter_seen_ns": 2_500_000, "missed": { "late": 1 },
                 "suspended": null }, { "name": "y", "suspended": { "cause": "arrival-excess" } }],
             "suspensions": { "sequence": 3, "streams": 1 },
         }]});
@@ -208,6 +219,7 @@ mod tests {
             "weir_missed_total{service=\"a\",stream=\"x\\\"\\\\\\n\",reason=\"late\"} 1",
             "weir_stream_suspended{service=\"a\",stream=\"x\\\"\\\\\\n\"} 0",
             "weir_stream_suspended{service=\"a\",stream=\"y\"} 1",
+            "weir_stream_jitter_seen_seconds{service=\"a\",stream=\"x\\\"\\\\\\n\"} 0.0025",
             "weir_suspensions_total{service=\"a\"} 3",
             "weir_streams_suspended{service=\"a\"} 1",
             "weir_latency_seconds_bucket{service=\"a\",le=\"0.0001\"} 1",

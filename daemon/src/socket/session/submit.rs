@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use rt_core::Span;
+use rt_core::{MissReason, Span};
+use weir_client::RefusalCode;
 use weir_client::wire::{DaemonFrame, RESULT_HEAD_LEN, WITHIN_VERSION};
-use weir_client::{MissReason, RefusalCode};
 
+use super::debt;
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
 use weir_os::clock;
 use weir_serve::service::{Closed, Origin, Region, Said};
+
+/// To copy fewer bytes takes no longer than to ask whether they are wanted.
+const WORTH_ASKING: usize = 16 << 10;
 
 /// The stream of a request, and what it says of itself.
 type From = (u32, Said);
@@ -28,7 +32,7 @@ impl Session<'_> {
             let text = format!("an answer takes {answer} bytes, daemon.max-frame = {limit}: share an arena");
             return self.refuse(id, RefusalCode::OutputLength, &text);
         }
-        self.enqueue(id, from, None, |input| input.extend_from_slice(payload));
+        self.enqueue(id, from, None, (expected, |input: &mut Vec<u8>| input.extend_from_slice(payload)));
     }
 
     pub(super) fn submit_shared(&mut self, id: u64, from @ (stream, _): From, (input, output): (u64, u64)) {
@@ -37,22 +41,25 @@ impl Session<'_> {
             return self.refuse(id, RefusalCode::ArenaPlace, "no arena was shared on this connection");
         };
         let spec = &lease.service().plan.spec;
-        let input = arena.place("input", input, packed_len(spec.request()));
+        let expected = packed_len(spec.request());
+        let input = arena.place("input", input, expected);
         let output = arena.place("output", output, packed_len(spec.answer()));
         match (input, output) {
             // Copied now, once: what the client writes there later is none of this request's business.
-            (Ok(input), Ok(output)) => self.enqueue(id, from, Some(output), |slot| input.read(slot)),
+            (Ok(input), Ok(output)) => {
+                self.enqueue(id, from, Some(output), (expected, |slot: &mut Vec<u8>| input.read(slot)));
+            }
             (Err(text), _) | (_, Err(text)) => self.refuse(id, RefusalCode::ArenaPlace, &text),
         }
     }
 
-    /// Hands a request to its service; `fill` lays its tensors in an empty slot.
+    /// Hands a request to its service; `fill` lays its tensors, so many bytes, in an empty slot.
     fn enqueue(
         &mut self,
         id: u64,
         (stream, said): From,
         output: Option<Region>,
-        fill: impl FnOnce(&mut Vec<u8>),
+        (bytes, fill): (usize, impl FnOnce(&mut Vec<u8>)),
     ) {
         let Some(lease) = self.leases.get_mut(&stream) else { return self.refuse_stream(id, stream) };
         if let Some(ahead) =
@@ -66,12 +73,19 @@ impl Session<'_> {
         }
         // What is promised an answer is bounded by what its stream declared: a refusal would break the promise.
         let most = self.front.overview.config.daemon.client_requests;
-        if self.connection.open_requests() >= most && lease.spec.demand().is_none() {
-            let service = Arc::clone(lease.service());
+        let full = self.connection.open_requests() >= most && lease.spec.demand().is_none();
+        let service = Arc::clone(lease.service());
+        // What can no longer be answered in time is not copied first.
+        let config = &service.plan.config;
+        let late = config.background && said.sent.is_some_and(|sent| sent + config.deadline <= clock::now());
+        let ruled_out = || late || bytes >= WORTH_ASKING && service.is_ruled_out(lease, said.sent);
+        if full || !lease.promised && ruled_out() {
             let refused = service.refuse(&mut self.effects, lease, said);
-            return self.queue_full(id, stream, refused);
+            return self.missed(id, stream, refused);
         }
-        let mut origin = Origin::new(Arc::clone(self.connection) as _, id, stream, output);
+        let unpromised = (!lease.promised).then_some(self.length.max(bytes));
+        let mut origin =
+            Origin::new(Arc::clone(self.connection) as _, id, stream, output).unpromised(unpromised);
         origin.tells_skipped = self.version >= Some(WITHIN_VERSION);
         let mut fresh = Some((fill, origin));
         let mut moved = None;
@@ -80,7 +94,7 @@ impl Session<'_> {
             // Slots can run out only while answers to earlier requests are still being written.
             let Some(token) = service.slots.take() else {
                 let refused = service.refuse(&mut self.effects, lease, said);
-                return self.queue_full(id, stream, refused);
+                return self.missed(id, stream, refused);
             };
             {
                 let mut slot = service.slots.get(token);
@@ -103,10 +117,13 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a request that was refused with these misses left and this number.
-    fn queue_full(&mut self, id: u64, stream: u32, refused: Option<(Option<u32>, u64)>) {
-        if let Some((misses_left, sequence)) = refused {
-            let reason = MissReason::QueueFull;
+    /// Answers a request that was refused with these misses left, this number and this reason.
+    fn missed(&mut self, id: u64, stream: u32, refused: Option<(Option<u32>, u64, MissReason)>) {
+        if self.leases.get(&stream).is_none_or(|lease| !lease.promised) {
+            self.connection.owe(debt::of_frame(self.length));
+        }
+        if let Some((misses_left, sequence, reason)) = refused {
+            let reason = weir_client::MissReason::from_code(u16::from(reason as u8));
             self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
         }
     }

@@ -127,7 +127,7 @@ impl Registry {
             }
         }
         for ReservedStream { name, spec } in moves.added.drain(..) {
-            let view = Arc::new(StreamView::new(&name));
+            let view = Arc::new(StreamView::new(&name, spec.arrivals()));
             match next.add_stream(now, spec.clone(), &view) {
                 Ok(id) => {
                     to.streams.insert(name, Entry { id, view, spec, reserved: true, held: false });

@@ -1,0 +1,239 @@
+//! Floods beside promises: what is read in vain is paid for, and harms neither the promised nor who is served beside.
+
+use std::borrow::Cow;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::harness::{
+    Daemon, Deployment, Listener, PATIENCE, Raw, alone, best_effort, daemon_in_real_time, frame, now, pause,
+    repository,
+};
+use rustix::time::{ClockId, clock_gettime};
+use weir_client::blocking::Client;
+use weir_client::wire::{ClientFrame, DaemonFrame, HEADER_LEN};
+use weir_client::{Answer, Outcome};
+
+/// For how long the floods go on, unless `WEIR_FLOOD_SECONDS` says it.
+const LENGTH: Duration = Duration::from_secs(10);
+/// Of a promised stream.
+const PERIOD: Duration = Duration::from_millis(20);
+/// Three services with a stream that is promised something, each on an engine of its own, and how many values they take.
+const PROMISED: [(&str, usize); 3] = [("brake", 2), ("lanes", 784), ("arm", 784)];
+/// Of a request of the flooded service: 600 kB.
+const VALUES: usize = 150_000;
+
+/// The three, a service of large requests that serves some 200 a second, and one of small ones, some 400.
+fn serve() -> Daemon {
+    let simulated = |time: &str, input| {
+        format!(
+            "engine = \"simulated\"\nsimulated = {{ times = [\"{time}\"], input = {input}, output = 2 }}\n"
+        )
+    };
+    let model = |engine| format!("engine = \"{engine}\"\nmodel = \"digits-xl\"\n");
+    let mut config = format!(
+        "{}models = \"{}\"\n[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n",
+        daemon_in_real_time(),
+        repository("models/manifest.toml").display()
+    );
+    let engines = [simulated("2ms", 2), model("tract"), model("ort-cpu")];
+    for ((name, _), engine) in PROMISED.iter().zip(engines) {
+        config += &format!(
+            "[[service]]\nname = \"{name}\"\n{engine}deadline = \"40ms\"\nguard = \"12ms\"\nmax-batch = 1\n\
+             [[service.stream]]\nname = \"{name}-1\"\nconstraints = [{{ any-miss = {{ m = 1, k = 2 }} }}]\n\
+             arrivals = [{{ periodic = {{ period = \"20ms\", jitter = \"2ms\" }} }}]\n"
+        );
+    }
+    for (name, engine) in [("large", simulated("5ms", VALUES)), ("small", simulated("2500us", 2))] {
+        config += &format!(
+            "[[service]]\nname = \"{name}\"\n{engine}deadline = \"400ms\"\nguard = \"5ms\"\nmax-batch = 1\n"
+        );
+    }
+    let place = Deployment::new(config);
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(12);
+    place.serve()
+}
+
+/// Sends requests one after another until `going` ends, and reads what comes; how many results and misses those were.
+fn flood(daemon: &Daemon, service: &str, values: usize, going: &AtomicBool) -> [u64; 2] {
+    let mut raw = daemon.raw().hello();
+    let name = format!("flood-{}", raw.socket.as_raw_fd());
+    let register = Cow::Owned(best_effort(service, &name));
+    assert!(raw.send(&frame(2, &ClientFrame::Register(register))));
+    assert_eq!(raw.next(|frame| matches!(frame, DaemonFrame::Registered(_))), Some(true));
+    let payload: Vec<u8> = (0..values).flat_map(|_| 0.5_f32.to_le_bytes()).collect();
+    let mut request =
+        frame(3, &ClientFrame::SubmitAt { stream: 1, within_us: 0, sent_ns: 0, payload: &payload });
+    // Behind the number of the stream, and how soon the answer is wanted.
+    let sent_at = HEADER_LEN + 8;
+    let mut counts = [0; 2];
+    let mut reading = Raw::new(raw.socket.try_clone().expect("a socket"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(result) = reading.next(|frame| matches!(frame, DaemonFrame::Result { .. })) {
+                counts[usize::from(!result)] += 1;
+            }
+        });
+        loop {
+            let now = clock_gettime(ClockId::Monotonic);
+            let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+            request[sent_at..sent_at + 8].copy_from_slice(&now.to_le_bytes());
+            if !going.load(Ordering::Relaxed) || !raw.send(&request) {
+                break;
+            }
+        }
+        raw.socket.shutdown(std::net::Shutdown::Both).expect("open");
+    });
+    counts
+}
+
+/// Asks for the status without end, and reads what comes; how many answers there were.
+fn ask(daemon: &Daemon, going: &AtomicBool) -> u64 {
+    let mut raw = daemon.raw().hello();
+    let mut reading = Raw::new(raw.socket.try_clone().expect("a socket"));
+    let answers = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while reading.next(|_| ()).is_some() {
+                answers.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let status = frame(7, &ClientFrame::Status);
+        while going.load(Ordering::Relaxed) && raw.send(&status) {}
+        raw.socket.shutdown(std::net::Shutdown::Both).expect("open");
+    });
+    answers.into_inner()
+}
+
+/// Connects without end and says nothing; how often.
+fn connect(daemon: &Daemon, going: &AtomicBool) -> u64 {
+    let mut count = 0;
+    while going.load(Ordering::Relaxed) {
+        drop(daemon.raw());
+        count += 1;
+    }
+    count
+}
+
+/// Sends as declared; what became of it.
+fn promised(daemon: &Daemon, (service, values): (&str, usize), going: &AtomicBool) -> Vec<Outcome> {
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort(service, &format!("{service}-1"))).expect("it is reserved");
+    let (input, mut outcomes) = (vec![0.5; values], Vec::new());
+    while going.load(Ordering::Relaxed) {
+        let sent = now();
+        outcomes.push(client.infer(&stream, &input).expect("an answer"));
+        pause(PERIOD.saturating_sub(sent.elapsed()));
+    }
+    outcomes
+}
+
+/// The processor time, in seconds, of the daemon's threads that read clients.
+fn read_for(pid: &serde_json::Value) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the daemon is there");
+    let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let ticks = stats.filter(|stat| stat.contains("(client)")).filter_map(|stat| {
+        let mut fields = stat.rsplit(") ").next()?.split(' ').skip(11).map(|field| field.parse::<u64>().ok());
+        Some(fields.next()?? + fields.next()??)
+    });
+    // A hundred a second (proc(5), USER_HZ).
+    ticks.sum::<u64>() as f64 / 100.0
+}
+
+/// Requests of a service that were answered, by the status.
+fn served(client: &mut Client, service: &str) -> u64 {
+    let status: serde_json::Value =
+        serde_json::from_str(&client.status().expect("a status")).expect("the status is JSON");
+    let services = status["services"].as_array().expect("services").iter();
+    let found = services.filter(|s| s["name"] == service).flat_map(|s| s["variants"].as_array());
+    found.flatten().filter_map(|variant| variant["answered"].as_u64()).sum()
+}
+
+/// What each of two services answers a second while `during` goes on.
+fn rates(client: &mut Client, services: [&str; 2], during: Duration) -> [f64; 2] {
+    let began = now();
+    let before = services.map(|service| served(client, service));
+    pause(during);
+    let after = services.map(|service| served(client, service));
+    let length = began.elapsed().as_secs_f64();
+    [0, 1].map(|s| (after[s] - before[s]) as f64 / length)
+}
+
+/// What a service answers a second to a client that always has three requests open, and floods nobody.
+fn alone_at_capacity(daemon: &Daemon, service: &str, values: &[f32]) -> f64 {
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort(service, "alone")).expect("a stream");
+    for _ in 0..3 {
+        client.submit(&stream, values).expect("submitted");
+    }
+    let (began, mut served) = (now(), 0);
+    while began.elapsed() < Duration::from_secs(2) {
+        let answer = client.recv_timeout(PATIENCE).expect("the connection stays");
+        served += u64::from(matches!(answer, Some(Answer::Result(..))));
+        client.submit(&stream, values).expect("submitted");
+    }
+    served as f64 / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() {
+    alone();
+    let length = std::env::var("WEIR_FLOOD_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let length = length.map_or(LENGTH, Duration::from_secs);
+    let daemon = serve();
+    // Asked for now: amid the flood this process connects too often.
+    let pid = daemon.status()["pid"].clone();
+    let values = vec![1.0; VALUES];
+    let alone = [("large", &values[..]), ("small", &values[..2])]
+        .map(|(service, values)| alone_at_capacity(&daemon, service, values));
+    let mut listener = Listener::new(&daemon);
+    let mut watcher = daemon.client();
+    let going = AtomicBool::new(true);
+    let (outcomes, (flooded, read), floods) = std::thread::scope(|scope| {
+        let (going, daemon) = (&going, &daemon);
+        let promised = PROMISED.map(|service| scope.spawn(move || promised(daemon, service, going)));
+        // Several connections are one flood.
+        let large = [0; 4].map(|_| scope.spawn(|| flood(daemon, "large", VALUES, going)));
+        let small = scope.spawn(|| flood(daemon, "small", 2, going));
+        let asked = scope.spawn(|| ask(daemon, going));
+        let connected = scope.spawn(|| connect(daemon, going));
+        pause(Duration::from_millis(500));
+        let before = read_for(&pid);
+        let flooded = rates(&mut watcher, ["large", "small"], length);
+        let read = (read_for(&pid) - before) / length.as_secs_f64();
+        going.store(false, Ordering::Relaxed);
+        let outcomes = promised.map(|thread| thread.join().expect("no panic"));
+        let large = large.map(|flood| flood.join().expect("no panic"));
+        let large = large.into_iter().fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        let floods = [large, small.join().expect("no panic")];
+        (outcomes, (flooded, read), (floods, [asked, connected].map(|flood| flood.join().expect("no panic"))))
+    });
+    let ([large, small], [asked, connected]) = floods;
+    println!(
+        "answered a second: alone {alone:.1?}, flooded {flooded:.1?}; results and misses: large {large:?}, small {small:?}; \
+         {asked} answers to STATUS, {connected} connections, in {length:?}; read with {:.0} % of a core",
+        100.0 * read
+    );
+    let missed: [(usize, usize); 3] = outcomes.each_ref().map(|outcomes| {
+        let missed = outcomes.iter().filter(|outcome| outcome.result().is_none()).count();
+        (missed, outcomes.len())
+    });
+    println!("reserved: missed and sent {missed:?}; safe mode {:?}", listener.changes());
+    let in_real_time = !daemon.stderr().contains("no real-time priority");
+    for ((service, _), (missed, sent)) in PROMISED.iter().zip(missed) {
+        // What the machine does now and then is told; what a flood does, it does all the time.
+        assert!(!in_real_time || missed * 50 <= sent, "{service}: {missed} of {sent} missed");
+        listener.kept_or_told(service, missed == 0, &missed);
+    }
+    let seconds = length.as_secs();
+    assert!(
+        large[1] > 0 && small[1] > seconds && asked > seconds && connected > seconds,
+        "these are no floods"
+    );
+    // A tenth of one for all that is in vain, and what comes to something takes some more.
+    assert!(read < 0.4, "{read:.2} of a core");
+    for (flooded, alone) in flooded.iter().zip(alone) {
+        assert!(*flooded >= 0.9 * alone, "{flooded:.1} a second, {alone:.1} alone");
+    }
+}
