@@ -80,7 +80,7 @@ mod tests {
     use rt_core::StreamCounts;
 
     fn fared(arrived: u64, served: u64) -> Fared {
-        let (view, mut counts) = (StreamView::new("cam"), StreamCounts::default());
+        let (view, mut counts) = (StreamView::new("cam", None), StreamCounts::default());
         (counts.arrived, counts.served) = (arrived, served);
         view.publish(&counts, None, None);
         view.fared()
