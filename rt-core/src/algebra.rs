@@ -162,7 +162,7 @@ mod tests {
         let lines: Vec<_> = set.standings().map(|(c, s)| std::format!("{c} {s}")).collect();
         let covered = "is kept by the balanced word of the binding density";
         assert_eq!(lines[0], "any_miss(5,10) binds");
-        assert_eq!(lines[1], std::format!("row_miss(2) {covered}"));
+        assert_eq!(lines[1], std::format!("any_miss(2,3) {covered}"));
         assert_eq!(
             lines[2..],
             ["any_miss(5,9) is implied by any_miss(5,10)", "any_miss(5,10) is implied by any_miss(5,10)"]

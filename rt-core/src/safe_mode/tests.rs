@@ -90,7 +90,7 @@ fn a_warning_becomes_safe_mode_and_safe_mode_a_warning() {
     // In safe mode a warning is remembered and not told.
     assert_eq!(raise(&mut mode, 90, Cause::MissesLow), None);
     assert_eq!(told(mode.tick(at(102))), Some((4, Severity::Warning)));
-    assert_eq!(mode.state().alarm.map(|alarm| (alarm.cause, alarm.entered)), Some((Cause::MissesLow, at(0))));
+    assert_eq!(mode.state().alarm.map(|alarm| (alarm.cause, alarm.entered)), Some((Cause::MissesLow, at(1))));
     assert_eq!(told(mode.tick(at(120))), Some((5, Severity::Normal)));
     assert_eq!(mode.breaches(), 1, "warnings are no breaches");
 }

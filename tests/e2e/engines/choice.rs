@@ -159,7 +159,7 @@ fn tracts_cuda_runtime_says_what_it_lacks() {
     {
         assert!(told.contains(part), "{told} lacks {part}");
     }
-    let on_second = std::fs::read_to_string(place.config()).expect("there") + "device = 1\n";
+    let on_second = std::fs::read_to_string(place.config()).expect("there") + "gpu = 1\n";
     place.configure(on_second.clone());
     assert!(place.fail(&["profile"]).contains("cannot run on device 1"));
     place.configure(on_second + "isolation = \"thread\"\n");

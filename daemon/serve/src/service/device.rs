@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::guarded::{Dispatcher, Guarded, Held};
+use super::dispatcher::Dispatcher;
+use super::guarded::{Guarded, Held};
 use super::timer::Timer;
 use super::worker::Mailbox;
 use super::{Effects, Service};

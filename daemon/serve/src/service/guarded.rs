@@ -3,61 +3,17 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use rt_core::sharing::{Device, DeviceAction};
 use rt_core::{
     Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
     Span, StreamError, StreamId, StreamSpec, WorkerId,
 };
 
 use super::Said;
+use super::dispatcher::Dispatcher;
 use super::names::Names;
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use weir_os::clock;
 use weir_os::pi_mutex::{PiGuard, PiMutex};
-
-/// What decides when a worker starts which batch.
-pub(super) enum Dispatcher {
-    /// The scheduler of a service that has its workers to itself.
-    Alone(Box<Scheduler>),
-    /// Those of services that share them.
-    Shared(Box<Device>),
-}
-
-impl Dispatcher {
-    /// The scheduler of one of the services.
-    pub(super) fn service(&self, service: usize) -> &Scheduler {
-        match self {
-            Self::Alone(scheduler) => scheduler,
-            Self::Shared(device) => device.service(service),
-        }
-    }
-
-    pub(super) fn service_mut(&mut self, service: usize) -> &mut Scheduler {
-        match self {
-            Self::Alone(scheduler) => scheduler,
-            Self::Shared(device) => device.service_mut(service),
-        }
-    }
-
-    fn services(&self) -> usize {
-        match self {
-            Self::Alone(_) => 1,
-            Self::Shared(device) => device.services(),
-        }
-    }
-
-    fn poll(&mut self, now: Instant) -> (usize, Action) {
-        match self {
-            Self::Alone(scheduler) => (0, scheduler.poll(now)),
-            Self::Shared(device) => match device.poll(now) {
-                DeviceAction::Start { service, worker } => (service, Action::Start { worker }),
-                DeviceAction::Resolve(service, resolution) => (service, Action::Resolve(resolution)),
-                DeviceAction::Event(service, event) => (service, Action::Event(event)),
-                DeviceAction::WakeAt(at) => (0, Action::WakeAt(at)),
-            },
-        }
-    }
-}
 
 /// What schedules workers, its lock, and what is seen of each service on them without the lock.
 pub(super) struct Guarded {
@@ -164,12 +120,8 @@ impl Held<'_> {
     ) -> Option<Resolution> {
         let within = said.within.unwrap_or(self.config().deadline);
         let sent = said.sent.unwrap_or(arrival.at).min(arrival.at);
-        let refused = match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_wanted(now, arrival, (sent, within), room),
-            Dispatcher::Shared(device) => {
-                device.handle_wanted(now, self.service, arrival, (sent, within), room)
-            }
-        };
+        let request = (self.service, arrival);
+        let refused = self.core.dispatcher.handle_wanted(now, request, (sent, within), room);
         if let Some(view) = self.names().present(arrival.stream) {
             view.pace.came(sent);
         }
@@ -181,28 +133,19 @@ impl Held<'_> {
 
     /// As [`Scheduler::handle_completion`].
     pub(super) fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_completion(now, worker, ran),
-            Dispatcher::Shared(device) => device.handle_completion(now, worker, ran),
-        }
+        self.core.dispatcher.handle_completion(now, worker, ran);
         self.core.publish_worker(worker);
     }
 
     /// As [`Scheduler::handle_worker_lost`], for all services.
     pub(super) fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
-        match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_worker_lost(now, worker),
-            Dispatcher::Shared(device) => device.handle_worker_lost(now, worker),
-        }
+        self.core.dispatcher.handle_worker_lost(now, worker);
         self.core.publish_worker(worker);
     }
 
     /// As [`Scheduler::handle_worker_ready`], for all services.
     pub(super) fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
-        match &mut self.core.dispatcher {
-            Dispatcher::Alone(scheduler) => scheduler.handle_worker_ready(now, worker),
-            Dispatcher::Shared(device) => device.handle_worker_ready(now, worker),
-        }
+        self.core.dispatcher.handle_worker_ready(now, worker);
         self.core.publish_worker(worker);
     }
 
@@ -241,12 +184,9 @@ impl Held<'_> {
         (event, stream.and_then(|id| names.get(id)).cloned())
     }
 
-    /// As [`Device::set_overrun_margin`], where services share the workers.
+    /// As [`Dispatcher::set_overrun_margin`], where services share the workers.
     pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
-        match &mut self.core.dispatcher {
-            Dispatcher::Alone(_) => true,
-            Dispatcher::Shared(device) => device.set_overrun_margin(now, margin),
-        }
+        self.core.dispatcher.set_overrun_margin(now, margin)
     }
 
     /// As [`Scheduler::try_add_stream`]; it is seen as `view`.
@@ -356,11 +296,7 @@ impl Core {
     }
 
     fn publish_worker(&self, worker: WorkerId) {
-        let at_work = match &self.dispatcher {
-            Dispatcher::Alone(scheduler) => !scheduler.batch(worker).is_empty(),
-            Dispatcher::Shared(device) => device.owner(worker).is_some(),
-        };
-        let does = match (self.dispatcher.service(0).is_alive(worker), at_work) {
+        let does = match (self.dispatcher.service(0).is_alive(worker), self.dispatcher.is_at_work(worker)) {
             (false, _) => WorkerView::Lost,
             (true, false) => WorkerView::Free,
             (true, true) => WorkerView::AtWork,

@@ -2,6 +2,7 @@
 
 mod absence;
 mod device;
+mod dispatcher;
 mod executor;
 mod guarded;
 mod latch;

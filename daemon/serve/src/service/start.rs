@@ -11,8 +11,8 @@ use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId};
 
 use super::Service;
 use super::device::{Device, keep_time};
+use super::dispatcher::Dispatcher;
 use super::executor::Executor;
-use super::guarded::Dispatcher;
 use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
