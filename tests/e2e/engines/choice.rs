@@ -126,7 +126,7 @@ fn a_profile_of_two_engines_is_stale_for_the_one_that_changed_only() {
         assert_eq!(output.status.success(), verdict, "{}", stderr(&output));
         stderr(&output)
     };
-    assert!(certified(false).contains("machine.digits-s on ort-cpu is onnxruntime 1.0.0, here it is"));
+    assert!(certified(false).contains("whose digits-s on ort-cpu is onnxruntime 1.0.0, here it is"));
     let daemon = place.serve();
     eventually("safe mode", || (daemon.status()["services"][0]["safe_mode"]["sequence"] != 0).then_some(()));
     let told = "not as profiled: digits-s on ort-cpu: engine";

@@ -206,7 +206,7 @@ fn dynamic_dimensions_are_called_by_their_names() {
         ),
     ] {
         assert!(manifest.contains(from), "{manifest} lacks {from}");
-        std::fs::write(folder.path().join("manifest.toml"), manifest.replacen(from, to, 1)).expect("written");
+        std::fs::write(folder.path().join("manifest.toml"), manifest.replace(from, to)).expect("written");
         let told = fail(&folder, &["check", "weir.toml"]);
         assert!(told.contains(wanted), "{told}");
     }

@@ -267,7 +267,9 @@ fn ready_is_never_told_by_a_daemon_that_cannot_start() {
     let place = deployment();
     let manager = UnixDatagram::bind(place.path("notify")).expect("a socket");
     manager.set_nonblocking(true).expect("set");
-    // There is no profile.
+    // There is no profile, and something is promised.
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    place.configure(config + "constraints = [{ row-miss = 1 }]\n");
     let mut daemon = place.spawn(&[("NOTIFY_SOCKET", &place.path("notify"))]);
     assert_ne!(daemon.wait().code(), Some(0));
     assert!(manager.recv(&mut [0; 4096]).is_err(), "a notification came");
