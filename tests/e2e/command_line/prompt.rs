@@ -310,9 +310,11 @@ fn the_shells_complete_every_subcommand() {
 #[test]
 fn what_shows_services_live_ends_with_its_terminal_and_by_a_signal() {
     const START: &str = r#"
-import os, pty, sys
+import fcntl, os, pty, struct, sys, termios
 pid, terminal = pty.fork()
 if pid == 0:
+    # Of a terminal without a size nothing is seen.
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     os.execv(sys.argv[1], sys.argv[1:])
 seen = b""
 while b"quick" not in seen:

@@ -37,7 +37,8 @@ pub(super) fn pair(
         }
         let initial = inputs.initial.remove(input).map(|(bytes, _)| bytes);
         states.push(initial.unwrap_or_else(|| vec![0; to.bytes()]));
-        (before.push(to), after.push(from));
+        before.push(to);
+        after.push(from);
     }
     for (name, (_, at)) in &inputs.initial {
         refuse(*at, format!("input `{name}`: initial: no output becomes it: say `state` of one"));
