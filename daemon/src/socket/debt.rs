@@ -23,6 +23,8 @@ const FACTOR: u64 = 10;
 const CREDIT: Span = Span::from_millis(20);
 /// To so much it must have fallen before anything is read again: what has piled up meanwhile is then read at once.
 const RESUME: Span = Span::from_millis(10);
+/// The longest pause: who shares its process with a flood is answered all the same, if slowly.
+const LONGEST: Span = Span::from_millis(1_000);
 /// Connections of a process within a second, and at once.
 const CONNECTIONS: usize = 250;
 
@@ -111,7 +113,8 @@ impl Debt {
             let price = Span::from_nanos(took.as_nanos().saturating_mul(FACTOR).saturating_mul(shared));
             account.paid = account.paid.max(now) + price;
             let paid = account.paid;
-            (paid > now + CREDIT).then(|| Pause { until: paid - RESUME, paid })
+            let until = (paid - RESUME).min(now + LONGEST);
+            (paid > now + CREDIT).then_some(Pause { until, paid })
         });
         charged.flatten()
     }
@@ -151,6 +154,9 @@ mod tests {
         let again = debts.connect(at(1_010), ONE).unwrap();
         assert_eq!(again.charge(at(1_010), micros(1_000), false).unwrap().paid, at(1_040));
         assert_eq!(again.charge(at(2_000), micros(2_000), false), None);
+        // However much it is, it is read again within a second.
+        let pause = again.charge(at(2_000), micros(300_000), false);
+        assert_eq!(pause, Some(Pause { until: at(3_000), paid: at(5_020) }));
     }
 
     #[test]

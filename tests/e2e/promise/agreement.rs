@@ -214,9 +214,12 @@ fn serve(case: &Case, place: &Deployment, problem: &Problem, load: &Load) -> Rea
     let streams =
         case.streams.map(|(name, _)| client.register(&best_effort("lanes", name)).expect("a stream"));
     let start = now();
+    let span = |duration: Duration| Span::from_nanos(duration.as_nanos() as u64);
+    let mut sent = Vec::new();
     let submit = |&(at, stream): &(Instant, usize)| {
         let due = Duration::from_nanos(at.since(Instant::ZERO).as_nanos());
         pause(due.saturating_sub(start.elapsed()));
+        sent.push(span(start.elapsed()));
         client.submit(&streams[stream], &[0.0]).expect("submitted")
     };
     let ids: Vec<_> = load.iter().map(submit).collect();
@@ -233,7 +236,13 @@ fn serve(case: &Case, place: &Deployment, problem: &Problem, load: &Load) -> Rea
         arrivals.streams.iter().position(|stream| Some(stream.as_str()) == name).expect("a stream")
     };
     let measured = |field: &str| Span::from_nanos(status[field].as_u64().expect("a delay"));
-    let span = |duration: Duration| Span::from_nanos(duration.as_nanos() as u64);
+    // The recording says when requests were read, and answers how long it is since they were sent.
+    let lag = |(&(read, _), &sent): (&(Instant, usize), &Span)| {
+        i128::from(read.as_nanos()) - i128::from(sent.as_nanos())
+    };
+    let lags: Vec<i128> = arrivals.list.iter().zip(&sent).map(lag).collect();
+    let (least, most) = (lags.iter().min().expect("some"), lags.iter().max().expect("some"));
+    let read_late = Span::from_nanos((most - least) as u64);
     let (mut fates, mut overslept) = (HashMap::new(), Span::ZERO);
     for answer in &answers {
         let (stream, seq, fate, waited) = match answer {
@@ -248,7 +257,7 @@ fn serve(case: &Case, place: &Deployment, problem: &Problem, load: &Load) -> Rea
         let twice = fates.insert((index(stream), seq), (fate, waited));
         assert!(twice.is_none(), "two answers to request {seq} of stream {stream}");
     }
-    let delays = (measured("handover_seen_ns") + overslept, measured("guard_seen_ns"));
+    let delays = (measured("handover_seen_ns") + overslept, measured("guard_seen_ns") + read_late);
     Real { arrivals, fates, delays }
 }
 
