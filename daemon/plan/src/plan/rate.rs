@@ -8,6 +8,9 @@ use rt_core::{
 use super::PlanError;
 use crate::config::{ReservedStream, ServiceConfig};
 
+/// Periods are exact to one of so many parts.
+const EXACT: u64 = 1024;
+
 /// The largest rate of one stream, under the densest of a service's constraints: counts for it alone, the
 /// rate beside the reserved streams.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl RatePlan {
             let middle = count + (above - count) / 2;
             if window(middle).is_some() { count = middle } else { above = middle }
         }
-        let spare = shortest_period(workers, density, config.jitter, |t| {
+        let spare = shortest_period(workers, density, (config.jitter, EXACT), |t| {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
@@ -90,7 +93,7 @@ impl RatePlan {
         }
         // Faster by more than the period is exact to.
         let queue_limits = spare.is_some_and(|(period, _)| {
-            let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / 1024 + 1));
+            let faster = period.saturating_sub(Span::from_nanos(period.as_nanos() / EXACT + 1));
             carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
         });
         let seed = seed_count(workers.batch, binding);
@@ -104,18 +107,18 @@ impl RatePlan {
     }
 }
 
-/// The shortest period that is admitted, to within a thousandth: from the period at which the workers are
+/// The shortest period that is admitted, to within one of so many parts of it: from the period at which the workers are
 /// just busy, the excess is doubled until it is admitted, then bisected.
 pub(super) fn shortest_period<T>(
     workers: &Workers,
     density: Density,
-    jitter: Span,
+    (jitter, parts): (Span, u64),
     admits: impl Fn(Span) -> Option<T>,
 ) -> Option<(Span, T)> {
     let round = u128::from(workers.round()) * u128::from(density.denominator());
     let busy = u128::from(workers.batch_time().as_nanos()) * u128::from(density.numerator());
     let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
-    let step = (least / 1024).max(1);
+    let step = (least / parts).max(1);
     let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
     let (mut refused, mut excess) = (0, step);
     let mut found = loop {

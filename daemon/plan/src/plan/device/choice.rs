@@ -18,6 +18,11 @@ use weir_engine::ModelSpec;
 /// Up to so many services of a device the batches are chosen for the largest promised rates, beyond for the most capacity
 /// that the reserved streams leave: a rate takes a score of tests.
 const FEW: usize = 6;
+/// Choices are compared by periods that are exact to one of so many parts, and the plan states them to one of so many: the
+/// closer to capacity, the longer a test takes.
+const COARSE: u64 = 16;
+/// See [`COARSE`].
+const FINE: u64 = 128;
 /// How often each service's batch is looked at again, after those of the others.
 const PASSES: usize = 3;
 /// For batches that serve most requests a second, of what is promised nothing too, up to this share of the rest of the merit
@@ -129,7 +134,7 @@ impl<'a> Choice<'a> {
         let mut chosen = Chosen { picks: picks.to_vec(), sharing, admission, rates: Vec::new(), merit: 0.0 };
         let rated = self.services.len() <= FEW && self.services.iter().any(|s| !s.constraints.is_empty());
         if rated {
-            chosen.rates = self.rates(&chosen);
+            chosen.rates = self.rates(&chosen, COARSE);
             let worth = |(rate, config): (&Option<RatePlan>, &&ServiceConfig)| {
                 let weight = config.share.map_or(1.0, |share| share.weight);
                 weight * rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0)
@@ -163,7 +168,7 @@ impl<'a> Choice<'a> {
     }
 
     /// The largest rate of one more stream of each service that has constraints, the others as they are reserved.
-    fn rates(&self, chosen: &Chosen) -> Vec<Option<RatePlan>> {
+    fn rates(&self, chosen: &Chosen, parts: u64) -> Vec<Option<RatePlan>> {
         let streams: Vec<Vec<StreamSpec>> = self.services.iter().map(|config| reserved(config)).collect();
         let rate = |(service, config): (usize, &&ServiceConfig)| {
             let set =
@@ -183,10 +188,11 @@ impl<'a> Choice<'a> {
                 Some(waiting(&own, admission.start_within[service]))
             };
             let fits = |period| carries(period).filter(|&waiting| waiting <= config.queue as u64);
-            let spare =
-                shortest_period(workers, density, config.jitter, fits).map(|(period, _)| (period, None));
+            let spare = shortest_period(workers, density, (config.jitter, parts), fits)
+                .map(|(period, _)| (period, None));
             // Faster by more than the period is exact to.
-            let faster = |period: Span| period.saturating_sub(Span::from_nanos(period.as_nanos() / 1024 + 1));
+            let faster =
+                |period: Span| period.saturating_sub(Span::from_nanos(period.as_nanos() / parts + 1));
             let queue_limits = spare.is_some_and(|(period, _)| carries(faster(period)).is_some());
             Some(RatePlan { binding, density, alone: None, spare, queue_limits })
         };
@@ -213,9 +219,7 @@ impl<'a> Choice<'a> {
 
     /// What was chosen, service by service.
     pub(super) fn parts(self, mut chosen: Chosen) -> Vec<Part> {
-        if chosen.rates.is_empty() {
-            chosen.rates = self.rates(&chosen);
-        }
+        chosen.rates = self.rates(&chosen, FINE);
         let limits = self.limits(&chosen);
         let Chosen { picks, sharing, admission, rates, .. } = chosen;
         let services = self.services.iter().map(|config| config.name.clone()).collect();
