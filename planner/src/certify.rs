@@ -10,7 +10,7 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
 pub use region::{promised_per_s, region};
-pub use shared::{Decision, certify_shared, decide};
+pub use shared::{Decision, certify_shared, decide, told};
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

@@ -32,6 +32,13 @@ fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
     }
 }
 
+/// Every stream that a system declares, with its service.
+fn streams(shared: &Shared) -> Vec<(usize, StreamSpec)> {
+    let of =
+        |(s, service): (usize, &Service)| service.streams.iter().map(|k| (s, spec(k))).collect::<Vec<_>>();
+    shared.services.iter().enumerate().flat_map(of).collect()
+}
+
 /// One run: `choices` decides who sends in each tick, in what order, and how long batches take. Everybody may also send
 /// what nothing is promised for.
 fn run(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Choices>>) {
@@ -40,9 +47,7 @@ fn run(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Choices>>)
         0 => bound,
         _ => 1,
     });
-    let streams: Vec<_> = (0..shared.services.len())
-        .flat_map(|s| shared.services[s].streams.iter().map(move |k| (s, spec(k))))
-        .collect();
+    let streams = streams(shared);
     let ids: Vec<_> = streams.iter().map(|(s, spec)| run.add(*s, spec.clone())).collect();
     let stranger = run.add(0, StreamSpec::best_effort());
     let mut history = vec![Vec::new(); ids.len()];
@@ -116,10 +121,8 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         let kept = if times.within(0, 2) == 0 { times.within(1, bound) } else { bound };
         if over { bound + more } else { kept }
     });
-    let mut streams: Vec<_> = (0..shared.services.len())
-        .flat_map(|s| shared.services[s].streams.iter().map(move |k| (s, spec(k))))
-        .map(|(s, spec)| (s, spec, None, Vec::new()))
-        .collect();
+    let mut streams: Vec<_> =
+        streams(shared).into_iter().map(|(s, spec)| (s, spec, None, Vec::new())).collect();
     let strangers: Vec<_> =
         (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
     for (s, spec, id, _) in &mut streams {
@@ -385,9 +388,7 @@ fn what_is_read_late_within_the_smallest_guard_is_in_time() {
             0 => 1,
             _ => bound,
         });
-        let streams: Vec<_> = (0..shared.services.len())
-            .flat_map(|s| shared.services[s].streams.iter().map(move |k| (s, spec(k))))
-            .collect();
+        let streams = streams(&shared);
         let ids: Vec<_> = streams.iter().map(|(s, spec)| run.add(*s, spec.clone())).collect();
         let stranger = run.add(0, StreamSpec::best_effort());
         let mut history = vec![Vec::new(); ids.len()];

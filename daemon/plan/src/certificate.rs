@@ -9,6 +9,7 @@ use planner::certificate::{Claim, Refutation, Service, SharedClaim, SharedDevice
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Problem, ProblemError, SharedProblem, certify, certify_shared};
 use rt_core::{StreamSpec, Workers};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Config, DeviceConfig, ModelChoice, ServiceConfig};
@@ -176,12 +177,8 @@ pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> 
         if let (Some(a), Some(b)) = (&one.service, &other.service) {
             same_service(a, b)?;
         }
-        let value = |claim: &Claim| serde_json::to_value(&claim.problem).unwrap_or_default();
-        differs(&format!("service {service}: problem"), &value(one), &value(other))?;
-        if !one.admissible {
-            let reason = one.reason.clone().unwrap_or_default();
-            return Err(Mismatch::Refused { what: format!("service {service}"), reason });
-        }
+        let what = format!("service {service}");
+        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
     }
     same("number of devices", certificate.shared.len(), here.shared.len())?;
     for (one, other) in certificate.shared.iter().zip(&here.shared) {
@@ -193,14 +190,26 @@ pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> 
             same(format!("device {name}: service"), &a.name, &b.name)?;
             same_service(a, b)?;
         }
-        let value = |claim: &SharedClaim| serde_json::to_value(&claim.problem).unwrap_or_default();
-        differs(&format!("device {name}: problem"), &value(one), &value(other))?;
-        if !one.admissible {
-            let reason = one.reason.clone().unwrap_or_default();
-            return Err(Mismatch::Refused { what: format!("device {name}"), reason });
-        }
+        let what = format!("device {name}");
+        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
     }
     Ok(verify(certificate)?)
+}
+
+/// Whether the problem that was certified is that of here, and is promised.
+fn same_promise(
+    what: String,
+    (certified, here): (&impl Serialize, &impl Serialize),
+    (admissible, reason): (bool, Option<&str>),
+) -> Result<(), Mismatch> {
+    let [certified, here] =
+        [serde_json::to_value(certified), serde_json::to_value(here)].map(Result::unwrap_or_default);
+    differs(&format!("{what}: problem"), &certified, &here)?;
+    if admissible {
+        Ok(())
+    } else {
+        Err(Mismatch::Refused { what, reason: reason.unwrap_or_default().to_owned() })
+    }
 }
 
 /// Whether a service was certified with the same models and profiles as it is `here`.
@@ -276,16 +285,12 @@ fn device_claim(
     profile: &Profile,
 ) -> anyhow::Result<SharedClaim> {
     let device = &config.devices[index];
-    let on = |(service, _): &(&ServiceConfig, &Vec<ModelSpec>)| {
-        service.share.is_some_and(|share| share.device == index)
-    };
-    let services: Vec<_> = config.services.iter().zip(models).filter(on).collect();
     let problem = match planned_problem(config, index, models, profile) {
         Err(PlanError::Device { .. }) => refused_problem(config, index, models, profile)?,
         other => other?,
     };
     let mut told_of = Vec::new();
-    for (service, specs) in services {
+    for (service, specs) in config.services.iter().zip(models).filter(|(service, _)| service.is_on(index)) {
         let entry = profile.entry(&specs[0].name, &specs[0].identity(), service.engine)?;
         told_of.push(told(service, &specs[0], entry.digest()));
     }

@@ -10,6 +10,7 @@ mod stalls;
 mod variants;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use planner::selection::SelectionError;
 use rt_core::{
@@ -22,7 +23,7 @@ use crate::models::{ModelsError, prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
-pub use device::{DevicePlan, Share, margin, planned_problem, refused_problem};
+pub use device::{DevicePlan, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
 use rate::densest;
 pub use rate::{Counts, RatePlan};
@@ -160,10 +161,8 @@ impl Plan {
     pub fn into_devices(self) -> Vec<Vec<(usize, ServicePlan)>> {
         let mut devices: Vec<Vec<(usize, ServicePlan)>> = Vec::new();
         for (place, plan) in self.services.into_iter().enumerate() {
-            let own = |of: &&mut Vec<(usize, ServicePlan)>| {
-                plan.shared.is_some() && of[0].1.device_name() == plan.device_name()
-            };
-            match devices.iter_mut().find(|of| of[0].1.shared.is_some() && own(of)) {
+            let of = |plan: &ServicePlan| plan.shared.as_ref().map(|share| Arc::as_ptr(&share.device));
+            match devices.iter_mut().find(|all| of(&plan).is_some() && of(&all[0].1) == of(&plan)) {
                 Some(device) => device.push((place, plan)),
                 None => devices.push(vec![(place, plan)]),
             }
@@ -178,9 +177,9 @@ impl Plan {
     }
 
     /// The services on a device, in its order.
-    pub fn on<'a>(&'a self, device: &DevicePlan) -> impl Iterator<Item = &'a ServicePlan> {
-        let name = device.config.name.clone();
-        self.services.iter().filter(move |service| service.shared.is_some() && service.device_name() == name)
+    pub fn on<'a>(&'a self, device: &'a DevicePlan) -> impl Iterator<Item = &'a ServicePlan> {
+        let is_on = move |share: &Share| std::ptr::eq(&*share.device, device);
+        self.services.iter().filter(move |service| service.shared.as_ref().is_some_and(is_on))
     }
 
     /// In what this machine and its engines differ from those that were profiled, one line each; empty if in nothing.

@@ -44,7 +44,7 @@ fn print_device(device: &DevicePlan) {
             "  tightest for {}, which may wait {}: batches may run over by {} in all and harm nobody",
             services[line.service],
             line.lhs,
-            device.overrun_margin()
+            admission.overrun_margin()
         ),
     }
     limits.iter().for_each(|line| say!("  {line}"));
@@ -68,7 +68,7 @@ pub fn device_json(device: &DevicePlan) -> Value {
         "workers": config.workers,
         "rule": match sharing.rule { Rule::Earliest => "deadline", Rule::Turns => "turns" },
         "longest_ns": sharing.longest.as_nanos(),
-        "overrun_margin_ns": admission.binding.map(|_| device.overrun_margin().as_nanos()),
+        "overrun_margin_ns": admission.binding.map(|_| admission.overrun_margin().as_nanos()),
         "services": services.iter().enumerate().map(service).collect::<Vec<_>>(),
         "limits": limits,
     })

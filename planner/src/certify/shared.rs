@@ -99,7 +99,7 @@ pub fn decide(problem: &SharedProblem) -> Decision {
                 (turns, answer)
             }
         };
-        let reason = answer.as_ref().err().map(|no| told(problem, no));
+        let reason = answer.as_ref().err().map(|no| told(no, |service| &problem.services[service].name));
         Decision { rule, turns, answer, reason }
     };
     if let Some(rule) = problem.rule {
@@ -146,18 +146,21 @@ fn admit(problem: &SharedProblem, rule: Rule, turns: &[u32]) -> Result<SharedAdm
     problem.sharing(rule, turns).admit(&streams)
 }
 
-/// A refusal in words, with the services by name.
-fn told(problem: &SharedProblem, no: &SharingError) -> String {
-    let name = |service: &usize| &problem.services[*service].name;
+/// A refusal in words, with the services by `name`.
+#[must_use]
+pub fn told<'a>(no: &SharingError, name: impl Fn(usize) -> &'a str) -> String {
     match no {
         SharingError::Late(line) => format!(
             "a request of {} may begin {} behind its reference, {} ns are left",
-            name(&line.service),
+            name(line.service),
             line.lhs,
             line.rhs
         ),
         SharingError::Latency { service, time, latency } => {
-            format!("a batch of {} takes {time}, but its deadline less its guard is {latency}", name(service))
+            format!(
+                "a batch of {} takes {time}, but its deadline less its guard is {latency}",
+                name(*service)
+            )
         }
         other => other.to_string(),
     }

@@ -187,20 +187,8 @@ impl Device {
 
     /// [`Scheduler::handle_arrival`] of a request for `service`.
     pub fn handle_arrival(&mut self, now: Instant, service: usize, arrival: Arrival) -> Option<Resolution> {
-        self.handle_sent(now, service, arrival, arrival.at, true)
-    }
-
-    /// [`Scheduler::handle_sent`] of a request for `service`.
-    pub fn handle_sent(
-        &mut self,
-        now: Instant,
-        service: usize,
-        arrival: Arrival,
-        sent: Instant,
-        room: bool,
-    ) -> Option<Resolution> {
         let within = self.schedulers[service].config().deadline;
-        self.handle_wanted(now, service, arrival, (sent, within), room)
+        self.handle_wanted(now, service, arrival, (arrival.at, within), true)
     }
 
     /// [`Scheduler::handle_wanted`] of a request for `service`.

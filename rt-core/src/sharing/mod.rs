@@ -125,6 +125,16 @@ pub struct SharedAdmission {
     pub binding: Option<SharedBinding>,
 }
 
+impl SharedAdmission {
+    /// By how much the batches begun between two calm instants may exceed their times in all; without limit if nothing is
+    /// promised to anyone.
+    #[must_use]
+    pub fn overrun_margin(&self) -> Span {
+        let tightest = self.binding.map_or(i128::MAX, |line| line.margin());
+        Span::from_nanos(u64::try_from(tightest.clamp(0, crate::MAX_SPAN.as_nanos().into())).unwrap_or(0))
+    }
+}
+
 /// Why services are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharingError {

@@ -172,7 +172,8 @@ impl Run {
         let mandatory = |device: &Device| device.service(service).waiting_mandatory();
         let before = mandatory(&self.device);
         let arrival = Arrival { stream, token, at: now };
-        let refused = self.device.handle_sent(now, service, arrival, Instant::from_nanos(sent), true);
+        let wanted = (Instant::from_nanos(sent), self.device.service(service).config().deadline);
+        let refused = self.device.handle_wanted(now, service, arrival, wanted, true);
         if let Some(resolution) = refused {
             if resolution.request.mandatory {
                 self.missed.push((self.now, service, self.warned[service]));

@@ -74,8 +74,7 @@ pub fn on_device(
     streams: &[(usize, StreamSpec)],
 ) -> Result<OnDevice, WeirError> {
     let Decision { rule, turns, answer, .. } = decide(problem);
-    let (sharing, second) = (problem.sharing(rule, &turns), Span::from_millis(1_000));
-    let margin = answer.ok().and_then(|admission| admission.binding).map_or(0, |line| line.margin());
+    let sharing = problem.sharing(rule, &turns);
     let config = |(s, of): (usize, &Service)| SchedulerConfig {
         deadline: of.deadline,
         guard: of.guard,
@@ -85,13 +84,13 @@ pub fn on_device(
         background: true,
         queue,
         streams: streams.iter().filter(|(service, _)| *service == s).count().max(1),
-        safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },
+        safe_mode: safe_mode(),
     };
     let mut device = Device::new(DeviceConfig {
         rule,
         turns,
         longest: sharing.longest,
-        overrun_margin: Span::from_nanos(u64::try_from(margin).unwrap_or(0)),
+        overrun_margin: answer.map_or(Span::ZERO, |admission| admission.overrun_margin()),
         services: problem.services.iter().enumerate().map(config).collect(),
     })?;
     let mut add = |(service, spec): &(usize, StreamSpec)| {
@@ -101,9 +100,14 @@ pub fn on_device(
     Ok(OnDevice::new(device, added?))
 }
 
+/// Left after a second without a breach.
+fn safe_mode() -> SafeModeConfig {
+    let second = Span::from_millis(1_000);
+    SafeModeConfig { hold: second, clean: second, latch: false }
+}
+
 fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, Vec<StreamId>), WeirError> {
     let streams = streams.max(problem.streams.len());
-    let second = Span::from_millis(1_000);
     let config = SchedulerConfig {
         deadline: problem.deadline,
         guard: problem.guard,
@@ -114,7 +118,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
         background: problem.background || problem.specs().any(|spec| spec.arrivals().is_none()),
         queue,
         streams: streams.max(1),
-        safe_mode: SafeModeConfig { hold: second, clean: second, latch: false },
+        safe_mode: safe_mode(),
     };
     let mut scheduler = Scheduler::new(config)?;
     let mut add = |index: usize| {

@@ -142,7 +142,7 @@ impl Check<'_> {
         services: &[super::ServiceConfig],
     ) -> Result<(), ConfigError> {
         for (i, device) in devices.iter().enumerate() {
-            let on = services.iter().filter(|s| s.share.is_some_and(|share| share.device == i)).count();
+            let on = services.iter().filter(|service| service.is_on(i)).count();
             if on == 0 {
                 let reason = format!("no service says device = \"{}\"", device.name);
                 return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));

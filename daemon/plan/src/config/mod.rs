@@ -198,6 +198,11 @@ impl ServiceConfig {
         &self.backends[worker % self.backends.len()]
     }
 
+    /// Whether it shares that device, by its place in [`Config::devices`].
+    pub fn is_on(&self, device: usize) -> bool {
+        self.share.is_some_and(|share| share.device == device)
+    }
+
     /// Whether neither it nor a reserved stream has a constraint, and its workers are its own: then nothing that is promised
     /// hangs on what its batches take, unless a client asks for it. On a device the others wait for them.
     pub fn is_best_effort(&self) -> bool {

@@ -5,8 +5,9 @@ mod choice;
 use std::sync::Arc;
 
 use planner::SharedProblem;
-use rt_core::sharing::{Rule, SharedAdmission, Sharing};
-use rt_core::{MAX_SPAN, Span, StreamSpec, System, Workers};
+use planner::certify::told;
+use rt_core::sharing::{SharedAdmission, Sharing};
+use rt_core::{Span, StreamSpec, System, Workers};
 
 use super::{PlanError, RatePlan, ServicePlan};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
@@ -44,12 +45,6 @@ pub(super) struct Part {
 }
 
 impl DevicePlan {
-    /// By how much batches may exceed their times, in all between two instants at which nothing mandatory waits and every
-    /// worker is free within the longest batch: as long as no more is promised than the plan promises.
-    pub fn overrun_margin(&self) -> Span {
-        margin(&self.admission)
-    }
-
     /// Whether everything of `streams`, a list for each service, can be promised together; each with its queue.
     ///
     /// # Errors
@@ -59,33 +54,27 @@ impl DevicePlan {
         streams: &[Vec<StreamSpec>],
         queue_of: impl Fn(usize) -> usize,
     ) -> Result<SharedAdmission, String> {
+        let name = |service: usize| self.services[service].as_str();
         let lists: Vec<&[StreamSpec]> = streams.iter().map(Vec::as_slice).collect();
-        let admission = self.sharing.admit(&lists).map_err(|error| self.in_words(&error.to_string()))?;
-        for (service, list) in streams.iter().enumerate() {
-            let (waiting, queue) = (waiting(list, admission.start_within[service]), queue_of(service));
-            if waiting > queue as u64 {
-                let name = &self.services[service];
-                return Err(format!(
-                    "up to {waiting} requests of service {name} that must be served can wait, queue = {queue}"
-                ));
-            }
+        let admission = self.sharing.admit(&lists).map_err(|no| told(&no, name))?;
+        match overfull(&admission, &lists, queue_of) {
+            None => Ok(admission),
+            Some((service, text)) => Err(format!("service {}: {text}", name(service))),
         }
-        Ok(admission)
-    }
-
-    /// A refusal of the core, which knows services by number.
-    fn in_words(&self, text: &str) -> String {
-        let numbered = self.services.iter().enumerate().rev();
-        numbered.fold(text.to_owned(), |text, (i, name)| {
-            text.replace(&format!("service {i}"), &format!("service {name}"))
-        })
     }
 }
 
-/// See [`DevicePlan::overrun_margin`].
-pub fn margin(admission: &SharedAdmission) -> Span {
-    let tightest = admission.binding.map_or(i128::MAX, |line| line.margin());
-    Span::from_nanos(u64::try_from(tightest).unwrap_or(0).min(MAX_SPAN.as_nanos()))
+/// The first service whose queue does not hold what can wait of these streams, and by what.
+fn overfull(
+    admission: &SharedAdmission,
+    streams: &[&[StreamSpec]],
+    queue_of: impl Fn(usize) -> usize,
+) -> Option<(usize, String)> {
+    streams.iter().zip(&admission.start_within).enumerate().find_map(|(service, (list, &within))| {
+        let (waiting, queue) = (waiting(list, within), queue_of(service));
+        let text = || format!("queue = {queue}, but up to {waiting} requests that must be served can wait");
+        (waiting > queue as u64).then(|| (service, text()))
+    })
 }
 
 /// How many requests of a service can wait that must be served: those that came within the time in which they begin.
@@ -123,8 +112,7 @@ pub(super) fn compute_all(
 
 /// The services on a device, by their places in the configuration.
 fn members(config: &Config, device: usize) -> Vec<usize> {
-    let on = |service: &ServiceConfig| service.share.is_some_and(|share| share.device == device);
-    (0..config.services.len()).filter(|&place| on(&config.services[place])).collect()
+    (0..config.services.len()).filter(|&place| config.services[place].is_on(device)).collect()
 }
 
 /// The problem of the services of a device with the batches that are best for them.
@@ -190,12 +178,5 @@ impl ServicePlan {
             rate,
         };
         plan.with_variants(specs, profile)
-    }
-
-    /// Batches in a turn, where the services of its device take turns.
-    pub fn turn(&self) -> Option<u32> {
-        let share = self.shared.as_ref()?;
-        let sharing = &share.device.sharing;
-        (sharing.rule == Rule::Turns).then(|| sharing.services[share.index].turn)
     }
 }

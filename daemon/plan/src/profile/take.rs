@@ -141,7 +141,7 @@ pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomic
     if work.subjects.is_empty() {
         return Ok(profile);
     }
-    let names: Vec<_> = work.subjects.iter().map(|s| format!("{} on {}", s.spec.name, s.engine)).collect();
+    let names = names(&work);
     prepare_engines(config)?;
     let here = Fingerprint::current();
     let of_here = |profile: &Profile| {
@@ -149,20 +149,18 @@ pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomic
         ensure!(
             differences.is_empty(),
             "{} is not profiled, and the machine is not as profiled: {}; run `weir profile`",
-            names.join(", "),
+            names,
             differences.join("; ")
         );
         Ok(())
     };
     of_here(&profile)?;
-    info!("measuring what the profile does not have: {}", names.join(", "));
-    let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
-    let until = Until { samples: SAMPLES, stable: None, most: SAMPLES, limit: Duration::MAX };
-    let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
+    info!("measuring what the profile does not have: {}", names);
+    let measured = measure(&work, SAMPLES, Duration::MAX, stop)?;
     // It may have been written anew meanwhile.
     let mut profile = load_or_new(path)?;
     of_here(&profile)?;
-    entries(&work, &measured, &rule).for_each(|entry| profile.add(entry));
+    measured.into_iter().for_each(|entry| profile.add(entry));
     profile.save(path)?;
     Ok(profile)
 }
@@ -197,17 +195,28 @@ pub fn profile_to_serve(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomi
         return Ok(profile);
     }
     prepare_engines(config)?;
-    let names: Vec<_> = work.subjects.iter().map(|s| format!("{} on {}", s.spec.name, s.engine)).collect();
+    let names = names(&work);
     warn!(
         "{}: not profiled; a few batches are timed now, enough for best effort (`weir profile` measures what promises can \
          rely on)",
-        names.join(", ")
+        names
     );
-    let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
-    let until = Until { samples: FEW, stable: None, most: FEW, limit: BRIEFLY };
-    let measured = Session::new(&work, None)?.run(&until, &rule, stop, &mut |_| {})?;
-    entries(&work, &measured, &rule).for_each(|entry| profile.put(entry));
+    measure(&work, FEW, BRIEFLY, stop)?.into_iter().for_each(|entry| profile.put(entry));
     Ok(profile)
+}
+
+/// So many runs of each subject, as far as they are done within `limit`, by the rule that nobody has chosen.
+fn measure(work: &Work, samples: usize, limit: Duration, stop: &AtomicBool) -> Result<Vec<Entry>> {
+    let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
+    let until = Until { samples, stable: None, most: samples, limit };
+    let measured = Session::new(work, None)?.run(&until, &rule, stop, &mut |_| {})?;
+    Ok(entries(work, &measured, &rule).collect())
+}
+
+/// What is measured, for people.
+fn names(work: &Work) -> String {
+    let names = work.subjects.iter().map(|subject| format!("{} on {}", subject.spec.name, subject.engine));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The profile at `path`; an empty one if there is none.

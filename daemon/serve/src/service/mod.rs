@@ -54,6 +54,7 @@ pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};
 pub use slots::{Origin, Slots};
 pub use standing::{AlarmView, Standing};
+pub use tell::wire_reason;
 pub use totals::Totals;
 pub use view::{ServiceView, StreamView, WorkerView};
 

@@ -17,7 +17,7 @@ use super::{Service, StreamView};
 use tracing::warn;
 use weir_os::clock;
 use weir_os::realtime::calmly;
-use weir_plan::plan::{Share, margin};
+use weir_plan::plan::Share;
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -117,7 +117,7 @@ impl Service {
         let there: usize = streams.iter().map(Vec::len).sum();
         streams[self.index].push(spec.clone());
         let queue_of = |service: usize| services[service].plan.config.queue;
-        calmly(|| share.device.admit(&streams, queue_of)).map(|admission| margin(&admission)).map_err(
+        calmly(|| share.device.admit(&streams, queue_of)).map(|admission| admission.overrun_margin()).map_err(
             |error| {
                 let device = self.plan.device_name();
                 let text = format!("beside {there} other promised streams of device {device}: {error}");

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::{Builder, JoinHandle};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use rt_core::sharing::{Device as CoreDevice, DeviceConfig};
 use rt_core::{SafeModeConfig, Scheduler, SchedulerConfig, Span, WorkerId};
 
@@ -123,18 +123,17 @@ impl Service {
 
 /// What decides for services of these plans when a worker starts which batch.
 fn dispatcher(plans: &[ServicePlan], safe_mode: SafeModeConfig) -> Result<Dispatcher> {
-    let mut configs = plans.iter().map(|plan| scheduler_config(plan, safe_mode));
-    let first = plans.first().ok_or_else(|| anyhow!("no service to start"))?;
+    let configs = plans.iter().map(|plan| scheduler_config(plan, safe_mode));
+    let first = plans.first().context("no service to start")?;
     let Some(shared) = &first.shared else {
-        let config = configs.next().ok_or_else(|| anyhow!("no service to start"))?;
-        return Ok(Dispatcher::Alone(Box::new(Scheduler::new(config)?)));
+        return Ok(Dispatcher::Alone(Box::new(Scheduler::new(scheduler_config(first, safe_mode))?)));
     };
     let device = &shared.device;
     let device = CoreDevice::new(DeviceConfig {
         rule: device.sharing.rule,
         turns: device.sharing.services.iter().map(|service| service.turn).collect(),
         longest: device.sharing.longest,
-        overrun_margin: device.overrun_margin(),
+        overrun_margin: device.admission.overrun_margin(),
         services: configs.collect(),
     })?;
     Ok(Dispatcher::Shared(Box::new(device)))

@@ -122,6 +122,6 @@ fn is_in_vain(reason: MissReason) -> bool {
 }
 
 /// The scheduler's reasons have the numbers of the protocol.
-pub(crate) fn wire_reason(reason: MissReason) -> weir_client::MissReason {
+pub fn wire_reason(reason: MissReason) -> weir_client::MissReason {
     weir_client::MissReason::from_code(u16::from(reason as u8))
 }

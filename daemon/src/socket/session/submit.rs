@@ -10,7 +10,7 @@ use super::debt;
 use super::{DRAINING, Session};
 use weir_engine::packed_len;
 use weir_os::clock;
-use weir_serve::service::{Closed, Origin, Region, Said};
+use weir_serve::service::{Closed, Origin, Region, Said, wire_reason};
 
 /// To copy fewer bytes takes no longer than to ask whether they are wanted.
 const WORTH_ASKING: usize = 16 << 10;
@@ -123,7 +123,7 @@ impl Session<'_> {
             self.connection.owe(debt::of_frame(self.length));
         }
         if let Some((misses_left, sequence, reason)) = refused {
-            let reason = weir_client::MissReason::from_code(u16::from(reason as u8));
+            let reason = wire_reason(reason);
             self.reply(id, &DaemonFrame::Miss { stream, misses_left, sequence, reason });
         }
     }

@@ -9,7 +9,7 @@ use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, StreamSpec, Worke
 
 use super::super::rate::{densest, shortest_period};
 use super::super::{PlanError, RatePlan, workers_of};
-use super::{DevicePlan, Part, Share, members, waiting};
+use super::{DevicePlan, Part, Share, members, overfull, waiting};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
 use crate::problem::problem_of_device;
 use crate::profile::Profile;
@@ -33,6 +33,8 @@ const FOR_CAPACITY: f64 = 0.02;
 pub(super) struct Choice<'a> {
     device: &'a DeviceConfig,
     services: Vec<&'a ServiceConfig>,
+    /// Of each service: its reserved streams.
+    reserved: Vec<Vec<StreamSpec>>,
     /// Of each service: its workers with each batch size that it may have.
     pub(super) sizes: Vec<Vec<Workers>>,
 }
@@ -42,7 +44,6 @@ pub(super) struct Chosen {
     pub(super) picks: Vec<usize>,
     sharing: Sharing,
     admission: SharedAdmission,
-    rates: Vec<Option<RatePlan>>,
     merit: f64,
 }
 
@@ -69,7 +70,9 @@ impl<'a> Choice<'a> {
             services.push(service);
             sizes.push(fits);
         }
-        Ok(Self { device: &config.devices[device], services, sizes })
+        let specs = |service: &&ServiceConfig| service.reserved.iter().map(|s| s.spec.clone()).collect();
+        let reserved = services.iter().map(specs).collect();
+        Ok(Self { device: &config.devices[device], services, reserved, sizes })
     }
 
     /// The best choice that holds. It is looked for among those whose batches take no longer than each of the times that
@@ -118,33 +121,32 @@ impl<'a> Choice<'a> {
 
     /// Whether all that is reserved holds with these batches, and what more could be promised.
     fn look_at(&self, picks: &[usize]) -> Result<Chosen, String> {
+        let mut chosen = self.admitted(picks)?;
+        let rated = self.services.len() <= FEW && self.services.iter().any(|s| !s.constraints.is_empty());
+        chosen.merit = if rated {
+            let worth = |(rate, config): (Option<RatePlan>, &&ServiceConfig)| {
+                let weight = config.share.map_or(1.0, |share| share.weight);
+                weight * rate.and_then(|rate| rate.per_second()).unwrap_or(0.0)
+            };
+            self.rates(&chosen, COARSE).into_iter().zip(&self.services).map(worth).sum()
+        } else {
+            self.device.workers as f64 - self.busy(picks)
+        };
+        chosen.merit *= 1.0 + FOR_CAPACITY * self.efficiency(picks);
+        Ok(chosen)
+    }
+
+    /// Whether all that is reserved holds with these batches.
+    fn admitted(&self, picks: &[usize]) -> Result<Chosen, String> {
         let problem = self.problem(picks).map_err(|error| error.to_string())?;
         let Decision { rule, turns, answer, reason } = decide(&problem);
         let Ok(admission) = answer else { return Err(reason.unwrap_or_default()) };
         let sharing = problem.sharing(rule, &turns);
-        for (service, config) in self.services.iter().enumerate() {
-            let waiting = waiting(&reserved(config), admission.start_within[service]);
-            if waiting > config.queue as u64 {
-                let (name, queue) = (&config.name, config.queue);
-                return Err(format!(
-                    "service {name}: queue = {queue}, but up to {waiting} requests that must be served can wait"
-                ));
-            }
+        let lists: Vec<&[StreamSpec]> = self.reserved.iter().map(Vec::as_slice).collect();
+        if let Some((service, text)) = overfull(&admission, &lists, |service| self.services[service].queue) {
+            return Err(format!("service {}: {text}", self.services[service].name));
         }
-        let mut chosen = Chosen { picks: picks.to_vec(), sharing, admission, rates: Vec::new(), merit: 0.0 };
-        let rated = self.services.len() <= FEW && self.services.iter().any(|s| !s.constraints.is_empty());
-        if rated {
-            chosen.rates = self.rates(&chosen, COARSE);
-            let worth = |(rate, config): (&Option<RatePlan>, &&ServiceConfig)| {
-                let weight = config.share.map_or(1.0, |share| share.weight);
-                weight * rate.as_ref().and_then(RatePlan::per_second).unwrap_or(0.0)
-            };
-            chosen.merit = chosen.rates.iter().zip(&self.services).map(worth).sum();
-        } else {
-            chosen.merit = self.device.workers as f64 - self.busy(picks);
-        }
-        chosen.merit *= 1.0 + FOR_CAPACITY * self.efficiency(picks);
-        Ok(chosen)
+        Ok(Chosen { picks: picks.to_vec(), sharing, admission, merit: 0.0 })
     }
 
     /// The capacities with these batches, of the largest that there are with any; 0 to 1.
@@ -169,7 +171,7 @@ impl<'a> Choice<'a> {
 
     /// The largest rate of one more stream of each service that has constraints, the others as they are reserved.
     fn rates(&self, chosen: &Chosen, parts: u64) -> Vec<Option<RatePlan>> {
-        let streams: Vec<Vec<StreamSpec>> = self.services.iter().map(|config| reserved(config)).collect();
+        let streams: Vec<&[StreamSpec]> = self.reserved.iter().map(Vec::as_slice).collect();
         let rate = |(service, config): (usize, &&ServiceConfig)| {
             let set =
                 ConstraintSet::new(&config.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
@@ -177,13 +179,9 @@ impl<'a> Choice<'a> {
             let workers = &self.sizes[service][chosen.picks[service]];
             let carries = |period: Span| {
                 let curve = ArrivalCurve::new(&[ArrivalBound::periodic(period, config.jitter).ok()?]).ok()?;
-                let mut own = streams[service].clone();
-                own.push(StreamSpec::promised(set.clone(), curve));
-                let lists: Vec<&[StreamSpec]> = streams
-                    .iter()
-                    .enumerate()
-                    .map(|(s, list)| if s == service { own.as_slice() } else { list.as_slice() })
-                    .collect();
+                let own = [streams[service], &[StreamSpec::promised(set.clone(), curve)]].concat();
+                let mut lists = streams.clone();
+                lists[service] = &own;
                 let admission = chosen.sharing.admit(&lists).ok()?;
                 Some(waiting(&own, admission.start_within[service]))
             };
@@ -210,7 +208,7 @@ impl<'a> Choice<'a> {
             let mut picks = chosen.picks.clone();
             picks[service] += 1;
             let next = sizes.get(picks[service])?;
-            let reason = self.look_at(&picks).err()?;
+            let reason = self.admitted(&picks).err()?;
             let name = &self.services[service].name;
             Some(format!("batches of {} of {name} would take {}: {reason}", next.batch, next.batch_time()))
         };
@@ -218,10 +216,9 @@ impl<'a> Choice<'a> {
     }
 
     /// What was chosen, service by service.
-    pub(super) fn parts(self, mut chosen: Chosen) -> Vec<Part> {
-        chosen.rates = self.rates(&chosen, FINE);
-        let limits = self.limits(&chosen);
-        let Chosen { picks, sharing, admission, rates, .. } = chosen;
+    pub(super) fn parts(self, chosen: Chosen) -> Vec<Part> {
+        let (rates, limits) = (self.rates(&chosen, FINE), self.limits(&chosen));
+        let Chosen { picks, sharing, admission, .. } = chosen;
         let services = self.services.iter().map(|config| config.name.clone()).collect();
         let device =
             Arc::new(DevicePlan { config: self.device.clone(), services, sharing, admission, limits });
@@ -242,8 +239,4 @@ fn better(best: &mut Option<Chosen>, one: Chosen) -> bool {
         *best = Some(one);
     }
     is_better
-}
-
-fn reserved(config: &ServiceConfig) -> Vec<StreamSpec> {
-    config.reserved.iter().map(|stream| stream.spec.clone()).collect()
 }
