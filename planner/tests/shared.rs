@@ -177,3 +177,28 @@ fn at_capacity_the_average_governs_in_the_end() {
     more.problem.services[0].streams[0].arrivals.as_mut().expect("declared").windows[0].1 = n("5");
     assert_eq!(field(&more), "admissible", "above capacity");
 }
+
+/// A stream of two in 3 ns comes in batches of three: in 3 ns, a period of the bound and of the batch, there is not one
+/// whole batch more, in 9 ns there are two. The fourth batch, 12 ns on, is the first for which time lacks.
+#[test]
+fn a_period_is_one_in_which_batches_are_whole() {
+    let text = |rule: &str| {
+        format!(
+            r#"{{"unit": "ns", "background": true, "workers": {{"count": 1}}, "rule": "{rule}", "services": [
+            {{"name": "a", "deadline": 10, "batch": 3, "time": 2, "turn": 1, "streams": [
+                {{"name": "s", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 3]]}}}}]}},
+            {{"name": "b", "deadline": 10, "batch": 1, "time": 3, "turn": 1, "streams": [
+                {{"name": "s", "constraints": ["row_miss(0)"], "arrivals": {{"periodic": {{"period": 8}}}}}}]}}]}}"#
+        )
+    };
+    let refused = certify_shared(&problem(&text("turns")));
+    let line = refused.binding.clone().expect("the line that fails");
+    assert_eq!((refused.admissible, line.distance, line.lhs, line.rhs), (false, n("12"), n("21"), n("20")));
+    let mut claim = SharedClaim { admissible: true, overrun_margin: Some(n("0")), ..refused };
+    for (answer, within) in claim.services.iter_mut().zip(["8", "7"]) {
+        answer.start_within = Some(n(within));
+    }
+    let before = SharedBinding { distance: n("3"), lhs: n("11"), rhs: n("11"), ..line };
+    claim.binding = Some(before);
+    assert_eq!(field(&claim), "admissible");
+}

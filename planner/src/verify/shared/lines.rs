@@ -4,11 +4,11 @@
 //! curve is asked where it rises, and as far as is needed, which is the least of two. *Over*: the work that can have been
 //! begun is at most a straight line, and where the workers have done even that, with twice the longest deadline to
 //! spare, no line is as tight as that of a request that finds nothing before it. *Repeated*: once the least bound alone
-//! speaks for each curve, counts grow by whole batches in every period; if the workers do these in a period, no margin is
+//! speaks for each curve, counts grow by whole batches (of whole turns) in every period; if the workers do these in a period, no margin is
 //! smaller a period later. For that to say something each line must have been there for a period, with a margin that
 //! the average of all workers alone gives it.
 
-use super::super::problem::up;
+use super::super::problem::{Stream, up};
 use super::super::theorem::{lcm, repetition};
 use super::super::{MAX_STEPS, UNCONFIRMED};
 use super::read::{Service, Shared};
@@ -300,9 +300,8 @@ impl<'a> Lines<'a> {
                         constant += come + arriving.saturating_mul(ahead) / FINE + 1;
                     }
                 }
-                if let Some((from, period)) =
-                    own.batch.checked_mul(turns[s]).and_then(|b| repetition(promised(own), b))
-                {
+                let turn = own.batch.checked_mul(turns[s]);
+                if let Some((from, period)) = turn.and_then(|turn| repeated(promised(own), turn)) {
                     let rounds = grown(own, period) / own.batch / turns[s];
                     let cycle: i128 = shared.services.iter().zip(turns).map(|(o, turn)| o.time * turn).sum();
                     repeats = (rounds * cycle <= shared.workers * period).then_some((from, period));
@@ -316,7 +315,7 @@ impl<'a> Lines<'a> {
                 }
                 let whole = all().try_fold(1, |whole, (_, s)| lcm(whole, s.batch));
                 let streams = all().flat_map(|(_, s)| promised(s));
-                if let Some((from, period)) = whole.and_then(|whole| repetition(streams, whole)) {
+                if let Some((from, period)) = whole.and_then(|whole| repeated(streams, whole)) {
                     let work: i128 = all().map(|(_, s)| s.time * (grown(s, period) / s.batch)).sum();
                     repeats = (work <= shared.workers * period).then_some((from + due, period));
                 }
@@ -330,8 +329,15 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn promised(service: &Service) -> impl Iterator<Item = &super::super::problem::Stream> {
+fn promised(service: &Service) -> impl Iterator<Item = &Stream> {
     service.streams.iter().filter(|s| s.p > 0)
+}
+
+/// From where on, and in what period, the mandatory requests of each grow by a multiple of `whole`: in so many of the
+/// periods in which they grow by the same number.
+fn repeated<'a>(streams: impl IntoIterator<Item = &'a Stream>, whole: i128) -> Option<(i128, i128)> {
+    let (from, period) = repetition(streams, 1)?;
+    Some((from, period.checked_mul(whole)?))
 }
 
 /// `(r, e)` so that `time / size` for each of the mandatory requests in any length is at most `r·length/FINE + e`.
