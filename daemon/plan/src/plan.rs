@@ -277,9 +277,14 @@ impl ServicePlan {
         })
     }
 
+    /// The device whose workers it shares, if it does.
+    pub fn shared_device(&self) -> Option<&str> {
+        self.shared.as_ref().map(|share| &*share.device.config.name)
+    }
+
     /// The name of what it runs on: its own, unless it shares a device.
     pub fn device_name(&self) -> &str {
-        self.shared.as_ref().map_or(&self.config.name, |share| &share.device.config.name)
+        self.shared_device().unwrap_or(&self.config.name)
     }
 
     /// The workers: a service has one kind.

@@ -35,7 +35,7 @@ pub fn of(service: &Service) -> Told {
         name: service.name().to_owned(),
         engine: plan.config.engine.to_string(),
         simulated: plan.is_simulated(),
-        device: plan.shared.as_ref().map(|share| share.device.config.name.clone()),
+        device: plan.shared_device().map(str::to_owned),
         model: plan.spec.name.clone(),
         accuracy: accuracy(&plan.spec),
         variants,

@@ -78,6 +78,7 @@ fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service
     let status = daemon.status();
     let services = status["services"].as_array().expect("services");
     assert!(services.iter().all(|service| service["device"] == "box" && service["workers"] == 1), "{status}");
+    assert!(place.succeed(&["status"]).contains("1 of 1 workers of device box"));
 }
 
 #[test]

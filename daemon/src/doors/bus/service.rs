@@ -96,6 +96,12 @@ impl ServiceObject {
         self.service.name()
     }
 
+    /// The device whose workers it shares with others; empty if they are its own.
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn device(&self) -> &str {
+        self.service.plan.shared_device().unwrap_or_default()
+    }
+
     #[zbus(property)]
     pub(super) fn state(&self) -> u32 {
         self.seen().severity as u32

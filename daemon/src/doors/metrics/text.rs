@@ -76,6 +76,12 @@ pub(super) fn render(status: &Value) -> String {
             text.sample(metric, &[("service", name(service))], value.map(|value| value * scale));
         }
     }
+    text.family("weir_device", "gauge", "1 for the device whose workers a service shares with others.");
+    for service in services() {
+        let device = service["device"].as_str();
+        let labels = [("service", name(service)), ("device", device.unwrap_or_default())];
+        text.sample("weir_device", &labels, device.map(|_| 1.0));
+    }
     text.family("weir_answers_total", "counter", "Answers, by variant.");
     for service in services() {
         for variant in list(&service["variants"]) {
@@ -205,15 +211,16 @@ mod tests {
     #[test]
     fn labels_are_escaped_and_what_is_unknown_is_left_out() {
         let status = json!({ "clients": 2, "services": [{
-            "name": "a", "certified_per_s": null, "deadline_ns": 50_000_000,
+            "name": "a", "device": "core", "certified_per_s": null, "deadline_ns": 50_000_000,
             "latency_ns": { "bounds": [100_000, 2_000_000_000], "counts": [1, 2, 3], "sum": 5_000_000 },
             "streams": [{ "name": "x\"\\\n", "arrived": 7, "misses_left": null, "jitter_seen_ns": 2_500_000, "missed": { "late": 1 },
                 "suspended": null }, { "name": "y", "suspended": { "cause": "arrival-excess" } }],
             "suspensions": { "sequence": 3, "streams": 1 },
-        }]});
+        }, { "name": "alone", "device": null }]});
         let text = render(&status);
         for line in [
             "weir_clients 2",
+            "weir_device{service=\"a\",device=\"core\"} 1",
             "weir_deadline_seconds{service=\"a\"} 0.05",
             "weir_arrived_total{service=\"a\",stream=\"x\\\"\\\\\\n\"} 7",
             "weir_missed_total{service=\"a\",stream=\"x\\\"\\\\\\n\",reason=\"late\"} 1",
@@ -231,5 +238,6 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("weir_certified_rate{") && !text.contains("weir_misses_left{"), "{text}");
+        assert!(!text.contains("weir_device{service=\"alone\""), "it shares none: {text}");
     }
 }

@@ -26,7 +26,7 @@ fn state() -> State {
                 {"name": "loud", "connected": true, "arrived": arrived, "suspended": {"cause": "arrival-excess"}}],
         });
         let signs = json!({
-            "name": "signs", "engine": "tract", "simulated": true, "certified_per_s": null,
+            "name": "signs", "engine": "tract", "device": "core", "certified_per_s": null,
             "safe_mode": {"state": "safe-mode", "sequence": 1, "breaches": 4, "text": "operator: raised"},
             "workers": 2, "workers_alive": 1,
         });
@@ -98,7 +98,7 @@ fn a_narrow_screen_has_the_counters_below_the_streams() {
         " services: measured rate of the certified one",
         "  lanes normal     ███60.0 of 100.0/s, 60%",
         "▸ signs safe-mode  0.0/s, nothing certified",
-        " signs on tract (simulated) ──────────────────",
+        " signs on tract, workers of device core ───────",
         "safe-mode, 4 breaches operator: raised",
         "",
         "stream  rate/s  served  missed  misses left",
