@@ -14,7 +14,7 @@ use harness::{Dice, earliest};
 use oracle::sharing::{Service, Shared};
 use oracle::{Bound, Stream};
 use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
-use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
+use rt_core::{Cause, Dispatch, Instant, Span, StreamId, StreamSpec};
 use shared::{Run, admission, spec};
 
 fn instances(default: usize) -> usize {
@@ -110,20 +110,59 @@ struct Trouble {
     churn: bool,
     /// Workers are lost, and come back.
     losses: bool,
+    /// Other devices take over.
+    takeovers: bool,
+}
+
+/// A stream: its service, what it declares, its number while it is there, when it sent.
+type Sender = (usize, StreamSpec, Option<StreamId>, Vec<u64>);
+
+/// Another device takes over if it may: of the same services in another order, one of which may be a new one.
+fn take_over(
+    run: &mut Run,
+    shared: &mut Shared,
+    margin: u64,
+    (streams, strangers): (&mut [Sender], &mut Vec<StreamId>),
+    dice: &mut Dice,
+) {
+    let count = strangers.len();
+    let new = Some(dice.within(0, 2 * count as u64) as usize).filter(|&s| s < count);
+    let of = |new: usize| streams.iter().filter(move |s| s.0 == new).filter_map(|s| s.2);
+    let ended: Vec<_> = new.map_or(vec![], |new| of(new).chain([strangers[new]]).collect());
+    let mut turned = shared.clone();
+    turned.services.rotate_right(1);
+    if run.hand_over(&turned, margin, new.map(|new| (new, &ended[..]))).is_err() {
+        return;
+    }
+    *shared = turned;
+    strangers.rotate_right(1);
+    let to = |s: usize| (s + 1) % count;
+    for (s, spec, id, history) in streams {
+        if Some(*s) == new {
+            *history = Vec::new();
+            *id = Some(run.add(to(*s), spec.clone()));
+        }
+        *s = to(*s);
+    }
+    if let Some(new) = new {
+        strangers[to(new)] = run.add(to(new), StreamSpec::best_effort());
+    }
+    run.taken_over += 1;
 }
 
 /// A long random run, in which streams mostly send as soon as they may.
 fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run {
+    let mut shared = shared.clone();
     let (mut times, (every, more)) = (Dice(dice.next()), trouble.overruns);
     let greedy = dice.within(0, 3);
-    let mut run = Run::new(shared, margin, move |_, bound| {
+    let mut run = Run::new(&shared, margin, move |_, bound| {
         let over = every > 0 && times.within(1, every) == 1;
         let kept = if times.within(0, 2) == 0 { times.within(1, bound) } else { bound };
         if over { bound + more } else { kept }
     });
-    let mut streams: Vec<_> =
-        streams(shared).into_iter().map(|(s, spec)| (s, spec, None, Vec::new())).collect();
-    let strangers: Vec<_> =
+    let mut streams: Vec<Sender> =
+        streams(&shared).into_iter().map(|(s, spec)| (s, spec, None, Vec::new())).collect();
+    let mut strangers: Vec<_> =
         (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
     for (s, spec, id, _) in &mut streams {
         *id = Some(run.add(*s, spec.clone()));
@@ -136,6 +175,10 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
                 true => run.lose(worker),
                 false => run.ready(worker),
             }
+        }
+        if trouble.takeovers && (run.is_quiet() || dice.within(0, 30) == 0) {
+            run.set_quiet(true);
+            take_over(&mut run, &mut shared, margin, (&mut streams, &mut strangers), dice);
         }
         for _ in 0..dice.within(0, 3) {
             let s = dice.within(0, strangers.len() as u64 - 1) as usize;
@@ -189,6 +232,25 @@ fn long_runs_with_strangers_and_streams_that_come_and_go_miss_nothing_mandatory(
 }
 
 #[test]
+fn another_device_takes_over_and_nothing_mandatory_is_missed() {
+    for turns in [false, true] {
+        let (mut dice, mut served, mut taken_over) = (Dice(14), 0, 0);
+        let count = instances(600);
+        for _ in 0..count {
+            let (shared, margin) = admitted(&mut dice, turns, 0);
+            let churn = dice.within(0, 1) == 0;
+            let run =
+                play(&shared, margin, &mut dice, Trouble { churn, takeovers: true, ..Trouble::default() });
+            assert_eq!((&run.missed[..], &run.causes[..]), (&[][..], &[][..]), "{shared:?}");
+            served += run.served.iter().sum::<usize>();
+            taken_over += run.taken_over;
+        }
+        println!("turns {turns}: {taken_over} takeovers, {served} served");
+        assert!(served > 5_000 && taken_over > 2 * count, "{taken_over} takeovers, {served} served");
+    }
+}
+
+#[test]
 fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
     for turns in [false, true] {
         let (mut dice, mut missed, mut told) = (Dice(13), 0, 0);
@@ -196,7 +258,8 @@ fn overruns_are_announced_to_all_before_anything_mandatory_is_missed() {
             let (shared, margin) = admitted(&mut dice, turns, 0);
             // Within the margin too: together they may be beyond it.
             let more = dice.within(1, margin + 12);
-            let trouble = Trouble { overruns: (25, more), churn: dice.within(0, 1) == 0, losses: false };
+            let trouble =
+                Trouble { overruns: (25, more), churn: dice.within(0, 1) == 0, ..Trouble::default() };
             let run = play(&shared, margin, &mut dice, trouble);
             for &(at, service, suspended) in &run.missed {
                 assert!(suspended, "service {service} misses at {at} without a word: {shared:?}");

@@ -87,19 +87,8 @@ impl Scheduler {
         next: &mut Self,
         ended: &[StreamId],
     ) -> Result<(), HandOverError> {
-        if next.streams.len() > 0 || next.waiting() + next.running() > 0 {
-            return Err(HandOverError::NotNew);
-        }
-        let ending = ended.iter().filter(|id| self.streams.get(**id).is_some()).count();
-        let (streams, limit) = (self.streams.len().saturating_sub(ending), next.config.streams);
-        if streams > limit {
-            return Err(HandOverError::Limit { streams, limit });
-        }
-        let undeclared = |s: &Stream| s.spec.arrivals().is_none() && !ended.contains(&s.id);
-        if !next.config.background && self.streams.iter().any(undeclared) {
-            return Err(HandOverError::Undeclared);
-        }
-        let (running, waiting) = (self.running(), self.waiting.class(MANDATORY).len());
+        self.check_heir(next, ended)?;
+        let (running, waiting) = self.promised_open();
         if running > 0 || waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }
@@ -124,5 +113,27 @@ impl Scheduler {
         self.shield = None;
         next.changed = true;
         Ok(())
+    }
+
+    /// Whether `next` is fit to take over all streams but those of `ended`, some time.
+    pub(crate) fn check_heir(&self, next: &Self, ended: &[StreamId]) -> Result<(), HandOverError> {
+        if next.streams.len() > 0 || next.waiting() + next.running() > 0 {
+            return Err(HandOverError::NotNew);
+        }
+        let ending = ended.iter().filter(|id| self.streams.get(**id).is_some()).count();
+        let (streams, limit) = (self.streams.len().saturating_sub(ending), next.config.streams);
+        if streams > limit {
+            return Err(HandOverError::Limit { streams, limit });
+        }
+        let undeclared = |s: &Stream| s.spec.arrivals().is_none() && !ended.contains(&s.id);
+        if !next.config.background && self.streams.iter().any(undeclared) {
+            return Err(HandOverError::Undeclared);
+        }
+        Ok(())
+    }
+
+    /// What is in the way of a takeover now: requests in batches, and mandatory ones that wait.
+    pub(crate) fn promised_open(&self) -> (usize, usize) {
+        (self.running(), self.waiting.class(MANDATORY).len())
     }
 }

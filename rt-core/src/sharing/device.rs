@@ -88,7 +88,7 @@ pub struct Device {
     rule: Rule,
     turns: Vec<u32>,
     longest: Span,
-    schedulers: Vec<Scheduler>,
+    pub(super) schedulers: Vec<Scheduler>,
     crew: Crew,
     line: Line,
     /// Of each service of which a mandatory request waits: when the earliest must be answered.
@@ -97,13 +97,15 @@ pub struct Device {
     wake: Earliest,
     /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, and
     /// those that wait for nothing mandatory to wait.
-    touched: u64,
+    pub(super) touched: u64,
     waiting: u64,
     unclear: u64,
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
     /// Since when a free worker should have been given what waits; the end of time if none should.
     armed: Instant,
+    /// See [`Device::set_quiet`].
+    pub(super) quiet: bool,
 }
 
 impl Device {
@@ -151,6 +153,7 @@ impl Device {
             unclear: 0,
             used: alloc::vec![Span::ZERO; count],
             armed: NEVER,
+            quiet: false,
         })
     }
 
@@ -354,7 +357,7 @@ impl Device {
             Rule::Turns => self.line.first(),
         };
         let background = next.is_none();
-        let service = next.or_else(|| self.next_background())?;
+        let service = next.or_else(|| if self.quiet { None } else { self.next_background() })?;
         let scheduler = &mut self.schedulers[service];
         let Some(time) = scheduler.take_turn(now, worker, background) else {
             self.touched |= 1 << service;

@@ -15,6 +15,7 @@
 mod crew;
 mod device;
 mod earliest;
+mod handover;
 mod horizon;
 mod line;
 mod sweep;
@@ -28,6 +29,7 @@ use crate::time::Span;
 use crate::word::Density;
 
 pub use device::{Device, DeviceAction, DeviceConfig, DeviceError};
+pub use handover::Heir;
 
 /// The most services that may share workers.
 pub const MAX_SERVICES: usize = 64;

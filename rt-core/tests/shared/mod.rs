@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 
 use rt_core::sharing::{
-    Device, DeviceAction, DeviceConfig, Rule, SharedAdmission, SharedService, Sharing, SharingError,
+    Device, DeviceAction, DeviceConfig, Heir, Rule, SharedAdmission, SharedService, Sharing, SharingError,
 };
 use rt_core::{
-    Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant, Outcome,
-    Ran, Span, StreamId, StreamSpec,
+    Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, HandOverError,
+    Instant, Outcome, Ran, Span, StreamId, StreamSpec,
 };
 
 use crate::harness::config;
@@ -78,6 +78,12 @@ pub(crate) struct Run {
     waiting: Vec<VecDeque<Waits>>,
     line: VecDeque<(usize, u32)>,
     tokens: u64,
+    /// Only what is mandatory is begun.
+    quiet: bool,
+    /// Another device has just taken over.
+    leaving: bool,
+    /// How often another device took over.
+    pub(crate) taken_over: usize,
     /// Mandatory requests that were missed, and whether their service had been in safe mode for another cause.
     pub(crate) missed: Vec<(u64, usize, bool)>,
     /// Of each service: whether it is in safe mode for another cause than that a constraint was violated.
@@ -102,36 +108,10 @@ impl Run {
         time: impl FnMut(usize, u64) -> u64 + 'static,
     ) -> Self {
         let guards: Vec<u64> = more.iter().map(|&more| u64::from(shared.late + more)).collect();
-        let config_of = |(s, &guard): (&Service, &u64)| {
-            // Larger batches than promises are computed for are known, and some are longer than any that may start.
-            let more = (1..=3).map(|more| u64::from(s.time) + more);
-            let times: Vec<_> = std::iter::repeat_n(u64::from(s.time), s.batch).chain(more).collect();
-            let base = config(
-                &times,
-                s.batch,
-                shared.workers,
-                u64::from(s.deadline - shared.late) + guard,
-                Dispatch::Eager,
-            );
-            rt_core::SchedulerConfig {
-                guard: Span::from_nanos(guard),
-                queue: 64,
-                streams: 8,
-                safe_mode: crate::harness::load::QUICK,
-                ..base
-            }
-        };
         let turns: Vec<u32> = shared.services.iter().map(|s| s.turn.into()).collect();
         let count = shared.services.len();
-        let device = Device::new(DeviceConfig {
-            rule: rule(shared),
-            turns: turns.clone(),
-            longest: ns(shared.longest),
-            overrun_margin: Span::from_nanos(margin),
-            services: shared.services.iter().zip(&guards).map(config_of).collect(),
-        });
         Self {
-            device: device.expect("a device"),
+            device: device(shared, &guards, margin),
             rule: rule(shared),
             turns,
             guards,
@@ -141,6 +121,9 @@ impl Run {
             waiting: vec![VecDeque::new(); count],
             line: VecDeque::new(),
             tokens: 0,
+            quiet: false,
+            leaving: false,
+            taken_over: 0,
             missed: Vec::new(),
             warned: vec![false; count],
             causes: Vec::new(),
@@ -149,6 +132,76 @@ impl Run {
         }
     }
 
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// As [`Device::set_quiet`].
+    pub(crate) fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+        self.device.set_quiet(quiet);
+        self.settle();
+    }
+
+    /// A device of the services of `shared` takes over, the first of which is the last of the present one; of `ended`, if any,
+    /// that service is new there, and these are its former streams.
+    pub(crate) fn hand_over(
+        &mut self,
+        shared: &Shared,
+        margin: u64,
+        ended: Option<(usize, &[StreamId])>,
+    ) -> Result<(), HandOverError> {
+        let (count, now) = (shared.services.len(), Instant::from_nanos(self.now));
+        let mut next = device(shared, &vec![0; count], margin);
+        let heir = |s: usize| match ended {
+            Some((gone, ids)) if gone == s => Heir { service: None, ended: ids },
+            _ => Heir { service: Some((s + 1) % count), ended: &[] },
+        };
+        let heirs: Vec<_> = (0..count).map(heir).collect();
+        self.device.hand_over(now, &mut next, &heirs)?;
+        // What is cancelled is told by the old one.
+        self.leaving = true;
+        self.settle();
+        self.device = next;
+        (self.leaving, self.quiet) = (false, false);
+        self.turns = shared.services.iter().map(|s| s.turn.into()).collect();
+        self.served.rotate_right(1);
+        self.settle();
+        Ok(())
+    }
+}
+
+fn device(shared: &Shared, guards: &[u64], margin: u64) -> Device {
+    let config_of = |(s, &guard): (&Service, &u64)| {
+        // Larger batches than promises are computed for are known, and some are longer than any that may start.
+        let more = (1..=3).map(|more| u64::from(s.time) + more);
+        let times: Vec<_> = std::iter::repeat_n(u64::from(s.time), s.batch).chain(more).collect();
+        let base = config(
+            &times,
+            s.batch,
+            shared.workers,
+            u64::from(s.deadline - shared.late) + guard,
+            Dispatch::Eager,
+        );
+        rt_core::SchedulerConfig {
+            guard: Span::from_nanos(guard),
+            queue: 64,
+            streams: 8,
+            safe_mode: crate::harness::load::QUICK,
+            ..base
+        }
+    };
+    let device = Device::new(DeviceConfig {
+        rule: rule(shared),
+        turns: shared.services.iter().map(|s| s.turn.into()).collect(),
+        longest: ns(shared.longest),
+        overrun_margin: Span::from_nanos(margin),
+        services: shared.services.iter().zip(guards).map(config_of).collect(),
+    });
+    device.expect("a device")
+}
+
+impl Run {
     pub(crate) fn add(&mut self, service: usize, spec: StreamSpec) -> StreamId {
         let now = Instant::from_nanos(self.now);
         self.device.service_mut(service).add_stream(now, spec).expect("room for a stream")
@@ -226,7 +279,9 @@ impl Run {
                             assert!(now <= request.deadline, "served after its deadline");
                             self.served[service] += 1;
                         }
-                        Outcome::Missed(rt_core::MissReason::Cancelled) => {}
+                        Outcome::Missed(rt_core::MissReason::Cancelled) => {
+                            assert!(!(self.leaving && request.mandatory), "cancelled for a takeover");
+                        }
                         Outcome::Missed(_) if request.mandatory => {
                             self.missed.push((self.now, service, self.warned[service]));
                         }
@@ -252,7 +307,10 @@ impl Run {
                         self.running[*worker].is_none() && self.device.service(0).is_alive(*worker)
                     };
                     let free = (0..self.running.len()).any(|worker| free(&worker));
-                    let waits = |s: usize| self.device.service(s).waiting() > 0;
+                    let waits = |s: usize| match self.quiet {
+                        true => self.device.service(s).waiting_mandatory() > 0,
+                        false => self.device.service(s).waiting() > 0,
+                    };
                     let any = (0..self.waiting.len()).any(waits);
                     assert!(!(free && any), "a worker idles while something waits");
                     return;

@@ -1,0 +1,72 @@
+//! Another device takes over: with other workers, other batches, services that are new and others that are no more.
+//!
+//! *Why it is safe.* As of one scheduler ([`Scheduler::hand_over`]), at an instant at which no worker of the device runs anything
+//! and of no service a mandatory request waits: from then on the new device is one that starts with free workers, at a calm
+//! instant, and its admission bounds what may come of all services together in any stretch of time.
+
+use super::Device;
+use crate::scheduler::{HandOverError, Scheduler};
+use crate::stream::{MissReason, StreamId};
+use crate::time::Instant;
+
+/// What becomes of a service when another device takes over.
+#[derive(Clone, Debug)]
+pub struct Heir<'a> {
+    /// Its number on the device that takes over; `None` if it ends.
+    pub service: Option<usize>,
+    /// Those of its streams that do not go on.
+    pub ended: &'a [StreamId],
+}
+
+impl Device {
+    /// As [`Scheduler::set_quiet`], for all services.
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+        self.schedulers.iter_mut().for_each(|scheduler| scheduler.set_quiet(quiet));
+        self.touched = self.all();
+    }
+
+    /// As [`Scheduler::hand_over`], all services at once: `heirs` says of each what becomes of it. Services of `next` that are
+    /// nobody's heir are new and may have streams already. What waits is cancelled, and of a service that ends all streams end:
+    /// call [`Device::poll`] on this one a last time.
+    ///
+    /// # Errors
+    /// If one of the services cannot be taken over; nothing has changed then.
+    pub fn hand_over(
+        &mut self,
+        now: Instant,
+        next: &mut Self,
+        heirs: &[Heir<'_>],
+    ) -> Result<(), HandOverError> {
+        let pairs = || self.schedulers.iter().zip(heirs);
+        for (scheduler, heir) in pairs() {
+            if let Some(to) = heir.service {
+                scheduler.check_heir(&next.schedulers[to], heir.ended)?;
+            }
+        }
+        if next.schedulers.iter().any(|scheduler| scheduler.waiting() + scheduler.running() > 0) {
+            return Err(HandOverError::NotNew);
+        }
+        let open = self.schedulers.iter().map(Scheduler::promised_open);
+        let (running, waiting) = open.fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1));
+        if running + waiting > 0 {
+            return Err(HandOverError::Busy { running, waiting });
+        }
+        for (scheduler, heir) in self.schedulers.iter_mut().zip(heirs) {
+            match heir.service {
+                Some(to) => scheduler.hand_over(now, &mut next.schedulers[to], heir.ended)?,
+                None => {
+                    scheduler.give_up_all(now, MissReason::Cancelled);
+                    heir.ended.iter().for_each(|id| drop(scheduler.remove_stream(*id)));
+                }
+            }
+        }
+        (self.touched, next.touched) = (self.all(), next.all());
+        Ok(())
+    }
+
+    /// A bit for each service.
+    fn all(&self) -> u64 {
+        u64::MAX >> (u64::BITS as usize - self.schedulers.len())
+    }
+}
