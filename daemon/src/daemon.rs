@@ -50,7 +50,7 @@ pub(crate) fn run(
     let (profiled, audience) = (plan.profiled.clone(), Arc::clone(&doors) as Arc<dyn Audience>);
     for device in plan.into_devices() {
         let (places, plans): (Vec<_>, Vec<_>) = device.into_iter().unzip();
-        let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, None)?;
+        let (started, mut own) = Service::start(plans, config.safe_mode, &audience, realtime, &[])?;
         services.extend(places.into_iter().zip(started));
         threads.append(&mut own);
     }

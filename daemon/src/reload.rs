@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use tracing::{error, info};
 use weir_plan::certificate::checked;
 use weir_plan::config::Config;
@@ -14,7 +14,7 @@ use weir_plan::plan::{Plan, ServicePlan};
 use weir_plan::profile::{Fingerprint, profile_missing};
 use weir_serve::manager;
 use weir_serve::out::Audience;
-use weir_serve::service::Service;
+use weir_serve::service::{Service, stays};
 
 use crate::doors::Doors;
 use crate::errors::whole;
@@ -54,11 +54,11 @@ impl Reload {
     }
 }
 
-/// What one service of the new configuration needs.
+/// What the services of a device of the new configuration need, or one that has its workers to itself.
 enum Step {
     Keep,
-    Start(ServicePlan),
-    Replace(Arc<Service>, ServicePlan),
+    /// To be started, and to take over from all services of a device, if from any.
+    Start(Vec<ServicePlan>, Vec<Arc<Service>>),
 }
 
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
@@ -67,43 +67,56 @@ fn reload(this: &Reload) -> Result<Outcome> {
     let models = resolve_models(&config)?;
     let profile = profile_missing(&config, &models, this.overview.served.draining())?;
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
+    let profiled = plan.profiled.clone();
     let present = this.overview.served.services();
-    let find = |name: &str| present.iter().find(|service| service.name() == name);
     let same_mode = this.overview.reloads.taken().safe_mode == config.safe_mode;
-    let steps = plan.services.into_iter().map(|plan| match find(&plan.config.name) {
-        None => Step::Start(plan),
-        // Plans that read alike are alike.
-        Some(service) if same_mode && format!("{:?}", service.plan) == format!("{plan:?}") => Step::Keep,
-        Some(service) => Step::Replace(Arc::clone(service), plan),
-    });
-    let steps: Vec<_> = steps.collect();
-    let gone: Vec<_> =
-        present.iter().filter(|s| config.services.iter().all(|c| c.name != s.name())).collect();
+    let devices = plan.into_devices().into_iter();
+    let step = |plans: Vec<(usize, ServicePlan)>| {
+        step(plans.into_iter().map(|(_, plan)| plan).collect(), &present, same_mode)
+    };
+    let steps: Vec<_> = devices.map(step).collect::<Result<_>>()?;
+    let is_gone = |service: &&Arc<Service>| config.services.iter().all(|c| c.name != service.name());
+    let gone: Vec<_> = present.iter().filter(is_gone).cloned().collect();
     for service in &gone {
         let held = service.registry.lock().held();
-        ensure!(held.is_empty(), "{}", stays(service, &held));
-    }
-    for service in &gone {
-        ensure!(service.plan.shared.is_none(), "{}", at_next_start(&service.plan));
+        ensure!(held.is_empty(), "{}", stays(service.name(), &held));
     }
     for step in &steps {
-        if let Step::Replace(service, plan) = step {
-            for plan in [plan, &service.plan] {
-                ensure!(plan.shared.is_none(), "{}", at_next_start(plan));
-            }
-            service
-                .check_heir(plan)
-                .map_err(anyhow::Error::msg)
-                .with_context(|| service.name().to_owned())?;
-        }
-        if let Step::Replace(_, plan) | Step::Start(plan) = step {
-            ensure!(plan.shared.is_none(), "{}", at_next_start(plan));
-            check_record(plan, &present)?;
+        if let Step::Start(plans, before) = step {
+            Service::check_heirs(before, plans).map_err(anyhow::Error::msg)?;
+            plans.iter().try_for_each(|plan| check_record(plan, &present))?;
         }
     }
     let successors = prepare(this, &config, steps)?;
-    let gone: Vec<_> = gone.into_iter().cloned().collect();
-    Ok(take_over(this, config, plan.profiled, successors, &gone))
+    Ok(take_over(this, config, profiled, successors, &gone))
+}
+
+/// What is to be done for these, which are all that run on the same workers.
+fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> Result<Step> {
+    let found = |plan: &ServicePlan| present.iter().find(|service| service.name() == plan.config.name);
+    let before = plans.iter().find_map(found).map_or_else(Vec::new, |service| service.companions());
+    for plan in &plans {
+        let Some(service) = found(plan) else { continue };
+        let runs_on = |device: Option<&str>| match device {
+            Some(name) => format!("device {name}"),
+            None => "workers of its own".to_owned(),
+        };
+        let (now, then) = (service.plan.shared_device(), plan.shared_device());
+        ensure!(
+            now == then,
+            "service {} runs on {}, and on {} from the next start on: to move it takes a restart",
+            service.name(),
+            runs_on(now),
+            runs_on(then)
+        );
+    }
+    // Plans that read alike are alike.
+    let alike =
+        |(plan, service): (&ServicePlan, &Arc<Service>)| format!("{:?}", service.plan) == format!("{plan:?}");
+    match same_mode && plans.len() == before.len() && plans.iter().zip(&before).all(alike) {
+        true => Ok(Step::Keep),
+        false => Ok(Step::Start(plans, before)),
+    }
 }
 
 /// Whether no other service is recorded in the file of `plan` until all is taken over.
@@ -117,45 +130,25 @@ fn check_record(plan: &ServicePlan, present: &[Arc<Service>]) -> Result<()> {
     })
 }
 
-/// Why a service that shares its workers is not taken over: all that run on them would have to be, at once.
-fn at_next_start(plan: &ServicePlan) -> String {
-    let (service, device) = (&plan.config.name, plan.device_name());
-    format!(
-        "service {service} shares device {device}: what changes on a device takes effect at the next start"
-    )
-}
-
-fn stays(service: &Service, held: &[String]) -> String {
-    format!("service {} is to go, but these streams are held: {}", service.name(), held.join(", "))
-}
-
 /// What was started, and whom it is to take over from.
-type Successor = (Arc<Service>, Option<Arc<Service>>);
+type Successor = (Vec<Arc<Service>>, Vec<Arc<Service>>);
 
 /// Loads and warms all that is new; if anything cannot be, what was started is stopped again.
 fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Successor>> {
     let mut successors: Vec<Successor> = Vec::new();
     for step in steps {
-        let (plan, before) = match step {
-            Step::Keep => continue,
-            Step::Start(plan) => (plan, None),
-            Step::Replace(service, plan) => (plan, Some(service)),
-        };
-        let name = plan.config.name.clone();
+        let Step::Start(plans, before) = step else { continue };
         let (doors, realtime) =
             (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
-        let start = || {
-            let started = Service::start(vec![plan], config.safe_mode, &doors, realtime, before.as_deref());
-            started.and_then(|(mut services, threads)| Ok((services.pop().context("one service")?, threads)))
-        };
+        let start = || Service::start(plans, config.safe_mode, &doors, realtime, &before);
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
-            Ok((service, threads)) => {
+            Ok((services, threads)) => {
                 this.overview.served.add_threads(threads);
-                successors.push((service, before));
+                successors.push((services, before));
             }
             Err(error) => {
-                successors.iter().for_each(|(service, _)| service.stop());
-                return Err(error.context(format!("service {name}")));
+                successors.iter().flat_map(|(services, _)| services).for_each(|service| service.stop());
+                return Err(error);
             }
         }
     }
@@ -167,8 +160,8 @@ fn goes_on(this: &Reload) -> Result<(), String> {
     if this.overview.served.is_draining() { Err("the daemon is stopping".to_owned()) } else { Ok(()) }
 }
 
-/// Lets what is ready take over, one service after the other, and each is seen as soon as it has; a service that cannot
-/// be taken over, or that somebody holds by now, goes on.
+/// Lets what is ready take over, one device after the other, and each is seen as soon as it has; services that cannot
+/// be taken over, or one that somebody holds by now, go on.
 fn take_over(
     this: &Reload,
     config: Config,
@@ -177,43 +170,38 @@ fn take_over(
     gone: &[Arc<Service>],
 ) -> Outcome {
     let (mut changes, mut failures) = (Vec::new(), Vec::new());
-    for (service, before) in successors {
-        let name = service.name().to_owned();
-        let Some(old) = before else {
-            changes.push(format!("service {name}: new"));
-            this.overview.served.change(|all| all.push(service));
+    let served = &this.overview.served;
+    let mut gone: Vec<_> = gone.to_vec();
+    for (services, before) in successors {
+        if let Err(error) = goes_on(this).and_then(|()| Service::hand_over(&before, &services)) {
+            failures.push(error);
+            services.iter().for_each(|service| service.stop());
             continue;
-        };
-        match goes_on(this).and_then(|()| old.hand_over(&service)) {
-            Ok(()) => {
-                changes.push(format!(
-                    "service {name}: {}, deadline {}",
-                    service.plan.spec.name, service.plan.config.deadline
-                ));
-                this.overview.served.change(|all| {
-                    all.iter_mut()
-                        .filter(|one| one.name() == name)
-                        .for_each(|one| *one = Arc::clone(&service));
-                });
-            }
-            Err(error) => {
-                failures.push(format!("service {name}: {error}"));
-                service.stop();
-            }
+        }
+        served.change(|all| {
+            all.retain(|one| before.iter().all(|before| !Arc::ptr_eq(one, before)));
+            all.extend(services.iter().cloned());
+        });
+        changes.extend(services.iter().filter_map(|service| change(service, &before)));
+        let (ended, others) = gone.into_iter().partition(|one| before.iter().any(|b| Arc::ptr_eq(one, b)));
+        gone = others;
+        for service in Vec::<Arc<Service>>::from_iter(ended) {
+            this.doors.forget(service.name());
+            changes.push(format!("service {}: gone", service.name()));
         }
     }
-    for service in gone {
+    for service in &gone {
         match service.stop_unless_held() {
             Ok(()) => {
-                this.overview.served.change(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
+                served.change(|all| all.retain(|one| !Arc::ptr_eq(one, service)));
                 this.doors.forget(service.name());
                 changes.push(format!("service {}: gone", service.name()));
             }
-            Err(held) => failures.push(stays(service, &held)),
+            Err(held) => failures.push(stays(service.name(), &held)),
         }
     }
     let place = |service: &Arc<Service>| config.services.iter().position(|c| c.name == service.name());
-    this.overview.served.change(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
+    served.change(|all| all.sort_by_key(|service| place(service).unwrap_or(usize::MAX)));
     if failures.is_empty() {
         let taken = this.overview.reloads.taken();
         if taken.hook != config.hook {
@@ -228,4 +216,16 @@ fn take_over(
         this.overview.reloads.take(config, profiled);
     }
     Outcome { changes, failures }
+}
+
+/// What has changed for a service that has just been started, in a line; nothing if only others of its device have.
+fn change(service: &Service, before: &[Arc<Service>]) -> Option<String> {
+    let (name, plan) = (service.name(), &service.plan);
+    let Some(old) = before.iter().find(|old| old.name() == name) else {
+        return Some(format!("service {name}: new"));
+    };
+    let told = |plan: &ServicePlan| format!("{:?} {:?}", plan.config, plan.spec);
+    let device = |plan: &ServicePlan| plan.shared.as_ref().map(|share| format!("{:?}", share.device.config));
+    let is_new = plan.shared.is_none() || told(plan) != told(&old.plan) || device(plan) != device(&old.plan);
+    is_new.then(|| format!("service {name}: {}, deadline {}", plan.spec.name, plan.config.deadline))
 }

@@ -78,7 +78,7 @@ fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service
     let status = daemon.status();
     let services = status["services"].as_array().expect("services");
     assert!(services.iter().all(|service| service["device"] == "box" && service["workers"] == 1), "{status}");
-    assert!(place.succeed(&["status"]).contains("1 of 1 workers of device box"));
+    assert!(daemon.deployment.succeed(&["status"]).contains("1 of 1 workers of device box"));
 }
 
 #[test]
@@ -156,24 +156,89 @@ fn a_batch_of_the_longest_service_that_is_too_long_for_another_is_named() {
 }
 
 #[test]
-fn what_changes_on_a_device_waits_for_the_next_start() {
+fn a_device_is_taken_over_with_services_that_are_new_and_gone_while_its_promises_are_kept() {
+    alone();
+    let place = deployment(&daemon_in_real_time(), [60, 70, 90]);
+    let daemon = place.serve();
+    let mut listener = Listener::new(&daemon);
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    let scene = service("scene", 40, "3s", "queue = 40\n");
+    let changes = [
+        ("deadline = \"3s\"".to_owned(), "deadline = \"2s\"".to_owned(), "service scene: "),
+        ("name = \"box\"".to_owned(), "name = \"box\"\nrule = \"turns\"".to_owned(), "service stop: "),
+        (scene.replace("3s", "2s"), service("extra", 5, "3s", ""), "service scene: gone"),
+    ];
+    let (stop, track) = thread::scope(|scope| {
+        let stop = scope.spawn(|| send(&daemon, "stop", 60));
+        let track = scope.spawn(|| send(&daemon, "track", 60));
+        let mut client = daemon.client();
+        let flood = client.register(&best_effort("scene", "flood")).expect("best effort");
+        let mut config = config;
+        for (index, (from, to, told)) in changes.iter().enumerate() {
+            assert!(config.contains(from), "{from}");
+            config = config.replacen(from, to, 1);
+            let mut ids = Vec::new();
+            if index < 2 {
+                for _ in 0..40 {
+                    ids.push(client.submit(&flood, &[2.0; 3]).expect("sent"));
+                }
+            } else {
+                client.unregister(&flood).expect("given back");
+            }
+            place.configure(&config);
+            let output = daemon.reload_accepted();
+            assert!(output.contains(told), "{output}");
+            // What waited of it was cancelled; nothing is without an answer.
+            assert_eq!(answers(&mut client, &ids).len(), ids.len());
+        }
+        let extra = client.register(&best_effort("extra", "any")).expect("it is there now");
+        let id = client.submit(&extra, &[1.0; 3]).expect("sent");
+        assert!(answers(&mut client, &[id])[0].result().is_some());
+        let gone = client.register(&best_effort("scene", "flood"));
+        assert_eq!(refusal(gone).0, RefusalCode::UnknownService);
+        (stop.join().expect("sent"), track.join().expect("sent"))
+    });
+    let served = |outcomes: &[Outcome]| outcomes.iter().filter(|outcome| outcome.result().is_some()).count();
+    listener.kept_or_told("stop", served(&stop) == stop.len(), &stop);
+    listener.kept_or_told("track", track.windows(2).all(|pair| served(pair) >= 1), &track);
+    let status = daemon.status();
+    let names: Vec<_> = status["services"].as_array().expect("a list").iter().map(|s| &s["name"]).collect();
+    assert_eq!(names, ["stop", "track", "extra"], "{status}");
+    // All of the requests of a stream count, whoever served them.
+    assert_eq!(status["services"][0]["streams"][0]["arrived"], 60, "{status}");
+}
+
+#[test]
+fn nobody_who_holds_a_stream_of_a_device_is_promised_less_by_another() {
     let place = deployment(DAEMON, [60, 70, 90]);
     let daemon = place.serve();
-    let config = std::fs::read_to_string(place.config()).expect("written");
-    for (from, to) in [
-        ("deadline = \"3s\"", "deadline = \"2s\""),
-        ("name = \"box\"", "name = \"box\"\nrule = \"turns\""),
-        (&*service("scene", 40, "3s", "queue = 40\n"), ""),
-    ] {
-        assert!(config.contains(from), "{from}");
-        place.configure(config.replace(from, to));
-        let output = daemon.reload_refused();
-        assert!(output.contains("device box") && output.contains("next start"), "{to}: {output}");
-    }
-    place.configure(&config);
-    // It goes on as it was.
     let mut client = daemon.client();
-    let stream = client.register(&best_effort("scene", "any")).expect("best effort");
+    let held = Registration::builder("scene", "slow")
+        .constraint(Constraint::any_miss(0, 1))
+        .arrivals(ArrivalBound::window(1, Duration::from_millis(350)))
+        .build()
+        .expect("it fits");
+    let stream = client.register(&held).expect("beside the others");
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    let scene = service("scene", 40, "3s", "queue = 40\n");
+    let more = CLOSE.replace("200ms", "300ms");
+    let alone = scene.replace("device = \"box\"\n", "");
+    for (to, told) in [
+        (scene.replace("3s", "4s"), "scene: stream slow is held: its deadline is 3.00 s, the new one 4.00 s"),
+        (format!("{scene}{more}"), "scene: stream slow is held and could not be promised any more: "),
+        (String::new(), "service scene is to go, but these streams are held: slow"),
+        (alone, "service scene runs on device box, and on workers of its own from the next start on"),
+    ] {
+        place.configure(config.replace(&scene, &to));
+        let output = daemon.reload_refused();
+        assert!(output.contains(told), "{told}: {output}");
+    }
+    // It goes on as it was, and takes what leaves it as it was promised.
+    place.configure(config.replace("deadline = \"800ms\"", "deadline = \"750ms\""));
+    let output = daemon.reload_accepted();
+    assert_eq!(output.lines().count(), 1, "the others change nothing for anybody: {output}");
     let id = client.submit(&stream, &[1.0; 3]).expect("sent");
     assert!(answers(&mut client, &[id])[0].result().is_some());
+    let status = daemon.status();
+    assert_eq!(status["services"][2]["streams"][0]["name"], "slow", "{status}");
 }

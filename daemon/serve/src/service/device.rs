@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::dispatcher::Dispatcher;
 use super::guarded::{Guarded, Held};
+use super::takeover::Takeover;
 use super::timer::Timer;
 use super::worker::Mailbox;
 use super::{Effects, Service};
@@ -20,6 +21,8 @@ pub(super) struct Device {
     pub(super) admission: Mutex<()>,
     /// Threads between what was decided and the last answer of it, see [`super::tell::Decided`].
     pub(super) telling: AtomicUsize,
+    /// Who takes over from all that run on it.
+    pub(super) takeover: Takeover,
     /// Who runs on it, by the numbers that the dispatcher knows them by; set before anything runs.
     services: OnceLock<Box<[Weak<Service>]>>,
 }
@@ -34,6 +37,7 @@ impl Device {
             timer: Timer::new(),
             admission: Mutex::default(),
             telling: AtomicUsize::new(0),
+            takeover: Takeover::default(),
             services: OnceLock::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! What decides when a worker starts which batch: the scheduler of one service, or those of all that share a device.
 
-use rt_core::sharing::{Device, DeviceAction};
-use rt_core::{Action, Arrival, Instant, Ran, Resolution, Scheduler, Span, WorkerId};
+use rt_core::sharing::{Device, DeviceAction, Heir};
+use rt_core::{Action, Arrival, HandOverError, Instant, Ran, Resolution, Scheduler, Span, WorkerId};
 
 /// What decides when a worker starts which batch.
 pub(super) enum Dispatcher {
@@ -91,6 +91,30 @@ impl Dispatcher {
         match self {
             Self::Alone(_) => true,
             Self::Shared(device) => device.set_overrun_margin(now, margin),
+        }
+    }
+
+    /// As [`Scheduler::set_quiet`], for all services.
+    pub(super) fn set_quiet(&mut self, quiet: bool) {
+        match self {
+            Self::Alone(scheduler) => scheduler.set_quiet(quiet),
+            Self::Shared(device) => device.set_quiet(quiet),
+        }
+    }
+
+    /// As [`Scheduler::hand_over`] or [`Device::hand_over`], to one of the same form.
+    pub(super) fn hand_over(
+        &mut self,
+        now: Instant,
+        next: &mut Self,
+        heirs: &[Heir<'_>],
+    ) -> Result<(), HandOverError> {
+        match (self, next, heirs) {
+            (Self::Alone(scheduler), Self::Alone(next), [Heir { service: Some(_), ended }]) => {
+                scheduler.hand_over(now, next, ended)
+            }
+            (Self::Shared(device), Self::Shared(next), _) => device.hand_over(now, next, heirs),
+            _ => Err(HandOverError::NotNew),
         }
     }
 

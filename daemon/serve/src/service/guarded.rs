@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use rt_core::sharing::Heir;
 use rt_core::{
     Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
     Span, StreamError, StreamId, StreamSpec, WorkerId,
@@ -244,19 +245,35 @@ impl Held<'_> {
         retired
     }
 
-    /// As [`Scheduler::hand_over`].
+    /// As [`Scheduler::set_quiet`], for all services.
+    pub(super) fn set_quiet(&mut self, quiet: bool) {
+        self.core.dispatcher.set_quiet(quiet);
+    }
+
+    /// As [`Dispatcher::hand_over`]; of `successor`, a service of it is held.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
         successor: &mut Held<'_>,
-        ended: &[StreamId],
+        heirs: &[Heir<'_>],
     ) -> Result<(), HandOverError> {
-        (**self).hand_over(now, successor, ended)?;
-        successor.names().clone_from(self.names());
-        ended.iter().for_each(|&id| successor.forget(id));
-        let ids: Vec<_> = successor.names().ids().collect();
-        ids.into_iter().for_each(|id| successor.core.publish_stream(successor.service, id));
+        self.core.dispatcher.hand_over(now, &mut successor.core.dispatcher, heirs)?;
+        for (service, Heir { service: to, ended }) in heirs.iter().enumerate() {
+            self.changed |= 1 << service;
+            let Some(to) = *to else { continue };
+            successor.turn_to(to);
+            successor.names().clone_from(&self.core.services[service].names);
+            ended.iter().for_each(|&id| successor.forget(id));
+            let ids: Vec<_> = successor.names().ids().collect();
+            ids.into_iter().for_each(|id| successor.core.publish_stream(to, id));
+        }
         Ok(())
+    }
+
+    /// Holds the scheduler of another of the services from now on.
+    pub(super) fn turn_to(&mut self, service: usize) {
+        self.service = service;
+        self.changed |= 1 << service;
     }
 
     fn names(&mut self) -> &mut Names {

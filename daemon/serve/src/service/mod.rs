@@ -40,7 +40,6 @@ use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
 use recorder::Recorder;
-use takeover::Takeover;
 use tell::Decided;
 use weir_engine::Place;
 use weir_os::clock;
@@ -54,6 +53,7 @@ pub use region::Region;
 pub use registry::{Lease, Refusal, Registry};
 pub use slots::{Origin, Slots};
 pub use standing::{AlarmView, Standing};
+pub use takeover::stays;
 pub use tell::wire_reason;
 pub use totals::Totals;
 pub use view::{ServiceView, StreamView, WorkerView};
@@ -91,8 +91,8 @@ pub struct Service {
     closed: AtomicBool,
     /// It ends, and the threads of its device once all on it do.
     stopped: Arc<AtomicBool>,
-    /// Who takes over, and who has.
-    takeover: Takeover,
+    /// Who has taken over.
+    heir: OnceLock<Arc<Self>>,
 }
 
 /// What a request says of itself, if it does.

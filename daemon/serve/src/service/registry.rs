@@ -191,6 +191,11 @@ impl Registry {
         self.past.status()
     }
 
+    /// The numbers of all streams.
+    pub(super) fn ids(&self) -> Vec<StreamId> {
+        self.streams.values().map(|entry| entry.id).collect()
+    }
+
     /// The names of the streams that clients hold.
     pub fn held(&self) -> Vec<String> {
         self.streams.iter().filter(|(_, entry)| entry.held).map(|(name, _)| name.clone()).collect()

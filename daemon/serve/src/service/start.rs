@@ -17,7 +17,6 @@ use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
 use super::slots::Slots;
-use super::takeover::Takeover;
 use super::worker;
 use crate::out::Audience;
 use weir_engine::{EngineError, Files, Isolation, Place};
@@ -32,8 +31,8 @@ pub(super) type Started = (Vec<Arc<Service>>, Vec<JoinHandle<()>>);
 
 impl Service {
     /// Starts a service by itself, or all that share a device: loads the variants for every worker and starts the threads,
-    /// which end after [`Service::stop`] of all of them. What takes over from `before`, a service by itself, has no streams
-    /// until [`Service::hand_over`].
+    /// which end after [`Service::stop`] of all of them. Who takes over from one of `before`, the one of its name, has no
+    /// streams until [`Service::hand_over`].
     ///
     /// # Errors
     /// If a model cannot be loaded, a thread not be started, or the file of arrivals not be created.
@@ -42,7 +41,7 @@ impl Service {
         safe_mode: SafeModeConfig,
         audience: &Arc<dyn Audience>,
         realtime: bool,
-        before: Option<&Self>,
+        before: &[Arc<Self>],
     ) -> Result<Started> {
         let mut dispatcher = dispatcher(&plans, safe_mode)?;
         for (index, plan) in plans.iter().enumerate() {
@@ -57,7 +56,7 @@ impl Service {
             let name = plan.config.name.clone();
             let loaded = Self::load(plan, (&device, index), Arc::clone(audience), realtime);
             let mut loaded = loaded.with_context(|| format!("service {name}"))?;
-            if let Some(before) = before {
+            if let Some(before) = before.iter().find(|before| before.name() == name) {
                 loaded.totals = Arc::clone(&before.totals);
             }
             anyhow::Ok(Arc::new(loaded))
@@ -115,7 +114,7 @@ impl Service {
             realtime,
             closed: AtomicBool::new(false),
             stopped,
-            takeover: Takeover::default(),
+            heir: OnceLock::new(),
             plan,
         })
     }
@@ -157,12 +156,13 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
 /// Starts the threads of a device with these services, which go into `threads`, and returns once every worker is warm.
 fn bring_up(
     services: &[Arc<Service>],
-    before: Option<&Service>,
+    before: &[Arc<Service>],
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<()> {
     for service in services {
         let named = || format!("service {}", service.name());
-        threads.extend(service.start_recorder(before).with_context(named)?);
+        let before = before.iter().find(|before| before.name() == service.name());
+        threads.extend(service.start_recorder(before.map(|before| &**before)).with_context(named)?);
         if before.is_none() {
             Registry::reserve(service).with_context(named)?;
             service.raise_shield();

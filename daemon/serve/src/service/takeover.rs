@@ -1,16 +1,18 @@
-//! A service of another configuration takes over while requests come.
+//! Services of another configuration take over while requests come: one by itself, or all of a device at once.
 //!
-//! It is made ready beside the one that serves, then gets its streams at an instant at which nothing that was promised
-//! is open ([`Scheduler::hand_over`]): whoever feeds the scheduler next after such an instant has come carries it out,
-//! registries and recording included, so that at any time one of the two has all of it. No lock but that on
-//! registering is held until then.
+//! They are made ready beside those that serve, then get their streams at an instant at which nothing that was promised
+//! is open ([`rt_core::Scheduler::hand_over`], [`rt_core::sharing::Device::hand_over`]): whoever feeds the scheduler next after
+//! such an instant has come carries it out, registries and recording included, so that at any time one of the two has all
+//! of it. No lock but that on registering is held until then.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rt_core::sharing::Heir;
 use rt_core::{HandOverError, Instant, Shield, Span};
 
+use super::device::Device;
 use super::registry::Moves;
 use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
@@ -22,35 +24,57 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How long it is tried, beside two deadlines.
 const PATIENCE: Span = Span::from_millis(1_000);
 
-/// Who takes over from a service.
+/// Who takes over from the services of a device.
 #[derive(Default)]
 pub(super) struct Takeover {
     /// Whether `successor` is there: all that requests ask of it.
     pending: AtomicBool,
     successor: PiMutex<Option<Successor>>,
-    done: OnceLock<Arc<Service>>,
 }
 
-/// Who is to take over, and with what.
+/// The device that is to take over, and from whom who.
 struct Successor {
-    service: Arc<Service>,
-    moves: Moves,
-    shield: Option<Shield>,
+    device: Arc<Device>,
+    from: Vec<Arc<Service>>,
+    /// Of each of these: who takes over from it; none where it ends.
+    heirs: Vec<Option<Arc<Service>>>,
+    /// Of each: what becomes of its streams, and the shield behind them.
+    moves: Vec<(Moves, Option<Shield>)>,
     /// What stood in the way last.
-    refused: Option<HandOverError>,
+    refused: Option<Obstacle>,
 }
 
-impl Successor {
-    /// Whether something stands in the way that no waiting mends.
-    fn is_hopeless(&self) -> bool {
-        self.refused.is_some_and(|error| !matches!(error, HandOverError::Busy { .. }))
+enum Obstacle {
+    Scheduler(HandOverError),
+    /// A service that is to end, and the streams of it that are held.
+    Held(String, Vec<String>),
+}
+
+impl Obstacle {
+    /// Whether no waiting mends it.
+    fn is_final(&self) -> bool {
+        !matches!(self, Self::Scheduler(HandOverError::Busy { .. }))
     }
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scheduler(error) => error.fmt(f),
+            Self::Held(service, streams) => f.write_str(&stays(service, streams)),
+        }
+    }
+}
+
+/// Why a service does not end: these of its streams are held.
+pub fn stays(service: &str, held: &[String]) -> String {
+    format!("service {service} is to go, but these streams are held: {}", held.join(", "))
 }
 
 impl Service {
     /// Who has taken over, if anybody has.
     pub fn successor(&self) -> Option<&Arc<Self>> {
-        self.takeover.done.get()
+        self.heir.get()
     }
 
     /// This service, or who has taken over since.
@@ -62,92 +86,173 @@ impl Service {
         latest
     }
 
-    /// Whether a service of `plan` could keep what this one has promised to those who hold its streams.
+    /// All services that run on the same workers, this one among them.
+    pub fn companions(&self) -> Vec<Arc<Self>> {
+        self.device.services().collect()
+    }
+
+    /// Whether services of `plans` could keep what those of `old`, all of one device, have promised to those who hold their
+    /// streams.
     ///
     /// # Errors
     /// The stream that would be promised less, and in what.
-    pub fn check_heir(&self, plan: &ServicePlan) -> Result<(), String> {
-        self.moves_to(plan).map(drop)
+    pub fn check_heirs(old: &[Arc<Self>], plans: &[ServicePlan]) -> Result<(), String> {
+        Self::moves_to(old, &plans.iter().collect::<Vec<_>>()).map(drop)
     }
 
-    /// Gives all streams to `next`, which was started for that, as soon as nothing that was promised is open. Clients
-    /// notice nothing but what is cancelled of requests that were promised nothing, and that new streams are given out
-    /// afterwards. Blocks until it is done.
+    /// Gives all streams of `old`, all services of one device, to those of the same names among `next`, which were started
+    /// for that, as soon as nothing that was promised is open; who has no heir ends. Clients notice nothing but what is
+    /// cancelled of requests that were promised nothing, and that new streams are given out afterwards. Blocks until it is
+    /// done.
     ///
     /// # Errors
-    /// The stream that would be promised less, or that no such instant has come; this service goes on then.
-    pub fn hand_over(&self, next: &Arc<Self>) -> Result<(), String> {
-        let _alone = write(&self.moving);
-        let moves = self.moves_to(&next.plan)?;
-        let shield = next.work_out_shield(&moves.load());
-        next.scheduler().expect_streams(self.plan.config.streams, moves.load());
-        let successor = Successor { service: Arc::clone(next), moves, shield, refused: None };
-        *self.takeover.successor.lock() = Some(successor);
-        self.takeover.pending.store(true, Ordering::Relaxed);
+    /// The stream that would be promised less, or that no such instant has come; the old services go on then.
+    pub fn hand_over(old: &[Arc<Self>], next: &[Arc<Self>]) -> Result<(), String> {
+        let _alone: Vec<_> = old.iter().map(|service| write(&service.moving)).collect();
+        let (Some(any), Some(first)) = (old.first(), next.first()) else { return Ok(()) };
+        let (moves, margin) = Self::moves_to(old, &next.iter().map(|n| &n.plan).collect::<Vec<_>>())?;
+        let heirs: Vec<_> = old.iter().map(|old| old.heir_among(next).cloned()).collect();
+        let expect = |((old, heir), moves): ((&Arc<Self>, &Option<Arc<Self>>), Moves)| {
+            let shield = heir.as_ref().and_then(|next| {
+                next.scheduler().expect_streams(old.plan.config.streams, moves.load());
+                next.work_out_shield(&moves.load())
+            });
+            (moves, shield)
+        };
+        let moves = old.iter().zip(&heirs).zip(moves).map(expect).collect();
+        let device = Arc::clone(&first.device);
+        {
+            let mut scheduler = device.lock(0);
+            let now = scheduler.now;
+            // Nothing has run on it.
+            let _ = scheduler.set_overrun_margin(now, margin);
+        }
+        let from = old.to_vec();
+        let takeover = &any.device.takeover;
+        *takeover.successor.lock() = Some(Successor { device, from, heirs, moves, refused: None });
+        takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
-        self.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
-        let deadline = self.plan.config.deadline;
+        any.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
+        let deadline = old.iter().map(|service| service.plan.config.deadline).max().unwrap_or_default();
         let most = deadline + deadline + PATIENCE;
         let until = clock::now() + most;
+        let is_final = |refused: &Option<Obstacle>| refused.as_ref().is_some_and(Obstacle::is_final);
         // There is no successor any more once it has taken over.
         while clock::now() < until
-            && self.takeover.successor.lock().as_ref().is_some_and(|successor| !successor.is_hopeless())
+            && takeover.successor.lock().as_ref().is_some_and(|successor| !is_final(&successor.refused))
         {
             std::thread::park_timeout(PAUSE);
-            self.with_scheduler(&mut effects, |_, _| {});
+            any.with_scheduler(&mut effects, |_, _| {});
         }
         // From here on nobody carries it out any more.
-        self.with_scheduler(&mut effects, |scheduler, _| {
-            self.takeover.pending.store(false, Ordering::Relaxed);
+        any.with_scheduler(&mut effects, |scheduler, _| {
+            takeover.pending.store(false, Ordering::Relaxed);
             scheduler.set_quiet(false);
         });
-        if let Some(successor) = self.takeover.successor.lock().take() {
-            return Err(match successor.refused {
-                Some(error) if successor.is_hopeless() => error.to_string(),
+        if let Some(Successor { refused, .. }) = takeover.successor.lock().take() {
+            let reason = match refused {
+                Some(obstacle) if obstacle.is_final() => obstacle.to_string(),
                 refused => {
-                    let reason = refused.map(|error| format!(": {error}")).unwrap_or_default();
+                    let reason = refused.map(|obstacle| format!(": {obstacle}")).unwrap_or_default();
                     format!("no instant without open promises has come within {most}{reason}; try again")
                 }
-            });
+            };
+            let names: Vec<_> = old.iter().map(|service| service.name()).collect();
+            return Err(format!("{}: {reason}", names.join(", ")));
         }
-        let leftovers = next.scheduler().leftovers();
-        drop(leftovers);
-        next.with_scheduler(&mut effects, |_, _| {});
-        self.stop();
-        // Whoever still names this service follows to the next: its models are of no use any more.
-        self.executors.iter().for_each(|executor| lock(executor).clear());
+        for next in next {
+            let leftovers = next.scheduler().leftovers();
+            drop(leftovers);
+        }
+        first.with_scheduler(&mut effects, |_, _| {});
+        old.iter().for_each(|service| service.stop());
+        // Whoever still names these services follows to the next: their models are of no use any more.
+        old.iter().flat_map(|service| &service.executors).for_each(|executor| lock(executor).clear());
         Ok(())
     }
 
-    /// Carries the takeover out, if there is one to be and the instant is right.
+    /// Carries the takeover of the device out, if there is one to be and the instant is right.
     pub(super) fn try_hand_over(&self, scheduler: &mut Held<'_>, now: Instant) -> bool {
-        if !self.takeover.pending.load(Ordering::Relaxed) {
+        let takeover = &self.device.takeover;
+        if !takeover.pending.load(Ordering::Relaxed) {
             return false;
         }
-        let mut place = self.takeover.successor.lock();
-        let Some(Successor { service: next, moves, shield, refused }) = place.as_mut() else { return false };
-        // Their locks come before the scheduler's, so they may not be waited for here: next time, if they are held.
-        let (Some(mut from), Some(mut to)) = (self.registry.try_lock(), next.registry.try_lock()) else {
-            return false;
-        };
-        let mut successor = next.scheduler();
-        if let Err(error) = scheduler.hand_over(now, &mut successor, &from.dropped(moves)) {
-            *refused = Some(error);
-            return false;
+        let mut place = takeover.successor.lock();
+        let done = place.as_mut().is_some_and(|successor| successor.carry_out(scheduler, now));
+        if done {
+            *place = None;
         }
-        from.give(&mut to, moves, &mut successor, now);
-        next.set_shield(&mut successor, shield.take());
-        self.pass_recorder_on(next);
-        let _ = self.takeover.done.set(Arc::clone(next));
-        drop((successor, from, to));
-        *place = None;
-        true
+        done
     }
 
-    /// What a service of `plan` would mean for each stream: worked out on a copy, for it takes as long as admitting
-    /// them all.
-    fn moves_to(&self, plan: &ServicePlan) -> Result<Moves, String> {
-        let registry = self.registry.lock().clone();
-        registry.moves(&self.plan, plan)
+    /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and by how much
+    /// batches may run over then: worked out on copies, for it takes as long as admitting them all.
+    fn moves_to(old: &[Arc<Self>], plans: &[&ServicePlan]) -> Result<(Vec<Moves>, Span), String> {
+        let of = |service: &Arc<Self>| {
+            let (registry, name) = (service.registry.lock().clone(), service.name());
+            match plans.iter().find(|plan| plan.config.name == name) {
+                Some(plan) => registry.moves(&service.plan, plan).map_err(|error| format!("{name}: {error}")),
+                None if registry.held().is_empty() => Ok(Moves::default()),
+                None => Err(stays(name, &registry.held())),
+            }
+        };
+        let moves: Vec<Moves> = old.iter().map(of).collect::<Result<_, String>>()?;
+        let into = |plan: &ServicePlan| old.iter().position(|old| old.name() == plan.config.name);
+        let news: Vec<_> = plans.iter().map(|plan| (*plan, into(plan).map(|of| &moves[of]))).collect();
+        let margin = Moves::admit_all(&news)?;
+        Ok((moves, margin))
+    }
+
+    /// Who of these has the same name.
+    fn heir_among<'a>(&self, next: &'a [Arc<Self>]) -> Option<&'a Arc<Self>> {
+        next.iter().find(|next| next.name() == self.name())
+    }
+}
+
+impl Successor {
+    /// Takes over now, if nothing is in the way; `scheduler` is that of a service that it takes over from.
+    fn carry_out(&mut self, scheduler: &mut Held<'_>, now: Instant) -> bool {
+        let Self { device, from, heirs, moves, refused } = self;
+        // Their locks come before the schedulers', so they may not be waited for here: next time, if they are held.
+        let registries: Option<Vec<_>> = from.iter().map(|service| service.registry.try_lock()).collect();
+        let to = heirs.iter().flatten().map(|service| service.registry.try_lock());
+        let (Some(mut registries), Some(to)) = (registries, to.collect::<Option<Vec<_>>>()) else {
+            return false;
+        };
+        let mut ended = Vec::new();
+        for (((registry, heir), service), (moves, _)) in
+            registries.iter().zip(&*heirs).zip(&*from).zip(&*moves)
+        {
+            let held = if heir.is_none() { registry.held() } else { Vec::new() };
+            if !held.is_empty() {
+                *refused = Some(Obstacle::Held(service.name().to_owned(), held));
+                return false;
+            }
+            ended.push(if heir.is_none() { registry.ids() } else { registry.dropped(moves) });
+        }
+        let places = heirs.iter().map(|heir| heir.as_ref().map(|heir| heir.index));
+        let all: Vec<_> =
+            places.zip(&ended).map(|(service, ended)| Heir { service, ended: &ended[..] }).collect();
+        let mut next = device.lock(0);
+        if let Err(error) = scheduler.hand_over(now, &mut next, &all) {
+            *refused = Some(Obstacle::Scheduler(error));
+            return false;
+        }
+        let mut to = to.into_iter();
+        for (((registry, heir), service), (moves, shield)) in
+            registries.iter_mut().zip(&*heirs).zip(&*from).zip(moves)
+        {
+            match heir.as_ref().zip(to.next()) {
+                None => service.closed.store(true, Ordering::Relaxed),
+                Some((heir, mut to)) => {
+                    next.turn_to(heir.index);
+                    registry.give(&mut to, moves, &mut next, now);
+                    heir.set_shield(&mut next, shield.take());
+                    service.pass_recorder_on(heir);
+                    let _ = service.heir.set(Arc::clone(heir));
+                }
+            }
+        }
+        true
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn idle_service() -> (Arc<Service>, Vec<JoinHandle<()>>) {
     profile.save(&config.daemon.profile).unwrap();
     let plans = Plan::compute(&config).unwrap().services;
     let audience: Arc<dyn Audience> = Arc::new(Nobody);
-    let (mut services, threads) = Service::start(plans, config.safe_mode, &audience, false, None).unwrap();
+    let (mut services, threads) = Service::start(plans, config.safe_mode, &audience, false, &[]).unwrap();
     (services.remove(0), threads)
 }
 

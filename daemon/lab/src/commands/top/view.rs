@@ -98,7 +98,8 @@ fn draw_service(frame: &mut Frame<'_>, area: Rect, service: &Service) {
     let wide = area.width >= WIDE;
     let [alarm, area] = Layout::vertical([Constraint::Length(3), Constraint::Min(0)]).areas(area);
     let simulated = if service.simulated { " (simulated)" } else { "" };
-    let device = service.device.as_ref().map_or_else(String::new, |name| format!(", workers of device {name}"));
+    let device =
+        service.device.as_ref().map_or_else(String::new, |name| format!(", workers of device {name}"));
     let title = format!("{} on {}{simulated}{device}", service.name, service.engine);
     let mode = &service.safe_mode;
     let text = Line::from(format!(

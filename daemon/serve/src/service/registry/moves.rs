@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rt_core::{Instant, StreamId, StreamSpec};
+use rt_core::{Instant, Span, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
 use crate::service::{Held, StreamView};
@@ -12,7 +12,7 @@ use weir_plan::config::ReservedStream;
 use weir_plan::plan::ServicePlan;
 
 /// What changes when the streams move.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::service) struct Moves {
     /// Reserved streams that only the new configuration has.
     added: Vec<ReservedStream>,
@@ -27,6 +27,55 @@ impl Moves {
     pub(in crate::service) fn load(&self) -> Vec<&StreamSpec> {
         self.kept.iter().map(|(_, spec, _)| spec).chain(self.added.iter().map(|s| &s.spec)).collect()
     }
+
+    /// Whether these services, one by itself or all of a device, can promise all that moves to each of them; one to which
+    /// nothing moves is new. By how much batches may run over then, where they share workers.
+    ///
+    /// # Errors
+    /// Which stream is the first that is one too many.
+    pub(in crate::service) fn admit_all(all: &[(&ServicePlan, Option<&Self>)]) -> Result<Span, String> {
+        // Reserved streams were admitted with the plan; those that are held beside them come last. What leaves is not counted:
+        // none of its requests is open when the new service begins.
+        let reserved = |(plan, moves): &(&ServicePlan, Option<&Self>)| match moves {
+            None => plan.config.reserved.iter().map(|stream| stream.spec.clone()).collect(),
+            Some(moves) => {
+                let kept = moves.kept.iter().filter(|(.., reserved)| *reserved).map(|(_, spec, _)| spec);
+                kept.chain(moves.added.iter().map(|s| &s.spec)).cloned().collect()
+            }
+        };
+        let mut load: Vec<Vec<StreamSpec>> = all.iter().map(reserved).collect();
+        let shared = all.first().and_then(|(plan, _)| plan.shared.as_ref());
+        let mut margin = shared.map_or(Span::ZERO, |share| share.device.admission.overrun_margin());
+        for (service, (plan, moves)) in all.iter().enumerate() {
+            let kept = moves.iter().flat_map(|moves| &moves.kept);
+            for (name, spec, _) in kept.filter(|(.., reserved)| !reserved) {
+                load[service].push(spec.clone());
+                let queue_of = |service: usize| all[service].0.config.queue;
+                let promised = match shared {
+                    Some(share) => share.device.admit(&load, queue_of).map(|all| all.overrun_margin()),
+                    None => alone(plan, &load[service]).map(|()| Span::ZERO),
+                };
+                let of = &plan.config.name;
+                let no = |error| {
+                    format!("{of}: stream {name} is held and could not be promised any more: {error}")
+                };
+                margin = promised.map_err(no)?;
+            }
+        }
+        Ok(margin)
+    }
+}
+
+/// Whether a service that has its workers to itself can promise these.
+fn alone(plan: &ServicePlan, load: &[StreamSpec]) -> Result<(), String> {
+    let (admission, queue) = (plan.system.admit(load).map_err(|error| error.to_string())?, plan.config.queue);
+    if admission.waiting > queue as u64 {
+        return Err(format!(
+            "up to {} requests that must be served can wait, queue = {queue}",
+            admission.waiting
+        ));
+    }
+    Ok(())
 }
 
 impl Registry {
@@ -66,38 +115,11 @@ impl Registry {
                 "stream {name} is held and does not declare how its requests come: background = false"
             ));
         }
-        self.admit_all(&moves, new)?;
-        Ok(moves)
-    }
-
-    /// Whether `new` can promise it all; if not, which stream is the first that is one too many.
-    fn admit_all(&self, moves: &Moves, new: &ServicePlan) -> Result<(), String> {
-        // Reserved streams were admitted with the plan; those that are held beside them come last.
-        let (reserved, others): (Vec<_>, Vec<_>) = moves.kept.iter().partition(|(.., reserved)| *reserved);
-        let first = reserved.iter().map(|(_, spec, _)| spec).chain(moves.added.iter().map(|s| &s.spec));
-        // What leaves is not counted: none of its requests is open when the new service begins.
-        let mut load: Vec<&StreamSpec> = first.collect();
-        let queue = new.config.queue as u64;
-        for (name, spec, _) in others {
-            load.push(spec);
-            match new.system.admit(load.iter().copied()) {
-                Err(error) => {
-                    return Err(format!("stream {name} is held and could not be promised any more: {error}"));
-                }
-                Ok(admission) if admission.waiting > queue => {
-                    return Err(format!(
-                        "stream {name} is held, and with it up to {} requests that must be served can wait, queue = {queue}",
-                        admission.waiting
-                    ));
-                }
-                Ok(_) => {}
-            }
-        }
         let (count, most) = (moves.kept.len() + moves.added.len(), new.config.streams);
         if count > most {
             return Err(format!("{count} streams are held or reserved, streams = {most}"));
         }
-        Ok(())
+        Ok(moves)
     }
 
     /// The numbers of the streams that end.
