@@ -140,6 +140,10 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
         let Step::Start(plans, before) = step else { continue };
         let (doors, realtime) =
             (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
+        let place = plans.first().map_or_else(String::new, |plan| match plan.shared_device() {
+            Some(device) => format!("device {device}"),
+            None => format!("service {}", plan.config.name),
+        });
         let start = || Service::start(plans, config.safe_mode, &doors, realtime, &before);
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((services, threads)) => {
@@ -148,7 +152,7 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
             }
             Err(error) => {
                 successors.iter().flat_map(|(services, _)| services).for_each(|service| service.stop());
-                return Err(error);
+                return Err(error.context(place));
             }
         }
     }
@@ -179,8 +183,14 @@ fn take_over(
             continue;
         }
         served.change(|all| {
-            all.retain(|one| before.iter().all(|before| !Arc::ptr_eq(one, before)));
-            all.extend(services.iter().cloned());
+            for old in &before {
+                match (all.iter().position(|one| Arc::ptr_eq(one, old)), old.heir_among(&services)) {
+                    (Some(place), Some(heir)) => all[place] = Arc::clone(heir),
+                    (Some(place), None) => drop(all.remove(place)),
+                    (None, _) => {}
+                }
+            }
+            all.extend(services.iter().filter(|one| one.heir_among(&before).is_none()).cloned());
         });
         changes.extend(services.iter().filter_map(|service| change(service, &before)));
         let (ended, others) = gone.into_iter().partition(|one| before.iter().any(|b| Arc::ptr_eq(one, b)));

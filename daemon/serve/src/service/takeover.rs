@@ -203,8 +203,8 @@ impl Service {
         Ok((moves, margin))
     }
 
-    /// Who of these has the same name.
-    fn heir_among<'a>(&self, next: &'a [Arc<Self>]) -> Option<&'a Arc<Self>> {
+    /// Who of these has the same name: who takes over from it.
+    pub fn heir_among<'a>(&self, next: &'a [Arc<Self>]) -> Option<&'a Arc<Self>> {
         next.iter().find(|next| next.name() == self.name())
     }
 }
