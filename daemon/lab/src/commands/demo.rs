@@ -1,5 +1,6 @@
 //! `weir demo`: a promise computed, kept, overrun and restored, on this machine with the shipped models.
 
+mod beside;
 mod verdict;
 
 use std::fs::File;
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 use weir_client::Registration;
 use weir_client::blocking::Client;
 
-use self::verdict::{Verdict, print_table};
+use self::beside::Beside;
+use self::verdict::{Verdict, print_legend, print_table};
 use super::load::{Live, declaration, demand};
 use super::profile;
 use crate::load::{self, End, Inputs, Phase, Schedule};
@@ -77,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
     let played = Daemon::start(&room, &path, &config.daemon.socket).and_then(|(client, daemon)| {
         let load = stage.load(service, Inputs::heldout(&heldout))?;
+        let beside = Beside::start(&config, &plan.services[1], Inputs::heldout(&heldout))?;
         let mut live = Live::new(&load, true)?;
         let (mut told, mut phase) = ([0; 2], None);
         let report = load::run(client, &load, &stop, &mut |progress| {
@@ -96,20 +99,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             live.show(progress);
         });
         live.clear();
+        let beside = beside.end();
         drop(daemon);
-        report
+        Ok((report?, beside?))
     });
-    let report = played.with_context(|| {
+    let (report, beside) = played.with_context(|| {
         room.disable_cleanup(true);
         format!("the daemon's log is {}", log_of(&room).display())
     })?;
     ensure!(!stop.load(Ordering::Relaxed), "stopped before the end");
-    if let Some(broken) = &report.broken {
+    if let Some(broken) = report.broken.as_ref().or(beside.broken.as_ref()) {
         room.disable_cleanup(true);
         bail!("{broken}; the daemon's log is {}", log_of(&room).display());
     }
     print_table(&report);
-    let verdict = Verdict::of(&report);
+    print_table(&beside);
+    print_legend();
+    let verdict = Verdict::of(&report, &beside);
     say!("\n{verdict}");
     if verdict.is_kept() {
         return Ok(ExitCode::SUCCESS);
@@ -215,8 +221,9 @@ impl std::fmt::Display for Stage {
         let seconds = time.as_secs_f64();
         write!(
             f,
-            "one stream declares {promised:.1} requests/s and sends {below:.1}/s for {seconds:.1} s, then \
-             {above:.1}/s ({:.2} of what it declared;\nthe workers manage about {capacity:.0}/s), then {below:.1}/s again",
+            "two services share one worker. Of digits, one stream declares {promised:.1} requests/s and sends {below:.1}/s for {seconds:.1} s, then \
+             {above:.1}/s ({:.2} of what it declared;\nthe worker manages about {capacity:.0}/s), then {below:.1}/s again. Beside it, the stream line of stop sends all \
+             the time what it has declared:\nwhatever becomes of the other, it is to be promised the same throughout",
             above / promised
         )
     }

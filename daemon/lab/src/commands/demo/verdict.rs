@@ -6,18 +6,24 @@ use super::{ABOVE, AGAIN, BELOW};
 use crate::load::{Change, Judgement, PhaseReport, Report};
 use weir_os::pipe::say;
 
-/// Prints a line for each phase in which anything was sent.
+/// Prints a line for each phase of a stream in which anything was sent.
 pub(super) fn print_table(report: &Report) {
     let Some(first) = report.phases.first() else { return };
     let names: String = first.constraints.iter().map(|c| format!(" {:>14}", c.constraint)).collect();
     say!(
-        "\nphase           rate    sent  served  missed         in a row{names}       p50       p99   right"
+        "\nstream {} of {}\nphase           rate    sent  served  missed         in a row{names}       p50       p99   right",
+        report.stream,
+        report.service
     );
     for phase in report.phases.iter().filter(|phase| phase.scheduled > 0) {
         say!("{}", row(phase));
         print_changes(phase, &report.safe_mode, ["safe mode entered", "safe mode left"]);
         print_changes(phase, &report.suspension, ["stream suspended", "suspension over"]);
     }
+}
+
+/// Says what the columns of the tables are.
+pub(super) fn print_legend() {
     say!(
         "(in a row: the longest row of misses; under a constraint: the most misses in any of its windows, and how \
          many it allows)"
@@ -62,12 +68,16 @@ pub(super) struct Verdict {
     failures: Vec<String>,
     /// What broke an assumption although no more was sent than promised: the machine, not the load.
     disturbances: Vec<String>,
+    /// Requests of the stream that is not overloaded, and how many of them were missed in a row.
+    beside: (u64, u64),
     told: String,
 }
 
 impl Verdict {
-    pub(super) fn of(report: &Report) -> Self {
+    /// Of the stream that is overloaded, and of one beside it that is not.
+    pub(super) fn of(report: &Report, beside: &Report) -> Self {
         let mut verdict = Self::default();
+        verdict.judge_beside(beside);
         let mut promised = 0;
         for phase in report.phases.iter().filter(|p| [BELOW, AGAIN].contains(&p.name.as_str())) {
             promised += phase.scheduled;
@@ -101,13 +111,38 @@ impl Verdict {
         if let (Some(entered), Some(left)) = (entered, left) {
             verdict.told = format!(
                 "{promised} requests within the promised rate broke no constraint; the overload was announced after \
-                 {:.0} ms ({}), and the stream was promised anew {:.2} s after its end",
+                 {:.0} ms ({}), and the stream was promised anew {:.2} s after its end; of {} \
+                 requests to the service beside it at most {} in a row were missed",
                 1e3 * (entered.at_s - above.started_s),
                 entered.cause,
-                left.at_s - end
+                left.at_s - end,
+                verdict.beside.0,
+                verdict.beside.1
             );
         }
         verdict
+    }
+
+    /// Whatever becomes of the other stream, this one was promised the same throughout, unless the machine was disturbed.
+    fn judge_beside(&mut self, report: &Report) {
+        let before = self.disturbances.len();
+        for phase in &report.phases {
+            self.disturb(phase, &report.safe_mode);
+            self.disturb(phase, &report.suspension);
+        }
+        let told = self.disturbances.len() > before;
+        for c in report.phases.iter().flat_map(|phase| &phase.constraints).filter(|c| !c.held && !told) {
+            let Judgement { constraint, worst, k, .. } = c;
+            let (service, stream) = (&report.service, &report.stream);
+            self.failures.push(format!(
+                "{service}/{stream}: {constraint} saw {worst} misses of {k}, and nothing was told"
+            ));
+        }
+        if report.phases.iter().all(|phase| phase.answered == 0) {
+            self.failures.push(format!("nothing of {}/{} was served", report.service, report.stream));
+        }
+        let in_a_row = report.phases.iter().map(|phase| phase.longest_miss_run).max();
+        self.beside = (report.phases.iter().map(|phase| phase.scheduled).sum(), in_a_row.unwrap_or_default());
     }
 
     fn disturb(&mut self, phase: &PhaseReport, changes: &[Change]) {
@@ -166,15 +201,34 @@ mod tests {
         suspension: &[(f64, &str)],
     ) -> Verdict {
         let changes = |all: &[(f64, &str)]| all.iter().map(|&(at, cause)| change(at, cause)).collect();
-        Verdict::of(&Report {
-            service: String::new(),
-            stream: String::new(),
-            phases: vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)],
-            safe_mode: changes(safe_mode),
-            suspension: changes(suspension),
-            misnumbered: 0,
-            broken: None,
-        })
+        let phases = vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)];
+        Verdict::of(&report(phases, changes(safe_mode), changes(suspension)), &beside(0, &[]))
+    }
+
+    fn report(phases: Vec<PhaseReport>, safe_mode: Vec<Change>, suspension: Vec<Change>) -> Report {
+        let (service, stream) = ("stop".to_owned(), "line".to_owned());
+        Report { service, stream, phases, safe_mode, suspension, misnumbered: 0, broken: None }
+    }
+
+    /// The stream that keeps to what it declared.
+    fn beside(worst: u32, safe_mode: &[(f64, &str)]) -> Report {
+        let phase = PhaseReport { answered: 90, ..phase("throughout", 0.0, worst) };
+        report(vec![phase], safe_mode.iter().map(|&(at, cause)| change(at, cause)).collect(), Vec::new())
+    }
+
+    #[test]
+    fn a_stream_beside_the_overload_is_promised_the_same_unless_the_machine_is_disturbed() {
+        let of = |report: &Report| {
+            let mut verdict = Verdict::default();
+            verdict.judge_beside(report);
+            verdict.failures.join("; ")
+        };
+        assert_eq!(of(&beside(2, &[])), "");
+        assert_eq!(of(&beside(3, &[])), "stop/line: row_miss(2) saw 3 misses of 3, and nothing was told");
+        assert_eq!(of(&beside(3, &[(0.5, "service-overrun"), (0.9, "")])), "");
+        let mut silent = beside(0, &[]);
+        silent.phases[0].answered = 0;
+        assert_eq!(of(&silent), "nothing of stop/line was served");
     }
 
     #[test]
@@ -184,6 +238,7 @@ mod tests {
         let told = kept.to_string();
         assert!(
             told.contains("200 requests")
+                && told.contains("of 100 requests to the service beside it at most 0 in a row were missed")
                 && told.contains("50 ms (arrival-excess)")
                 && told.contains("0.50 s"),
             "{told}"
