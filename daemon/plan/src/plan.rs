@@ -98,6 +98,8 @@ pub enum PlanError {
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
     #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
     Queue { service: String, queue: usize, waiting: u64 },
+    #[error("device {device}: its worker(s) load model files of {bytes} bytes in all, max-memory = {limit}")]
+    Memory { device: String, bytes: u64, limit: u64 },
     #[error("device {device}: not every promise can be kept: {reason}")]
     Device { device: String, reason: String },
     #[error("{field} = {value}: {reason}")]

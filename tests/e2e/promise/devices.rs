@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::closed::refusal;
 use crate::harness::{
-    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause,
+    DAEMON, Daemon, Deployment, Listener, alone, answers, best_effort, daemon_in_real_time, pause, repository,
 };
 use serde_json::Value;
 use weir_client::{ArrivalBound, Constraint, Outcome, RefusalCode, Registration};
@@ -240,4 +240,32 @@ fn nobody_who_holds_a_stream_of_a_device_is_promised_less_by_another() {
     assert!(answers(&mut client, &[id])[0].result().is_some());
     let status = daemon.status();
     assert_eq!(status["services"][2]["streams"][0]["name"], "slow", "{status}");
+}
+
+#[test]
+fn what_the_workers_of_a_device_load_is_counted_and_bounded() {
+    let service = |name: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nmodel = \"digits-{name}\"\ndeadline = \"20s\"\nmax-batch = 1\n"
+        )
+    };
+    let manifest = repository("models/manifest.toml");
+    let config = format!(
+        "{DAEMON}models = {manifest:?}\n[[device]]\nname = \"box\"\nworkers = 2\n{}{}",
+        service("xs"),
+        service("s")
+    );
+    let place = Deployment::new(&config);
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let bytes = |name: &str| {
+        std::fs::metadata(repository(&format!("models/digits-{name}.onnx"))).expect("shipped").len()
+    };
+    let all = 2 * (bytes("xs") + bytes("s"));
+    let plan: Value = serde_json::from_str(&place.succeed(&["plan", "--json"])).expect("JSON");
+    assert_eq!(plan["devices"][0]["model_bytes"], all, "{plan}");
+    place.configure(config.replace("workers = 2", &format!("workers = 2\nmax-memory = {}", all - 1)));
+    let text = place.fail(&["plan"]);
+    let told =
+        format!("device box: its worker(s) load model files of {all} bytes in all, max-memory = {}", all - 1);
+    assert!(text.contains(&told), "{text}");
 }

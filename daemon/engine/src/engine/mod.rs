@@ -291,6 +291,12 @@ impl ModelSpec {
         bytes
     }
 
+    /// Bytes of its files, which each worker loads; 0 for one that is simulated.
+    pub fn file_bytes(&self) -> u64 {
+        let paths = [&self.path].into_iter().chain(self.external.iter().map(|file| &file.path));
+        paths.filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum()
+    }
+
     /// The tensors of a side.
     pub fn tensors(&self, side: Side) -> &[TensorSpec] {
         match side {

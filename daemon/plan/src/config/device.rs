@@ -17,6 +17,8 @@ pub struct DeviceConfig {
     pub cores: Vec<usize>,
     /// Which service a free worker serves next; chosen by the plan if absent.
     pub rule: Option<Rule>,
+    /// Bytes of model files that all its workers may load together.
+    pub max_memory: u64,
     /// The field of its GPUs and what it says.
     gpu: (String, Option<raw::Gpu>),
 }
@@ -56,6 +58,7 @@ impl Check<'_> {
                     raw::Rule::Deadline => Some(Rule::Earliest),
                     raw::Rule::Turns => Some(Rule::Turns),
                 },
+                max_memory: self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44)?,
                 gpu: (format!("{at}.gpu"), raw.gpu),
             })
         };

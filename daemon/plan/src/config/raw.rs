@@ -32,6 +32,12 @@ pub(super) struct Device {
     pub(super) gpu: Option<Gpu>,
     #[serde(default)]
     pub(super) rule: Rule,
+    #[serde(default = "four_gib")]
+    pub(super) max_memory: u64,
+}
+
+fn four_gib() -> u64 {
+    1 << 32
 }
 
 /// Which service a free worker serves next.

@@ -73,6 +73,11 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
         ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
         ("[daemon]", "[daemon]\nmax-model = 0", &["daemon.max-model", "0", "1..="]),
+        (
+            "[[service]]",
+            "[[device]]\nname = \"d\"\nmax-memory = 0\n[[service]]",
+            &["device[0].max-memory", "0", "1..=17592186044416"],
+        ),
         ("model = \"digits-m\"", "model = \"m\"\ngpu = 1", &["service[0].gpu", "1", "tract"]),
         (
             "model = \"digits-m\"",

@@ -27,6 +27,8 @@ pub struct DevicePlan {
     pub admission: SharedAdmission,
     /// What keeps services from larger batches, one line each.
     pub limits: Vec<String>,
+    /// Bytes of model files that all workers load together: each loads those of all services.
+    pub model_bytes: u64,
 }
 
 /// The part that a service has in such a plan.

@@ -37,6 +37,8 @@ pub(super) struct Choice<'a> {
     reserved: Vec<Vec<StreamSpec>>,
     /// Of each service: its workers with each batch size that it may have.
     pub(super) sizes: Vec<Vec<Workers>>,
+    /// Bytes of model files that all workers load together.
+    model_bytes: u64,
 }
 
 /// A choice that holds, and how good it is.
@@ -55,6 +57,12 @@ impl<'a> Choice<'a> {
         profile: &Profile,
     ) -> Result<Self, PlanError> {
         let (mut services, mut sizes) = (Vec::new(), Vec::new());
+        let DeviceConfig { name, workers, max_memory, .. } = &config.devices[device];
+        let of_each = members(config, device).into_iter().flat_map(|place| &models[place]);
+        let model_bytes = *workers as u64 * of_each.map(ModelSpec::file_bytes).sum::<u64>();
+        if model_bytes > *max_memory {
+            return Err(PlanError::Memory { device: name.clone(), bytes: model_bytes, limit: *max_memory });
+        }
         for place in members(config, device) {
             let (service, spec) = (&config.services[place], &models[place][0]);
             let entry = profile.entry(&spec.name, &spec.identity(), service.engine)?;
@@ -72,7 +80,7 @@ impl<'a> Choice<'a> {
         }
         let specs = |service: &&ServiceConfig| service.reserved.iter().map(|s| s.spec.clone()).collect();
         let reserved = services.iter().map(specs).collect();
-        Ok(Self { device: &config.devices[device], services, reserved, sizes })
+        Ok(Self { device: &config.devices[device], services, reserved, sizes, model_bytes })
     }
 
     /// The best choice that holds. It is looked for among those whose batches take no longer than each of the times that
@@ -220,8 +228,8 @@ impl<'a> Choice<'a> {
         let (rates, limits) = (self.rates(&chosen, FINE), self.limits(&chosen));
         let Chosen { picks, sharing, admission, .. } = chosen;
         let services = self.services.iter().map(|config| config.name.clone()).collect();
-        let device =
-            Arc::new(DevicePlan { config: self.device.clone(), services, sharing, admission, limits });
+        let (config, model_bytes) = (self.device.clone(), self.model_bytes);
+        let device = Arc::new(DevicePlan { config, services, sharing, admission, limits, model_bytes });
         let all = self.sizes.into_iter().zip(picks).zip(rates).enumerate();
         all.map(|(index, ((mut sizes, pick), rate))| Part {
             share: Share { device: Arc::clone(&device), index },
