@@ -46,6 +46,14 @@ impl Announcement {
         Self::new((service, stream), State::Service(severity), alarm, (sequence, breaches))
     }
 
+    /// The same in words that blame a batch of another service of the device.
+    #[must_use]
+    pub fn blaming(mut self, culprit: &str) -> Self {
+        let Evidence { limit, seen, window, .. } = self.evidence;
+        self.text = self.cause.map_or(self.text, |cause| describe(cause, limit, seen, window, culprit));
+        self
+    }
+
     /// The announcement that a stream is suspended for `alarm`, or no longer if there is none; with its number and the
     /// stream's breaches so far.
     pub fn of_stream((service, stream): (&str, &str), alarm: Option<Alarm>, numbers: (u64, u64)) -> Self {

@@ -28,7 +28,13 @@ impl Stale {
     }
 }
 
-/// The evidence of a cause in words and units.
+/// Of evidence that blames a batch of another service of the device: the number of that service, from 0.
+pub fn culprit(cause: Cause, window: u64) -> Option<usize> {
+    (cause == Cause::ServiceOverrun).then(|| window.checked_sub(1)).flatten().map(|number| number as usize)
+}
+
+/// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. Of a batch of another
+/// service of the device it is the name of that service.
 pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
     let span = Span::from_nanos;
     match cause {
@@ -37,7 +43,8 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
             span(window)
         ),
         Cause::ServiceOverrun => {
-            format!("{cause}: a batch took {} or more, its bound is {}", span(seen), span(limit))
+            let of = if stream.is_empty() { String::new() } else { format!(" of service {stream}") };
+            format!("{cause}: a batch{of} took {} or more, its bound is {}", span(seen), span(limit))
         }
         Cause::LateDispatch if !stream.is_empty() => {
             format!(

@@ -8,7 +8,7 @@ use weir_engine::{ModelSpec, TensorSpec};
 use weir_plan::plan::VariantPlan;
 
 use crate::cause::describe;
-use crate::service::{AlarmView, Service, Standing, StreamView};
+use crate::service::{Service, Standing, StreamView};
 
 /// The state of a service, or of who has taken over from it.
 pub fn of(service: &Service) -> Told {
@@ -67,7 +67,7 @@ pub fn of(service: &Service) -> Told {
         handover_ns: plan.config.handover.as_nanos(),
         handover_seen_ns: handover.as_nanos(),
         lock_held_ns: view.longest_hold().as_nanos(),
-        safe_mode: safe_mode(&standing),
+        safe_mode: safe_mode(service, &standing),
         suspensions: Suspensions { sequence, streams: suspended },
         streams,
         served: service.totals().served(),
@@ -80,7 +80,7 @@ fn tensor(spec: &TensorSpec) -> Tensor {
     Tensor { name: spec.name.clone(), data_type: spec.data_type.to_string(), shape: spec.shape.clone() }
 }
 
-fn safe_mode(standing: &Standing) -> SafeMode {
+fn safe_mode(service: &Service, standing: &Standing) -> SafeMode {
     let alarm = standing.alarm.as_ref();
     SafeMode {
         state: standing.severity.to_string(),
@@ -90,7 +90,7 @@ fn safe_mode(standing: &Standing) -> SafeMode {
         breaches: standing.breaches,
         cause: alarm.map(|alarm| alarm.cause.to_string()),
         entered_ns: alarm.map(|alarm| alarm.entered.as_nanos()),
-        text: alarm.map(AlarmView::text),
+        text: alarm.map(|alarm| service.words_of(alarm)),
     }
 }
 

@@ -8,7 +8,8 @@ use core::fmt;
 pub enum Cause {
     /// More requests than a stream declared. Evidence: allowed, seen, window.
     ArrivalExcess = 1,
-    /// A batch took longer than its profile. Evidence: `P(b)` and the time seen, in nanoseconds.
+    /// A batch took longer than its profile. Evidence: `P(b)` and the time seen, in nanoseconds; then 0, or where services share
+    /// workers and the batch was of another one, the number of that service from 1.
     ServiceOverrun = 2,
     /// Dispatch came later than the guard allows, or the way to and from the engine made a batch longer than
     /// `P(b)`. Evidence: time allowed and seen, in nanoseconds.

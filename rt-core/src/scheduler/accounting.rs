@@ -246,7 +246,7 @@ impl Scheduler {
     }
 
     #[inline(never)]
-    fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
         self.changed = true;
         if cause.severity().is_suspended() {
             self.aftermath = CarryIn::Open;

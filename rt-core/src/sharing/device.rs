@@ -400,7 +400,7 @@ impl Device {
 
     /// Tells all others of a batch of a service that may have harmed them.
     fn tell_others(&mut self, now: Instant, late: Running) {
-        let (bound, seen) = (late.due.since(late.started), now.since(late.started));
-        self.others(late.service, |scheduler| scheduler.was_harmed(now, bound, seen));
+        let times = (late.due.since(late.started), now.since(late.started));
+        self.others(late.service, |scheduler| scheduler.was_harmed(now, late.service, times));
     }
 }

@@ -80,6 +80,27 @@ fn what_is_reserved_on_a_shared_worker_is_kept_beside_a_flood_on_another_service
     assert!(services.iter().all(|service| service["device"] == "box" && service["workers"] == 1), "{status}");
 }
 
+/// The batch takes 700 ms longer than it may, which is more than the others can take.
+#[test]
+fn the_service_whose_batch_harms_the_others_is_named_to_them() {
+    let place = Deployment::new(format!(
+        "{DAEMON}[[device]]\nname = \"box\"\n{}{}",
+        service("stop", 10, "800ms", CLOSE),
+        service("scene", 760, "3s", "")
+    ));
+    place.succeed(&["profile", "--quick", "--samples", "3"]);
+    place.set_variant_bounds(&[[10], [760]], &[[60], [60]]);
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let scene = client.register(&best_effort("scene", "any")).expect("best effort");
+    let id = client.submit(&scene, &[1.0; 3]).expect("sent");
+    answers(&mut client, &[id]);
+    let status = daemon.status();
+    let text = |service: usize| status["services"][service]["safe_mode"]["text"].as_str().unwrap_or_default();
+    assert!(text(0).starts_with("service-overrun: a batch of service scene took"), "{status}");
+    assert!(text(1).starts_with("service-overrun: a batch took"), "{status}");
+}
+
 #[test]
 fn a_stream_is_admitted_beside_what_all_services_of_the_device_have_promised() {
     let daemon = deployment(DAEMON, [60, 70, 90]).serve();

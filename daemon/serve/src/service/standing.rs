@@ -2,8 +2,6 @@
 
 use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 
-use crate::cause::describe;
-
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
@@ -60,13 +58,6 @@ pub struct AlarmView {
     pub window: u64,
     pub entered: Instant,
     pub stream: String,
-}
-
-impl AlarmView {
-    /// The cause and its evidence in words.
-    pub fn text(&self) -> String {
-        describe(self.cause, self.limit, self.seen, self.window, &self.stream)
-    }
 }
 
 /// How those of `scheduler` stand; `stream` is the name of the stream in the evidence, or empty.

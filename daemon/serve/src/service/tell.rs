@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Event, MissReason, Outcome, Resolution, Span, Suspension};
+use rt_core::{Cause, Event, MissReason, Outcome, Resolution, Span, Suspension};
 use tracing::trace;
 use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::guarded::Held;
 use super::slots::Origin;
-use super::{Effects, Named, REQUEST, Service};
+use super::{AlarmView, Effects, Named, REQUEST, Service};
 use crate::announcement::Announcement;
+use crate::cause::{culprit, describe};
 use crate::out::Replies;
 
 /// What a scheduler has decided and nobody has been told yet. As long as this is there, no service of its device is
@@ -99,11 +100,28 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
     }
 
+    /// The service of its device whose batch is to blame, if it is that of another one.
+    fn culprit(&self, cause: Cause, window: u64) -> Option<String> {
+        Some(self.device.service(culprit(cause, window)?)?.name().to_owned())
+    }
+
+    /// The cause of an alarm and its evidence in words.
+    pub fn words_of(&self, alarm: &AlarmView) -> String {
+        let &AlarmView { cause, limit, seen, window, ref stream, .. } = alarm;
+        let culprit = self.culprit(cause, window);
+        describe(cause, limit, seen, window, culprit.as_ref().unwrap_or(stream))
+    }
+
     fn announce(&self, (event, stream): &Named) {
         let stream = stream.as_ref().map_or("", |view| view.name.as_str());
         match *event {
             Event::SafeMode(transition) => {
-                self.audience.announce(Announcement::of_service(self.name(), transition, stream));
+                let announcement = Announcement::of_service(self.name(), transition, stream);
+                let blamed = transition.state.alarm.and_then(|a| self.culprit(a.cause, a.evidence.window));
+                self.audience.announce(match blamed {
+                    Some(name) => announcement.blaming(&name),
+                    None => announcement,
+                });
             }
             Event::Suspension(Suspension { sequence, alarm, breaches, .. }) => {
                 let names = (self.name(), stream);

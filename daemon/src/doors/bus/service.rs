@@ -131,7 +131,7 @@ impl ServiceObject {
     #[zbus(property)]
     fn evidence(&self) -> Evidence {
         let Some(alarm) = self.seen().alarm else { return Evidence::default() };
-        let text = alarm.text();
+        let text = self.service.latest().words_of(&alarm);
         let AlarmView { limit, seen, window, stream, .. } = alarm;
         Evidence { limit, seen, window, stream, text }
     }
