@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use planner::certify::decide;
 use planner::verify::verify;
-use planner::{Certificate, Problem, certify};
+use planner::{Certificate, Problem, Question, SharedProblem, certify, certify_shared};
 
 /// Streams of all kinds of curves, no two alike or all as the first two, on four workers with batches of eight.
 fn problem(streams: usize, alike: bool, background: bool, load: f64) -> Problem {
@@ -90,6 +91,73 @@ fn certificates() {
             ms(certified),
             ms(longest),
             ms(verified)
+        );
+    }
+}
+
+/// Services with four streams each on one worker, no two streams of a service alike, in batches of four.
+fn shared_problem(services: usize, load: f64) -> SharedProblem {
+    let stream = |s: usize, i: usize| {
+        let period = [40, 50, 80, 100, 200][(s + i) % 5];
+        let arrivals = match (s + i) % 3 {
+            0 => format!(r#""periodic": {{"period": {period}, "jitter": {}}}"#, 5 + i),
+            1 => format!(r#""token_bucket": {{"burst": 2, "period": {period}}}"#),
+            _ => format!(r#""windows": [[2, {}]]"#, 2 * period),
+        };
+        format!(r#"{{"name": "{i}", "constraints": ["any_miss({},4)"], "arrivals": {{{arrivals}}}}}"#, i % 3)
+    };
+    let text = |time: u64| {
+        let service = |s: usize| {
+            let streams: Vec<_> = (0..4).map(|i| stream(s, i)).collect();
+            let time = (time * (1 + s as u64 % 4)) as f64 / 1e6;
+            let (deadline, streams) = (1_000 + 400 * s, streams.join(","));
+            format!(
+                r#"{{"name": "v{s}", "deadline": {deadline}, "guard": 1, "batch": 4, "time": {time}, "streams": [{streams}]}}"#
+            )
+        };
+        let all: Vec<_> = (0..services).map(service).collect();
+        format!(
+            r#"{{"unit": "ms", "background": true, "workers": {{"count": 1}}, "rule": "edf", "services": [{}]}}"#,
+            all.join(",")
+        )
+    };
+    let read = |time: u64| match Question::parse(&text(time)) {
+        Ok(Question::Shared(problem)) => problem,
+        other => panic!("{other:?}"),
+    };
+    // As long a batch as makes the load so large a share of the worker's time.
+    let unit = read(1_000_000);
+    let busy = |service: &planner::problem::shared::Service| {
+        let demand = service.streams.iter().filter_map(|(_, spec)| spec.demand());
+        let rate: f64 = demand.map(|(d, a)| d.as_f64() * a.rate_per_s()).sum();
+        rate * service.time.as_secs_f64() / service.batch as f64
+    };
+    read((1e6 * load / unit.services.iter().map(busy).sum::<f64>()) as u64)
+}
+
+#[test]
+fn certificates_of_devices() {
+    println!("| services | streams | load | admit | certify, median | verify | checked |");
+    println!("|---:|---:|---:|---:|---:|---:|---|");
+    for (services, load) in [(2, 0.5), (2, 0.95), (4, 0.95), (16, 0.5), (16, 0.9)] {
+        let problem = shared_problem(services, load);
+        let [_, admit, _] = times(|| decide(&problem));
+        assert!(decide(&problem).answer.is_ok(), "{:?}", decide(&problem).reason);
+        let ms = |t: Duration| format!("{:.3} ms", t.as_secs_f64() * 1e3);
+        // With all their limits that is a matter of minutes for many services.
+        let certified = (services <= 4).then(|| {
+            let [_, certified, _] = times(|| certify_shared(&problem));
+            let certificate = Certificate::of_shared("bench", certify_shared(&problem));
+            let [_, verified, _] = times(|| verify(&certificate));
+            let said = verify(&certificate).map_or_else(|e| e.derived, |v| format!("{} limits", v.limits));
+            format!("{} | {} | {said}", ms(certified), ms(verified))
+        });
+        println!(
+            "| {services} | {} | {:.0} % | {} | {} |",
+            4 * services,
+            load * 100.0,
+            ms(admit),
+            certified.as_deref().unwrap_or("- | - | -")
         );
     }
 }
