@@ -6,8 +6,8 @@ mod naive;
 use naive::lines::{Line, Service, Shared, Walk, draw, name};
 use naive::{CONSTRAINTS, Dice, Stream, arrivals, effort};
 use planner::certificate::{SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer};
-use planner::verify::{Verified, VerifyError, verify};
 use planner::certify::MAX_SCALE;
+use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
 use rt_core::sharing::{Rule, SharedAdmission, SharingError};
 use rt_core::{Span, StreamSpec};
@@ -78,11 +78,7 @@ struct Seen {
     too_far: u64,
 }
 
-fn admission(
-    system: &Shared,
-    problem: &SharedProblem,
-    turns: bool,
-) -> Result<SharedAdmission, SharingError> {
+fn admission(system: &Shared, problem: &SharedProblem, turns: bool) -> Result<SharedAdmission, SharingError> {
     let stated: Vec<u32> = system.services.iter().map(|s| s.turn as u32).collect();
     let specs: Vec<Vec<StreamSpec>> = problem.specs().collect();
     let specs: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();

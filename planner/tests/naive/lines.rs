@@ -90,7 +90,8 @@ impl Shared {
     /// All streams, or those of one service, so many thousandths times as fast.
     pub(crate) fn faster(&self, one: Option<usize>, scale: u64) -> Option<Self> {
         let mut system = self.clone();
-        for (_, s) in system.services.iter_mut().enumerate().filter(|(s, _)| one.is_none_or(|one| one == *s)) {
+        for (_, s) in system.services.iter_mut().enumerate().filter(|(s, _)| one.is_none_or(|one| one == *s))
+        {
             for bound in s.streams.iter_mut().flat_map(|s| &mut s.bounds) {
                 *bound = bound.faster(scale)?;
             }
@@ -162,8 +163,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            let clear: Vec<_> =
-                all.clone().map(|j| batches(self.count(j, y - self.due[j] + 1), j)).collect();
+            let clear: Vec<_> = all.clone().map(|j| batches(self.count(j, y - self.due[j] + 1), j)).collect();
             for k in all.clone().filter(|&k| clear[k] >= 1) {
                 let mut before = clear.clone();
                 before[k] -= 1;
@@ -172,8 +172,9 @@ impl Walk<'_> {
                 at(Line { reference, service: k, distance: y, lhs, rhs });
             }
             for i in all.clone().filter(|&i| self.system.services[i].batch > 1 && y >= self.due[i]) {
-                let own =
-                    self.count(i, y - self.due[i] + 1).min(self.count(i, y - self.due[i] + within[i] + 1) - 1);
+                let own = self
+                    .count(i, y - self.due[i] + 1)
+                    .min(self.count(i, y - self.due[i] + within[i] + 1) - 1);
                 if own < 1 {
                     continue;
                 }
