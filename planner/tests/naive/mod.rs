@@ -1,6 +1,7 @@
 //! Loads read off the page: curves by their definitions at every length, and the words in which a problem says them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod instants;
 pub(crate) mod lines;
 
 /// One bound on arrivals, by its definition.
