@@ -6,6 +6,10 @@ mod harness;
 mod oracle;
 mod shared;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use harness::choices::Choices;
 use harness::{Dice, earliest};
 use oracle::sharing::{Service, Shared};
 use rt_core::{Cause, StreamId, StreamSpec};
@@ -160,4 +164,96 @@ fn overruns_within_the_margin_are_harmless_whoever_comes_and_goes() {
 #[test]
 fn all_of_it_at_once_is_harmless() {
     stands(400, 3, |dice| (dice.within(0, 2) as u8, true, dice.within(2, 30)));
+}
+
+/// One short run in which `choices` decides all: who sends, who leaves, once, and comes back, what is read late, and whether a batch
+/// is quick or runs over by all that is left of the margin. Every third tick a stranger comes to each service.
+fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Choices>>) {
+    let (times, late) = (Rc::clone(choices), u64::from(shared.late));
+    let choose = |options: u64| choices.borrow_mut().choose(options);
+    let mut run = Run::new(shared, margin, move |_, bound| match times.borrow_mut().choose(2) {
+        0 => bound + margin,
+        _ => 1.max(bound - 1),
+    });
+    run.allowance = Some(margin);
+    let of = |(service, s): (usize, &Service)| {
+        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
+        s.streams.iter().map(client).collect::<Vec<_>>()
+    };
+    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
+    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
+    let strangers: Vec<_> =
+        (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    let mut stays = true;
+    for now in 0..ticks {
+        run.advance(now, true);
+        for (s, &stranger) in strangers.iter().enumerate().filter(|_| now % 3 == 0) {
+            run.arrive(s, stranger);
+        }
+        run.settle();
+        for client in &mut clients {
+            let Some(id) = client.id else {
+                if has_place(&run, shared, client) {
+                    (client.history, client.unread) = (Vec::new(), Vec::new());
+                    client.id = Some(run.add(client.service, client.spec.clone()));
+                }
+                continue;
+            };
+            let bounds = client.spec.arrivals().expect("declared").bounds();
+            // It sends all that it may, or nothing, or leaves.
+            match if earliest(&client.history, bounds, now) == now {
+                choose(if stays { 3 } else { 2 })
+            } else {
+                1
+            } {
+                0 => {
+                    let read = now + if late > 0 { late * choose(2) } else { 0 };
+                    while earliest(&client.history, bounds, now) == now {
+                        client.history.push(now);
+                        client.unread.push((now, client.unread.last().map_or(0, |u| u.1).max(read)));
+                    }
+                }
+                1 => {}
+                _ => {
+                    run.remove(client.service, id);
+                    (client.id, stays) = (None, false);
+                }
+            }
+        }
+        for client in &mut clients {
+            read(&mut run, client, &mut Dice(0));
+        }
+        run.advance(now, true);
+    }
+    run.drain();
+    assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
+    let own =
+        |&(_, service, cause): &(u64, usize, Cause)| cause == Cause::ServiceOverrun && run.overran[service];
+    assert!(run.causes.iter().all(own), "{:?}, margin {margin}: {shared:?}", run.causes);
+}
+
+#[test]
+fn over_every_short_run_of_all_of_it_nothing_mandatory_is_missed() {
+    for turns in [false, true] {
+        let (mut dice, mut depths, count) = (Dice(4), 0, instances(8));
+        for _ in 0..count {
+            let late = dice.within(0, 2) as u8;
+            let (shared, margin) = admitted(&mut dice, turns, late);
+            let mut budget = 8_000u32;
+            for ticks in 2.. {
+                let choices = Rc::new(RefCell::new(Choices::default()));
+                let mut more = true;
+                while more && budget > 0 {
+                    choose_all(&shared, margin, ticks, &choices);
+                    budget -= 1;
+                    more = choices.borrow_mut().next_run();
+                }
+                if more {
+                    depths += ticks - 1;
+                    break;
+                }
+            }
+        }
+        println!("turns {turns}: {} ticks exhausted on average", depths as f64 / count as f64);
+    }
 }
