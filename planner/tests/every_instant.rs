@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use naive::instants::{Moment, System, draw};
 use naive::{Dice, arrivals, effort};
-use planner::certificate::{Binding, Limits, Rule, StreamAnswer};
-use planner::verify::{VerifyError, verify};
-use planner::{Certificate, Claim, Number, Problem};
+use planner::certificate::{Binding, Limit, Limits, Rule, StreamAnswer};
+use planner::certify::MAX_SCALE;
+use planner::verify::{Verified, VerifyError, verify};
+use planner::{Certificate, Claim, Number, Problem, certify};
 use rt_core::{Admission, AdmissionError};
 
 /// Systems that take longer to repeat are left out.
@@ -42,8 +43,8 @@ fn claim(problem: &Problem, system: &System, rule: Rule, told: (Moment, u64, u64
     }
 }
 
-fn check(claim: Claim) -> Result<(), VerifyError> {
-    verify(&Certificate::new("by hand", BTreeMap::new(), vec![claim])).map(|_| ())
+fn check(claim: Claim) -> Result<Verified, VerifyError> {
+    verify(&Certificate::new("by hand", BTreeMap::new(), vec![claim]))
 }
 
 /// So many of the instants at which Theorem A says no are looked at by the refinement, which takes long.
@@ -197,4 +198,86 @@ fn at_capacity_the_refinement_holds_for_ever() {
     }
     println!("{looked} at capacity: {seen:?}");
     assert!(seen.refined > 2, "{seen:?}");
+}
+
+/// What Theorem A says on the page; `None` if that takes too long to tell.
+fn by_the_page(system: &System) -> Option<bool> {
+    let (work, done) = system.load();
+    if work > done {
+        return Some(false);
+    }
+    let reach = 2 * system.hyperperiod() + 150;
+    if reach > 3000 {
+        return None;
+    }
+    let looked = system.busy(reach).unwrap_or(reach);
+    let plain = system.plain((1..=looked).map(|length| system.mandatory(length)));
+    Some(plain.iter().all(|at| at.margin() >= 0) && system.stalls_are_rare())
+}
+
+/// Each limit holds; a step beyond, nothing does: who claims it is refused, and for nothing else.
+#[test]
+fn a_limit_that_is_a_step_too_large_is_refused() {
+    let (mut dice, all, mut looked, mut forged) = (Dice(6), arrivals(), 0, 0);
+    while looked < 100 * effort() {
+        let kinds = dice.within(1, 2);
+        let system = System { background: true, ..draw(&mut dice, kinds, &all) };
+        let (work, done) = system.load();
+        let Ok(problem) = Problem::parse(&system.text()) else { continue };
+        if work == 0 || work > done || system.hyperperiod() > LONGEST_PERIOD {
+            continue;
+        }
+        let honest = certify(&problem);
+        if !honest.admissible || honest.binding.is_none() {
+            continue;
+        }
+        looked += 1;
+        check(honest.clone()).unwrap_or_else(|no| panic!("{no}: {}", system.text()));
+        let none = Claim { max_load_scale: None, limits: Limits::default(), ..honest.clone() };
+        let mut look = |field: &str, claim: Claim, there: Option<System>, limit: bool| {
+            let said = check(claim).map(|verified| verified.limits).map_err(|no| no.field);
+            let holds = there.map_or(Some(false), |there| by_the_page(&there));
+            assert!(!limit || holds != Some(false), "{field} is none: {}", system.text());
+            match holds {
+                Some(true) => assert!(said == Ok(1) || said == Ok(0), "{said:?}, {field}: {}", system.text()),
+                Some(false) => assert_eq!(said, Err(field.to_owned()), "{}", system.text()),
+                None => {}
+            }
+            forged += u64::from(holds == Some(false));
+        };
+        if let Some(scale) = honest.max_load_scale.map(|scale| (scale.as_f64() * 1000.0).round() as u64) {
+            for (scale, limit) in
+                [(scale, true), (scale + 1, false)].into_iter().filter(|s| s.0 <= 1000 * MAX_SCALE)
+            {
+                let claim = Claim { max_load_scale: Some(Number::thousandths(scale)), ..none.clone() };
+                look("max_load_scale", claim, system.faster(scale), limit);
+            }
+        }
+        let limits = |limits| Claim { limits, ..none.clone() };
+        if let Some(least) = honest.limits.min_deadline {
+            for less in [0, 1] {
+                let deadline = least.value.as_f64() as u64 - less;
+                let min_deadline = Some(Limit { value: Number::whole(deadline), binding: None });
+                let claim = limits(Limits { min_deadline, ..Limits::default() });
+                let latency = deadline.checked_sub(system.guard);
+                look(
+                    "limits.min_deadline",
+                    claim,
+                    latency.and_then(|latency| system.with_latency(latency)),
+                    less == 0,
+                );
+            }
+        }
+        if let Some(least) = honest.limits.min_workers {
+            for less in [0, 1] {
+                let value = least.value - less;
+                let claim =
+                    limits(Limits { min_workers: Some(Limit { value, binding: None }), ..Limits::default() });
+                let mut there = system.clone();
+                there.kinds[0].count = value;
+                look("limits.min_workers", claim, Some(there).filter(|_| value > 0), less == 0);
+            }
+        }
+    }
+    println!("{looked} systems, {forged} limits");
 }

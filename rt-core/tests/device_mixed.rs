@@ -50,6 +50,8 @@ struct Trouble {
     churn: bool,
     /// One batch in so many runs over; none if 0.
     overruns: u64,
+    /// By up to so much more than the margin; if by none, all together stay within it.
+    beyond: u64,
     late: u8,
 }
 
@@ -67,11 +69,11 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
     let more: Vec<u8> = shared.services.iter().map(|_| dice.within(0, 3) as u8).collect();
     let mut run = Run::guarded(shared, &more, margin, move |_, bound| {
         if every > 0 && times.within(1, every) == 1 {
-            return bound + times.within(1, margin.max(1));
+            return bound + times.within(1, margin.max(1) + trouble.beyond);
         }
         if times.within(0, 3) < full { bound } else { times.within(1, bound) }
     });
-    run.allowance = Some(margin);
+    run.allowance = (trouble.beyond == 0).then_some(margin);
     let of = |(service, s): (usize, &Service)| {
         let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
         s.streams.iter().map(client).collect::<Vec<_>>()
@@ -137,7 +139,7 @@ fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
         for _ in 0..instances(count) {
             let (late, churn, overruns) = of(&mut dice);
             let (shared, margin) = admitted(&mut dice, turns, late);
-            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, late });
+            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late });
             assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
             for &(at, service, cause) in &run.causes {
                 let own = cause == Cause::ServiceOverrun && run.overran[service];
@@ -164,6 +166,25 @@ fn overruns_within_the_margin_are_harmless_whoever_comes_and_goes() {
 #[test]
 fn all_of_it_at_once_is_harmless() {
     stands(400, 3, |dice| (dice.within(0, 2) as u8, true, dice.within(2, 30)));
+}
+
+/// Nobody is harmed without having been told.
+#[test]
+fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
+    for turns in [false, true] {
+        let (mut dice, mut missed) = (Dice(5), 0);
+        for _ in 0..instances(400) {
+            let late = dice.within(0, 2) as u8;
+            let (shared, margin) = admitted(&mut dice, turns, late);
+            let trouble = Trouble { churn: true, overruns: 25, beyond: dice.within(1, 8), late };
+            let run = play(&shared, margin, &mut dice, trouble);
+            let unwarned = run.missed.iter().find(|&&(_, _, warned)| !warned);
+            assert_eq!(unwarned, None, "margin {margin}: {shared:?}");
+            missed += run.missed.len();
+        }
+        println!("turns {turns}: {missed} missed");
+        assert!(missed > 50, "overruns hardly ever do harm: {missed}");
+    }
 }
 
 /// One short run in which `choices` decides all: who sends, who leaves, once, and comes back, what is read late, and whether a batch

@@ -67,6 +67,20 @@ impl System {
         self.kinds.iter().map(|k| k.count * k.times.len() as u64 * (u / k.time())).sum()
     }
 
+    /// All streams so many thousandths times as fast.
+    pub(crate) fn faster(&self, scale: u64) -> Option<Self> {
+        let mut system = self.clone();
+        for bound in system.streams.iter_mut().flat_map(|s| &mut s.bounds) {
+            *bound = bound.faster(scale)?;
+        }
+        Some(system)
+    }
+
+    /// The same with another `L`, of which stalls leave something.
+    pub(crate) fn with_latency(&self, latency: u64) -> Option<Self> {
+        (latency >= self.reserve()).then(|| Self { latency, ..self.clone() })
+    }
+
     fn reserve(&self) -> u64 {
         self.stalls.map_or(0, |(count, _, length)| count * length)
     }
