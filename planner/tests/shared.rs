@@ -1,6 +1,6 @@
 //! The checker where services share workers: it confirms what follows, and names the field that does not.
 
-use planner::certificate::{Reference, SharedBinding, SharedReason};
+use planner::certificate::{Reference, SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer};
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
 
@@ -200,5 +200,50 @@ fn a_period_is_one_in_which_batches_are_whole() {
     }
     let before = SharedBinding { distance: n("3"), lhs: n("11"), rhs: n("11"), ..line };
     claim.binding = Some(before);
+    assert_eq!(field(&claim), "admissible");
+}
+
+/// Products that leave 128 bits: a turn of 65536 batches of twelve minutes made a slope that wrapped around, and the walk
+/// ended before the line that fails, after eight hours. 1033 thousandths of the worker are wanted.
+#[test]
+fn a_slope_that_is_too_steep_to_reckon_with_ends_no_walk() {
+    let text = r#"{"unit": "s", "background": true, "workers": {"count": 1}, "rule": "turns", "services": [
+        {"name": "a", "deadline": 3600, "batch": 65536, "time": 360, "turn": 1, "streams": [
+            {"name": "s", "constraints": ["any_miss(0,65535)"], "arrivals": {"windows": [[65536, 432]]}}]},
+        {"name": "b", "deadline": 3600, "batch": 1, "time": 720, "turn": 65536, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 3600]]}}]}]}"#;
+    let stream = |density: u32, constraint: &str| SharedStreamAnswer {
+        name: "s".to_owned(),
+        density: (density, density),
+        constraints: vec![(constraint.to_owned(), "binds".to_owned())],
+    };
+    let service = |name: &str, within, turn, stream| SharedServiceAnswer {
+        name: name.to_owned(),
+        start_within: Some(n(within)),
+        turn: Some(turn),
+        max_rate_scale: None,
+        min_deadline: None,
+        streams: vec![stream],
+    };
+    let claim = SharedClaim {
+        device: None,
+        problem: serde_json::from_str(text).expect("a problem"),
+        admissible: true,
+        rule: SharedReason::Turns,
+        binding: Some(SharedBinding {
+            reference: Reference::Turn,
+            service: "a".to_owned(),
+            distance: n("1296"),
+            lhs: n("3960"),
+            rhs: n("4536"),
+        }),
+        overrun_margin: Some(n("576")),
+        max_load_scale: None,
+        services: vec![
+            service("a", "3240", 1, stream(65535, "any_miss(0,65535)")),
+            service("b", "2880", 65536, stream(1, "row_miss(0)")),
+        ],
+        reason: None,
+    };
     assert_eq!(field(&claim), "admissible");
 }

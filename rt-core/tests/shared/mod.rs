@@ -93,6 +93,14 @@ pub(crate) struct Run {
     pub(crate) served: Vec<usize>,
     /// How long the next batch of a service takes: from its number and its bound.
     pub(crate) time: Box<dyn FnMut(usize, u64) -> u64>,
+    /// By how much batches may run over in all between two calm instants, if that is bounded.
+    pub(crate) allowance: Option<u64>,
+    /// Of each worker that runs: when its batch is due.
+    due: Vec<u64>,
+    over: u64,
+    longest: u64,
+    /// Of each service: whether a batch of it has run over.
+    pub(crate) overran: Vec<bool>,
 }
 
 impl Run {
@@ -129,6 +137,11 @@ impl Run {
             causes: Vec::new(),
             served: vec![0; count],
             time: Box::new(time),
+            allowance: None,
+            due: vec![0; shared.workers],
+            over: 0,
+            longest: shared.longest.into(),
+            overran: vec![false; count],
         }
     }
 
@@ -220,11 +233,16 @@ impl Run {
 
     /// A request that was sent then is read now.
     pub(crate) fn arrive_sent(&mut self, service: usize, stream: StreamId, sent: u64) {
+        self.arrive_at(service, stream, sent, self.now);
+    }
+
+    /// A request that was sent then, and had come when it says so, is taken in now.
+    pub(crate) fn arrive_at(&mut self, service: usize, stream: StreamId, sent: u64, at: u64) {
         let (token, now) = (self.tokens, Instant::from_nanos(self.now));
         self.tokens += 1;
         let mandatory = |device: &Device| device.service(service).waiting_mandatory();
         let before = mandatory(&self.device);
-        let arrival = Arrival { stream, token, at: now };
+        let arrival = Arrival { stream, token, at: Instant::from_nanos(at) };
         let wanted = (Instant::from_nanos(sent), self.device.service(service).config().deadline);
         let refused = self.device.handle_wanted(now, service, arrival, wanted, true);
         if let Some(resolution) = refused {
@@ -245,7 +263,9 @@ impl Run {
         match self.rule {
             Rule::Turns => self.line.front().map(|&(service, _)| vec![service]),
             Rule::Earliest => {
-                let due = |s: usize| Some(self.waiting[s].front()?.deadline - self.guards[s]);
+                // Not in the order in which they are read, if some are late.
+                let first = |s: usize| self.waiting[s].iter().map(|waits| waits.deadline).min();
+                let due = |s: usize| Some(first(s)? - self.guards[s]);
                 let all = 0..self.waiting.len();
                 let least = all.clone().filter_map(due).min()?;
                 Some(all.filter(|&s| due(s) == Some(least)).collect())
@@ -301,6 +321,7 @@ impl Run {
                 }
                 DeviceAction::Event(..) => {}
                 DeviceAction::WakeAt(at) => {
+                    self.look_for_calm();
                     self.wake = at.map(Instant::as_nanos);
                     assert!(self.wake.is_none_or(|at| at > self.now), "a wake-up that is due already");
                     let free = |worker: &usize| {
@@ -316,6 +337,15 @@ impl Run {
                     return;
                 }
             }
+        }
+    }
+
+    /// Where nothing mandatory waits, and every worker is free within the longest batch, only what runs can yet run over.
+    fn look_for_calm(&mut self) {
+        let running = || self.running.iter().zip(&self.due).filter_map(|(run, &due)| Some(((*run)?.1, due)));
+        let prompt = running().all(|(_, due)| self.now <= due && due - self.now <= self.longest);
+        if prompt && self.waiting.iter().all(VecDeque::is_empty) {
+            self.over = running().map(|(end, due)| end.saturating_sub(due)).sum();
         }
     }
 
@@ -360,7 +390,12 @@ impl Run {
             self.line.retain(|&(other, _)| other != service);
         }
         let bound = kind.profile.bound(batch.len()).as_nanos();
-        let time = (self.time)(service, bound);
+        let wanted = (self.time)(service, bound);
+        let most = self.allowance.map_or(wanted, |allowance| bound + allowance - self.over);
+        let time = wanted.min(most);
+        self.over += time.saturating_sub(bound);
+        self.overran[service] |= time > bound;
+        self.due[worker] = self.now + bound;
         self.running[worker] = Some((self.now, self.now + time));
     }
 

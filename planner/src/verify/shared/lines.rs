@@ -304,7 +304,8 @@ impl<'a> Lines<'a> {
                 if let Some((from, period)) = turn.and_then(|turn| repeated(promised(own), turn)) {
                     let rounds = grown(own, period) / own.batch / turns[s];
                     let cycle: i128 = shared.services.iter().zip(turns).map(|(o, turn)| o.time * turn).sum();
-                    repeats = (rounds * cycle <= shared.workers * period).then_some((from, period));
+                    let work = rounds.saturating_mul(cycle);
+                    repeats = (work <= shared.workers * period).then_some((from, period));
                 }
             }
             _ => {
@@ -316,7 +317,8 @@ impl<'a> Lines<'a> {
                 let whole = all().try_fold(1, |whole, (_, s)| lcm(whole, s.batch));
                 let streams = all().flat_map(|(_, s)| promised(s));
                 if let Some((from, period)) = whole.and_then(|whole| repeated(streams, whole)) {
-                    let work: i128 = all().map(|(_, s)| s.time * (grown(s, period) / s.batch)).sum();
+                    let work = |(_, s): (usize, &Service)| s.time.saturating_mul(grown(s, period) / s.batch);
+                    let work = all().map(work).fold(0, i128::saturating_add);
                     repeats = (work <= shared.workers * period).then_some((from + due, period));
                 }
             }
@@ -337,7 +339,7 @@ fn promised(service: &Service) -> impl Iterator<Item = &Stream> {
 /// periods in which they grow by the same number.
 fn repeated<'a>(streams: impl IntoIterator<Item = &'a Stream>, whole: i128) -> Option<(i128, i128)> {
     let (from, period) = repetition(streams, 1)?;
-    Some((from, period.checked_mul(whole)?))
+    Some((from, period.checked_mul(whole).filter(|&period| period < 1 << 64)?))
 }
 
 /// `(r, e)` so that `time / size` for each of the mandatory requests in any length is at most `r·length/FINE + e`.
@@ -345,7 +347,8 @@ fn straight(service: &Service, time: i128, size: i128) -> (i128, i128) {
     promised(service).fold((0, 0), |(rate, most), stream| {
         let Some(slow) = stream.slowest() else { return (rate, most) };
         // In a whole step more it is always the same more, and at most all of one in a part of one.
-        let whole = up(stream.p * slow.count() * time * FINE, stream.q * slow.step * size);
+        let work = time.checked_mul(stream.p * slow.count() * FINE);
+        let whole = work.map_or(i128::MAX, |work| work / (stream.q * slow.step * size) + 1);
         let part = up(stream.p * slow.most(slow.step).0, stream.q) + 1;
         (whole.saturating_add(rate), most + up(time * part, size))
     })

@@ -1,0 +1,280 @@
+//! Everything that a device must stand, all at once: streams that leave and come back, strangers in long batches, requests
+//! that are read late, overruns within the margin, turns of several batches, on one worker or two. `WEIR_EXHAUSTIVE=n` looks
+//! at `n` systems of each.
+
+mod harness;
+mod oracle;
+mod shared;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use harness::choices::Choices;
+use harness::{Dice, earliest};
+use oracle::sharing::{Service, Shared};
+use rt_core::{Cause, StreamId, StreamSpec};
+use shared::{Run, admission, spec};
+
+fn instances(default: usize) -> usize {
+    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+/// A system that is admitted with batches of strangers that are longer than any of its own, and its margin.
+fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
+    loop {
+        let mut shared = Shared::draw(dice, turns, late);
+        shared.longest += dice.within(0, 2) as u8;
+        for service in &mut shared.services {
+            service.turn = dice.within(1, 3) as u8;
+            service.deadline += dice.within(0, 4) as u8;
+        }
+        if let Some(binding) = admission(&shared).ok().and_then(|admission| admission.binding) {
+            return (shared, u64::try_from(binding.margin()).expect("admitted"));
+        }
+    }
+}
+
+/// A stream with its client.
+struct Client {
+    service: usize,
+    spec: StreamSpec,
+    id: Option<StreamId>,
+    /// When it sent, as far as its registration goes back.
+    history: Vec<u64>,
+    /// What is sent and not read, and when it is read.
+    unread: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Trouble {
+    churn: bool,
+    /// One batch in so many runs over; none if 0.
+    overruns: u64,
+    /// By up to so much more than the margin; if by none, all together stay within it.
+    beyond: u64,
+    late: u8,
+}
+
+/// Whether a client that left may come back: its former self counts no more.
+fn has_place(run: &Run, shared: &Shared, client: &Client) -> bool {
+    let load = run.device.service(client.service).load();
+    let there = load.specs().filter(|other| other.demand() == client.spec.demand()).count();
+    let declared = &shared.services[client.service].streams;
+    there < declared.iter().filter(|k| spec(k).demand() == client.spec.demand()).count()
+}
+
+fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run {
+    let mut times = Dice(dice.next());
+    let (every, full) = (trouble.overruns, dice.within(0, 3));
+    let more: Vec<u8> = shared.services.iter().map(|_| dice.within(0, 3) as u8).collect();
+    let mut run = Run::guarded(shared, &more, margin, move |_, bound| {
+        if every > 0 && times.within(1, every) == 1 {
+            return bound + times.within(1, margin.max(1) + trouble.beyond);
+        }
+        if times.within(0, 3) < full { bound } else { times.within(1, bound) }
+    });
+    run.allowance = (trouble.beyond == 0).then_some(margin);
+    let of = |(service, s): (usize, &Service)| {
+        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
+        s.streams.iter().map(client).collect::<Vec<_>>()
+    };
+    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
+    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
+    let strangers: Vec<_> =
+        (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    let (greedy, busy) = (dice.within(0, 2), dice.within(0, 4));
+    for now in 0..200 {
+        run.advance(now, dice.within(0, 1) == 0);
+        for _ in 0..dice.within(0, busy) {
+            let s = dice.within(0, strangers.len() as u64 - 1) as usize;
+            run.arrive(s, strangers[s]);
+            run.settle();
+        }
+        for _ in 0..4 * clients.len() {
+            let k = dice.within(0, clients.len() as u64 - 1) as usize;
+            let client = &mut clients[k];
+            let Some(id) = client.id else {
+                if has_place(&run, shared, client) {
+                    client.history.clear();
+                    client.unread.clear();
+                    client.id = Some(run.add(client.service, client.spec.clone()));
+                }
+                continue;
+            };
+            let bounds = client.spec.arrivals().expect("declared").bounds();
+            if trouble.churn && dice.within(0, 50) == 0 {
+                run.remove(client.service, id);
+                client.id = None;
+            } else if dice.within(0, 3) >= greedy && earliest(&client.history, bounds, now) == now {
+                client.history.push(now);
+                let before = client.unread.last().map_or(0, |&(_, read)| read);
+                let delay = dice.within(0, trouble.late.into());
+                client.unread.push((now, before.max(now + delay)));
+            }
+            read(&mut run, client, dice);
+        }
+        clients.iter_mut().for_each(|client| read(&mut run, client, dice));
+        run.advance(now, true);
+    }
+    run.drain();
+    run
+}
+
+/// Reads what is to be read by now: either the client said when it sent that, or it came then and is taken in late.
+fn read(run: &mut Run, client: &mut Client, dice: &mut Dice) {
+    while let (Some(id), Some(&(sent, _))) =
+        (client.id, client.unread.first().filter(|&&(_, read)| read <= run.now))
+    {
+        client.unread.remove(0);
+        let at = if dice.within(0, 1) == 0 { sent } else { run.now };
+        run.arrive_at(client.service, id, sent, at);
+        run.settle();
+    }
+}
+
+/// Nothing mandatory is missed, and nobody is told of anything but the service whose own batch ran over.
+fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
+    for turns in [false, true] {
+        let (mut dice, mut served, mut over) = (Dice(seed), 0, 0);
+        for _ in 0..instances(count) {
+            let (late, churn, overruns) = of(&mut dice);
+            let (shared, margin) = admitted(&mut dice, turns, late);
+            let run = play(&shared, margin, &mut dice, Trouble { churn, overruns, beyond: 0, late });
+            assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
+            for &(at, service, cause) in &run.causes {
+                let own = cause == Cause::ServiceOverrun && run.overran[service];
+                assert!(own, "{cause:?} of service {service} at {at}, margin {margin}: {shared:?}");
+            }
+            served += run.served.iter().sum::<usize>();
+            over += run.overran.iter().filter(|over| **over).count();
+        }
+        println!("turns {turns}: {served} served, {over} services ran over");
+        assert!(served > 10 * count);
+    }
+}
+
+#[test]
+fn streams_come_and_go_beside_long_batches_and_late_reading() {
+    stands(400, 1, |dice| (dice.within(0, 2) as u8, true, 0));
+}
+
+#[test]
+fn overruns_within_the_margin_are_harmless_whoever_comes_and_goes() {
+    stands(400, 2, |dice| (0, dice.within(0, 1) == 0, dice.within(2, 20)));
+}
+
+#[test]
+fn all_of_it_at_once_is_harmless() {
+    stands(400, 3, |dice| (dice.within(0, 2) as u8, true, dice.within(2, 30)));
+}
+
+/// Nobody is harmed without having been told.
+#[test]
+fn what_is_beyond_the_margin_is_announced_before_it_does_harm() {
+    for turns in [false, true] {
+        let (mut dice, mut missed) = (Dice(5), 0);
+        for _ in 0..instances(400) {
+            let late = dice.within(0, 2) as u8;
+            let (shared, margin) = admitted(&mut dice, turns, late);
+            let trouble = Trouble { churn: true, overruns: 25, beyond: dice.within(1, 8), late };
+            let run = play(&shared, margin, &mut dice, trouble);
+            let unwarned = run.missed.iter().find(|&&(_, _, warned)| !warned);
+            assert_eq!(unwarned, None, "margin {margin}: {shared:?}");
+            missed += run.missed.len();
+        }
+        println!("turns {turns}: {missed} missed");
+        assert!(missed > 50, "overruns hardly ever do harm: {missed}");
+    }
+}
+
+/// One short run in which `choices` decides all: who sends, who leaves, once, and comes back, what is read late, and whether a batch
+/// is quick or runs over by all that is left of the margin. Every third tick a stranger comes to each service.
+fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Choices>>) {
+    let (times, late) = (Rc::clone(choices), u64::from(shared.late));
+    let choose = |options: u64| choices.borrow_mut().choose(options);
+    let mut run = Run::new(shared, margin, move |_, bound| match times.borrow_mut().choose(2) {
+        0 => bound + margin,
+        _ => 1.max(bound - 1),
+    });
+    run.allowance = Some(margin);
+    let of = |(service, s): (usize, &Service)| {
+        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
+        s.streams.iter().map(client).collect::<Vec<_>>()
+    };
+    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
+    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
+    let strangers: Vec<_> =
+        (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    let mut stays = true;
+    for now in 0..ticks {
+        run.advance(now, true);
+        for (s, &stranger) in strangers.iter().enumerate().filter(|_| now % 3 == 0) {
+            run.arrive(s, stranger);
+        }
+        run.settle();
+        for client in &mut clients {
+            let Some(id) = client.id else {
+                if has_place(&run, shared, client) {
+                    (client.history, client.unread) = (Vec::new(), Vec::new());
+                    client.id = Some(run.add(client.service, client.spec.clone()));
+                }
+                continue;
+            };
+            let bounds = client.spec.arrivals().expect("declared").bounds();
+            // It sends all that it may, or nothing, or leaves.
+            match if earliest(&client.history, bounds, now) == now {
+                choose(if stays { 3 } else { 2 })
+            } else {
+                1
+            } {
+                0 => {
+                    let read = now + if late > 0 { late * choose(2) } else { 0 };
+                    while earliest(&client.history, bounds, now) == now {
+                        client.history.push(now);
+                        client.unread.push((now, client.unread.last().map_or(0, |u| u.1).max(read)));
+                    }
+                }
+                1 => {}
+                _ => {
+                    run.remove(client.service, id);
+                    (client.id, stays) = (None, false);
+                }
+            }
+        }
+        for client in &mut clients {
+            read(&mut run, client, &mut Dice(0));
+        }
+        run.advance(now, true);
+    }
+    run.drain();
+    assert!(run.missed.is_empty(), "{:?} missed, margin {margin}: {shared:?}", run.missed);
+    let own =
+        |&(_, service, cause): &(u64, usize, Cause)| cause == Cause::ServiceOverrun && run.overran[service];
+    assert!(run.causes.iter().all(own), "{:?}, margin {margin}: {shared:?}", run.causes);
+}
+
+#[test]
+fn over_every_short_run_of_all_of_it_nothing_mandatory_is_missed() {
+    for turns in [false, true] {
+        let (mut dice, mut depths, count) = (Dice(4), 0, instances(8));
+        for _ in 0..count {
+            let late = dice.within(0, 2) as u8;
+            let (shared, margin) = admitted(&mut dice, turns, late);
+            let mut budget = 8_000u32;
+            for ticks in 2.. {
+                let choices = Rc::new(RefCell::new(Choices::default()));
+                let mut more = true;
+                while more && budget > 0 {
+                    choose_all(&shared, margin, ticks, &choices);
+                    budget -= 1;
+                    more = choices.borrow_mut().next_run();
+                }
+                if more {
+                    depths += ticks - 1;
+                    break;
+                }
+            }
+        }
+        println!("turns {turns}: {} ticks exhausted on average", depths as f64 / count as f64);
+    }
+}
