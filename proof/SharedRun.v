@@ -513,6 +513,81 @@ Proof.
     + now rewrite promised_N.
     + lia.
 Qed.
+
+(** So every (m, K) of density at most rho is kept. *)
+Theorem accepted_keeps S log st left : accept_shared (begin_shared S) log = (st, left) ->
+  sensible q -> (forall L, In L (sloads st) -> load_admitted L) -> conform q (fun _ => true) (arrivals st) ->
+  exists s, shows_shared st s /\ forall k c l K, nth_error (clients q) k = Some c -> ((K - l) * den c <= K * num c)%nat ->
+  forall i, (count (missed (as_problem q (home q k)) (view s) k) (seq (i + 1) K) <= l)%nat.
+Proof.
+  intros Ha Hsense HL Hc. destruct (accepted_shared _ _ _ _ Ha) as (s & Hr & Hs). exists s. split; [exact Hs|].
+  apply (run_mono _ _ _ _ HL) in Hr. pose proof Hs as (_ & _ & _ & Harr & _). unfold arrivals in Hc. rewrite <- Harr in Hc.
+  intros k c l K Hk Hd. unfold load_admitted in Hr. destruct (nrule pr) eqn:Er.
+  - now apply (turns_loads_keep q (fun _ => true) (counted st) s k c l K).
+  - now apply (earliest_loads_keep q (counted st) s k c l K).
+Qed.
+
+(** ** Declarations
+
+    The requests of a stream keep to a curve if from each of them to each later one there are no more than it allows. *)
+Fixpoint from_first (f : N -> N) a i l := match l with
+  | [] => true
+  | b :: l => (i <=? f (b + 1 - a)) && from_first f a (i + 1) l
+  end.
+Fixpoint keeps_curve f l := match l with
+  | [] => true
+  | a :: l' => from_first f a 1 l && keeps_curve f l'
+  end.
+Definition sent st k := map narr (rev (filter (fun x => nsrc x =? N.of_nat k) (sarrived st))).
+Definition conforms_shared st := forallb (fun k => match nth_error (nclients pr) k with
+  | Some c => keeps_curve (alpha (bounds (snd c))) (sent st k)
+  | None => true
+  end) (seq 0 (length (nclients pr))).
+
+Lemma from_first_spec (f : N -> N) a e l : (forall x y, x <= y -> f x <= f y) -> forall i, from_first f a i l = true ->
+  (0 < count (fun b => (b <? e)%N) l)%nat -> i + N.of_nat (count (fun b => (b <? e)%N) l) <= f (e - a) + 1.
+Proof.
+  intros Hf. induction l as [|b l IH]; intros i H Hpos; [rewrite count_nil in Hpos; lia|]. cbn [from_first] in H.
+  apply andb_true_iff in H as (Hi & H). apply N.leb_le in Hi. rewrite count_cons in *.
+  destruct (Nat.eq_dec (count (fun b => (b <? e)%N) l) 0) as [E|E].
+  - rewrite E in *. destruct (N.ltb_spec b e) as [Hb|]; cbn [Nat.b2n] in *; [|lia]. specialize (Hf (b + 1 - a) (e - a) ltac:(lia)). lia.
+  - specialize (IH (i + 1) H ltac:(lia)). destruct (b <? e); cbn [Nat.b2n]; lia.
+Qed.
+
+Lemma keeps_curve_spec (f : N -> N) l : (forall x y, x <= y -> f x <= f y) -> keeps_curve f l = true ->
+  forall a d, N.of_nat (count (fun b => ((a <=? b) && (b <? a + d))%N) l) <= f d.
+Proof.
+  intros Hf. induction l as [|b l IH]; intros H a d; [cbn; lia|]. cbn [keeps_curve] in H. apply andb_true_iff in H as (H1 & H2).
+  rewrite count_cons. destruct ((a <=? b) && (b <? a + d)) eqn:E; cbn [Nat.b2n]; [|apply (IH H2)].
+  apply andb_true_iff in E as (Ha & Hb). apply N.leb_le in Ha. pose proof Hb as Hb'. apply N.ltb_lt in Hb'.
+  pose proof (from_first_spec f b (a + d) (b :: l) Hf 1 H1) as H. rewrite count_cons, Hb in H. cbn [Nat.b2n] in H. specialize (H ltac:(lia)).
+  assert (Hle : (count (fun b => ((a <=? b) && (b <? a + d))%N) l <= count (fun b => (b <? a + d)%N) l)%nat).
+  { apply count_mono. intros x _ Hx. now apply andb_true_iff in Hx. }
+  specialize (Hf (a + d - b) d ltac:(lia)). lia.
+Qed.
+
+Lemma conforms_conform st : sensible q -> conforms_shared st = true -> conform q (fun _ => true) (arrivals st).
+Proof.
+  intros (Hsound & _) H k s a d E _. cbn [clients to_sharing] in E. rewrite nth_error_map in E.
+  destruct (nth_error (nclients pr) k) as [c|] eqn:Ec; [|discriminate]. cbn [option_map] in E. injection E as <-.
+  unfold conforms_shared in H. rewrite forallb_forall in H.
+  assert (Hk : (k < length (nclients pr))%nat) by (apply nth_error_Some; congruence).
+  specialize (H k ltac:(apply in_seq; lia)). rewrite Ec in H.
+  assert (Hmono : forall x y, x <= y -> alpha (bounds (snd c)) x <= alpha (bounds (snd c)) y).
+  { intros x y Hxy. destruct (Hsound (to_stream (snd c))) as (_ & _ & Hm).
+    - cbn [streams as_problem clients to_sharing]. apply (in_map (fun c => to_stream (snd c))). now apply (nth_error_In _ k).
+    - specialize (Hm (N.to_nat x) (N.to_nat y) ltac:(lia)). cbn [curve to_stream] in Hm. rewrite !N2Nat.id in Hm. lia. }
+  pose proof (keeps_curve_spec _ _ Hmono H (N.of_nat a) (N.of_nat d)) as Hc. cbn [curve to_stream].
+  assert (Ecount : count (fun r => of k r && within a d r) (arrivals st) =
+    count (fun b => (N.of_nat a <=? b) && (b <? N.of_nat a + N.of_nat d)) (sent st k)).
+  { unfold arrivals, sent. generalize (sarrived st). intros l. rewrite map_rev, map_rev, !count_rev.
+    induction l as [|r l IH]; [reflexivity|]. cbn [map filter]. rewrite count_cons, IH.
+    unfold of at 1, within at 1. cbn [req src arr].
+    replace (N.to_nat (nsrc r) =? k)%nat with (nsrc r =? N.of_nat k) by (apply eq_true_iff_eq; rewrite Nat.eqb_eq, N.eqb_eq; lia).
+    destruct (nsrc r =? N.of_nat k); cbn [andb Nat.b2n map]; [|reflexivity]. rewrite count_cons. f_equal. f_equal.
+    apply eq_true_iff_eq. rewrite !andb_true_iff, Nat.leb_le, Nat.ltb_lt, N.leb_le, N.ltb_lt. lia. }
+  rewrite Ecount. lia.
+Qed.
 End SharedRun.
 
 (** A log of the streams of a problem that the checker confirms. *)
@@ -535,6 +610,48 @@ Theorem decided_in_time pr fuel starts log st left : let all := seq 0 (length (n
 Proof.
   intros all Hd Ha HL Hc. destruct (decide_admits pr fuel starts Hd) as (Hs & Had).
   apply (accepted_in_time pr all log st left Ha Hs); [|exact Hc]. intros L H. now rewrite (HL L H).
+Qed.
+
+(** A whole log, of streams that stay: the checker confirms what they are promised, they keep to their declarations, and the
+    device did what the model does.  Then all that had to be answered before its end was, in time. *)
+Definition log_in_time pr fuel starts log := let all := seq 0 (length (nclients pr)) in
+  decide_shared pr fuel starts && match accept_shared pr (begin_shared pr all) log with
+  | (st, []) => conforms_shared pr st && match sloads st with [_] => true | _ => false end
+  | _ => false
+  end.
+
+Lemma loads_end pr log : forall st0 st left L, accept_shared pr st0 log = (st, left) -> sloads st = [L] -> sloads st0 <> [] -> sloads st0 = [L].
+Proof.
+  assert (Hstep : forall st x st', advance_shared pr st x = Some st' -> exists l, sloads st' = l ++ sloads st).
+  { intros st x st' H. unfold advance_shared in H. destruct (fst x <? snow st); [discriminate|].
+    destruct (pass_shared pr st _) as [st1|] eqn:Ep; [|discriminate].
+    assert (E1 : sloads (renew pr st1) = sloads st).
+    { transitivity (sloads st1); [unfold renew; destruct (_ && _); reflexivity|]. unfold pass_shared in Ep.
+      destruct (forallb _ _); [|discriminate]. destruct (_ || _); [now injection Ep as <-|].
+      destruct (_ <=? _); [now injection Ep as <-|discriminate]. }
+    rewrite <- E1. generalize dependent (renew pr st1). intros st2 H _. destruct (snd x) as [[k|w l b|w|r]|ks]; cbn [exec_shared] in H.
+    all: repeat match goal with
+      | H : context [match ?e with _ => _ end] |- _ => destruct e eqn:?; try discriminate H
+      | H : context [if ?e then _ else _] |- _ => destruct e eqn:?; try discriminate H
+      end; injection H as <-; cbn [sloads]; try (exists []; reflexivity); exists [ks]; reflexivity. }
+  induction log as [|x log IH]; intros st0 st left L E HL Hne; cbn [accept_shared] in E; [now injection E as <- <-|].
+  destruct (advance_shared pr st0 x) as [st1|] eqn:Ea; [|now injection E as <- <-].
+  destruct (Hstep _ _ _ Ea) as (l & El). specialize (IH st1 st left L E HL).
+  destruct (sloads st0) as [|L0 rest] eqn:E0; [congruence|]. rewrite El in IH. specialize (IH ltac:(destruct l; discriminate)).
+  destruct l as [|y l]; [exact IH|]. destruct l; discriminate.
+Qed.
+
+Theorem log_in_time_sound pr fuel starts log : log_in_time pr fuel starts log = true ->
+  let st := fst (accept_shared pr (begin_shared pr (seq 0 (length (nclients pr)))) log) in
+  forall r, In r (sarrived st) -> promisedN pr r = true -> within_of pr (home_of pr r) r < snow st -> answered_in_time pr st r.
+Proof.
+  unfold log_in_time. intros H. apply andb_true_iff in H as (Hd & H). destruct (accept_shared _ _ _) as (st, left) eqn:Ea. cbn [fst].
+  destruct left; [|discriminate]. apply andb_true_iff in H as (Hc & HL).
+  destruct (sloads st) as [|L [|]] eqn:EL; try discriminate.
+  pose proof (loads_end pr log _ _ _ L Ea EL ltac:(discriminate)) as E0. cbn [begin_shared sloads] in E0. injection E0 as E0.
+  apply (decided_in_time pr fuel starts log st [] Hd Ea).
+  - rewrite EL. intros L' [<-|[]]. now symmetry.
+  - apply conforms_conform; [|exact Hc]. now apply (decide_admits pr fuel starts).
 Qed.
 
 (** * Examples, in nanoseconds

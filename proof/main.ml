@@ -1,6 +1,7 @@
 (* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
    [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [accept]: logs, each a problem after "p",
-   or after "d" the streams that are counted first and a problem of services that share workers, and the events of it, one a line. *)
+   or after "d" the streams that are counted first and a problem of services that share workers, and the events of it, one a line.
+   [in-time]: such a log of services that share workers: whether all in it is in time, by what is proved. *)
 open Proved
 
 let fuel = let rec count k acc = if k = 0 then acc else count (k - 1) (S acc) in count 200_000 O
@@ -108,8 +109,28 @@ let accept () =
       | None -> failwith "an event before a problem");
   told ()
 
+(* Of each log of services that share workers, whose streams are all counted. *)
+let in_time () =
+  let log = ref None in
+  let told () = match !log with
+    | Some (pr, starts, events) ->
+      print_endline (if log_in_time pr fuel starts (List.rev events) then "in time" else "not shown")
+    | None -> () in
+  lines (fun line ->
+    let rest = words line in
+    if String.length line > 0 && line.[0] = 'd' then begin
+      told (); ignore (word rest); ignore (number_list rest);
+      let (pr, starts) = sharing rest in
+      ended rest;
+      log := Some (pr, starts, [])
+    end else match !log with
+      | Some (pr, starts, events) -> log := Some (pr, starts, shared_event rest :: events)
+      | None -> failwith "an event before a problem");
+  told ()
+
 let () = match Sys.argv with
   | [| _; "check" |] -> check ()
   | [| _; "shared" |] -> shared ()
   | [| _; "accept" |] -> accept ()
-  | _ -> prerr_endline "usage: weir-proved check|shared|accept <INPUT"; exit 2
+  | [| _; "in-time" |] -> in_time ()
+  | _ -> prerr_endline "usage: weir-proved check|shared|accept|in-time <INPUT"; exit 2

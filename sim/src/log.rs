@@ -92,7 +92,7 @@ impl Log {
     pub fn accept(&self, problem: &Problem, prover: &Prover) -> Result<(), AcceptError> {
         let promised: Vec<_> = problem.specs().map(|spec| spec.demand().is_some()).collect();
         let length = |_, length: Span| length;
-        self.follow(&format!("p {}", problem_line(problem)), &promised, length, prover)
+        self.follow(&self.to_lines(&format!("p {}", problem_line(problem)), &promised, length)?, prover)
     }
 
     /// The same where services share workers (`proof/SharedRun.v`), decided as [`decide`] does. A batch may take longer than it
@@ -111,6 +111,24 @@ impl Log {
         decided: &Decision,
         prover: &Prover,
     ) -> Result<(), AcceptError> {
+        self.follow(&self.to_shared_lines(problem, decided)?, prover)
+    }
+
+    /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised is confirmed, arrivals
+    /// keep to their declarations, no stream comes or goes, and the log is a run of the model.
+    ///
+    /// # Errors
+    /// As [`Log::accept`].
+    pub fn is_in_time(&self, problem: &SharedProblem, prover: &Prover) -> Result<bool, AcceptError> {
+        let answer = prover.ask("in-time", &self.to_shared_lines(problem, &decide(problem))?)?;
+        match answer.trim() {
+            "in time" => Ok(true),
+            "not shown" => Ok(false),
+            _ => Err(prover.odd(answer).into()),
+        }
+    }
+
+    fn to_shared_lines(&self, problem: &SharedProblem, decided: &Decision) -> Result<String, AcceptError> {
         let promised: Vec<_> = problem.specs().flatten().map(|spec| spec.demand().is_some()).collect();
         // All are counted from the beginning, if the log does not say otherwise.
         let all = match self.entries.first() {
@@ -120,7 +138,7 @@ impl Log {
         let all: String = std::iter::once(all).chain(0..all).map(|number| format!("{number} ")).collect();
         let lengths = self.lengths();
         let length = |index: usize, length: Span| lengths[index].map_or(length, |took| took.max(length));
-        self.follow(&format!("d {all}{}", sharing_line(problem, decided)), &promised, length, prover)
+        self.to_lines(&format!("d {all}{}", sharing_line(problem, decided)), &promised, length)
     }
 
     /// Of each entry that is the start of a batch that ended, how long it took.
@@ -130,7 +148,7 @@ impl Log {
             match entry {
                 Entry::Ends(worker) => drop(ends.insert(*worker, *at)),
                 Entry::Starts { worker, .. } => {
-                    lengths[index] = ends.remove(worker).map(|end| end.since(*at))
+                    lengths[index] = ends.remove(worker).map(|end| end.since(*at));
                 }
                 _ => {}
             }
@@ -138,16 +156,9 @@ impl Log {
         lengths
     }
 
-    /// Asks the program, which reads `header` first, about each entry: `promised` are the streams of the problem, and each batch
-    /// may take `length`.
-    fn follow(
-        &self,
-        header: &str,
-        promised: &[bool],
-        length: impl Fn(usize, Span) -> Span,
-        prover: &Prover,
-    ) -> Result<(), AcceptError> {
-        let answer = prover.ask("accept", &self.to_lines(header, promised, length)?)?;
+    /// Asks the program about each entry.
+    fn follow(&self, lines: &str, prover: &Prover) -> Result<(), AcceptError> {
+        let answer = prover.ask("accept", lines)?;
         let count = |word: &str| answer.trim().strip_prefix(word)?.trim().parse::<usize>().ok();
         match (count("accepted"), count("refused").and_then(|index| Some((index, self.entries.get(index)?))))
         {
@@ -159,7 +170,7 @@ impl Log {
         }
     }
 
-    /// The log as the program reads it.
+    /// The log as the program reads it, after `header`: `promised` are the streams of the problem, and each batch may take so long.
     fn to_lines(
         &self,
         header: &str,

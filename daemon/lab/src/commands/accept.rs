@@ -37,6 +37,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Question::Shared(problem) => {
             let log = Log::read_shared(&problem, file).with_context(name)?;
             log.accept_shared(&problem, &prover).with_context(name)?;
+            if log.is_in_time(&problem, &prover).with_context(name)? {
+                say!("{}: proved: all that had to be answered in it was, in time", name());
+            }
             log
         }
     };

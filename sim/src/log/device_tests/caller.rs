@@ -258,7 +258,9 @@ pub(super) fn played(
         all.push((client.service, client.spec.clone()));
     }
     let mut counted: Vec<usize> = (0..all.len()).collect();
-    caller.note(Entry::Counts(counted.clone()));
+    if trouble.churn {
+        caller.note(Entry::Counts(counted.clone()));
+    }
     let count = problem.services.len();
     let strangers: Vec<_> = (0..count).map(|s| caller.add(s, &StreamSpec::best_effort())).collect();
     let (mut anew, mut beside) = (0, 0);
