@@ -3,7 +3,7 @@
     to the next in one step. *)
 Require Import List Arith NArith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest Loads Check Run Shared SharedDecide.
+Require Import Model Words Core TheoremA Sharing Earliest Loads Fewer Check Run Shared SharedDecide.
 Open Scope N_scope.
 
 (** What happens, and from when on which streams are counted. *)
@@ -21,6 +21,13 @@ Record sstate := SState {
   srunning : list (option (N * list nrequest));
   sanswered : list (nrequest * N);                  (* the latest first *)
   sloads : list (list nat) }.                       (* the streams that are counted, and those that were before *)
+
+Definition incl_of l l' := forallb (fun k => existsb (Nat.eqb k) l') l.
+Lemma incl_of_incl l l' : incl_of l l' = true -> incl l l'.
+Proof.
+  intros H k Hk. unfold incl_of in H. rewrite forallb_forall in H. specialize (H k Hk).
+  apply existsb_exists in H as (k' & Hk' & E). apply Nat.eqb_eq in E. now subst.
+Qed.
 
 Section SharedRun.
 Variable pr : nsharing.
@@ -89,7 +96,6 @@ Definition hopeless_of st i r := (within_of i r <? snow st + P i) ||
   existsb (fun w => rests st w && (B i <? N.of_nat (length (filter (doomed_of st w i) (waits_of st i)))) &&
     match next_of st i (skipn (N.to_nat (B i)) (waits_of st i)) with Some _ => true | None => false end) (seq 0 n).
 
-Definition incl_of l l' := forallb (fun k => existsb (Nat.eqb k) l') l.
 
 Definition exec_shared st e := match e with
   | Happens (Arrives s) =>
@@ -439,8 +445,7 @@ Proof.
     { apply (run_mono (fun L => In L (sloads st))); [|exact Hr]. intros L HL. now right. }
     cbn [sloads counted hd]. apply orb_true_iff in E as [E|E].
     + apply (Run_anew _ _ (counted st)); [exact Hr'|now apply (nothing_idle st)|now left].
-    + apply (Run_comes _ _ (counted st)); [exact Hr'| |now left]. intros k Hk. unfold incl_of in E. rewrite forallb_forall in E.
-      specialize (E k Hk). apply existsb_exists in E as (k' & Hk' & Ek). apply Nat.eqb_eq in Ek. now subst.
+    + apply (Run_comes _ _ (counted st)); [exact Hr'|now apply incl_of_incl|now left].
 Qed.
 
 Lemma begin_shows S : shows_shared (begin_shared S) Sharing.initial.
@@ -590,7 +595,7 @@ Proof.
 Qed.
 End SharedRun.
 
-(** A log of the streams of a problem that the checker confirms. *)
+(** A log of the streams of a problem that the checker confirms; some of them may not be there. *)
 Lemma decide_admits pr fuel starts : decide_shared pr fuel starts = true ->
   sensible (to_sharing pr) /\ load_admitted pr (seq 0 (length (nclients pr))).
 Proof.
@@ -605,40 +610,28 @@ Qed.
 
 Theorem decided_in_time pr fuel starts log st left : let all := seq 0 (length (nclients pr)) in
   decide_shared pr fuel starts = true -> accept_shared pr (begin_shared pr all) log = (st, left) ->
-  (forall L, In L (sloads st) -> L = all) -> conform (to_sharing pr) (fun _ => true) (arrivals st) ->
+  (forall L, In L (sloads st) -> NoDup L /\ incl L all) -> conform (to_sharing pr) (fun _ => true) (arrivals st) ->
   forall r, In r (sarrived st) -> promisedN pr r = true -> within_of pr (home_of pr r) r < snow st -> answered_in_time pr st r.
 Proof.
   intros all Hd Ha HL Hc. destruct (decide_admits pr fuel starts Hd) as (Hs & Had).
-  apply (accepted_in_time pr all log st left Ha Hs); [|exact Hc]. intros L H. now rewrite (HL L H).
+  apply (accepted_in_time pr all log st left Ha Hs); [|exact Hc]. intros L H. destruct (HL L H) as (Honce & Hincl).
+  unfold load_admitted in *. destruct (nrule pr); [now apply (fewer_T _ L all)|now apply (fewer_E _ L all)].
 Qed.
 
-(** A whole log, of streams that stay: the checker confirms what they are promised, they keep to their declarations, and the
-    device did what the model does.  Then all that had to be answered before its end was, in time. *)
+(** A whole log: the checker confirms what its streams are promised together, they keep to their declarations, whichever of them
+    are there, and the device did what the model does.  Then all that had to be answered before its end was, in time. *)
+Fixpoint once (l : list nat) := match l with [] => true | k :: l => negb (existsb (Nat.eqb k) l) && once l end.
 Definition log_in_time pr fuel starts log := let all := seq 0 (length (nclients pr)) in
   decide_shared pr fuel starts && match accept_shared pr (begin_shared pr all) log with
-  | (st, []) => conforms_shared pr st && match sloads st with [_] => true | _ => false end
+  | (st, []) => conforms_shared pr st && forallb (fun L => once L && incl_of L all) (sloads st)
   | _ => false
   end.
 
-Lemma loads_end pr log : forall st0 st left L, accept_shared pr st0 log = (st, left) -> sloads st = [L] -> sloads st0 <> [] -> sloads st0 = [L].
+Lemma once_NoDup l : once l = true -> NoDup l.
 Proof.
-  assert (Hstep : forall st x st', advance_shared pr st x = Some st' -> exists l, sloads st' = l ++ sloads st).
-  { intros st x st' H. unfold advance_shared in H. destruct (fst x <? snow st); [discriminate|].
-    destruct (pass_shared pr st _) as [st1|] eqn:Ep; [|discriminate].
-    assert (E1 : sloads (renew pr st1) = sloads st).
-    { transitivity (sloads st1); [unfold renew; destruct (_ && _); reflexivity|]. unfold pass_shared in Ep.
-      destruct (forallb _ _); [|discriminate]. destruct (_ || _); [now injection Ep as <-|].
-      destruct (_ <=? _); [now injection Ep as <-|discriminate]. }
-    rewrite <- E1. generalize dependent (renew pr st1). intros st2 H _. destruct (snd x) as [[k|w l b|w|r]|ks]; cbn [exec_shared] in H.
-    all: repeat match goal with
-      | H : context [match ?e with _ => _ end] |- _ => destruct e eqn:?; try discriminate H
-      | H : context [if ?e then _ else _] |- _ => destruct e eqn:?; try discriminate H
-      end; injection H as <-; cbn [sloads]; try (exists []; reflexivity); exists [ks]; reflexivity. }
-  induction log as [|x log IH]; intros st0 st left L E HL Hne; cbn [accept_shared] in E; [now injection E as <- <-|].
-  destruct (advance_shared pr st0 x) as [st1|] eqn:Ea; [|now injection E as <- <-].
-  destruct (Hstep _ _ _ Ea) as (l & El). specialize (IH st1 st left L E HL).
-  destruct (sloads st0) as [|L0 rest] eqn:E0; [congruence|]. rewrite El in IH. specialize (IH ltac:(destruct l; discriminate)).
-  destruct l as [|y l]; [exact IH|]. destruct l; discriminate.
+  induction l as [|k l IH]; cbn [once]; intros H; constructor; apply andb_true_iff in H as (Hk & H); [|auto].
+  intros Hin. apply negb_true_iff in Hk. enough (existsb (Nat.eqb k) l = true) by congruence.
+  apply existsb_exists. exists k. split; [auto|apply Nat.eqb_refl].
 Qed.
 
 Theorem log_in_time_sound pr fuel starts log : log_in_time pr fuel starts log = true ->
@@ -646,11 +639,9 @@ Theorem log_in_time_sound pr fuel starts log : log_in_time pr fuel starts log = 
   forall r, In r (sarrived st) -> promisedN pr r = true -> within_of pr (home_of pr r) r < snow st -> answered_in_time pr st r.
 Proof.
   unfold log_in_time. intros H. apply andb_true_iff in H as (Hd & H). destruct (accept_shared _ _ _) as (st, left) eqn:Ea. cbn [fst].
-  destruct left; [|discriminate]. apply andb_true_iff in H as (Hc & HL).
-  destruct (sloads st) as [|L [|]] eqn:EL; try discriminate.
-  pose proof (loads_end pr log _ _ _ L Ea EL ltac:(discriminate)) as E0. cbn [begin_shared sloads] in E0. injection E0 as E0.
+  destruct left; [|discriminate]. apply andb_true_iff in H as (Hc & HL). rewrite forallb_forall in HL.
   apply (decided_in_time pr fuel starts log st [] Hd Ea).
-  - rewrite EL. intros L' [<-|[]]. now symmetry.
+  - intros L HinL. specialize (HL L HinL). apply andb_true_iff in HL as (H1 & H2). split; [now apply once_NoDup|now apply incl_of_incl].
   - apply conforms_conform; [|exact Hc]. now apply (decide_admits pr fuel starts).
 Qed.
 

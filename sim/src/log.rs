@@ -114,8 +114,8 @@ impl Log {
         self.follow(&self.to_shared_lines(problem, decided)?, prover)
     }
 
-    /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised is confirmed, arrivals
-    /// keep to their declarations, no stream comes or goes, and the log is a run of the model.
+    /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised to all streams together
+    /// is confirmed, arrivals keep to their declarations, and the log is a run of the model.
     ///
     /// # Errors
     /// As [`Log::accept`].

@@ -247,6 +247,14 @@ fn what_no_device_does_is_refused_where_it_happens() {
     assert_eq!(refused(&edf, &[counts(&[0]), came(0, 1)]), Some(1));
     assert_eq!(refused(&edf, &[counts(&[0]), came(0, 0), counts(&[0, 1]), came(0, 1)]), None);
     assert_eq!(refused(&edf, &[counts(&[0, 1]), came(0, 0), counts(&[1])]), Some(2));
+    // All is in time by what is proved, also if who has been served leaves; not if more comes than is declared.
+    let in_time = |rest: &[(u64, Entry)]| {
+        let log = logged(&[&brake_first[..], rest].concat());
+        log.is_in_time(&edf, &prover().expect("it was there")).expect("an answer")
+    };
+    assert!(in_time(&[]) && in_time(&[(3, Entry::Counts(vec![1]))]));
+    assert!(!in_time(&[came(3, 1), starts(3, 1, &[(1, 1)])]));
+    assert!(!logged(&map_first).is_in_time(&edf, &prover().expect("it was there")).expect("an answer"));
 }
 
 /// The smallest run of a device that the model does not allow: both batches run over by the margin, and nothing waits after the
