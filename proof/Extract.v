@@ -1,5 +1,6 @@
-(** The programs: [decide] and [decide_shared] for certificates, [advance] for logs, one event at a time. *)
+(** The programs: [decide] and [decide_shared] for certificates, [advance] and [advance_shared] for logs, one event
+    at a time, [log_in_time] for a whole log. *)
 Require Import Extraction ExtrOcamlBasic.
-Require Import Check Decide Run SharedDecide.
+Require Import Check Decide Run SharedDecide SharedRun.
 Extraction Language OCaml.
-Extraction "proved.ml" decide decide_shared start advance.
+Extraction "proved.ml" decide decide_shared start advance begin_shared advance_shared log_in_time.

@@ -545,20 +545,32 @@ Proof.
   - cbn. lia.
 Qed.
 
+Lemma check_T_test pr ls s : check_T pr ls = true -> (s < length (services (to_sharing pr)))%nat ->
+  test_T (to_sharing pr) (fun _ => true) s.
+Proof.
+  intros H Hi d Hpos. unfold check_T in H. rewrite andb_true_iff, forallb_forall in H. destruct H as (Hf & H).
+  rewrite length_services in Hi. specialize (H s ltac:(apply in_seq; lia)). cbv zeta in H. apply andb_true_iff in H as (Hb & Hend).
+  set (l := nth s ls []) in *. destruct (N.lt_ge_cases (N.of_nat d) (last l 0)) as [Hlt|Hge].
+  - destruct (between_sound _ _ _ Hb (N.of_nat d) ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (turn_ok_sound pr (fun _ => 0) Hf s u v).
+  - now apply (straight_turn pr (fun _ => 0) Hf s (last l 0)).
+Qed.
+
+Lemma check_T_formed pr ls : check_T pr ls = true -> shared_formed pr = true.
+Proof. unfold check_T. rewrite andb_true_iff. tauto. Qed.
+
+Lemma check_E_formed pr X l ls : check_E pr X l ls = true -> shared_formed pr = true.
+Proof. unfold check_E. rewrite !andb_true_iff. tauto. Qed.
+
 (** Of Theorem E. *)
 Theorem check_E_sound pr X l ls : nrule pr = Sharing.Earliest -> check_E pr X l ls = true -> shared_promise pr.
 Proof.
-  intros Hr H. pose proof (check_E_test pr X l ls H) as Ht. unfold check_E in H. rewrite !andb_true_iff in H. destruct H as ((((Hf & _) & _) & _) & _).
+  intros Hr H. pose proof (check_E_test pr X l ls H) as Ht. pose proof (check_E_formed _ _ _ _ H) as Hf.
   apply test_promise; auto. apply (theorem_E _ (fun j => N.to_nat (X j))); auto. now apply (formed_sensible pr X).
 Qed.
 
 (** Of Theorem T. *)
 Theorem check_T_sound pr ls : nrule pr = Turns -> check_T pr ls = true -> shared_promise pr.
 Proof.
-  intros Hr H. unfold check_T in H. rewrite andb_true_iff, forallb_forall in H. destruct H as (Hf & H).
-  apply test_promise; auto. intros s. apply theorem_T_all; auto; [now apply (formed_sensible pr (fun _ => 0))|].
-  intros i Hi d Hpos. rewrite length_services in Hi. specialize (H i ltac:(apply in_seq; lia)). cbv zeta in H. apply andb_true_iff in H as (Hb & Hend).
-  set (l := nth i ls []) in *. destruct (N.lt_ge_cases (N.of_nat d) (last l 0)) as [Hlt|Hge].
-  - destruct (between_sound _ _ _ Hb (N.of_nat d) ltac:(lia) Hlt) as (u & v & Huv & Hok). now apply (turn_ok_sound pr (fun _ => 0) Hf i u v).
-  - now apply (straight_turn pr (fun _ => 0) Hf i (last l 0)).
+  intros Hr H. pose proof (check_T_formed _ _ H) as Hf. apply test_promise; auto. intros s.
+  apply theorem_T_all; auto; [now apply (formed_sensible pr (fun _ => 0))|]. intros i. now apply (check_T_test pr ls).
 Qed.

@@ -1,5 +1,4 @@
-(** Several services on the same workers: the model, and Theorem T.  The core has the test (rt-core/src/sharing); the daemon
-    does not share workers yet.
+(** Several services on the same workers (rt-core/src/sharing): the model, and Theorem T.
 
     It extends Model.v: streams, words, curves and requests are those, and so is what a miss is.  Each service has batches
     and a deadline of its own.  Workers are alike, no batch takes longer than [longest], whatever may end early, and no

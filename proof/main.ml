@@ -1,5 +1,7 @@
 (* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
-   [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [accept]: logs, each a problem after "p" and its events, one a line. *)
+   [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [accept]: logs, each a problem after "p",
+   or after "d" the streams that are counted first and a problem of services that share workers, and the events of it, one a line.
+   [in-time]: such a log of services that share workers: whether all in it is in time, by what is proved. *)
 open Proved
 
 let fuel = let rec count k acc = if k = 0 then acc else count (k - 1) (S acc) in count 200_000 O
@@ -40,18 +42,24 @@ let sharing rest =
   let ncrew = n rest in let nlongest = n rest in let nlateness = n rest in let nexcess = n rest in
   let services = many rest service in
   let nclients = many rest client in
-  ended rest;
   ({ nrule; ncrew; nlongest; nlateness; nexcess; nservices = List.map fst services; nclients }, List.map snd services)
 
 let request rest = let nsrc = n rest in let nidx = n rest in { nsrc; nidx; narr = n rest }
+let happens kind rest = match kind with
+  | "a" -> Arrives (n rest)
+  | "s" -> let w = nat (int rest) in let l = n rest in Starts (w, l, many rest request)
+  | "e" -> Ends (nat (int rest))
+  | "r" -> Refuses (request rest)
+  | other -> failwith ("an event " ^ other)
 let event rest =
   let at = n rest in
-  let event = match word rest with
-    | "a" -> Arrives (n rest)
-    | "s" -> let w = nat (int rest) in let l = n rest in Starts (w, l, many rest request)
-    | "e" -> Ends (nat (int rest))
-    | "r" -> Refuses (request rest)
-    | other -> failwith ("an event " ^ other) in
+  let event = happens (word rest) rest in
+  ended rest;
+  (at, event)
+let number_list rest = many rest (fun rest -> nat (int rest))
+let shared_event rest =
+  let at = n rest in
+  let event = match word rest with "c" -> Counts (number_list rest) | kind -> Happens (happens kind rest) in
   ended rest;
   (at, event)
 
@@ -62,27 +70,61 @@ let check () =
 
 let shared () =
   lines (fun line ->
-    let (pr, starts) = sharing (words line) in
+    let rest = words line in
+    let (pr, starts) = sharing rest in
+    ended rest;
     print_endline (if decide_shared pr fuel starts then "confirmed" else "not confirmed"))
 
-(* The problem, the state, events so far; no state once an event has been refused. *)
+(* What takes in the next event: what takes in the one after that, or nothing if the event is refused. *)
+type follower = Follower of (string list ref -> follower option)
+let rec follow advance event state =
+  Follower (fun rest -> Option.map (follow advance event) (advance state (event rest)))
+
+let problem_of_log kind rest =
+  let follower = match kind with
+    | 'p' -> let pr = problem rest in follow (advance pr fuel) event (start pr)
+    | _ ->
+      let first = number_list rest in
+      let (pr, _) = sharing rest in
+      follow (advance_shared pr) shared_event (begin_shared pr first) in
+  ended rest;
+  follower
+
+(* The follower and events so far; no follower once an event has been refused. *)
 let accept () =
   let log = ref None in
   let told () = match !log with
-    | Some (_, Some _, count) -> Printf.printf "accepted %d\n" count
-    | Some (_, None, count) -> Printf.printf "refused %d\n" count
+    | Some (Some _, count) -> Printf.printf "accepted %d\n" count
+    | Some (None, count) -> Printf.printf "refused %d\n" count
     | None -> () in
   lines (fun line ->
     let rest = words line in
-    if String.length line > 0 && line.[0] = 'p' then begin
+    if String.length line > 0 && (line.[0] = 'p' || line.[0] = 'd') then begin
       told (); ignore (word rest);
-      let pr = problem rest in log := Some (pr, Some (start pr), 0)
+      log := Some (Some (problem_of_log line.[0] rest), 0)
     end else match !log with
-      | Some (pr, Some state, count) ->
-        log := (match advance pr fuel state (event rest) with
-          | Some state -> Some (pr, Some state, count + 1)
-          | None -> Some (pr, None, count))
-      | Some (_, None, _) -> ()
+      | Some (Some (Follower next), count) ->
+        log := Some (match next rest with Some follower -> (Some follower, count + 1) | None -> (None, count))
+      | Some (None, _) -> ()
+      | None -> failwith "an event before a problem");
+  told ()
+
+(* Of each log of services that share workers, whose streams are all counted. *)
+let in_time () =
+  let log = ref None in
+  let told () = match !log with
+    | Some (pr, starts, events) ->
+      print_endline (if log_in_time pr fuel starts (List.rev events) then "in time" else "not shown")
+    | None -> () in
+  lines (fun line ->
+    let rest = words line in
+    if String.length line > 0 && line.[0] = 'd' then begin
+      told (); ignore (word rest); ignore (number_list rest);
+      let (pr, starts) = sharing rest in
+      ended rest;
+      log := Some (pr, starts, [])
+    end else match !log with
+      | Some (pr, starts, events) -> log := Some (pr, starts, shared_event rest :: events)
       | None -> failwith "an event before a problem");
   told ()
 
@@ -90,4 +132,5 @@ let () = match Sys.argv with
   | [| _; "check" |] -> check ()
   | [| _; "shared" |] -> shared ()
   | [| _; "accept" |] -> accept ()
-  | _ -> prerr_endline "usage: weir-proved check|shared|accept <INPUT"; exit 2
+  | [| _; "in-time" |] -> in_time ()
+  | _ -> prerr_endline "usage: weir-proved check|shared|accept|in-time <INPUT"; exit 2

@@ -69,11 +69,6 @@ impl Arrivals {
     /// # Errors
     /// As [`Arrivals::read`]; also for a stream of a service that there is not.
     pub fn read_shared(problem: &SharedProblem, csv: impl Read) -> Result<Self, ArrivalsError> {
-        let of = |service: &Service| {
-            let named = |(stream, _): &(String, _)| format!("{}/{stream}", service.name);
-            service.streams.iter().map(named).collect::<Vec<_>>()
-        };
-        let streams = problem.services.iter().flat_map(of).collect();
         let background = |known: &[String], name: &str| match service_of(problem, name) {
             None => {
                 let services: Vec<_> = problem.services.iter().map(|service| service.name.as_str()).collect();
@@ -85,7 +80,7 @@ impl Arrivals {
                 Err(format!("must be a stream of the problem ({known}), which has no background"))
             }
         };
-        Self { streams, list: Vec::new() }.and(csv, problem.raw.unit, background)
+        Self::of_shared(problem).and(csv, problem.raw.unit, background)
     }
 
     /// With the lines of a file; `background` refuses the names that no stream of no promise may have.
@@ -125,6 +120,15 @@ impl Arrivals {
     pub(crate) fn of(problem: &Problem) -> Self {
         let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
         Self { streams, list: Vec::new() }
+    }
+
+    /// The same for services that share workers.
+    pub(crate) fn of_shared(problem: &SharedProblem) -> Self {
+        let of = |service: &Service| {
+            let named = |(stream, _): &(String, _)| format!("{}/{stream}", service.name);
+            service.streams.iter().map(named).collect::<Vec<_>>()
+        };
+        Self { streams: problem.services.iter().flat_map(of).collect(), list: Vec::new() }
     }
 }
 

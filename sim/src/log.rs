@@ -2,14 +2,16 @@
 //!
 //! The file is a recording of arrivals, `time,stream`, whose comments tell of batches: before `# start,TIME,WORKER,LENGTH`
 //! a line `# take,STREAM,NUMBER` for each request of the batch, in order; then `# end,TIME,WORKER`. `# refuse,TIME,STREAM,NUMBER`
-//! tells of a mandatory request that was given up. Requests are numbered from 0 within their stream.
+//! tells of a mandatory request that was given up, `# count,TIME,STREAM,…` of the streams that are counted from then on where
+//! streams come and go. Requests are numbered from 0 within their stream.
 
 mod file;
 
 use std::fmt;
 
-use planner::Problem;
-use planner::verify::{Prover, ProverError, problem_line};
+use planner::certify::{Decision, decide};
+use planner::verify::{Prover, ProverError, problem_line, sharing_line};
+use planner::{Problem, SharedProblem};
 use rt_core::{Instant, Span, WorkerId};
 
 pub use file::LogError;
@@ -41,6 +43,8 @@ pub enum Entry {
     Ends(WorkerId),
     /// A mandatory request was given up.
     Refuses(Member),
+    /// On a device: from now on these streams are counted, and no other is promised anything.
+    Counts(Vec<usize>),
 }
 
 /// What happened, in order.
@@ -86,7 +90,75 @@ impl Log {
     /// # Errors
     /// [`AcceptError`]: the first entry that the model does not allow, or why that is not known.
     pub fn accept(&self, problem: &Problem, prover: &Prover) -> Result<(), AcceptError> {
-        let answer = prover.ask("accept", &self.to_lines(problem)?)?;
+        let promised: Vec<_> = problem.specs().map(|spec| spec.demand().is_some()).collect();
+        let length = |_, length: Span| length;
+        self.follow(&self.to_lines(&format!("p {}", problem_line(problem)), &promised, length)?, prover)
+    }
+
+    /// The same where services share workers (`proof/SharedRun.v`), decided as [`decide`] does. A batch may take longer than it
+    /// should as far as the margin for overruns allows: what it took is known where it ends.
+    ///
+    /// # Errors
+    /// As [`Log::accept`].
+    pub fn accept_shared(&self, problem: &SharedProblem, prover: &Prover) -> Result<(), AcceptError> {
+        self.accept_decided(problem, &decide(problem), prover)
+    }
+
+    /// The same, decided otherwise.
+    pub(crate) fn accept_decided(
+        &self,
+        problem: &SharedProblem,
+        decided: &Decision,
+        prover: &Prover,
+    ) -> Result<(), AcceptError> {
+        self.follow(&self.to_shared_lines(problem, decided)?, prover)
+    }
+
+    /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised to all streams together
+    /// is confirmed, arrivals keep to their declarations, and the log is a run of the model.
+    ///
+    /// # Errors
+    /// As [`Log::accept`].
+    pub fn is_in_time(&self, problem: &SharedProblem, prover: &Prover) -> Result<bool, AcceptError> {
+        let answer = prover.ask("in-time", &self.to_shared_lines(problem, &decide(problem))?)?;
+        match answer.trim() {
+            "in time" => Ok(true),
+            "not shown" => Ok(false),
+            _ => Err(prover.odd(answer).into()),
+        }
+    }
+
+    fn to_shared_lines(&self, problem: &SharedProblem, decided: &Decision) -> Result<String, AcceptError> {
+        let promised: Vec<_> = problem.specs().flatten().map(|spec| spec.demand().is_some()).collect();
+        // All are counted from the beginning, if the log does not say otherwise.
+        let all = match self.entries.first() {
+            Some((_, Entry::Counts(_))) => 0,
+            _ => promised.iter().filter(|&&promised| promised).count(),
+        };
+        let all: String = std::iter::once(all).chain(0..all).map(|number| format!("{number} ")).collect();
+        let lengths = self.lengths();
+        let length = |index: usize, length: Span| lengths[index].map_or(length, |took| took.max(length));
+        self.to_lines(&format!("d {all}{}", sharing_line(problem, decided)), &promised, length)
+    }
+
+    /// Of each entry that is the start of a batch that ended, how long it took.
+    fn lengths(&self) -> Vec<Option<Span>> {
+        let (mut lengths, mut ends) = (vec![None; self.entries.len()], std::collections::HashMap::new());
+        for (index, (at, entry)) in self.entries.iter().enumerate().rev() {
+            match entry {
+                Entry::Ends(worker) => drop(ends.insert(*worker, *at)),
+                Entry::Starts { worker, .. } => {
+                    lengths[index] = ends.remove(worker).map(|end| end.since(*at));
+                }
+                _ => {}
+            }
+        }
+        lengths
+    }
+
+    /// Asks the program about each entry.
+    fn follow(&self, lines: &str, prover: &Prover) -> Result<(), AcceptError> {
+        let answer = prover.ask("accept", lines)?;
         let count = |word: &str| answer.trim().strip_prefix(word)?.trim().parse::<usize>().ok();
         match (count("accepted"), count("refused").and_then(|index| Some((index, self.entries.get(index)?))))
         {
@@ -98,18 +170,22 @@ impl Log {
         }
     }
 
-    /// The log as the program reads it.
-    fn to_lines(&self, problem: &Problem) -> Result<String, AcceptError> {
+    /// The log as the program reads it, after `header`: `promised` are the streams of the problem, and each batch may take so long.
+    fn to_lines(
+        &self,
+        header: &str,
+        promised: &[bool],
+        length_of: impl Fn(usize, Span) -> Span,
+    ) -> Result<String, AcceptError> {
         use std::fmt::Write as _;
-        let promised =
-            |&stream: &usize| problem.streams.get(stream).is_some_and(|(_, spec)| spec.demand().is_some());
         // The program knows the streams that are promised something, and takes any other number for a stranger's.
-        let all = self.streams.len().max(problem.streams.len());
-        let (mut known, mut strange): (Vec<_>, Vec<_>) = (0..all).partition(promised);
+        let all = self.streams.len().max(promised.len());
+        let (mut known, mut strange): (Vec<_>, Vec<_>) =
+            (0..all).partition(|&stream| promised.get(stream) == Some(&true));
         known.append(&mut strange);
         let mut ids = vec![0; all];
         known.iter().enumerate().for_each(|(id, &stream)| ids[stream] = id);
-        let mut text = format!("p {}\n", problem_line(problem));
+        let mut text = format!("{header}\n");
         let mut came: Vec<Vec<u64>> = vec![Vec::new(); all];
         for (index, (at, entry)) in self.entries.iter().enumerate() {
             let request = |&Member { stream, seq }: &Member, came: &[Vec<u64>]| {
@@ -126,10 +202,15 @@ impl Log {
                 }
                 Entry::Starts { worker, length, batch } => {
                     let members = batch.iter().map(|m| request(m, &came)).collect::<Result<String, _>>()?;
-                    writeln!(text, "{at} s {worker} {} {}{members}", length.as_nanos(), batch.len())
+                    let length = length_of(index, *length).as_nanos();
+                    writeln!(text, "{at} s {worker} {length} {}{members}", batch.len())
                 }
                 Entry::Ends(worker) => writeln!(text, "{at} e {worker}"),
                 Entry::Refuses(member) => writeln!(text, "{at} r{}", request(member, &came)?),
+                Entry::Counts(streams) => {
+                    let streams: String = streams.iter().map(|&stream| format!(" {}", ids[stream])).collect();
+                    writeln!(text, "{at} c {}{streams}", streams.split_whitespace().count())
+                }
             };
         }
         Ok(text)
@@ -147,9 +228,12 @@ impl fmt::Display for Entry {
             Self::Refuses(Member { stream, seq }) => {
                 write!(f, "request {seq} of stream {stream} is given up")
             }
+            Self::Counts(streams) => write!(f, "the streams {streams:?} are counted"),
         }
     }
 }
 
+#[cfg(test)]
+mod device_tests;
 #[cfg(test)]
 mod tests;

@@ -50,30 +50,37 @@ pub fn simulate_logged(
     Ok((Report::new(problem, &arrivals.streams, &run), log))
 }
 
-/// As [`simulate`] under the daemon's scheduler for services that share workers: lines are `time,service/stream`.
+/// As [`simulate`] under the daemon's scheduler for services that share workers, with a log of all that it does: lines are
+/// `time,service/stream`.
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn simulate_shared(problem: &SharedProblem, csv: impl Read) -> Result<Report, SimulateError> {
+pub fn simulate_shared(problem: &SharedProblem, csv: impl Read) -> Result<(Report, Log), SimulateError> {
     let arrivals = Arrivals::read_shared(problem, csv)?;
-    let declared =
-        problem.services.iter().zip(&problem.raw.services).enumerate().flat_map(|(s, (of, raw))| {
-            of.streams.iter().zip(&raw.streams).map(move |((_, spec), raw)| (s, spec, raw))
-        });
-    let declared: Vec<_> = declared.collect();
-    let streams = arrivals.streams.iter().enumerate().map(|(index, name)| match declared.get(index) {
-        Some(&(service, spec, _)) => (service, spec.clone()),
-        // Whoever read them has seen that there is such a service.
-        None => (service_of(problem, name).unwrap_or(0), StreamSpec::best_effort()),
-    });
-    let streams: Vec<_> = streams.collect();
+    let (run, log) = run_shared(problem, &arrivals, Order::Together, |_, _, bound| bound)?;
+    let written = problem.raw.services.iter().flat_map(|service| &service.streams);
+    let specs: Vec<_> = problem.specs().flatten().collect();
+    let told: Vec<_> = specs.iter().zip(written).collect();
+    Ok((Report::of(problem.raw.unit, &told, &arrivals.streams, &run), log))
+}
+
+/// Runs `arrivals`, which name streams, through the device of `problem`, batches taking `service(worker, size, bound)`.
+pub(crate) fn run_shared(
+    problem: &SharedProblem,
+    arrivals: &Arrivals,
+    order: Order,
+    service: impl FnMut(WorkerId, usize, Span) -> Span,
+) -> Result<(Run, Log), PlayError> {
+    let declared = problem.specs().enumerate().flat_map(|(s, of)| of.into_iter().map(move |spec| (s, spec)));
+    let mut streams: Vec<_> = declared.collect();
+    // Whoever read them has seen that there is such a service.
+    let stranger = |name: &String| (service_of(problem, name).unwrap_or(0), StreamSpec::best_effort());
+    streams.extend(arrivals.streams.iter().skip(streams.len()).map(stranger));
     let queue = arrivals.list.len().clamp(1, MAX_WAITING);
-    let mut device = on_device(problem, queue, &streams).map_err(PlayError::Weir)?;
+    let mut device = Logged::new(on_device(problem, queue, &streams)?);
     let mut run = Run { streams: streams.len(), ..Run::default() };
-    let list = arrivals.list.iter().copied();
-    drive(&mut device, list, Order::Together, |_, _, bound| bound, &mut run).map_err(PlayError::from)?;
-    let told: Vec<_> = declared.iter().map(|&(_, spec, raw)| (spec, raw)).collect();
-    Ok(Report::of(problem.raw.unit, &told, &arrivals.streams, &run))
+    drive(&mut device, arrivals.list.iter().copied(), order, service, &mut run)?;
+    Ok((run, Log { streams: arrivals.streams.clone(), entries: device.entries }))
 }
 
 /// Runs `arrivals`, which name streams, through the daemon's scheduler, batches taking `service(worker, size, bound)`.
@@ -117,7 +124,7 @@ mod tests {
     #[test]
     fn services_that_share_a_worker_are_simulated_by_their_rule() {
         let csv = "time,stream\n0,scene/cam0\n0,scene/cam0\n0,scene/other\n1,stop/pedal\n11,stop/pedal\n";
-        let report = simulate_shared(&problem(true), csv.as_bytes()).expect("simulated");
+        let (report, _) = simulate_shared(&problem(true), csv.as_bytes()).expect("simulated");
         let names: Vec<_> = report.streams.iter().map(|stream| stream.name.as_str()).collect();
         assert_eq!(names, ["scene/cam0", "stop/pedal", "scene/other"]);
         assert!(report.streams.iter().all(|stream| stream.missed == 0), "{report:#?}");

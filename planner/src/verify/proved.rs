@@ -4,13 +4,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rt_core::sharing::{Rule as SharedRule, SharedAdmission};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 
 use super::VerifyError;
 use super::problem::{Bound, Kind, Stream, System};
 use super::shared::{Told, told};
 use crate::certificate::{Certificate, Rule, SharedClaim, SharedReason};
-use crate::problem::Problem;
+use crate::certify::Decision;
+use crate::problem::{Problem, SharedProblem};
 
 /// The program `weir-proved` that `make proof` builds.
 #[derive(Clone, Debug)]
@@ -135,11 +137,12 @@ impl Prover {
     }
 }
 
-/// A problem as the program reads it, one line of integers: times in nanoseconds, of streams those that are promised
-/// something.
-#[must_use]
-pub fn problem_line(problem: &Problem) -> String {
-    let ns = |span: Span| i128::from(span.as_nanos());
+fn ns(span: Span) -> i128 {
+    i128::from(span.as_nanos())
+}
+
+/// A stream, if it is promised something.
+fn promised((name, spec): &(String, StreamSpec)) -> Option<Stream> {
     let bound = |bound: &ArrivalBound| match bound {
         ArrivalBound::Window { count, length } => {
             Bound { step: ns(*length), shift: 0, starts: vec![(0, i128::from(*count))] }
@@ -153,17 +156,21 @@ pub fn problem_line(problem: &Problem) -> String {
             Bound { step, shift: 0, starts: starts.into_iter().map(|&at| (ns(at), 1)).collect() }
         }
     };
-    let stream = |(name, spec): &(String, StreamSpec)| {
-        let (density, arrivals) = spec.demand()?;
-        let constraints = spec.constraints().as_slice().iter();
-        Some(Stream {
-            name: name.clone(),
-            constraints: constraints.map(|c| (c.misses().into(), c.window().into())).collect(),
-            p: density.numerator().into(),
-            q: density.denominator().into(),
-            bounds: arrivals.bounds().iter().map(bound).collect(),
-        })
-    };
+    let (density, arrivals) = spec.demand()?;
+    let constraints = spec.constraints().as_slice().iter();
+    Some(Stream {
+        name: name.clone(),
+        constraints: constraints.map(|c| (c.misses().into(), c.window().into())).collect(),
+        p: density.numerator().into(),
+        q: density.denominator().into(),
+        bounds: arrivals.bounds().iter().map(bound).collect(),
+    })
+}
+
+/// A problem as the program reads it, one line of integers: times in nanoseconds, of streams those that are promised
+/// something.
+#[must_use]
+pub fn problem_line(problem: &Problem) -> String {
     let kind = |kind: &Workers| Kind {
         count: kind.count as i128,
         times: (1..=kind.batch).map(|b| ns(kind.profile.bound(b))).collect(),
@@ -175,7 +182,7 @@ pub fn problem_line(problem: &Problem) -> String {
         full_or_latest: problem.dispatch == Dispatch::FullOrLatest,
         background: problem.background,
         kinds: problem.workers.iter().map(kind).collect(),
-        streams: problem.streams.iter().filter_map(stream).collect(),
+        streams: problem.streams.iter().filter_map(promised).collect(),
     })
 }
 
@@ -191,6 +198,32 @@ fn line(system: &System) -> String {
         i32::from(!system.full_or_latest),
         list(&workers, pair),
         list(&streams, |stream| stream_line(stream))
+    )
+}
+
+/// Services that share workers, with what was decided of them, as the program reads them: one line of integers, times in
+/// nanoseconds, of streams those that are promised something.
+#[must_use]
+pub fn sharing_line(problem: &SharedProblem, decided: &Decision) -> String {
+    let sharing = problem.sharing(decided.rule, &decided.turns);
+    let none = || (vec![Span::ZERO; sharing.services.len()], Span::ZERO);
+    let admitted = |a: &SharedAdmission| (a.start_within.clone(), a.overrun_margin());
+    let (within, margin) = decided.answer.as_ref().map_or_else(|_| none(), admitted);
+    let services: Vec<_> = sharing.services.iter().zip(within).collect();
+    let clients: Vec<_> = (problem.services.iter().enumerate())
+        .flat_map(|(s, service)| service.streams.iter().filter_map(promised).map(move |stream| (s, stream)))
+        .collect();
+    format!(
+        "{} {} {} {} {} {} {}",
+        i32::from(decided.rule == SharedRule::Turns),
+        sharing.workers,
+        ns(sharing.longest),
+        ns(sharing.guard),
+        ns(margin),
+        list(&services, |(s, start)| {
+            format!("{} {} {} {} {}", s.batch, ns(s.time), ns(s.latency), s.turn, ns(*start))
+        }),
+        list(&clients, |(s, stream)| format!("{s} {}", stream_line(stream)))
     )
 }
 

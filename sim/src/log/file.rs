@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use planner::problem::raw::Unit;
-use planner::{Number, Problem};
+use planner::{Number, Problem, SharedProblem};
 use rt_core::{Instant, Span};
 
 use super::{Entry, Log, Member};
-use crate::arrivals::MAX_ARRIVALS;
+use crate::arrivals::{Arrivals, MAX_ARRIVALS};
 use crate::lines::MAX_BYTES;
 use crate::record::MAX_STREAMS;
 use crate::time::of_arrival;
@@ -40,8 +40,20 @@ impl Log {
     /// # Errors
     /// What writing reports.
     pub fn write(&self, problem: &Problem, to: impl Write) -> std::io::Result<()> {
+        self.write_in(problem.raw.unit, to)
+    }
+
+    /// The same of services that share workers.
+    ///
+    /// # Errors
+    /// What writing reports.
+    pub fn write_shared(&self, problem: &SharedProblem, to: impl Write) -> std::io::Result<()> {
+        self.write_in(problem.raw.unit, to)
+    }
+
+    fn write_in(&self, unit: Unit, to: impl Write) -> std::io::Result<()> {
         let mut to = csv::WriterBuilder::new().flexible(true).from_writer(to);
-        let span = |span: Span| Number::of_span(span, problem.raw.unit).to_string();
+        let span = |span: Span| Number::of_span(span, unit).to_string();
         let since = |at: Instant| span(at.since(Instant::ZERO));
         to.write_record(["time", "stream"])?;
         for (at, entry) in &self.entries {
@@ -58,6 +70,10 @@ impl Log {
                 Entry::Refuses(Member { stream, seq }) => {
                     to.write_record(["# refuse", &at, &self.streams[*stream], &seq.to_string()])?;
                 }
+                Entry::Counts(streams) => {
+                    let names = streams.iter().map(|&stream| self.streams[stream].as_str());
+                    to.write_record(["# count", &at].into_iter().chain(names))?;
+                }
             }
         }
         to.flush()
@@ -69,10 +85,22 @@ impl Log {
     /// # Errors
     /// [`LogError`], with the number of the line.
     pub fn read(problem: &Problem, from: impl Read) -> Result<Self, LogError> {
-        let streams: Vec<_> = problem.streams.iter().map(|(name, _)| name.clone()).collect();
+        let streams = problem.streams.iter().map(|(name, _)| name.clone());
+        Self::read_in(streams.collect(), problem.raw.unit, from)
+    }
+
+    /// The same of services that share workers: streams are named `service/stream`.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn read_shared(problem: &SharedProblem, from: impl Read) -> Result<Self, LogError> {
+        Self::read_in(Arrivals::of_shared(problem).streams, problem.raw.unit, from)
+    }
+
+    fn read_in(streams: Vec<String>, unit: Unit, from: impl Read) -> Result<Self, LogError> {
         let index = streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
         let log = Self { streams, entries: Vec::new() };
-        let mut reader = Reader { log, unit: problem.raw.unit, index, taken: Vec::new() };
+        let mut reader = Reader { log, unit, index, taken: Vec::new() };
         let mut from = BufReader::new(from.take(MAX_BYTES));
         let mut text = String::new();
         for line in 1.. {
@@ -133,7 +161,12 @@ impl Reader {
                 let entry = (self.instant(at)?, Entry::Refuses(self.member(stream, seq)?));
                 self.log.entries.push(entry);
             }
-            ["# take" | "# start" | "# end" | "# refuse", ..] => {
+            ["# count", at, ref names @ ..] => {
+                let at = self.instant(at)?;
+                let streams = names.iter().map(|name| self.stream(name)).collect::<Result<_, _>>()?;
+                self.log.entries.push((at, Entry::Counts(streams)));
+            }
+            ["# take" | "# start" | "# end" | "# refuse" | "# count", ..] => {
                 return Err("has not the fields that it must have".to_owned());
             }
             _ if text.starts_with('#') => {}

@@ -17,7 +17,7 @@ use crate::{Arrivals, Run};
 use virtual_time::Order;
 
 #[path = "../../../tests/e2e/harness/prover.rs"]
-mod prover;
+pub(super) mod prover;
 use prover::prover;
 
 /// A run of `problem` under arrivals that keep to the curves, some of them of strangers.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use planner::Question;
 use planner::verify::Prover;
 use sim::Log;
 
-use super::certify::read_problem;
+use super::certify::read_question;
 use weir_os::pipe::say;
 
 #[derive(clap::Args)]
@@ -25,9 +26,23 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.log.display().to_string();
-    let problem = read_problem(&args.problem)?;
-    let log = Log::read(&problem, File::open(&args.log).with_context(name)?).with_context(name)?;
-    log.accept(&problem, &Prover::new(&args.proved)).with_context(name)?;
+    let (question, prover) = (read_question(&args.problem)?, Prover::new(&args.proved));
+    let file = File::open(&args.log).with_context(name)?;
+    let log = match question {
+        Question::One(problem) => {
+            let log = Log::read(&problem, file).with_context(name)?;
+            log.accept(&problem, &prover).with_context(name)?;
+            log
+        }
+        Question::Shared(problem) => {
+            let log = Log::read_shared(&problem, file).with_context(name)?;
+            log.accept_shared(&problem, &prover).with_context(name)?;
+            if log.is_in_time(&problem, &prover).with_context(name)? {
+                say!("{}: proved: all that had to be answered in it was, in time", name());
+            }
+            log
+        }
+    };
     say!("{}: a run of the model: {} arrivals, starts and ends", name(), log.entries.len());
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use planner::certificate::{Binding, Claim, Limit, Reference, SharedClaim, Shows};
 use planner::problem::raw::Unit;
-use planner::{Certificate, Number, Problem, Question, read_at_most, read_file_at_most};
+use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 
 use weir_os::pipe::say;
 use weir_plan::certificate::{certificate, made_by};
@@ -71,10 +71,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Reads a problem of a single service from a file, or from standard input.
-pub(super) fn read_problem(file: &Path) -> Result<Problem> {
-    Problem::parse(&read_text(file)?).with_context(|| file.display().to_string())
-}
-
 pub(super) fn read_question(file: &Path) -> Result<Question> {
     Question::parse(&read_text(file)?).with_context(|| file.display().to_string())
 }

@@ -64,12 +64,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let problem = match question {
         Question::One(problem) => problem,
         Question::Shared(problem) => {
-            let weir = args.policy == PolicyKind::Weir && args.select.is_none() && args.log.is_none();
-            ensure!(
-                weir,
-                "services that share workers: --policy, --select and --log are for a single service"
-            );
-            let report = simulate_shared(&problem, &mut csv).with_context(name)?;
+            let weir = args.policy == PolicyKind::Weir && args.select.is_none();
+            ensure!(weir, "services that share workers: --policy and --select are for a single service");
+            let (report, log) = simulate_shared(&problem, &mut csv).with_context(name)?;
+            if let Some(path) = &args.log {
+                let named = || path.display().to_string();
+                let file = File::create(path).with_context(named)?;
+                log.write_shared(&problem, BufWriter::new(file)).with_context(named)?;
+            }
             return end(&report, csv.missing(), args);
         }
     };
