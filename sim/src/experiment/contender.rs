@@ -1,4 +1,4 @@
-//! Who is compared: policies that schedule one model, or that pick among several.
+//! Who is compared: policies that schedule one model, that pick among several, or that share workers among services.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::fleet::ServingKind;
-use crate::policy::PolicyKind;
+use crate::policy::{PolicyKind, SharedKind};
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -16,15 +16,28 @@ pub enum Contender {
     Policy(PolicyKind),
     /// Also with which model, on a fleet.
     Serving(ServingKind),
+    /// Which service too, of several on the same workers.
+    Sharing(SharedKind),
 }
 
 impl Contender {
+    /// Who it is among services that share workers, if it can be there.
+    #[must_use]
+    pub const fn sharing(self) -> Option<SharedKind> {
+        match self {
+            Self::Policy(PolicyKind::Weir) => Some(SharedKind::Device),
+            Self::Sharing(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Policy(kind) => kind.name(),
             Self::Serving(kind) => kind.name(),
+            Self::Sharing(kind) => kind.name(),
         }
     }
 }
@@ -45,8 +58,13 @@ impl FromStr for Contender {
         if let Ok(kind) = name.parse() {
             return Ok(Self::Serving(kind));
         }
+        // The daemon's own device is `weir` here too.
+        if let Some(kind) = SharedKind::RIVALS.into_iter().find(|kind| kind.name() == name) {
+            return Ok(Self::Sharing(kind));
+        }
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
+        let all = all.chain(SharedKind::RIVALS.map(SharedKind::name));
         Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
     }
 }

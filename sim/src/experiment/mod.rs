@@ -3,6 +3,7 @@
 mod beside;
 mod contender;
 mod fleet;
+mod heard;
 mod plot;
 mod profile;
 mod quantity;
@@ -10,6 +11,7 @@ mod raw;
 mod results;
 mod scheduled;
 mod service;
+mod sharing;
 mod sweep;
 mod system;
 mod table;
@@ -182,6 +184,17 @@ impl Experiment {
             let picks = matches!(policy, Contender::Serving(_));
             if let Some(other) = self.systems.iter().find(|system| system.fleet.is_some() != picks) {
                 let reason = if picks { "needs a fleet" } else { "cannot serve a fleet" };
+                return Err(refuse("policies", policy, format!("{reason}; system {}", other.name)));
+            }
+            let fits = |system: &System| match &system.sharing {
+                Some(_) => policy.sharing().is_some(),
+                None => !matches!(policy, Contender::Sharing(_)),
+            };
+            if let Some(other) = self.systems.iter().find(|system| !fits(system)) {
+                let reason = match &other.sharing {
+                    Some(_) => "cannot serve several services",
+                    None => "needs several services",
+                };
                 return Err(refuse("policies", policy, format!("{reason}; system {}", other.name)));
             }
         }

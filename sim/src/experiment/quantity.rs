@@ -31,6 +31,9 @@ pub enum Quantity {
     Accuracy,
     /// The same with misses as 0.
     AccuracyOfAll,
+    /// Of several services: the load that the policy's own test of admission lets in, as a part of what the workers could do
+    /// at best.
+    Certified,
 }
 
 impl Quantity {
@@ -68,13 +71,14 @@ impl Quantity {
             Self::Latency(q) => format!("time to an answer, {} % quantile, ms", f64::from(q) / 10.0),
             Self::Accuracy => "accuracy of the answers, %".to_owned(),
             Self::AccuracyOfAll => "accuracy with misses as 0, %".to_owned(),
+            Self::Certified => "load that is admitted, % of the workers' time".to_owned(),
         }
     }
 
     /// Whether the larger of two is the better one.
     #[must_use]
     pub const fn is_more_better(self) -> bool {
-        matches!(self, Self::Goodput | Self::Batch | Self::Accuracy | Self::AccuracyOfAll)
+        matches!(self, Self::Goodput | Self::Batch | Self::Accuracy | Self::AccuracyOfAll | Self::Certified)
     }
 
     /// What it is multiplied with to be told.
@@ -82,7 +86,7 @@ impl Quantity {
     pub fn scale(self) -> f64 {
         match self {
             Self::Misses | Self::Violations | Self::Unannounced | Self::Announced => 100.0,
-            Self::Accuracy | Self::AccuracyOfAll => 100.0,
+            Self::Accuracy | Self::AccuracyOfAll | Self::Certified => 100.0,
             _ => 1.0,
         }
     }
@@ -103,6 +107,7 @@ impl fmt::Display for Quantity {
             Self::Latency(q) => write!(f, "latency-p{}", f64::from(*q) / 10.0),
             Self::Accuracy => f.write_str("accuracy"),
             Self::AccuracyOfAll => f.write_str("accuracy-of-all"),
+            Self::Certified => f.write_str("certified"),
         }
     }
 }
@@ -111,7 +116,9 @@ impl FromStr for Quantity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(found) = Self::ALL.into_iter().find(|quantity| quantity.to_string() == text) {
+        if let Some(found) =
+            Self::ALL.into_iter().chain([Self::Certified]).find(|quantity| quantity.to_string() == text)
+        {
             return Ok(found);
         }
         let window = text.strip_prefix("strictest(").and_then(|rest| rest.strip_suffix(')')?.parse().ok());

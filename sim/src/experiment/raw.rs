@@ -62,8 +62,8 @@ fn one() -> u32 {
 pub(super) struct System {
     /// Unique.
     pub(super) name: String,
-    /// From arrival to answer, such as `20ms`.
-    pub(super) deadline: Time,
+    /// From arrival to answer, such as `20ms`; of several services each has its own.
+    pub(super) deadline: Option<Time>,
     /// `eager` or `full-or-latest`.
     #[serde(default)]
     pub(super) dispatch: planner::problem::raw::Dispatch,
@@ -75,6 +75,8 @@ pub(super) struct System {
     pub(super) workers: Vec<Workers>,
     /// Identical workers that can run any of several models, and one stream that is promised nothing.
     pub(super) fleet: Option<Fleet>,
+    /// Or several services on the same workers.
+    pub(super) sharing: Option<Sharing>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]
@@ -94,6 +96,42 @@ pub(super) struct Fleet {
     pub(super) workers: usize,
     /// Their models, as the authors of RAMSIS measured theirs: a JSON within the folder of data.
     pub(super) file: String,
+}
+
+/// Identical workers, and the services that share them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Sharing {
+    /// How many.
+    #[serde(default = "single")]
+    pub(super) workers: usize,
+    /// What shares them.
+    pub(super) services: Vec<SharingService>,
+}
+
+/// One of several services.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SharingService {
+    /// From arrival to answer.
+    pub(super) deadline: Time,
+    /// The times of batches of 1, 2, …; the largest that anybody runs is the last.
+    pub(super) times: Vec<Time>,
+    /// Of one kind after the other.
+    pub(super) streams: Vec<SharingStreams>,
+}
+
+/// Streams of a service that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct SharingStreams {
+    /// How many.
+    #[serde(default = "single")]
+    pub(super) count: usize,
+    /// Such as `any_miss(1,2)`, one at least.
+    pub(super) constraints: Vec<String>,
+    /// At most so many in any such time: its shape, which is made shorter or longer for the load.
+    pub(super) window: (u64, Time),
 }
 
 fn queue() -> usize {

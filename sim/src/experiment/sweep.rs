@@ -1,24 +1,23 @@
 //! Each system with all arrivals, rates and policies: every run by itself, on all cores.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use planner::Problem;
 use rayon::prelude::*;
-use rt_core::{Alarm, Cause, Instant, Outcome, Selector, Transition};
 
 use super::contender::Contender;
 use super::fleet::{Planned, ServingKind};
+use super::heard::Heard;
 use super::quantity::Quantity;
 use super::results::{Cell, Results};
+use super::sharing::{self, Told};
 use super::system::{Certified, System};
 use super::{Arrivals, Experiment, ExperimentError, Of, refuse};
 use crate::dice::Dice;
-use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
 use crate::policy::{PlayError, PolicyKind, selecting};
 use crate::process::{Merged, Process, Source, stream_seed};
 use crate::statistics::Estimate;
-use virtual_time::{Batch, Observer, Order, Request, drive};
+use virtual_time::{Order, drive};
 
 /// One cell, with what it needs.
 struct Point<'a> {
@@ -29,6 +28,8 @@ struct Point<'a> {
     policy: Contender,
     /// Of one that picks models.
     planned: Option<Arc<Planned>>,
+    /// Of services that share workers: what comes, and what the policy is told.
+    shared: Option<Arc<Told>>,
 }
 
 impl Experiment {
@@ -46,7 +47,11 @@ impl Experiment {
             let seed = u64::from(self.seed) + (index % runs) as u64;
             let heard = self.play(point, seed)?;
             tick();
-            Ok(quantities.iter().map(|&quantity| heard.quantity(quantity)).collect())
+            let number = |&quantity: &Quantity| match quantity {
+                Quantity::Certified => point.shared.as_ref().map_or(f64::NAN, |told| told.admitted),
+                other => heard.quantity(other),
+            };
+            Ok(quantities.iter().map(number).collect())
         };
         let all: Vec<Vec<f64>> =
             (0..self.size()).into_par_iter().map(run).collect::<Result<_, ExperimentError>>()?;
@@ -57,7 +62,7 @@ impl Experiment {
                 arrivals: point.arrivals.name.clone(),
                 x: point.x,
                 policy: point.policy,
-                certified: point.certified.rate,
+                certified: point.certified_rate(),
                 rate: self.rate(point),
                 estimates: (0..quantities.len()).map(estimate).collect(),
             }
@@ -84,12 +89,43 @@ impl Experiment {
             for &x in &self.x.values {
                 for &policy in &self.policies {
                     let certified = Arc::clone(&certified);
-                    points.push(Point { system, arrivals, certified, x, policy, planned: None });
+                    points.push(Point {
+                        system,
+                        arrivals,
+                        certified,
+                        x,
+                        policy,
+                        planned: None,
+                        shared: None,
+                    });
                 }
             }
         }
         self.plan(&mut points)?;
+        self.tell(&mut points);
         Ok(points)
+    }
+
+    /// Tells those that share workers among services what comes, each as much as it promises.
+    fn tell(&self, points: &mut [Point<'_>]) {
+        let shared = |point: &Point<'_>| point.system.sharing.is_some();
+        let keys = points.iter().filter(|point| shared(point));
+        let mut todo: Vec<(&System, Contender)> = keys.map(|point| (point.system, point.policy)).collect();
+        let name = |&(system, policy): &(&System, Contender)| (system.name.clone(), policy);
+        let mut seen = HashSet::new();
+        todo.retain(|key| seen.insert(name(key)));
+        let certify = |key: &(&System, Contender)| {
+            let own = key.0.sharing.as_ref().zip(key.1.sharing()).and_then(|(of, kind)| of.certify(kind));
+            (name(key), own)
+        };
+        let certified: HashMap<_, _> = todo.par_iter().map(certify).collect();
+        let rates: Vec<f64> = points.iter().map(|point| self.rate(point)).collect();
+        points.par_iter_mut().zip(rates).for_each(|(point, rate)| {
+            if let (Some(of), Some(kind)) = (&point.system.sharing, point.policy.sharing()) {
+                let own = certified[&name(&(point.system, point.policy))];
+                point.shared = Some(Arc::new(of.tell(kind, own, rate)));
+            }
+        });
     }
 
     /// Plans those that pick models: the shared queue for the load itself where it does not change, and else for all
@@ -168,6 +204,14 @@ impl Experiment {
         let queue = (system.queue, streams);
         let order = Order::Together;
         let selector = system.selector.clone();
+        if let (Some(told), Some(kind)) = (&point.shared, policy.sharing()) {
+            let streams = sharing::streams_of(&told.problem);
+            let queue = (system.queue, &streams[..]);
+            let played = kind.play(&told.problem, queue, arrivals, order, service, &mut heard);
+            let name = || system.name.clone();
+            let wrong = |error| ExperimentError::Play { system: name(), policy: *policy, error };
+            return played.map(|()| heard).map_err(wrong);
+        }
         let played = match (policy, system.fleet.as_ref().zip(planned.as_deref()), selector) {
             (Contender::Serving(_), Some((fleet, planned)), _) => {
                 fleet.play(planned, arrivals, service, &mut heard).map_err(PlayError::from)
@@ -178,7 +222,9 @@ impl Experiment {
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }
             (Contender::Policy(kind), ..) => kind.play(problem, queue, arrivals, order, service, &mut heard),
-            (Contender::Serving(_), None, _) => unreachable!("checked when the experiment was read"),
+            (Contender::Serving(_) | Contender::Sharing(_), ..) => {
+                unreachable!("checked when the experiment was read")
+            }
         };
         played.map_err(|error| ExperimentError::Play {
             system: system.name.clone(),
@@ -194,6 +240,11 @@ impl Experiment {
         let (arrivals, periods) = (point.arrivals, &point.system.periods);
         let fixed: f64 = periods.iter().flatten().map(|period| 1.0 / period.as_secs_f64()).sum();
         let share = (rate - fixed) / periods.iter().filter(|period| period.is_none()).count() as f64;
+        if let Some(told) = &point.shared {
+            let sources = told.sources(arrivals.process.as_ref(), seed);
+            return sources
+                .map_err(|error| ExperimentError::Process { arrivals: arrivals.name.clone(), error });
+        }
         let source = |stream: usize| match (periods[stream], &arrivals.process) {
             (Some(period), _) => {
                 Process::Constant.arrivals(1.0 / period.as_secs_f64(), stream_seed(seed, stream))
@@ -211,109 +262,10 @@ impl Experiment {
     }
 }
 
-/// What is heard of a run.
-struct Heard {
-    measures: Measures,
-    /// Of the answers of each worker, and of each variant where there are several.
-    accuracy: Vec<Option<f64>>,
-    variants: Vec<f64>,
-    /// When the first cause for safe mode was announced that is not itself a violation.
-    announced: Option<Instant>,
-    /// When the promise to each stream was first suspended for such a cause.
-    suspended: Vec<Option<Instant>>,
-    /// Of each stream, the latest instant at which a miss was known.
-    missed: Vec<Instant>,
-    /// Misses that violated a constraint before anything was announced.
-    unannounced: u64,
-}
-
-impl Heard {
-    fn new(problem: &Problem, longest: u32, system: &System) -> Self {
-        let variants = system.selector.iter().flat_map(Selector::variants).map(|variant| variant.accuracy);
-        let models = system.fleet.iter().flat_map(|fleet| &fleet.models).map(|model| model.accuracy);
-        Self {
-            measures: Measures::new(longest, problem.specs().map(|spec| spec.constraints().as_slice())),
-            accuracy: system.accuracy.clone(),
-            variants: variants.chain(models).collect(),
-            announced: None,
-            suspended: vec![None; problem.streams.len()],
-            missed: vec![Instant::ZERO; problem.streams.len()],
-            unannounced: 0,
-        }
-    }
-
-    /// NaN if the run has none.
-    fn quantity(&self, quantity: Quantity) -> f64 {
-        let total = self.measures.total();
-        let arrived = total.arrived() as f64;
-        let streams = || self.measures.streams.iter().map(StreamMeasure::misses);
-        let latency = |pick: fn(&Quantiles) -> u64| total.latency().map(|l| pick(&l) as f64 / 1e6);
-        let number = match quantity {
-            Quantity::Misses => Some(total.missed_total() as f64 / arrived),
-            Quantity::Mcd => streams().map(|misses| misses.longest_row() as f64).reduce(f64::max),
-            Quantity::Strictest(k) => {
-                let worst = |misses: &Misses| misses.worst(k).map(|window| f64::from(window.misses));
-                streams().filter_map(worst).reduce(f64::max)
-            }
-            Quantity::Violations => {
-                // Of several constraints the one that is violated most often.
-                let most = |misses: &Misses| misses.violations().map(|(_, v)| v.count).max().unwrap_or(0);
-                Some(streams().map(most).sum::<u64>() as f64 / arrived)
-            }
-            Quantity::Unannounced => Some(self.unannounced as f64 / arrived),
-            Quantity::Announced => {
-                let any = self.announced.is_some() || self.suspended.iter().any(Option::is_some);
-                Some(f64::from(u8::from(any)))
-            }
-            Quantity::Goodput => self.measures.goodput(),
-            Quantity::Batch => self.measures.batch_mean(),
-            Quantity::Latency(500) => latency(|l| l.p50),
-            Quantity::Latency(900) => latency(|l| l.p90),
-            Quantity::Latency(990) => latency(|l| l.p99),
-            Quantity::Latency(_) => latency(|l| l.max),
-            Quantity::Accuracy => total.accuracy_of_served(),
-            Quantity::AccuracyOfAll => total.accuracy_of_all(),
-        };
-        number.unwrap_or(f64::NAN)
-    }
-}
-
-impl Observer for Heard {
-    fn request(&mut self, request: &Request) {
-        let Request { stream, arrival, ended, .. } = *request;
-        self.measures.seen(arrival);
-        self.measures.seen(ended);
-        match request.outcome {
-            Outcome::Served => {
-                let of_worker = || request.worker.and_then(|worker| self.accuracy[worker]);
-                let accuracy = self.variants.get(request.variant).copied().or_else(of_worker);
-                self.measures.streams[stream].served(ended.since(arrival), accuracy);
-            }
-            Outcome::Missed(reason) => {
-                let missed = &mut self.missed[stream];
-                *missed = ended.max(*missed);
-                let first = self.announced.into_iter().chain(self.suspended[stream]).min();
-                let announced = first.is_some_and(|announced| announced <= *missed);
-                if self.measures.streams[stream].missed(reason) && !announced {
-                    self.unannounced += 1;
-                }
-            }
-        }
-    }
-
-    fn batch(&mut self, batch: &Batch) {
-        self.measures.batch(batch.size);
-    }
-
-    fn safe_mode(&mut self, now: Instant, transition: Transition) {
-        if transition.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) {
-            self.announced.get_or_insert(now);
-        }
-    }
-
-    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
-        if alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
-            self.suspended[stream].get_or_insert(now);
-        }
+impl Point<'_> {
+    /// What the policy's own test of admission lets in, of services that share workers; of others what ours does.
+    fn certified_rate(&self) -> f64 {
+        let own = self.shared.as_ref().zip(self.system.sharing.as_ref());
+        own.map_or(self.certified.rate, |(told, of)| of.rate(told.admitted))
     }
 }

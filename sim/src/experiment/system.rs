@@ -11,14 +11,16 @@ use super::fleet::Fleet;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::service::Service;
+use super::sharing::Sharing;
 use super::{ExperimentError, refuse};
+use crate::policy::SharedKind;
 
 /// A system of an experiment.
 #[derive(Clone, Debug)]
 pub(super) struct System {
     pub(super) name: String,
     /// Its streams declare nothing yet, but for those with a period of their own. Times are bounds.
-    written: written::Problem,
+    pub(super) written: written::Problem,
     /// How long its batches take.
     pub(super) service: Service,
     /// Of each stream, its period, if it has one of its own.
@@ -30,6 +32,8 @@ pub(super) struct System {
     pub(super) selector: Option<Selector>,
     /// Instead of the workers, which then are none that anything is done with.
     pub(super) fleet: Option<Fleet>,
+    /// Instead of the workers and streams, which then only name constraints.
+    pub(super) sharing: Option<Sharing>,
 }
 
 /// What a system can be promised.
@@ -52,8 +56,11 @@ impl System {
         data: &Data,
     ) -> Result<Self, ExperimentError> {
         let field = |name: &str| format!("system[{index}].{name}");
-        let deadline = raw.deadline.0;
         let service = raw.service.as_ref().unwrap_or(service).clone();
+        if let Some(sharing) = &raw.sharing {
+            return Self::of_services(&field, raw, sharing, service);
+        }
+        let deadline = raw.deadline.ok_or_else(|| refuse(field("deadline"), "", "must be there"))?.0;
         let (mut streams, mut periods) = (Vec::new(), Vec::new());
         for kind in &raw.streams {
             let period = kind.period.map(|period| period.0);
@@ -106,7 +113,8 @@ impl System {
             streams,
         };
         let (name, queue) = (raw.name.clone(), raw.queue);
-        let mut system = Self { name, written, service, periods, queue, accuracy, selector: None, fleet };
+        let (selector, sharing) = (None, None);
+        let mut system = Self { name, written, service, periods, queue, accuracy, selector, fleet, sharing };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system
@@ -154,6 +162,11 @@ impl System {
     /// A window is as many requests as can be certified in the time of a full batch, one at least, and then as short
     /// as it may be; a period is as short as it may be, with a jitter of so many periods.
     pub(super) fn certify(&self, declare: Declare, jitter: f64) -> Option<Certified> {
+        if let Some(sharing) = &self.sharing {
+            let load = sharing.certify(SharedKind::Device)?;
+            let problem = Problem::from_raw(self.written.clone()).ok()?;
+            return Some(Certified { rate: sharing.rate(load), problem, declared: None });
+        }
         let plain = self.declaring(None).ok()?;
         let open = |stream: &&written::Stream| !stream.constraints.is_empty() && stream.arrivals.is_none();
         let promised = self.written.streams.iter().filter(open).count();
@@ -194,6 +207,9 @@ impl System {
     pub(super) fn capacity(&self) -> f64 {
         if let Some(fleet) = &self.fleet {
             return fleet.capacity();
+        }
+        if let Some(sharing) = &self.sharing {
+            return sharing.rate(1.0);
         }
         let of = |kind: &Workers| {
             let batch = kind.profile.max_batch();

@@ -92,14 +92,22 @@ pub(super) struct Clockwork;
 
 impl Rule for Clockwork {
     fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant> {
+        let (_, size) = Self::candidate(floor)?;
+        floor.drop_hopeless(size);
+        floor.take_first(size);
+        None
+    }
+}
+
+impl Clockwork {
+    /// The size of the batch that it takes, and when that would have to start; drops what no batch could answer.
+    pub(super) fn candidate(floor: &mut Floor<'_>) -> Option<(Instant, usize)> {
         floor.drop_hopeless(1);
         let (waiting, most) = (floor.queue.len(), floor.worker.batch);
         let sizes = (0..waiting).map(|skipped| most.min(waiting - skipped));
         let in_time = |(request, size): &(&Waiting, usize)| request.deadline >= floor.now + floor.time(*size);
-        let (_, size) = floor.queue.iter().zip(sizes).find(in_time)?;
-        floor.drop_hopeless(size);
-        floor.take_first(size);
-        None
+        let (first, size) = floor.queue.iter().zip(sizes).find(in_time)?;
+        Some((first.deadline - floor.time(size), size))
     }
 }
 

@@ -6,6 +6,7 @@ mod logged;
 mod patient;
 mod proteus;
 mod rival;
+mod shared;
 mod spread;
 mod weir;
 
@@ -20,6 +21,8 @@ use rt_core::{Instant, Span, WorkerId, Workers};
 use virtual_time::{Backwards, Observer, Order, drive};
 
 pub use logged::Logged;
+pub use shared::SharedKind;
+pub(crate) use shared::work_per_s;
 pub use virtual_time::{End, Policy, Step};
 pub use weir::{WeirError, on_device, scheduled, selecting};
 

@@ -88,6 +88,20 @@ pub(super) trait Rule {
     fn decide(&mut self, floor: &mut Floor<'_>) -> Option<Instant>;
 }
 
+impl<'a> Floor<'a> {
+    /// One worker by itself, without others that are free, for the requests of one service among several.
+    pub(super) fn of_one(
+        (now, id): (Instant, WorkerId),
+        worker: &'a Workers,
+        queue: &'a mut VecDeque<Waiting>,
+        (places, later): (usize, Instant),
+        batch: &'a mut Vec<Waiting>,
+        ended: &'a mut VecDeque<(Waiting, Outcome)>,
+    ) -> Self {
+        Self { now, id, worker, queue, places, later, batch, ended }
+    }
+}
+
 impl Floor<'_> {
     /// What a batch of `size` takes, as the rule reckons.
     pub(super) fn time(&self, size: usize) -> Span {

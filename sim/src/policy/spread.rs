@@ -68,9 +68,27 @@ impl Spread {
     /// the first `B` run.
     pub(super) fn weakly(problem: &Problem, printed: bool) -> Self {
         let densest = problem.specs().filter_map(|spec| spec.constraints().densest());
-        let densest = densest.max_by_key(|c| c.density()).filter(|c| c.misses() > 0);
+        Self::for_densest(densest.max_by_key(|c| c.density()), printed)
+    }
+
+    /// The same for one constraint.
+    pub(super) fn for_densest(densest: Option<Constraint>, printed: bool) -> Self {
         let weakly = |c: Constraint| Choose::Weakly(c.misses() as usize, c.window() as usize);
-        Self { choose: densest.map_or(Choose::First, weakly), printed }
+        let choose = densest.filter(|c| c.misses() > 0).map_or(Choose::First, weakly);
+        Self { choose, printed }
+    }
+
+    /// Takes those of the candidates that are chosen, now.
+    pub(super) fn pick(&self, floor: &mut Floor<'_>) {
+        let (places, later) = (floor.places, floor.later);
+        let lost = |deadline| deadline < later || self.printed && deadline == later;
+        let candidates = floor.queue.iter().take_while(|request| lost(request.deadline)).count();
+        if candidates <= places && !self.printed {
+            floor.take_first(floor.worker.batch);
+        } else {
+            let (choose, printed) = (self.choose, self.printed);
+            floor.take_among(candidates, |place| choose.takes(place, (candidates, places), printed));
+        }
     }
 }
 
@@ -86,15 +104,7 @@ impl Rule for Spread {
         if start > floor.now {
             return Some(start);
         }
-        let (places, later) = (floor.places, floor.later);
-        let lost = |deadline| deadline < later || self.printed && deadline == later;
-        let candidates = floor.queue.iter().take_while(|request| lost(request.deadline)).count();
-        if candidates <= places && !self.printed {
-            floor.take_first(size);
-        } else {
-            let (choose, printed) = (self.choose, self.printed);
-            floor.take_among(candidates, |place| choose.takes(place, (candidates, places), printed));
-        }
+        self.pick(floor);
         None
     }
 }

@@ -100,6 +100,32 @@ pub fn on_device(
     Ok(OnDevice::new(device, added?))
 }
 
+/// A service by itself on `workers` of its own, with its streams in order.
+///
+/// # Errors
+/// As [`on_device`].
+pub(super) fn by_itself(
+    of: &Service,
+    workers: Workers,
+    queue: usize,
+    streams: &[StreamSpec],
+) -> Result<Scheduled, WeirError> {
+    let mut scheduler = Scheduler::new(SchedulerConfig {
+        deadline: of.deadline,
+        guard: of.guard,
+        stalls: None,
+        workers: vec![workers],
+        dispatch: Dispatch::Eager,
+        background: true,
+        queue,
+        streams: streams.len().max(1),
+        safe_mode: safe_mode(),
+    })?;
+    let mut add = |spec: &StreamSpec| scheduler.add_stream(Instant::ZERO, spec.clone());
+    let streams = streams.iter().map(&mut add).collect::<Result<_, _>>()?;
+    Ok(Scheduled::new(scheduler, streams))
+}
+
 /// Left after a second without a breach.
 fn safe_mode() -> SafeModeConfig {
     let second = Span::from_millis(1_000);

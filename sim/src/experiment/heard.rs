@@ -1,0 +1,118 @@
+//! What a run is measured by, heard as it happens.
+
+use planner::Problem;
+use rt_core::{Alarm, Cause, Instant, Outcome, Selector, Transition};
+
+use super::quantity::Quantity;
+use super::system::System;
+use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
+use virtual_time::{Batch, Observer, Request};
+
+/// What is heard of a run.
+pub(super) struct Heard {
+    measures: Measures,
+    /// Of the answers of each worker, and of each variant where there are several.
+    accuracy: Vec<Option<f64>>,
+    variants: Vec<f64>,
+    /// When the first cause for safe mode was announced that is not itself a violation.
+    announced: Option<Instant>,
+    /// When the promise to each stream was first suspended for such a cause.
+    suspended: Vec<Option<Instant>>,
+    /// Of each stream, the latest instant at which a miss was known.
+    missed: Vec<Instant>,
+    /// Misses that violated a constraint before anything was announced.
+    unannounced: u64,
+}
+
+impl Heard {
+    pub(super) fn new(problem: &Problem, longest: u32, system: &System) -> Self {
+        let variants = system.selector.iter().flat_map(Selector::variants).map(|variant| variant.accuracy);
+        let models = system.fleet.iter().flat_map(|fleet| &fleet.models).map(|model| model.accuracy);
+        Self {
+            measures: Measures::new(longest, problem.specs().map(|spec| spec.constraints().as_slice())),
+            accuracy: system.accuracy.clone(),
+            variants: variants.chain(models).collect(),
+            announced: None,
+            suspended: vec![None; problem.streams.len()],
+            missed: vec![Instant::ZERO; problem.streams.len()],
+            unannounced: 0,
+        }
+    }
+
+    /// NaN if the run has none.
+    pub(super) fn quantity(&self, quantity: Quantity) -> f64 {
+        let total = self.measures.total();
+        let arrived = total.arrived() as f64;
+        let streams = || self.measures.streams.iter().map(StreamMeasure::misses);
+        let latency = |pick: fn(&Quantiles) -> u64| total.latency().map(|l| pick(&l) as f64 / 1e6);
+        let number = match quantity {
+            Quantity::Misses => Some(total.missed_total() as f64 / arrived),
+            Quantity::Mcd => streams().map(|misses| misses.longest_row() as f64).reduce(f64::max),
+            Quantity::Strictest(k) => {
+                let worst = |misses: &Misses| misses.worst(k).map(|window| f64::from(window.misses));
+                streams().filter_map(worst).reduce(f64::max)
+            }
+            Quantity::Violations => {
+                // Of several constraints the one that is violated most often.
+                let most = |misses: &Misses| misses.violations().map(|(_, v)| v.count).max().unwrap_or(0);
+                Some(streams().map(most).sum::<u64>() as f64 / arrived)
+            }
+            Quantity::Unannounced => Some(self.unannounced as f64 / arrived),
+            Quantity::Announced => {
+                let any = self.announced.is_some() || self.suspended.iter().any(Option::is_some);
+                Some(f64::from(u8::from(any)))
+            }
+            Quantity::Goodput => self.measures.goodput(),
+            Quantity::Batch => self.measures.batch_mean(),
+            Quantity::Latency(500) => latency(|l| l.p50),
+            Quantity::Latency(900) => latency(|l| l.p90),
+            Quantity::Latency(990) => latency(|l| l.p99),
+            Quantity::Latency(_) => latency(|l| l.max),
+            Quantity::Accuracy => total.accuracy_of_served(),
+            Quantity::AccuracyOfAll => total.accuracy_of_all(),
+            // That is of the cell.
+            Quantity::Certified => None,
+        };
+        number.unwrap_or(f64::NAN)
+    }
+}
+
+impl Observer for Heard {
+    fn request(&mut self, request: &Request) {
+        let Request { stream, arrival, ended, .. } = *request;
+        self.measures.seen(arrival);
+        self.measures.seen(ended);
+        match request.outcome {
+            Outcome::Served => {
+                let of_worker = || request.worker.and_then(|worker| self.accuracy[worker]);
+                let accuracy = self.variants.get(request.variant).copied().or_else(of_worker);
+                self.measures.streams[stream].served(ended.since(arrival), accuracy);
+            }
+            Outcome::Missed(reason) => {
+                let missed = &mut self.missed[stream];
+                *missed = ended.max(*missed);
+                let first = self.announced.into_iter().chain(self.suspended[stream]).min();
+                let announced = first.is_some_and(|announced| announced <= *missed);
+                if self.measures.streams[stream].missed(reason) && !announced {
+                    self.unannounced += 1;
+                }
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        self.measures.batch(batch.size);
+    }
+
+    fn safe_mode(&mut self, now: Instant, transition: Transition) {
+        if transition.breach().is_some_and(|cause| cause != Cause::ConstraintViolated) {
+            self.announced.get_or_insert(now);
+        }
+    }
+
+    fn suspension(&mut self, now: Instant, stream: usize, alarm: Option<Alarm>) {
+        if alarm.is_some_and(|alarm| alarm.cause != Cause::ConstraintViolated) {
+            self.suspended[stream].get_or_insert(now);
+        }
+    }
+}
