@@ -63,9 +63,15 @@ enum Step {
 
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
 fn reload(this: &Reload) -> Result<Outcome> {
+    let at = |step: &str| this.overview.reloads.at(step, 0, 0);
+    at("reading and checking the configuration and its models");
     let config = Config::load(&this.overview.config.path)?;
     let models = resolve_models(&config)?;
-    let profile = profile_missing(&config, &models, this.overview.served.draining())?;
+    let profile = profile_missing(&config, &models, this.overview.served.draining(), &mut |progress| {
+        let step = format!("measuring {}, in rounds", progress.what);
+        this.overview.reloads.at(&step, progress.done as u64, progress.of as u64);
+    })?;
+    at("planning what can be promised");
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
     let present = this.overview.served.services();
     let find = |name: &str| present.iter().find(|service| service.name() == name);
@@ -142,6 +148,7 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
             Step::Replace(service, plan) => (plan, Some(service)),
         };
         let name = plan.config.name.clone();
+        this.overview.reloads.at(&format!("loading and warming service {name}"), 0, 0);
         let (doors, realtime) =
             (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
         let start = || {
@@ -184,6 +191,8 @@ fn take_over(
             this.overview.served.change(|all| all.push(service));
             continue;
         };
+        let step = format!("waiting for an instant at which service {name} can be taken over");
+        this.overview.reloads.at(&step, 0, 0);
         match goes_on(this).and_then(|()| old.hand_over(&service)) {
             Ok(()) => {
                 changes.push(format!(
