@@ -6,6 +6,7 @@
 
 mod alarm;
 mod connection;
+mod steady;
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use crate::wire::{ClientFrame, Kind};
 use connection::{Connection, Waiting};
 
 pub use alarm::Alarm;
+pub use steady::Steady;
 
 /// A handle on a connection to the daemon, cheap to clone; it closes when the last handle, [`Ticket`] and
 /// [`Events`] are gone, and gives up its streams.
@@ -80,6 +82,11 @@ impl Client {
     /// The largest arena that the daemon accepts, in bytes; 0 where it accepts none.
     pub fn max_arena(&self) -> u64 {
         self.max_arena
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.connection.is_closed()
     }
 
     /// Shares memory of `bytes` bytes with the daemon, for tensors too large to be copied through the socket;

@@ -6,6 +6,7 @@
 mod halves;
 mod receiver;
 mod sender;
+mod steady;
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;
@@ -25,6 +26,7 @@ use crate::wire::{ClientFrame, Kind};
 use halves::Shared;
 pub use receiver::Receiver;
 pub use sender::Sender;
+pub use steady::Steady;
 
 /// A connection to the daemon; dropping it gives up its streams.
 ///
@@ -81,6 +83,11 @@ impl Client {
     /// The largest arena that the daemon accepts, in bytes; 0 where it accepts none.
     pub fn max_arena(&self) -> u64 {
         self.max_arena
+    }
+
+    /// Whether a call has found that the connection has ended, or has ended it.
+    pub fn is_closed(&self) -> bool {
+        self.receiver.is_closed()
     }
 
     /// Shares memory of `bytes` bytes with the daemon, for tensors too large to be copied through the socket;

@@ -12,7 +12,7 @@ use crate::wire::{HEADER_LEN, Kind, OLDEST_VERSION, VERSION, WITHIN_VERSION, Wir
 /// Why an operation of a client did not succeed.
 ///
 /// After [`Refused`](Self::Refused), [`Tensor`](Self::Tensor), [`InputLength`](Self::InputLength), [`Memory`](Self::Memory),
-/// [`ArenaFull`](Self::ArenaFull), [`FrameTooLarge`](Self::FrameTooLarge), [`TooManyInFlight`](Self::TooManyInFlight)
+/// [`ArenaFull`](Self::ArenaFull), [`GivenUp`](Self::GivenUp), [`FrameTooLarge`](Self::FrameTooLarge), [`TooManyInFlight`](Self::TooManyInFlight)
 /// and a [`Timeout`](Self::Timeout) waiting for an answer the connection stays usable; after any other error
 /// it is closed and the client must connect again.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -95,6 +95,9 @@ pub enum Error {
         /// What the daemon speaks.
         version: u16,
     },
+    /// A stream of a client that connects again, which was given up; nothing was sent.
+    #[error("this stream was given up")]
+    GivenUp,
     /// The daemon chose a version this client did not offer.
     #[error("WELCOME: version is {0}, offered {OLDEST_VERSION}..={VERSION}")]
     Version(u16),

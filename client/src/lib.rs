@@ -40,6 +40,7 @@ mod options;
 pub mod shared;
 #[cfg(feature = "status")]
 pub mod status;
+mod steady;
 pub mod types;
 pub mod wire;
 
@@ -48,4 +49,5 @@ pub use error::Error;
 pub use half::f16;
 pub use options::{DEFAULT_SOCKET, Options};
 pub use shared::{Arena, Place};
+pub use steady::Held;
 pub use types::*;

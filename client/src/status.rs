@@ -23,6 +23,8 @@ pub struct Status {
     pub clients: usize,
     /// The last reload; none before the first.
     pub reload: Option<Reload>,
+    /// The one that goes on now; none while none does.
+    pub reloading: Option<Reloading>,
     /// What is served, in the order of the configuration.
     pub services: Vec<Service>,
 }
@@ -41,6 +43,20 @@ pub struct Reload {
     pub changes: Vec<String>,
     /// What could not be taken over, in a sentence.
     pub error: Option<String>,
+}
+
+/// How far a reload is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reloading {
+    /// As its `began_ns` will be of [`Reload`].
+    pub began_ns: u64,
+    /// What it is at, in words.
+    pub step: String,
+    /// Of that, so many parts are done.
+    pub done: u64,
+    /// All of them; 0 where that is not known.
+    pub of: u64,
 }
 
 /// A service, or who has taken over from it.

@@ -241,3 +241,61 @@ fn the_limits_are_those_of_the_code() {
         assert!(DOCUMENT.contains(&limit), "missing: {limit}");
     }
 }
+
+/// The members that a table of STATUS_REPLY has, by the line above it.
+#[cfg(feature = "status")]
+fn documented(heading: &str) -> std::collections::BTreeSet<&'static str> {
+    let (_, reply) = DOCUMENT.split_once("### STATUS_REPLY\n").expect("the section");
+    let (reply, _) = reply.split_once("\n### ").expect("its end");
+    let (_, table) = reply.split_once(&format!("\n{heading}:\n\n| member |")).expect(heading);
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let first = rows.map(|row| row.split('|').nth(1).expect("a cell"));
+    first.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+/// Each object of STATUS has a table that lists its members, all of them and no others.
+#[cfg(feature = "status")]
+#[test]
+fn every_member_of_status_is_described() {
+    use weir_client::status::{
+        Departed, Histogram, Planning, Reload, Reloading, SafeMode, Service, Status, Stream, Suspended,
+        Suspensions, Table, Tensor, Variant,
+    };
+    // Those that may be absent are there, and no member of it can be left out here.
+    let safe_mode = SafeMode {
+        state: String::new(),
+        state_number: 0,
+        cause_number: 0,
+        sequence: 0,
+        breaches: 0,
+        cause: Some(String::new()),
+        entered_ns: Some(0),
+        text: Some(String::new()),
+    };
+    macro_rules! each {
+        ($($heading:literal: $value:expr),+ $(,)?) => {
+            $(
+                let value = serde_json::to_value($value).expect("JSON");
+                let members: std::collections::BTreeSet<_> =
+                    value.as_object().expect("an object").keys().map(String::as_str).collect();
+                assert_eq!(documented($heading), members, "{}", $heading);
+            )+
+        };
+    }
+    each! {
+        "The object": Status::default(),
+        "A reload that has ended": Reload::default(),
+        "A reload that goes on": Reloading::default(),
+        "A service": Service::default(),
+        "Safe mode": safe_mode,
+        "The suspensions of a service": Suspensions::default(),
+        "A stream": Stream::default(),
+        "Why a stream is suspended": Suspended::default(),
+        "The earlier holders of a stream": Departed::default(),
+        "A variant": Variant::default(),
+        "A tensor": Tensor::default(),
+        "A histogram": Histogram::default(),
+        "The tables for the load that comes": Planning::default(),
+        "One of these tables": Table::default(),
+    }
+}

@@ -39,6 +39,7 @@ impl Overview {
             now_ns: clock::now().as_nanos(),
             draining: self.served.is_draining(),
             clients,
+            reloading: self.reloads.present(),
             reload: self.reloads.status(),
             services: self.served.services().iter().map(|service| status::of(service)).collect(),
         }

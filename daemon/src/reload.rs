@@ -63,9 +63,15 @@ enum Step {
 
 /// Reads the configuration again, measures what was never measured, plans, checks, and takes over what has changed.
 fn reload(this: &Reload) -> Result<Outcome> {
+    let at = |step: &str| this.overview.reloads.at(step, 0, 0);
+    at("reading and checking the configuration and its models");
     let config = Config::load(&this.overview.config.path)?;
     let models = resolve_models(&config)?;
-    let profile = profile_missing(&config, &models, this.overview.served.draining())?;
+    let profile = profile_missing(&config, &models, this.overview.served.draining(), &mut |progress| {
+        let step = format!("measuring {}, in rounds", progress.what);
+        this.overview.reloads.at(&step, progress.done as u64, progress.of as u64);
+    })?;
+    at("planning what can be promised");
     let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
     let profiled = plan.profiled.clone();
     let present = this.overview.served.services();
@@ -140,10 +146,8 @@ fn prepare(this: &Reload, config: &Config, steps: Vec<Step>) -> Result<Vec<Succe
         let Step::Start(plans, before) = step else { continue };
         let (doors, realtime) =
             (Arc::clone(&this.doors) as Arc<dyn Audience>, this.overview.config.daemon.realtime);
-        let place = plans.first().map_or_else(String::new, |plan| match plan.shared_device() {
-            Some(device) => format!("device {device}"),
-            None => format!("service {}", plan.config.name),
-        });
+        let place = plans.first().map_or_else(String::new, place);
+        this.overview.reloads.at(&format!("loading and warming {place}"), 0, 0);
         let start = || Service::start(plans, config.safe_mode, &doors, realtime, &before);
         match goes_on(this).map_err(|stop| anyhow!(stop)).and_then(|()| start()) {
             Ok((services, threads)) => {
@@ -177,6 +181,11 @@ fn take_over(
     let served = &this.overview.served;
     let mut gone: Vec<_> = gone.to_vec();
     for (services, before) in successors {
+        if !before.is_empty() {
+            let place = place(&services[0].plan);
+            let step = format!("waiting for an instant at which {place} can be taken over");
+            this.overview.reloads.at(&step, 0, 0);
+        }
         if let Err(error) = goes_on(this).and_then(|()| Service::hand_over(&before, &services)) {
             failures.push(error);
             services.iter().for_each(|service| service.stop());
@@ -238,4 +247,12 @@ fn change(service: &Service, before: &[Arc<Service>]) -> Option<String> {
     let device = |plan: &ServicePlan| plan.shared.as_ref().map(|share| format!("{:?}", share.device.config));
     let is_new = plan.shared.is_none() || told(plan) != told(&old.plan) || device(plan) != device(&old.plan);
     is_new.then(|| format!("service {name}: {}, deadline {}", plan.spec.name, plan.config.deadline))
+}
+
+/// What runs by `plan`: its device, or the service by itself.
+fn place(plan: &ServicePlan) -> String {
+    match plan.shared_device() {
+        Some(device) => format!("device {device}"),
+        None => format!("service {}", plan.config.name),
+    }
 }

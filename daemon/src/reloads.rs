@@ -28,6 +28,8 @@ struct State {
     /// How many there have been, and the last of them.
     sequence: u64,
     last: Option<Ended>,
+    /// How far the one is that is being made.
+    present: Option<status::Reloading>,
     /// Who waits for the outcome of the next one.
     waiting: Vec<Sender<Outcome>>,
 }
@@ -56,7 +58,14 @@ pub(crate) struct Outcome {
 impl Reloads {
     /// None yet; the daemon has started with `config`, which was measured on the machine `profiled`.
     pub(crate) fn new(config: &Config, profiled: Fingerprint) -> Self {
-        let state = State { taken: config.clone(), profiled, sequence: 0, last: None, waiting: Vec::new() };
+        let state = State {
+            taken: config.clone(),
+            profiled,
+            sequence: 0,
+            last: None,
+            present: None,
+            waiting: Vec::new(),
+        };
         Self { state: Mutex::new(state) }
     }
 
@@ -99,13 +108,25 @@ impl Reloads {
     pub(crate) fn begin(&self) -> Begun {
         // Whoever asks from now on, asks for another one.
         let began = clock::now();
-        Begun { began, callers: std::mem::take(&mut lock(&self.state).waiting) }
+        let mut state = lock(&self.state);
+        state.present = Some(status::Reloading { began_ns: began.as_nanos(), ..Default::default() });
+        Begun { began, callers: std::mem::take(&mut state.waiting) }
+    }
+
+    /// The one that is being made is at this step, of which so many parts of so many are done.
+    pub(crate) fn at(&self, step: &str, done: u64, of: u64) {
+        if let Some(present) = &mut lock(&self.state).present {
+            present.step.clear();
+            present.step.push_str(step);
+            (present.done, present.of) = (done, of);
+        }
     }
 
     /// The one that has `begun` is over: STATUS tells of it, and `seen` is called before its callers hear.
     pub(crate) fn end(&self, begun: Begun, outcome: &Outcome, seen: impl FnOnce()) {
         let mut state = lock(&self.state);
         state.sequence += 1;
+        state.present = None;
         state.last = Some(Ended { began: begun.began, ended: clock::now(), outcome: outcome.clone() });
         drop(state);
         seen();
@@ -116,6 +137,11 @@ impl Reloads {
     /// There will be no other: whoever waits for one hears so.
     pub(crate) fn close(&self) {
         lock(&self.state).waiting.clear();
+    }
+
+    /// How far the one is that is being made, if one is.
+    pub(crate) fn present(&self) -> Option<status::Reloading> {
+        lock(&self.state).present.clone()
     }
 
     /// The last one; none before the first.

@@ -83,6 +83,14 @@ impl Arrivals {
         Self::of_shared(problem).and(csv, problem.raw.unit, background)
     }
 
+    /// The same of a recording by itself, with times in nanoseconds: all streams are as they are first named.
+    ///
+    /// # Errors
+    /// As [`Arrivals::read`], but for names.
+    pub fn recorded(csv: impl Read) -> Result<Self, ArrivalsError> {
+        Self { streams: Vec::new(), list: Vec::new() }.and(csv, Unit::Ns, |_, _| Ok(()))
+    }
+
     /// With the lines of a file; `background` refuses the names that no stream of no promise may have.
     fn and(
         self,

@@ -55,11 +55,21 @@ class Daemon:
         self.socket = str(config.parent / "s")
         profile = [weir, "profile", "--quick", "--samples", "10", str(config)]
         subprocess.run(profile, check=True, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen([weir, "serve", "--quiet", str(config)], stderr=subprocess.DEVNULL)
+        self._serve = [weir, "serve", "--quiet", str(config)]
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._serve, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
         while not os.path.exists(self.socket):
             assert self.process.poll() is None and time.monotonic() < until, "the daemon does not come up"
             time.sleep(0.01)
+
+    def end(self) -> None:
+        """Until it is started again."""
+        self.process.kill()
+        self.process.wait()
+        os.unlink(self.socket)
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

@@ -73,6 +73,68 @@ class Sync(Case):
         streams = [s["name"] for service in steady.status()["services"] for s in service["streams"]]
         self.assertEqual((streams.count(held[1].name), streams.count(held[0].name)), (1, 0))
 
+    def test_a_client_goes_on_after_a_restart(self) -> None:
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        zeros = np.zeros(2, np.float32)
+        held = [steady.register("slow", f"{self.name}-{number}") for number in range(2)]
+        steady.unregister(held[0])
+        self.daemon.end()
+        with self.assertRaises(weir.ClosedError):
+            steady.infer(held[1], zeros)
+        for _ in range(2):
+            with self.assertRaises(OSError):
+                steady.infer(held[1], zeros)
+        self.daemon.start()
+        self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
+        self.assertEqual(self.held(steady), [held[1].name])
+
+    @staticmethod
+    def held(client: weir.Client) -> list[str]:
+        return [s["name"] for service in client.status()["services"] for s in service["streams"]]
+
+    def test_an_asyncio_client_goes_on_after_a_restart(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as steady:
+                gone = await steady.register("slow", f"{self.name}-gone")
+                stream = await steady.register("slow", self.name)
+                await steady.unregister(gone)
+                await steady.subscribe(weir.SAFE_MODE)
+                self.assertIsInstance(await steady.infer(stream, zeros), weir.Result)
+
+                async def told() -> list[weir.Event]:
+                    return [event async for event in steady.events()]
+
+                events = asyncio.ensure_future(told())
+                await steady.ping()
+                self.daemon.end()
+                self.assertEqual(await events, [], "they end with the connection")
+                for _ in range(2):
+                    with self.assertRaises(OSError):
+                        await steady.infer(stream, zeros)
+                self.daemon.start()
+                # Any number of tasks at once, and one connection for all of them.
+                answers = await asyncio.gather(*(steady.infer(stream, zeros) for _ in range(8)))
+                self.assertTrue(all(isinstance(answer, weir.Result) for answer in answers), answers)
+                status = await steady.status()
+                streams = [s["name"] for service in status["services"] for s in service["streams"]]
+                self.assertEqual((streams, status["clients"]), ([self.name], 1))
+
+        self.client.close()
+        asyncio.run(run())
+
+    def test_an_asyncio_client_does_not_connect_again_unless_asked(self) -> None:
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket) as plain:
+                plain._socket.shutdown(socket.SHUT_RDWR)
+                for _ in range(2):
+                    with self.assertRaises(weir.ClosedError):
+                        await plain.ping()
+
+        asyncio.run(run())
+
     def test_a_request_may_have_a_deadline_of_its_own(self) -> None:
         slow, zeros = self.client.register("slow", self.name), np.zeros(2, np.float32)
         self.assertIsInstance(self.client.infer(slow, zeros, deadline=1e-6), weir.Miss)

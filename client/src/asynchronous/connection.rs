@@ -130,6 +130,11 @@ impl Connection {
         lock(&self.state).version
     }
 
+    /// Whether it has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.state).end.is_some()
+    }
+
     /// Why the connection is closed.
     pub(super) fn end(&self) -> Error {
         lock(&self.state).why()

@@ -1,6 +1,6 @@
 //! On a request's way: what both halves of a blocking connection know of it.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::wire::{DEFAULT_MAX_FRAME, OLDEST_VERSION};
@@ -11,6 +11,7 @@ pub(super) struct Shared {
     in_flight: AtomicUsize,
     max_frame: AtomicU32,
     version: AtomicU16,
+    closed: AtomicBool,
     writing: Mutex<()>,
 }
 
@@ -18,7 +19,8 @@ impl Shared {
     pub(super) fn new() -> Self {
         let max_frame = AtomicU32::new(DEFAULT_MAX_FRAME);
         let (in_flight, version) = (AtomicUsize::default(), AtomicU16::new(OLDEST_VERSION));
-        Self { in_flight, max_frame, version, writing: Mutex::default() }
+        let (closed, writing) = (AtomicBool::default(), Mutex::default());
+        Self { in_flight, max_frame, version, closed, writing }
     }
 
     /// Largest body in bytes that the daemon takes.
@@ -35,6 +37,16 @@ impl Shared {
     pub(super) fn welcome(&self, version: u16, max_frame: u32) {
         self.max_frame.store(max_frame, Ordering::Relaxed);
         self.version.store(version, Ordering::Relaxed);
+    }
+
+    /// Nothing can be sent any more, or read.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is so.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Frames without an answer.

@@ -204,6 +204,7 @@ impl Receiver {
         if (&self.socket).write_all(&frame).is_err() {
             // Part of it may be out: nothing can follow it. The daemon ends the connection, and reading tells.
             let _ = self.socket.shutdown(Shutdown::Write);
+            self.shared.close();
         }
     }
 
@@ -254,8 +255,14 @@ impl Receiver {
         }
     }
 
+    /// Whether the connection has ended, as far as either half knows.
+    pub(super) fn is_closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
     /// Closes the connection: after this error its frames mean nothing.
     fn broken(&mut self, error: Error) -> Error {
+        self.shared.close();
         let _ = self.socket.shutdown(Shutdown::Both);
         self.buffer = FrameBuffer::new(0);
         error

@@ -103,6 +103,7 @@ impl Sender {
         sent.and_then(|sent| self.socket.write_all(&self.frame[sent..])).map_err(|error| {
             // Part of the frame may be out: nothing can follow it. What the daemon said last stays readable.
             let _ = self.socket.shutdown(Shutdown::Write);
+            self.shared.close();
             match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                     Error::Timeout { what: kind, after: self.options.timeout }

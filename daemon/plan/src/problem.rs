@@ -49,6 +49,29 @@ pub fn stream(name: &str, spec: &StreamSpec) -> raw::Stream {
     }
 }
 
+/// A stream as [`stream`] has written it, in JSON; its name beside it.
+///
+/// # Errors
+/// If it is not the JSON of a stream, or no declaration has such bounds.
+pub fn declared(text: &str) -> Result<(String, StreamSpec), ProblemError> {
+    let mut stream: raw::Stream = serde_json::from_str(text)?;
+    // A client may call it as no problem would, and it has its meaning within a problem, whichever it is.
+    let name = std::mem::replace(&mut stream.name, "stream".to_owned());
+    let second = Number::whole(1_000_000_000);
+    let workers = raw::Workers { count: 1, batch: 1, time: Some(second), times: None };
+    let mut problem = Problem::from_raw(raw::Problem {
+        unit: raw::Unit::Ns,
+        deadline: second,
+        guard: Number::whole(0),
+        stalls: None,
+        dispatch: raw::Dispatch::Eager,
+        background: true,
+        workers: vec![workers],
+        streams: vec![stream],
+    })?;
+    Ok((name, problem.streams.remove(0).1))
+}
+
 /// The reserved streams by name.
 pub(crate) fn reserved(config: &ServiceConfig) -> impl Iterator<Item = (String, StreamSpec)> {
     config.reserved.iter().map(|s| (s.name.clone(), s.spec.clone()))

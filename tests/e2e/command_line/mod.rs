@@ -4,3 +4,4 @@ mod configs;
 mod experiments;
 mod profile;
 mod prompt;
+mod tune;

@@ -5,3 +5,4 @@ mod clients;
 mod hostile;
 mod quotas;
 mod registering;
+mod steady;

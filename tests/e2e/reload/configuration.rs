@@ -129,6 +129,71 @@ fn nobody_who_holds_a_stream_is_promised_less() {
     assert_eq!(daemon.status()["services"][0]["deadline_ns"], 3_000_000_000u64);
 }
 
+/// A reserved stream that nobody has taken may be promised less beside one that somebody holds, and that one as soon as it
+/// has been given up.
+#[test]
+fn what_nobody_holds_may_be_promised_less() {
+    let reserved = |name: &str, misses: u32| {
+        format!(
+            "[[service.stream]]\nname = \"{name}\"\nconstraints = [{{ any-miss = {{ m = {misses}, k = 4 }} }}]\n\
+             arrivals = [{{ window = {{ count = {misses}, length = \"100ms\" }} }}]\n"
+        )
+    };
+    let with = |held: u32, free: u32| config(4, 2_000, &(reserved("held", held) + &reserved("free", free)));
+    let place = profiled(&with(1, 1));
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let held = client.register(&best_effort("lanes", "held")).expect("reserved");
+    let promised = |name: &str| daemon.stream_status(name)["constraints"][0].clone();
+
+    place.configure(with(1, 2));
+    daemon.reload_accepted();
+    assert_eq!((promised("held"), promised("free")), ("any_miss(1,4)".into(), "any_miss(2,4)".into()));
+    assert!(matches!(client.infer(&held, &[0.0; 4]).expect("an answer"), Outcome::Result(_)));
+
+    place.configure(with(2, 2));
+    let told = daemon.reload_refused();
+    assert!(told.contains("stream held is held with another declaration"), "{told}");
+    assert_eq!(promised("held"), "any_miss(1,4)");
+    client.unregister(&held).expect("given up");
+    daemon.reload_accepted();
+    assert_eq!(promised("held"), "any_miss(2,4)");
+    client.register(&best_effort("lanes", "free")).expect("reserved");
+    // None at all, of what nobody holds.
+    place.configure(config(4, 2_000, &reserved("free", 2)));
+    daemon.reload_accepted();
+    let streams = daemon.status()["services"][0]["streams"].clone();
+    assert_eq!(streams.as_array().map(Vec::len), Some(1), "{streams}");
+}
+
+/// A reload that takes a while says what it is at, to who waits for it and in STATUS.
+#[test]
+fn who_waits_for_a_reload_is_told_what_it_is_at() {
+    let place = profiled(&config(4, 2_000, ""));
+    let daemon = place.serve();
+    assert!(daemon.status()["reloading"].is_null());
+    // A model that was never measured: 300 rounds of 5 ms.
+    place.configure(config(4, 2_000, &service("signs", 5, 2_000)));
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| daemon.reload());
+        let step = eventually("a round", || {
+            let reloading = daemon.status()["reloading"].clone();
+            (reloading["done"].as_u64() > Some(0)).then_some(reloading)
+        });
+        assert!(step["step"].as_str().is_some_and(|step| step.starts_with("measuring ")), "{step}");
+        assert_eq!(step["of"], 300, "{step}");
+        waiting.join().expect("no panic")
+    });
+    let told = crate::harness::stderr(&waiting);
+    assert!(told.lines().any(|line| line.starts_with("measuring ") && line.ends_with(" of 300")), "{told}");
+    assert_eq!(
+        String::from_utf8_lossy(&waiting.stdout),
+        "service signs: new\n",
+        "what has changed stands alone"
+    );
+    assert!(daemon.status()["reloading"].is_null(), "it is over");
+}
+
 #[test]
 fn what_takes_effect_and_what_waits_for_the_next_start_is_said_once() {
     let place = profiled(&config(4, 2_000, ""));

@@ -26,26 +26,15 @@ T = TypeVar("T")
 
 
 async def connect(
-    path: Union[str, PathLike[str]] = DEFAULT_SOCKET, *, name: str = "weir-python", timeout: float = 5.0
+    path: Union[str, PathLike[str]] = DEFAULT_SOCKET,
+    *,
+    name: str = "weir-python",
+    timeout: float = 5.0,
+    reconnect: bool = False,
 ) -> Client:
-    """Connects to the daemon."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.setblocking(False)
-    try:
-        try:
-            await asyncio.wait_for(_connect(connection, str(path)), timeout)
-        except OSError as error:
-            raise (unreachable(path, error) if error.errno else error) from None
-        client = Client(connection, timeout)
-    except BaseException:
-        connection.close()
-        raise
-    try:
-        told = await client._ask(wire.HELLO, wire.hello(name), wire.welcome)
-        client._version, client._decoder.max_frame, client.max_arena, client.daemon = told
-    except BaseException:
-        await client.close()
-        raise
+    """Connects to the daemon; with ``reconnect`` again and again, see ``Client``."""
+    client = Client(path, name, timeout, reconnect)
+    await client._open()
     return client
 
 
@@ -64,14 +53,43 @@ class Client:
     Whatever waits may be cancelled: the request still counts in its stream, its answer is dropped when it comes. A stream
     that is granted when nobody waits for it any more is given up again; its name may be in use until then.
     Raises as ``weir.Client`` does.
+
+    With ``reconnect`` the first call after the connection has ended connects anew, registers all streams again and subscribes
+    to what was subscribed to: the same ``Stream`` objects go on. What was in flight is lost, and so are arena and alarm.
     """
 
     max_arena: int
     daemon: str
     _version: int
 
-    def __init__(self, connection: socket.socket, timeout: float) -> None:
-        self._socket, self._timeout = connection, timeout
+    def __init__(self, path: Union[str, PathLike[str]], name: str, timeout: float, reconnect: bool) -> None:
+        self._path, self._name, self._timeout, self._reconnect = path, name, timeout, reconnect
+        # What is to be registered and subscribed to again: each stream by its name, with what it is on this connection.
+        self._streams: dict[str, tuple[str, Sequence[Constraint], Sequence[Arrivals], Stream]] = {}
+        self._mask = 0
+        self._opening = asyncio.Lock()
+
+    async def _open(self) -> None:
+        """Opens a connection; after an error there is none."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            await asyncio.wait_for(_connect(connection, str(self._path)), self._timeout)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError) and error.errno:
+                raise unreachable(self._path, error) from None
+            raise
+        self._begin(connection)
+        try:
+            told = await self._ask(wire.HELLO, wire.hello(self._name), wire.welcome)
+            self._version, self._decoder.max_frame, self.max_arena, self.daemon = told
+        except BaseException:
+            await self._close()
+            raise
+
+    def _begin(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._decoder = wire.Decoder()
         self._inlet = Inlet()
         self._last = 0
@@ -93,8 +111,38 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def _alive(self) -> None:
+        """Connects anew where the connection has ended, if that is wanted."""
+        if not self._reconnect:
+            return
+        # Another task may be doing it: what is registered so far is not all.
+        async with self._opening:
+            if self._end is None:
+                return
+            await self._close()
+            await self._open()
+            try:
+                for stream_name, (service, constraints, arrivals, _) in list(self._streams.items()):
+                    await self._register(service, stream_name, constraints, arrivals)
+                if self._mask:
+                    await self._ask_for(wire.SUBSCRIBE, self._mask.to_bytes(4, "little"), wire.SUBSCRIBED)
+            except BaseException as error:
+                # Not half a connection: the next call begins anew.
+                self._finish(ClosedError(f"what was registered could not be registered again: {error}"))
+                raise
+
+    async def _now(self, stream: Stream) -> Stream:
+        """The stream as it is on the present connection."""
+        await self._alive()
+        held = self._streams.get(stream.name)
+        return held[3] if self._reconnect and held else stream
+
     async def close(self) -> None:
-        """Ends the connection and gives up its streams."""
+        """Ends the connection for good and gives up its streams."""
+        self._reconnect = False
+        await self._close()
+
+    async def _close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -110,16 +158,28 @@ class Client:
         self, service: str, name: str, constraints: Sequence[Constraint] = (), arrivals: Sequence[Arrivals] = ()
     ) -> Stream:
         """Asks for a stream and the promise that goes with it; best effort, or reserved, without constraints."""
+        await self._alive()
+        return await self._register(service, name, constraints, arrivals)
+
+    async def _register(
+        self, service: str, name: str, constraints: Sequence[Constraint], arrivals: Sequence[Arrivals]
+    ) -> Stream:
         body = wire.register(service, name, constraints, arrivals)
-        return await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
+        stream = await self._ask(wire.REGISTER, body, lambda answer: wire.registered(answer, name))
+        self._streams[name] = (service, constraints, arrivals, stream)
+        return stream
 
     async def unregister(self, stream: Stream) -> None:
         """Gives a stream up; what it still has waiting is cancelled."""
-        await self._ask_for(wire.UNREGISTER, stream.id.to_bytes(4, "little"), wire.UNREGISTERED)
+        number = (await self._now(stream)).id
+        self._streams.pop(stream.name, None)
+        await self._ask_for(wire.UNREGISTER, number.to_bytes(4, "little"), wire.UNREGISTERED)
 
     async def subscribe(self, mask: int) -> None:
         """Chooses the events to be told: ``SAFE_MODE | SUSPENSION | MISSES_LEFT``, some of them, or 0; ``events`` yields them."""
+        await self._alive()
         await self._ask_for(wire.SUBSCRIBE, mask.to_bytes(4, "little"), wire.SUBSCRIBED)
+        self._mask = mask
 
     async def alarm(self) -> Alarm:
         """An eventfd that counts the changes of safe mode and the suspensions subscribed to before; once on a connection."""
@@ -128,10 +188,12 @@ class Client:
 
     async def status(self) -> dict[str, Any]:
         """The daemon's state."""
+        await self._alive()
         return cast("dict[str, Any]", await self._ask(wire.STATUS, b"", wire.status))
 
     async def ping(self) -> None:
         """Returns once the daemon has answered."""
+        await self._alive()
         await self._ask_for(wire.PING, b"", wire.PONG)
 
     async def share(self, nbytes: int) -> Arena:
@@ -147,6 +209,7 @@ class Client:
         """Sends one request and waits for what it comes to, at most the stream's deadline and the timeout.
 
         With a ``deadline`` of its own, in seconds and below the stream's, it is missed if not answered within that."""
+        stream = await self._now(stream)
         return await self._infer(wire.submit(self._version, stream, stream.pack(inputs), deadline), stream, None)
 
     async def infer_shared(self, place: Place, *, deadline: Union[float, None] = None) -> Outcome:
@@ -155,14 +218,16 @@ class Client:
         return await self._infer(request, place.stream, place.outputs)
 
     async def events(self) -> AsyncIterator[Event]:
-        """The events of the subscription as they come, until the connection ends."""
+        """The events of the subscription as they come, until the connection ends; then ask for those of the next one."""
+        await self._alive()
+        events = self._events
         while True:
-            event = await self._events.get()
+            event = await events.get()
             if self._lost:
                 lost, self._lost = self._lost, 0
                 yield EventsLost(lost)
             if event is None:
-                self._events.put_nowait(None)  # For whoever asks next.
+                events.put_nowait(None)  # For whoever asks next.
                 return
             yield event
 

@@ -16,6 +16,7 @@ mod profile;
 mod replay;
 mod simulate;
 mod top;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ enum Command {
     Profile(profile::Args),
     /// Compute what can be promised, and why; refuse what cannot
     Plan(plan::Args),
+    /// Propose, from a recording, what the streams of a service should declare of their arrivals
+    Tune(tune::Args),
     /// Write down what can be promised, or what breaks it, as a certificate that anyone can check
     Certify(certify::Args),
     /// Check a certificate with a program of its own
@@ -107,6 +110,7 @@ impl Cli {
             Command::Import(args) => import::run(&args),
             Command::Profile(args) => profile::run(&args),
             Command::Plan(args) => plan::run(&args),
+            Command::Tune(args) => tune::run(&args),
             Command::Certify(args) => certify::run(&args),
             Command::Verify(args) => verify::run(&args),
             Command::Replay(args) => replay::run(&args),

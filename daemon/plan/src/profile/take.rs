@@ -129,11 +129,17 @@ pub fn take(
 /// largest batch that any service wants. Nothing that is in the file is taken out of it, nor is what an interrupted
 /// `weir profile` keeps.
 ///
-/// Requests go first, so that times come out longer rather than shorter than those of an idle machine.
+/// Requests go first, so that times come out longer rather than shorter than those of an idle machine. `show` is told how
+/// far it is.
 ///
 /// # Errors
 /// If the profile cannot be read, if something is to be measured and the machine is not the profiled one, and as [`take`].
-pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &AtomicBool) -> Result<Profile> {
+pub fn profile_missing(
+    config: &Config,
+    models: &[Vec<ModelSpec>],
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Profile> {
     let path = &config.daemon.profile;
     let profile = load_or_new(path)?;
     let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.identity(), engine).is_err();
@@ -156,7 +162,7 @@ pub fn profile_missing(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomic
     };
     of_here(&profile)?;
     info!("measuring what the profile does not have: {}", names);
-    let measured = measure(&work, SAMPLES, Duration::MAX, stop)?;
+    let measured = measure(&work, SAMPLES, Duration::MAX, stop, show)?;
     // It may have been written anew meanwhile.
     let mut profile = load_or_new(path)?;
     of_here(&profile)?;
@@ -201,15 +207,21 @@ pub fn profile_to_serve(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomi
          rely on)",
         names
     );
-    measure(&work, FEW, BRIEFLY, stop)?.into_iter().for_each(|entry| profile.put(entry));
+    measure(&work, FEW, BRIEFLY, stop, &mut |_| {})?.into_iter().for_each(|entry| profile.put(entry));
     Ok(profile)
 }
 
 /// So many runs of each subject, as far as they are done within `limit`, by the rule that nobody has chosen.
-fn measure(work: &Work, samples: usize, limit: Duration, stop: &AtomicBool) -> Result<Vec<Entry>> {
+fn measure(
+    work: &Work,
+    samples: usize,
+    limit: Duration,
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Vec<Entry>> {
     let rule = Rule::new(DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, false)?;
     let until = Until { samples, stable: None, most: samples, limit };
-    let measured = Session::new(work, None)?.run(&until, &rule, stop, &mut |_| {})?;
+    let measured = Session::new(work, None)?.run(&until, &rule, stop, show)?;
     Ok(entries(work, &measured, &rule).collect())
 }
 

@@ -14,7 +14,9 @@ use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Table, Wrap};
 use super::state::{Service, State, Stream};
 
 /// Columns from which streams and counters stand side by side.
-const WIDE: u16 = 90;
+const WIDE: u16 = 112;
+/// Columns from which a stream's jitter and burst stand beside the rest of it.
+const PACED: u16 = 68;
 /// Columns of the counters beside the streams.
 const COUNTERS: u16 = 38;
 /// Blocks of the longest bar of misses left.
@@ -117,29 +119,36 @@ fn draw_service(frame: &mut Frame<'_>, area: Rect, service: &Service) {
         let below = u16::try_from(counters.len()).unwrap_or(u16::MAX).min(area.height / 2);
         Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(area)
     };
-    let header = Row::new(["stream", "rate/s", "served", "missed", "misses left"]).dim();
-    let numbers = if wide { 9 } else { 7 };
-    let widths = [
-        Constraint::Min(6),
-        Constraint::Length(numbers),
-        Constraint::Length(numbers),
-        Constraint::Length(numbers),
-        Constraint::Length(BLOCKS as u16 + 4),
-    ];
-    let rows = service.streams.iter().map(stream_row);
+    let paced = streams.width >= PACED;
+    let mut titles = vec!["stream", "rate/s", "served", "missed", "misses left"];
+    let mut widths = vec![Constraint::Min(6)];
+    widths.extend([Constraint::Length(if wide { 9 } else { 7 }); 3]);
+    widths.push(Constraint::Length(BLOCKS as u16 + 4));
+    if paced {
+        titles.extend(["jitter seen", "burst"]);
+        widths.extend([Constraint::Length(11), Constraint::Length(6)]);
+    }
+    let header = Row::new(titles).dim();
+    let rows = service.streams.iter().map(|stream| stream_row(stream, paced));
     frame.render_widget(Table::new(rows, widths).header(header), streams);
     frame.render_widget(Paragraph::new(counters).wrap(Wrap { trim: true }), rest);
 }
 
-fn stream_row(stream: &Stream) -> Row<'_> {
+fn stream_row(stream: &Stream, paced: bool) -> Row<'_> {
     let name = if stream.connected { Style::new() } else { Style::new().dim() };
-    Row::new([
+    let mut cells = vec![
         Span::styled(stream.name.as_str(), name),
         Span::raw(stream.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))),
         Span::raw(stream.served.to_string()),
         Span::raw(stream.missed.values().sum::<u64>().to_string()),
         misses_left(stream),
-    ])
+    ];
+    if paced {
+        let told = |text: Option<String>| Span::raw(text.unwrap_or_else(|| "-".to_owned()));
+        cells.push(told(stream.jitter_seen_ns.map(|ns| rt_core::Span::from_nanos(ns).to_string())));
+        cells.push(told(stream.burst_seen.map(|burst| burst.to_string())));
+    }
+    Row::new(cells)
 }
 
 /// A block for each miss left, up to as many as there have been; shared out where those are more than fit. While

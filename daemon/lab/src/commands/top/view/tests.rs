@@ -13,7 +13,7 @@ fn state() -> State {
     let status = |now_s: u64, arrived: u64| -> Status {
         let stream = |name: &str, left: Value, shed: u64| {
             json!({"name": name, "connected": true, "arrived": arrived, "served": 70, "misses_left": left,
-                "missed": {"late": 0, "shed": shed}})
+                "missed": {"late": 0, "shed": shed}, "jitter_seen_ns": 2_500_000, "burst_seen": 2})
         };
         let lanes = json!({
             "name": "lanes", "engine": "tract", "certified_per_s": 100.0,
@@ -64,28 +64,35 @@ fn colour_of(buffer: &Buffer, text: &str) -> Color {
 
 #[test]
 fn a_wide_screen_has_streams_and_counters_side_by_side() {
-    let shown = lines(&screen(&state(), 92, 18));
+    let shown = lines(&screen(&state(), 114, 18));
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
-        format!(" services: measured rate of the certified one {}", "─".repeat(46)),
-        format!("▸ lanes normal     {}60.0 of 100.0/s, 60%", "█".repeat(26)),
+        format!(" services: measured rate of the certified one {}", "─".repeat(68)),
+        format!("▸ lanes normal     {}60.0 of 100.0/s, 60%", "█".repeat(37)),
         "  signs safe-mode  0.0/s, nothing certified".to_owned(),
-        format!(" lanes on tract {}", "─".repeat(76)),
+        format!(" lanes on tract {}", "─".repeat(98)),
         "normal, 0 breaches".to_owned(),
         String::new(),
-        "stream    rate/s    served    missed    misses left   workers  2 of 2 alive".to_owned(),
-        "front     20.0      70        5         ■□□ 1         queue    3 waiting, 1 running".to_owned(),
-        "rear      20.0      70        2         -             guard    150us of 2ms seen".to_owned(),
-        "loud      20.0      0         0         suspended     handover 20us of 100us seen".to_owned(),
-        "                                                      lock     held for 35us at most".to_owned(),
-        "                                                      answers  xs 75.0%, xxl 25.0%".to_owned(),
-        "                                                      missed   shed 7".to_owned(),
-        format!(" events {}", "─".repeat(84)),
+        "stream       rate/s    served    missed    misses left    jitter seen burst workers  2 of 2 alive"
+            .to_owned(),
+        "front        20.0      70        5         ■□□ 1          2.50 ms     2     queue    3 waiting, 1 running"
+            .to_owned(),
+        "rear         20.0      70        2         -              2.50 ms     2     guard    150us of 2ms seen"
+            .to_owned(),
+        "loud         20.0      0         0         suspended      -           -     handover 20us of 100us seen"
+            .to_owned(),
+        format!("{}lock     held for 35us at most", " ".repeat(76)),
+        format!("{}answers  xs 75.0%, xxl 25.0%", " ".repeat(76)),
+        format!("{}missed   shed 7", " ".repeat(76)),
+        format!(" events {}", "─".repeat(106)),
         "[       1.500] -            events-lost 3 did not arrive; what has changed since follows".to_owned(),
         String::new(),
         "q quit  ↑↓ select  p pause".to_owned(),
     ];
     assert_eq!(shown, expected, "{}", shown.join("\n"));
+    // On a terminal of 80 columns the counters are below, and there is room for all of it as well.
+    let shown = lines(&screen(&state(), 80, 24)).join("\n");
+    assert!(shown.contains("jitter seen burst") && shown.contains("2.50 ms     2"), "{shown}");
 }
 
 #[test]

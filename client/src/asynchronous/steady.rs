@@ -1,0 +1,125 @@
+//! A connection that is opened again after it has ended, with the streams that it had.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::{Client, Events};
+use crate::error::Error;
+use crate::options::Options;
+use crate::steady::{Held, Streams};
+use crate::types::{Element, EventMask, Outcome, Registration, StreamInfo};
+
+/// A handle on a [`Client`] that connects and registers again by itself, cheap to clone.
+///
+/// The first call after the connection has ended connects anew and registers all streams again. It fails if that does, and the
+/// one after it tries again; what was in flight fails, and an arena, an alarm and [`Events`] are lost: subscribe again when
+/// these end. Each connection counts its streams anew, so streams are named by [`Held`] here.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    path: Arc<Path>,
+    options: Options,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    client: Client,
+    streams: Streams,
+    /// Whether all of them are registered on this connection.
+    whole: bool,
+}
+
+impl Steady {
+    /// Connects to the daemon's socket, usually [`DEFAULT_SOCKET`](crate::DEFAULT_SOCKET).
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::connect_with(path, Options::default()).await
+    }
+
+    /// Connects with other options than the default ones.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub async fn connect_with(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let path = PathBuf::from(path.as_ref());
+        let client = Client::connect_with(&path, options.clone()).await?;
+        let state = Arc::new(Mutex::new(State { client, streams: Streams::default(), whole: true }));
+        Ok(Self { path: path.into(), options, state })
+    }
+
+    /// The present connection, which is opened now if the one before has ended: for all that needs no stream.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`] and [`Client::register`].
+    pub async fn client(&self) -> Result<Client, Error> {
+        let mut state = self.state.lock().await;
+        self.present(&mut state).await
+    }
+
+    /// The present connection, and a stream as it is there.
+    ///
+    /// # Errors
+    /// Those of [`client`](Self::client), and [`Error::GivenUp`] for a stream that was given up.
+    pub async fn stream(&self, held: Held) -> Result<(Client, StreamInfo), Error> {
+        let mut state = self.state.lock().await;
+        let client = self.present(&mut state).await?;
+        Ok((client, state.streams.get(held)?.clone()))
+    }
+
+    /// Asks for a stream, and for it again on each later connection.
+    ///
+    /// # Errors
+    /// Those of [`client`](Self::client) and [`Client::register`].
+    pub async fn register(&self, registration: &Registration) -> Result<Held, Error> {
+        let mut state = self.state.lock().await;
+        let stream = self.present(&mut state).await?.register(registration).await?;
+        Ok(state.streams.add(registration, stream))
+    }
+
+    /// Gives a stream up for good, also where that could not be told to the daemon.
+    ///
+    /// # Errors
+    /// Those of [`stream`](Self::stream) and [`Client::unregister`].
+    pub async fn unregister(&self, held: Held) -> Result<(), Error> {
+        let mut state = self.state.lock().await;
+        let client = self.present(&mut state).await?;
+        let stream = state.streams.get(held)?.clone();
+        state.streams.remove(held);
+        client.unregister(&stream).await
+    }
+
+    /// Chooses the events of the present connection; they end with it.
+    ///
+    /// # Errors
+    /// Those of [`client`](Self::client) and [`Client::subscribe`].
+    pub async fn subscribe(&self, mask: EventMask) -> Result<Events, Error> {
+        self.client().await?.subscribe(mask).await
+    }
+
+    /// Sends one request and waits for what it comes to; see [`Client::infer`].
+    ///
+    /// # Errors
+    /// Those of [`stream`](Self::stream) and [`Client::infer`].
+    pub async fn infer<T: Element>(&self, held: Held, input: &[T]) -> Result<Outcome, Error> {
+        let (client, stream) = self.stream(held).await?;
+        client.infer(&stream, input).await
+    }
+
+    /// Another connection with all that the one before had, where that one has ended.
+    async fn present(&self, state: &mut State) -> Result<Client, Error> {
+        if state.client.is_closed() || !state.whole {
+            // Whoever stops waiting for this leaves the rest of it to the next call, on a connection of its own.
+            state.whole = false;
+            state.client = Client::connect_with(&self.path, self.options.clone()).await?;
+            for (registration, stream) in state.streams.iter_mut() {
+                *stream = state.client.register(registration).await?;
+            }
+            state.whole = true;
+        }
+        Ok(state.client.clone())
+    }
+}

@@ -1,0 +1,114 @@
+//! A recording of a service, by its streams.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use rt_core::{Span, StreamSpec};
+use sim::Arrivals;
+
+use super::Seen;
+use weir_plan::config::RECORDING;
+use weir_plan::problem;
+
+/// Bytes that are read at most, as of arrivals that are simulated.
+const MOST: u64 = 1 << 30;
+
+/// What a recording tells.
+pub(crate) struct Recording {
+    /// In the order in which they came first.
+    pub(crate) streams: Vec<Recorded>,
+    /// Arrivals of which it says that they are not in it.
+    pub(crate) missing: u64,
+    /// From the first arrival to the last.
+    pub(crate) length: Span,
+}
+
+/// A stream of it.
+pub(crate) struct Recorded {
+    pub(crate) name: String,
+    /// What a client declared of it, the last one; none of a stream that is reserved, or best effort.
+    pub(crate) declared: Option<StreamSpec>,
+    pub(crate) seen: Seen,
+}
+
+impl Recording {
+    /// Reads the file of `service`, which may still be written.
+    ///
+    /// # Errors
+    /// If it cannot be read, is of another service, or a line is no arrival.
+    pub(crate) fn read(path: &Path, service: &str) -> Result<Self> {
+        let mut text = String::new();
+        File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+        ensure!(text.len() as u64 <= MOST, "more than {MOST} bytes");
+        // The daemon may be in the midst of a line.
+        text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
+        let of = text.lines().next().and_then(|line| line.strip_prefix(RECORDING)).map(str::trim);
+        if let Some(other) = of.filter(|of| *of != service) {
+            bail!("is of service {other}, not of {service}");
+        }
+        Self::of(&text)
+    }
+
+    fn of(text: &str) -> Result<Self> {
+        let Arrivals { streams: names, list } = Arrivals::recorded(text.as_bytes())?;
+        let named = |name: &String| Recorded { name: name.clone(), declared: None, seen: Seen::default() };
+        let mut streams: Vec<_> = names.iter().map(named).collect();
+        let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
+        let mut arrivals = list.iter();
+        let mut missing: u64 = 0;
+        let mut all = || arrivals.next();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if let Some(declared) = line.strip_prefix("# stream ") {
+                let at = || format!("line {number}: {line}: no declaration of a stream");
+                let (name, spec) = problem::declared(declared).with_context(at)?;
+                // One that never sent anything is of no matter.
+                if let Some(&place) = places.get(name.as_str()) {
+                    streams[place].seen.begin_anew();
+                    streams[place].declared = Some(spec);
+                }
+            } else if let Some(note) = line.strip_prefix('#') {
+                let count = note.trim().strip_suffix(" arrivals not recorded").and_then(|n| n.parse().ok());
+                missing = missing.saturating_add(count.unwrap_or(0));
+            } else if !line.is_empty()
+                && line != "time,stream"
+                && let Some(&(at, stream)) = all()
+            {
+                streams[stream].seen.came(at);
+            }
+        }
+        let length = match (list.first(), list.last()) {
+            (Some(&(first, _)), Some(&(last, _))) => last.since(first),
+            _ => Span::ZERO,
+        };
+        Ok(Self { streams, missing, length })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rt_core::ArrivalBound;
+
+    use super::*;
+
+    #[test]
+    fn a_recording_is_told_by_streams_with_what_their_clients_declared() {
+        let text = "# weir: arrivals at service echo\n# in ns after 7 ns of CLOCK_MONOTONIC\ntime,stream\n\
+                    # stream {\"name\":\"a b\",\"constraints\":[\"row_miss(1)\"],\"arrivals\":{\"periodic\":{\"period\":9,\"jitter\":5}}}\n\
+                    1,\"a b\"\n# take,\"a b\",0\n# start,2,0,5\n3,own\n# 4 arrivals not recorded\n\
+                    # stream {\"name\":\"a b\",\"constraints\":[\"row_miss(1)\"],\"arrivals\":{\"periodic\":{\"period\":9,\"jitter\":6}}}\n\
+                    4,\"a b\"\n# record-limit = 2 is reached: what follows is not recorded\n# 2 arrivals not recorded\n";
+        let read = Recording::of(text).expect("a recording");
+        assert_eq!((read.missing, read.length), (6, Span::from_nanos(3)));
+        let told: Vec<_> = read.streams.iter().map(|s| (s.name.as_str(), s.seen.requests())).collect();
+        assert_eq!(told, [("a b", 2), ("own", 1)]);
+        let bound = ArrivalBound::periodic(Span::from_nanos(9), Span::from_nanos(6)).expect("valid");
+        let declared = read.streams[0].declared.as_ref().and_then(StreamSpec::arrivals).expect("declared");
+        assert_eq!((declared.bounds(), read.streams[1].declared.is_none()), (&[bound][..], true));
+        assert_eq!(read.streams[0].seen.beyond(declared).count, 0, "another client begins anew");
+        let nonsense = Recording::of("# stream {}\n").map(drop).expect_err("no declaration");
+        assert!(format!("{nonsense:#}").contains("line 1"), "{nonsense:#}");
+    }
+}

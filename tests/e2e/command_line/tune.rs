@@ -1,0 +1,136 @@
+//! What streams should declare, by what a daemon has recorded of them.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{DAEMON, Deployment, answers, best_effort, pause, stderr, weir};
+use weir_client::{ArrivalBound, Constraint, Registration};
+
+const SERVICE: &str = r#"
+    [[service]]
+    name = "lanes"
+    engine = "simulated"
+    simulated = { times = ["1ms", "1ms", "1ms", "1ms", "1ms", "1ms", "1ms", "1ms"], input = 1, output = 1 }
+    deadline = "2s"
+    constraints = [{ any-miss = { m = 1, k = 4 } }, { row-miss = 2 }]
+    record = "arrivals.csv"
+    [[service.stream]]
+    name = "front"
+    arrivals = [{ window = { count = 2, length = "1m" } }]
+    [[service.stream]]
+    name = "idle"
+    arrivals = [{ token-bucket = { burst = 2, period = "50ms" } }]
+"#;
+
+fn tune(place: &Deployment, more: &[&str]) -> std::process::Output {
+    let arguments = [&["tune"], more, &["weir.toml"]].concat();
+    let place = place.config();
+    let folder = place.parent().expect("a folder");
+    std::process::Command::new(weir()).args(arguments).current_dir(folder).output().expect("weir can be run")
+}
+
+fn json(place: &Deployment) -> Value {
+    let output = tune(place, &["lanes", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn what_came_beyond_a_declaration_is_told_with_the_lines_that_would_have_fitted() {
+    let place = Deployment::new(format!("{DAEMON}{SERVICE}"));
+    place.succeed(&["profile", "--quick", "--samples", "5"]);
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let front = client.register(&best_effort("lanes", "front")).expect("reserved");
+    let own = Registration::builder("lanes", "own \"one\"")
+        .constraint(Constraint::RowMiss { misses: 1 })
+        .arrivals(ArrivalBound::periodic(Duration::from_secs(30), Duration::from_millis(1)));
+    let own = client.register(&own.build().expect("it fits")).expect("admitted");
+    // At once, then one more: five of `front`, where two a minute are declared; a pair of `own`, and one more.
+    let mut ids: Vec<_> = (0..4).map(|_| client.submit(&front, &[0.0]).expect("sent")).collect();
+    ids.extend((0..2).map(|_| client.submit(&own, &[0.0]).expect("sent")));
+    pause(Duration::from_millis(300));
+    ids.extend([&front, &own].map(|stream| client.submit(stream, &[0.0]).expect("sent")));
+    answers(&mut client, &ids);
+    // The daemon has followed it as well, at the declared rate of one in 30 s.
+    let live = daemon.stream_status("front");
+    assert_eq!(live["burst_seen"], 5, "{live}");
+    assert!(
+        live["jitter_seen_ns"].as_u64().is_some_and(|ns| (119_000_000_000..120_000_000_000).contains(&ns)),
+        "{live}"
+    );
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+
+    let told = json(&place);
+    let stream = |name: &str| {
+        let all = told["streams"].as_array().expect("a list");
+        all.iter().find(|stream| stream["name"] == name).unwrap_or_else(|| panic!("{name}: {told}"))
+    };
+    assert_eq!((&told["service"], &told["not_recorded"]), (&"lanes".into(), &0.into()));
+    let front = stream("front");
+    assert_eq!(
+        (&front["requests"], &front["beyond"], &front["reserved"]),
+        (&5.into(), &3.into(), &true.into())
+    );
+    assert_eq!(front["measured"][0]["seen"], "{ window = { count = 5, length = \"1m\" } }");
+    let lines = front["lines"].as_str().expect("lines");
+    assert!(lines.contains("arrivals = [{ window = { count = 5, length = \"1m\" } }]"), "{lines}");
+    assert!(lines.contains("constraints = [{ any-miss = { m = 1, k = 4 } }, { row-miss = 2 }]"), "{lines}");
+    // Two at once and one 300 ms later are nothing that comes once in 30 s.
+    let own = stream("own \"one\"");
+    assert_eq!((&own["requests"], &own["beyond"], &own["reserved"]), (&3.into(), &2.into(), &false.into()));
+    assert_eq!(own["declared"]["constraints"][0], "row_miss(1)");
+    let period = own["fitting"]["arrivals"]["periodic"]["period"].as_u64().expect("a period");
+    assert!(period < 1_000_000_000, "{own}");
+    let idle = stream("idle");
+    assert!(
+        idle["lines"].is_null()
+            && idle["nothing_fits"].as_str().is_some_and(|why| why.contains("no request"))
+    );
+
+    // For people the same, and the lines can be pasted: nothing is beyond them any more.
+    let text = String::from_utf8(tune(&place, &["lanes"]).stdout).expect("UTF-8");
+    for part in [
+        "front, reserved: 5 requests",
+        "BROKEN: 3 requests",
+        "2 per 60.0 s",
+        "own \"one\", a client's own",
+        "leave room",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let (service, _) = SERVICE.split_once("[[service.stream]]").expect("streams");
+    place.configure(format!("{DAEMON}{service}{lines}"));
+    place.succeed(&["check"]);
+    let again = json(&place);
+    assert_eq!(again["streams"][0]["beyond"], 0, "{again}");
+    let text = String::from_utf8(tune(&place, &["lanes"]).stdout).expect("UTF-8");
+    assert!(
+        text.contains("kept: no request was beyond that") && text.contains("nothing less does"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_a_recording_it_is_said_how_to_have_one() {
+    let place = Deployment::new(format!("{DAEMON}{}", SERVICE.replace("record = \"arrivals.csv\"", "")));
+    let refused = |more: &[&str], parts: &[&str]| {
+        let output = tune(&place, more);
+        let text = stderr(&output);
+        assert!(
+            !output.status.success() && parts.iter().all(|part| text.contains(part)),
+            "{parts:?}: {text}"
+        );
+    };
+    refused(&["lane"], &["lane: must be one of the services, lanes"]);
+    refused(&["lanes"], &["records nothing", "record = \"arrivals.csv\"", "--arrivals"]);
+    refused(&["lanes", "--arrivals", "none.csv"], &["none.csv", "No such file"]);
+    std::fs::write(place.path("other.csv"), "# weir: arrivals at service signs\ntime,stream\n")
+        .expect("written");
+    refused(&["lanes", "--arrivals", "other.csv"], &["other.csv", "is of service signs, not of lanes"]);
+    std::fs::write(place.path("bad.csv"), "time,stream\n5,a\n4,a\n").expect("written");
+    refused(&["lanes", "--arrivals", "bad.csv"], &["line 3", "must not be before"]);
+}
