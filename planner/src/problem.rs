@@ -76,9 +76,7 @@ pub enum ProblemError {
     #[error("no problem: {0}")]
     Json(#[from] serde_json::Error),
     /// A problem of several services where one of a single service is needed.
-    #[error(
-        "services: several services on the same workers can be certified, but are not simulated or replayed"
-    )]
+    #[error("services: several services on the same workers, where a problem of a single one is needed")]
     Shared,
     /// A value outside its range.
     #[error("{field} = {value}: {reason}")]

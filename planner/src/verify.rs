@@ -90,7 +90,10 @@ fn check(claim: &Claim, verified: &mut Verified) -> Result<(), VerifyError> {
     if !claim.admissible {
         verified.refused += 1;
         same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
-        return claim.refutation.as_ref().map_or(Ok(()), |r| keeps_to_curves(r, &system, unit));
+        return claim.refutation.as_ref().map_or(Ok(()), |r| {
+            let streams = system.streams.iter().map(|stream| (stream.name.clone(), stream));
+            keeps_to_curves(r, streams, unit, |_| system.background)
+        });
     }
     verified.promised += 1;
     let rule = match claim.rule {
@@ -166,16 +169,21 @@ fn limits(claim: &Claim, system: &System, verified: &mut Verified) -> Result<(),
         .map_or(Ok(()), |scale| test("max_load_scale", &scale, &|s| s.hasten(time(scale, Unit::Us)?)))
 }
 
-/// No half-open interval holds more arrivals of a stream than it may send.
-fn keeps_to_curves(refutation: &Refutation, system: &System, unit: Unit) -> Result<(), VerifyError> {
-    let streams = system.streams.iter().map(|s| (s.name.as_str(), (Vec::new(), vec![0; s.bounds.len()], s)));
+/// No half-open interval holds more arrivals of a stream than it may send; other names are `background`.
+fn keeps_to_curves<'a>(
+    refutation: &Refutation,
+    streams: impl Iterator<Item = (String, &'a Stream)>,
+    unit: Unit,
+    background: impl Fn(&str) -> bool,
+) -> Result<(), VerifyError> {
+    let streams = streams.map(|(name, s)| (name, (Vec::new(), vec![0; s.bounds.len()], s)));
     let (mut streams, mut last): (HashMap<_, _>, _) = (streams.collect(), 0);
     for (j, (instant, name)) in refutation.arrivals.iter().enumerate() {
         let field = format!("refutation.arrivals[{j}]");
         let now = time(*instant, unit).filter(|&now| now >= last);
         last = now.ok_or_else(|| wrong(&field, instant, format!("an instant from {last} ns on")))?;
         let Some((sent, regular, stream)) = streams.get_mut(name.as_str()) else {
-            same(field, &"background", &if system.background { "background" } else { "a stream" })?;
+            same(field, &"background", &if background(name) { "background" } else { "a stream" })?;
             continue;
         };
         for (bound, regular) in stream.bounds.iter().zip(regular) {

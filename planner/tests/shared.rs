@@ -1,6 +1,8 @@
 //! The checker where services share workers: it confirms what follows, and names the field that does not.
 
-use planner::certificate::{Reference, SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer};
+use planner::certificate::{
+    Reference, Refutation, SharedBinding, SharedReason, SharedServiceAnswer, SharedStreamAnswer, Shows,
+};
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Number, Question, SharedClaim, SharedProblem, certify_shared};
 
@@ -244,6 +246,40 @@ fn a_slope_that_is_too_steep_to_reckon_with_ends_no_walk() {
             service("b", "2880", 65536, stream(1, "row_miss(0)")),
         ],
         reason: None,
+        refutation: None,
     };
     assert_eq!(field(&claim), "admissible");
+}
+
+/// Promise: what is said to break a refused load keeps to what its streams declare.
+#[test]
+fn arrivals_against_a_refusal_keep_to_the_declarations() {
+    let text = r#"{"unit": "ms", "background": true, "workers": {"count": 1}, "services": [
+        {"name": "a", "deadline": 3, "batch": 1, "time": 2, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 10]]}}]},
+        {"name": "b", "deadline": 10, "batch": 1, "time": 2, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 10]]}}]}]}"#;
+    let mut claim = certify_shared(&problem(text));
+    assert!(!claim.admissible);
+    let mut with = |arrivals: &[(&str, &str)]| {
+        let arrivals = arrivals.iter().map(|&(time, stream)| (n(time), stream.to_owned())).collect();
+        let (shows, stream) = (Shows::Violation, "a/s".to_owned());
+        claim.refutation = Some(Refutation { shows, stream, arrivals });
+        claim.clone()
+    };
+    for kept in [&[("0", "b/s"), ("0.1", "a/s")][..], &[("0", "b/other"), ("0.1", "a/s"), ("10.1", "a/s")]] {
+        let claim = with(kept);
+        check(&claim).unwrap_or_else(|e| panic!("{e}: {claim:?}"));
+    }
+    for wrong in [
+        &[("0", "a/s"), ("9.9", "a/s")][..],
+        &[("0", "a/s"), ("0", "s")],
+        &[("0", "a/s"), ("1", "c/s")],
+        &[("1", "a/s"), ("0", "b/s")],
+    ] {
+        assert_eq!(field(&with(wrong)), "refutation.arrivals[1]", "{wrong:?}");
+    }
+    let mut closed = with(&[("0", "b/other"), ("0.1", "a/s")]);
+    closed.problem.background = false;
+    assert_eq!(field(&closed), "refutation.arrivals[0]");
 }

@@ -34,8 +34,8 @@ pub use curves::{Breach, check_curves};
 pub use log::{AcceptError, Entry, Log, LogError, Member};
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{run, run_with};
-pub use refute::refute;
-pub use replay::{Broken, Replay, ReplayError, replay};
+pub use refute::{refute, refute_shared};
+pub use replay::{Broken, Replay, ReplayError, replay, replay_shared};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };

@@ -1,13 +1,15 @@
 //! Replays a refutation: runs its arrivals once more, and says what they show.
 
-use planner::Problem;
 use planner::certificate::{Refutation, Shows};
+use planner::certify::decide;
+use planner::{Problem, SharedProblem};
 use rt_core::{Cause, Constraint, Instant, Outcome};
 use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
 use crate::policy::PlayError;
-use crate::record::{misses, run};
+use crate::record::misses;
+use crate::refute::Case;
 use crate::report::{Report, causes};
 use crate::time::{Time, of_arrival};
 use virtual_time::{Order, Run};
@@ -64,6 +66,14 @@ pub enum ReplayError {
         /// The name.
         name: String,
     },
+    /// A stream that is of none of several services.
+    #[error("arrival {index}: stream {name:?} is of no service, as service/stream")]
+    Service {
+        /// Which arrival, from 0.
+        index: usize,
+        /// The name.
+        name: String,
+    },
     /// A stream sends sooner than it declared.
     #[error(transparent)]
     Curve(#[from] Breach),
@@ -88,21 +98,32 @@ pub enum ReplayError {
 /// # Errors
 /// [`ReplayError`]: if the arrivals do not keep to the declared curves or cannot be run, or show something else.
 pub fn replay(problem: &Problem, refutation: &Refutation) -> Result<Replay, ReplayError> {
+    replay_case(&Case::one(problem), refutation)
+}
+
+/// The same of services that share workers, whose streams are named as `service/stream`.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_shared(problem: &SharedProblem, refutation: &Refutation) -> Result<Replay, ReplayError> {
+    replay_case(&Case::several(problem, &decide(problem)), refutation)
+}
+
+fn replay_case(case: &Case<'_>, refutation: &Refutation) -> Result<Replay, ReplayError> {
+    let problem = &case.problem;
     let mut arrivals = Vec::with_capacity(refutation.arrivals.len());
     for (index, (time, name)) in refutation.arrivals.iter().enumerate() {
         let wrong = |reason: String| ReplayError::Instant { index, value: time.to_string(), reason };
         let span = of_arrival(*time, problem.raw.unit).map_err(wrong)?;
-        let named = problem.streams.iter().position(|(known, _)| known == name);
-        let stream = match named {
-            Some(stream) => stream,
-            None if problem.background => problem.streams.len(),
-            None => return Err(ReplayError::Unknown { index, name: name.clone() }),
-        };
+        let stream = case.named(name).ok_or_else(|| match (name.clone(), problem.background) {
+            (name, true) => ReplayError::Service { index, name },
+            (name, false) => ReplayError::Unknown { index, name },
+        })?;
         arrivals.push((Instant::ZERO + span, stream));
     }
     check_curves(problem, &arrivals)?;
     let claimed = Some(refutation.stream.as_str());
-    let Some((order, run, found)) = find(problem, &arrivals, refutation.shows, claimed)? else {
+    let Some((order, run, found)) = case.find(&arrivals, refutation.shows, claimed)? else {
         let what = match refutation.shows {
             Shows::Violation => "violation",
             Shows::MandatoryMiss => "miss of a mandatory request",
@@ -110,45 +131,9 @@ pub fn replay(problem: &Problem, refutation: &Refutation) -> Result<Replay, Repl
         let (stream, requests) = (refutation.stream.clone(), arrivals.len());
         return Err(ReplayError::Nothing { what, stream, requests });
     };
-    let names: Vec<_> = (0..run.streams).map(|stream| name_of(problem, stream)).collect();
+    let names: Vec<_> = (0..run.streams).map(|stream| case.name_of(stream)).collect();
     let report = Report::new(problem, &names, &run);
     Ok(Replay { broken: found.told(problem, &run), order, report })
-}
-
-/// The name of a stream, or of background.
-pub(crate) fn name_of(problem: &Problem, stream: usize) -> String {
-    let taken = |name: &str| problem.streams.iter().any(|(known, _)| known == name);
-    match problem.streams.get(stream) {
-        Some((name, _)) => name.clone(),
-        None => {
-            let mut name = "background".to_owned();
-            while taken(&name) {
-                name.push('_');
-            }
-            name
-        }
-    }
-}
-
-/// The first order in which `arrivals` show something (to `stream`, if given), with the run.
-pub(crate) fn find(
-    problem: &Problem,
-    arrivals: &[(Instant, usize)],
-    shows: Shows,
-    stream: Option<&str>,
-) -> Result<Option<(Order, Run, Found)>, PlayError> {
-    for order in Order::ALL {
-        let run = run(problem, arrivals, order)?;
-        let all = match shows {
-            Shows::Violation => violations(problem, &run),
-            Shows::MandatoryMiss => mandatory_misses(problem, &run),
-        };
-        let claimed = |found: &Found| stream.is_none_or(|name| problem.streams[found.stream].0 == name);
-        if let Some(found) = all.into_iter().find(claimed) {
-            return Ok(Some((order, run, found)));
-        }
-    }
-    Ok(None)
 }
 
 /// The first violation of `run`, else the first miss of a mandatory request; `None` too if anything but the promise
@@ -193,7 +178,7 @@ impl Found {
 }
 
 /// The first violation of each constraint, in the order in which their last requests came.
-fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
+pub(crate) fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
     let mut found = Vec::new();
     for (stream, ((_, spec), requests)) in problem.streams.iter().zip(run.by_stream()).enumerate() {
         let misses = misses(run, &requests, spec.constraints().as_slice());
@@ -210,7 +195,7 @@ fn violations(problem: &Problem, run: &Run) -> Vec<Found> {
 }
 
 /// The misses of mandatory requests, as they came.
-fn mandatory_misses(problem: &Problem, run: &Run) -> Vec<Found> {
+pub(crate) fn mandatory_misses(problem: &Problem, run: &Run) -> Vec<Found> {
     let miss = |(index, request): (usize, &crate::Request)| {
         let counts = request.mandatory && request.outcome != Outcome::Served;
         let (stream, requests) = (request.stream, vec![index]);

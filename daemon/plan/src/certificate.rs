@@ -41,13 +41,14 @@ pub enum Mismatch {
 
 /// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
 /// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that `refute`
-/// finds to show it.
+/// finds to show it, and so is a device, with those that `refute_shared` finds.
 ///
 /// # Errors
 /// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
 pub fn certificate(
     config: &Config,
     refute: fn(&Problem) -> Option<Refutation>,
+    refute_shared: fn(&SharedProblem) -> Option<Refutation>,
 ) -> anyhow::Result<Certificate> {
     let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
     let (mut equipment, mut claims) = (Vec::new(), Vec::new());
@@ -64,13 +65,16 @@ pub fn certificate(
             }?);
         }
     }
-    let devices: anyhow::Result<Vec<_>> =
-        (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile)).collect();
+    let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile));
+    let mut devices = devices.collect::<anyhow::Result<Vec<_>>>()?;
+    for claim in devices.iter_mut().filter(|claim| !claim.admissible) {
+        claim.refutation = refute_shared(&SharedProblem::from_raw(claim.problem.clone())?);
+    }
     for claim in claims.iter_mut().filter(|claim| !claim.admissible) {
         claim.refutation = refute(&Problem::from_raw(claim.problem.clone())?);
     }
     let machine = machine(profile.fingerprint(), equipment);
-    Ok(Certificate::new(made_by(), machine, claims).with_devices(devices?))
+    Ok(Certificate::new(made_by(), machine, claims).with_devices(devices))
 }
 
 /// The `plan` of `config`, held against the certificate that it names, or checked like one.

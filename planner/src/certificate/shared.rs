@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Service;
+use super::{Refutation, Service};
 use crate::number::Number;
 use crate::problem::shared::raw;
 
@@ -32,6 +32,9 @@ pub struct SharedClaim {
     /// For a refusal: why, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For a refusal: arrivals that show it, by the rule that is named; streams as `service/stream`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refutation: Option<Refutation>,
 }
 
 /// A device of a configuration, and what runs on it.

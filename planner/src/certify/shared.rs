@@ -71,6 +71,7 @@ pub fn certify_shared(problem: &SharedProblem) -> SharedClaim {
         max_load_scale: promised.then(|| search.scale(None)),
         services: problem.services.iter().enumerate().map(service).collect(),
         reason,
+        refutation: None,
     }
 }
 

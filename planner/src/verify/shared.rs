@@ -8,7 +8,7 @@ mod lines;
 mod read;
 
 use super::problem::time;
-use super::{UNCONFIRMED, Verified, VerifyError, answered, same, wrong};
+use super::{UNCONFIRMED, Verified, VerifyError, answered, keeps_to_curves, same, wrong};
 use crate::certificate::{Reference, SharedBinding, SharedClaim, SharedReason};
 use crate::number::Number;
 use crate::problem::raw::Unit;
@@ -30,7 +30,17 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
     }
     if !claim.admissible {
         verified.refused += 1;
-        return same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true);
+        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
+        let Some(refutation) = &claim.refutation else { return Ok(()) };
+        let mut streams = Vec::new();
+        for service in &shared.services {
+            streams.extend(service.streams.iter().map(|s| (format!("{}/{}", service.name, s.name), s)));
+        }
+        let background = |name: &str| {
+            let of = |s: &read::Service| name.strip_prefix(&s.name).is_some_and(|rest| rest.starts_with('/'));
+            claim.problem.background && shared.services.iter().any(of)
+        };
+        return keeps_to_curves(refutation, streams.into_iter(), unit, background);
     }
     verified.promised += 1;
     let nothing = shared.services.iter().all(|s| !s.demands());

@@ -1,9 +1,9 @@
 //! Services that share workers in an experiment: what they declare at each load, and who admits how much of it.
 
-use planner::problem::raw as written;
 use planner::problem::shared::raw as several;
+use planner::problem::{MAX_STREAMS, raw as written};
 use planner::{Number, ProblemError, SharedProblem};
-use rt_core::{ArrivalCurve, MAX_BATCH, Span, StreamSpec};
+use rt_core::{ArrivalCurve, MAX_BATCH, MAX_SPAN, Span, StreamSpec};
 
 use super::service::Service;
 use super::system::System;
@@ -45,7 +45,8 @@ impl Sharing {
             for kind in &of.streams {
                 let (count, length) = &kind.window;
                 let windows = vec![(*count, number(length))];
-                for name in names.by_ref().take(kind.count) {
+                // More than there may be are refused below.
+                for name in names.by_ref().take(kind.count.min(MAX_STREAMS + 1)) {
                     streams.push(written::Stream {
                         name: format!("s{name}"),
                         constraints: kind.constraints.clone(),
@@ -91,12 +92,13 @@ impl Sharing {
         load * streams.filter_map(|(_, spec)| spec.arrivals()).map(ArrivalCurve::rate_per_s).sum::<f64>()
     }
 
-    /// The problem at that load: windows are as much shorter, rounded to longer ones.
+    /// The problem at that load: windows are as much shorter, rounded to longer ones, the longest that there may be at most.
     fn at(&self, load: f64) -> SharedProblem {
         let mut written = self.written.clone();
         let shorter = |length: Number| {
             let nanos = length.to_span(written::Unit::Ns).unwrap_or(Span::ZERO).as_nanos() as f64;
-            Number::whole((nanos / (load * self.whole)).ceil().max(1.0) as u64)
+            let longest = MAX_SPAN.as_nanos() as f64;
+            Number::whole((nanos / (load * self.whole)).ceil().clamp(1.0, longest) as u64)
         };
         for arrivals in
             written.services.iter_mut().flat_map(|s| &mut s.streams).filter_map(|s| s.arrivals.as_mut())

@@ -73,8 +73,20 @@ pub fn on_device(
     queue: usize,
     streams: &[(usize, StreamSpec)],
 ) -> Result<OnDevice, WeirError> {
-    let Decision { rule, turns, answer, .. } = decide(problem);
-    let sharing = problem.sharing(rule, &turns);
+    on_device_by(problem, &decide(problem), queue, streams)
+}
+
+/// The same by a rule and turns that were decided before.
+///
+/// # Errors
+/// As [`on_device`].
+pub(crate) fn on_device_by(
+    problem: &SharedProblem,
+    Decision { rule, turns, answer, .. }: &Decision,
+    queue: usize,
+    streams: &[(usize, StreamSpec)],
+) -> Result<OnDevice, WeirError> {
+    let sharing = problem.sharing(*rule, turns);
     let config = |(s, of): (usize, &Service)| SchedulerConfig {
         deadline: of.deadline,
         guard: of.guard,
@@ -87,10 +99,10 @@ pub fn on_device(
         safe_mode: safe_mode(),
     };
     let mut device = Device::new(DeviceConfig {
-        rule,
-        turns,
+        rule: *rule,
+        turns: turns.clone(),
         longest: sharing.longest,
-        overrun_margin: answer.map_or(Span::ZERO, |admission| admission.overrun_margin()),
+        overrun_margin: answer.as_ref().map_or(Span::ZERO, |admission| admission.overrun_margin()),
         services: problem.services.iter().enumerate().map(config).collect(),
     })?;
     let mut add = |(service, spec): &(usize, StreamSpec)| {

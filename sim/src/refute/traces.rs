@@ -3,11 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use planner::Problem;
-use rt_core::{Density, Instant, StreamSpec, Workers};
+use planner::problem::shared::Service;
+use planner::{Problem, SharedProblem};
+use rt_core::{ArrivalCurve, Density, Instant, Span, StreamSpec, Workers};
 
 use crate::curves::{Merged, Pacer};
 use crate::dice::Dice;
+use crate::policy::work_per_s;
 
 /// Requests at most that bring the words into phase, and in a burst behind background.
 const MAX_BURSTS: usize = 6_000;
@@ -31,6 +33,26 @@ pub(super) fn overload(problem: &Problem) -> Option<u64> {
     let slack: f64 = demands().map(|(spec, _)| f64::from(allowed(spec))).sum();
     let late = capacity * problem.deadline.as_nanos() as f64 + 2.0 * round(problem) as f64;
     Some(((slack + late) / excess * rate) as u64 + 64)
+}
+
+/// The same of services that share workers, which serve a request of each no faster than in the best of its batches.
+pub(super) fn overload_shared(problem: &SharedProblem) -> Option<u64> {
+    let workers = problem.workers as f64;
+    let work: f64 = problem.services.iter().map(|service| work_per_s(service, true)).sum();
+    let excess = Some(work - workers).filter(|&excess| excess > workers * 1e-9)?;
+    let (mut owed, mut rate) = (0.0, 0.0);
+    for service in &problem.services {
+        let each = service.profile.bound(1).as_secs_f64();
+        for (_, spec) in &service.streams {
+            let longest = spec.constraints().as_slice().iter().map(|c| c.window()).max().unwrap_or(0);
+            owed += f64::from(longest) * each;
+            rate += spec.arrivals().map_or(0.0, ArrivalCurve::rate_per_s);
+        }
+    }
+    let longest =
+        |of: fn(&Service) -> Span| problem.services.iter().map(|s| of(s).as_secs_f64()).fold(0.0, f64::max);
+    let late = workers * (longest(|s| s.deadline) + 2.0 * longest(|s| s.time));
+    Some(((owed + late) / excess * rate) as u64 + 64)
 }
 
 /// All streams send as early as they may, from the start.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::certificate::{Binding, Claim, Limit, Reference, SharedClaim, Shows};
+use planner::certificate::{Binding, Claim, Limit, Reference, Refutation, SharedClaim, Shows};
 use planner::problem::raw::Unit;
 use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
-            (certificate(&config, sim::refute)?, Some(output))
+            (certificate(&config, sim::refute, sim::refute_shared)?, Some(output))
         }
         (None, Some(file)) => {
             let made = match read_question(file)? {
@@ -46,9 +46,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     }
                     Certificate::new(made_by(), BTreeMap::new(), vec![claim])
                 }
-                // Nothing replays services that share workers, so no refutation is sought.
                 Question::Shared(problem) => {
-                    Certificate::of_shared(made_by(), planner::certify_shared(&problem))
+                    let mut claim = planner::certify_shared(&problem);
+                    if !claim.admissible {
+                        claim.refutation = sim::refute_shared(&problem);
+                    }
+                    Certificate::of_shared(made_by(), claim)
                 }
             };
             (made, args.output.clone())
@@ -128,19 +131,25 @@ fn print_claim(claim: &Claim) {
             say!("    it alone may send {value} times as fast");
         }
     }
-    if let Some(r) = &claim.refutation {
-        let shows = match r.shows {
-            Shows::Violation => "violate a constraint",
-            Shows::MandatoryMiss => "make a mandatory request miss",
-        };
-        say!(
-            "  {} arrivals that are allowed {shows} of {}: `weir replay` shows them",
-            r.arrivals.len(),
-            r.stream
-        );
-    } else if !claim.admissible {
-        say!("  no arrivals were found that break it: the refusal may be pessimistic");
+    if !claim.admissible {
+        print_refutation(claim.refutation.as_ref());
     }
+}
+
+fn print_refutation(refutation: Option<&Refutation>) {
+    let Some(r) = refutation else {
+        say!("  no arrivals were found that break it: the refusal may be pessimistic");
+        return;
+    };
+    let shows = match r.shows {
+        Shows::Violation => "violate a constraint",
+        Shows::MandatoryMiss => "make a mandatory request miss",
+    };
+    say!(
+        "  {} arrivals that are allowed {shows} of {}: `weir replay` shows them",
+        r.arrivals.len(),
+        r.stream
+    );
 }
 
 fn print_shared(claim: &SharedClaim) {
@@ -148,7 +157,7 @@ fn print_shared(claim: &SharedClaim) {
     let device = claim.device.as_ref().map(|device| format!("device {}: ", device.name)).unwrap_or_default();
     match (&claim.reason, claim.admissible) {
         (_, true) => say!("{device}admissible, by {}", word(&claim.rule)),
-        (Some(reason), false) => say!("{device}refused, which may be pessimistic: {reason}"),
+        (Some(reason), false) => say!("{device}refused: {reason}"),
         (None, false) => say!("{device}refused"),
     }
     if let Some(b) = &claim.binding {
@@ -190,6 +199,9 @@ fn print_shared(claim: &SharedClaim) {
                 say!("      {constraint} {standing}");
             }
         }
+    }
+    if !claim.admissible {
+        print_refutation(claim.refutation.as_ref());
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use planner::Problem;
+use planner::{Problem, SharedProblem};
 use serde_json::{Value, json};
-use sim::Broken;
+use sim::{Broken, Replay};
 
 use super::certify::word;
 use super::verify::read_certificate;
@@ -25,20 +25,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = || args.file.display().to_string();
     let certificate = read_certificate(&args.file)?;
     let mut shown = Vec::new();
+    let mut show = |whose: &'static str, name: Option<String>, replay: &Replay| {
+        if args.json {
+            shown.push(json!({ whose: name, "replay": replay }));
+        } else {
+            print(name, &replay.broken);
+            shown.push(Value::Null);
+        }
+    };
     for (i, claim) in certificate.claims.iter().enumerate() {
         let Some(refutation) = &claim.refutation else { continue };
         let problem = Problem::from_raw(claim.problem.clone()).with_context(name)?;
         let replay = sim::replay(&problem, refutation).with_context(|| format!("{}: claim {i}", name()))?;
-        let service = claim.service.as_ref().map(|s| s.name.clone());
-        if args.json {
-            shown.push(json!({ "service": service, "replay": replay }));
-        } else {
-            print(service, &replay.broken);
-            shown.push(Value::Null);
-        }
+        show("service", claim.service.as_ref().map(|s| s.name.clone()), &replay);
     }
-    if !certificate.shared.is_empty() && shown.is_empty() {
-        bail!("{}: nothing to replay: services that share workers are not simulated yet", name());
+    for claim in &certificate.shared {
+        let Some(refutation) = &claim.refutation else { continue };
+        let problem = SharedProblem::from_raw(claim.problem.clone()).with_context(name)?;
+        let replay = sim::replay_shared(&problem, refutation).with_context(name)?;
+        show("device", claim.device.as_ref().map(|device| device.name.clone()), &replay);
     }
     if shown.is_empty() {
         bail!("{}: nothing to replay: no claim is refused with arrivals that show it", name());

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let verified = match &args.config {
         Some(config) => {
             let config = Config::load(config)?;
-            check(&read, &certificate(&config, sim::refute)?, &config).map_err(anyhow::Error::from)
+            check(&read, &certificate(&config, sim::refute, sim::refute_shared)?, &config)
+                .map_err(anyhow::Error::from)
         }
         None => verify(&read).map_err(anyhow::Error::from),
     };
