@@ -60,6 +60,12 @@ impl FrameBuffer {
         &mut self.bytes[self.end..]
     }
 
+    /// How many bytes are missing of the frame that has begun, as far as it tells by now; of a header where none has.
+    pub fn missing(&self) -> usize {
+        let begun = self.header().ok().flatten().map_or(0, |header| header.length as usize);
+        (HEADER_LEN + begun).saturating_sub(self.end - self.start)
+    }
+
     /// Tells that the first `count` bytes of [`space`](Self::space) now hold what was read.
     ///
     /// # Panics
@@ -95,7 +101,9 @@ mod tests {
             if bytes.is_empty() {
                 return frames;
             }
+            let missing = buffer.missing();
             let space = buffer.space();
+            assert!((1..=space.len()).contains(&missing), "{missing} bytes of {}", space.len());
             let count = step.min(space.len()).min(bytes.len());
             space[..count].copy_from_slice(&bytes[..count]);
             buffer.filled(count);

@@ -2,10 +2,13 @@
 //! part of a core from those who are promised something.
 //!
 //! What is read in vain is put down to the *process* that connected: more connections have no more of it, and who connects
-//! anew still owes what it did. Processes that owe too much share that part of the core.
+//! anew still owes what it did. Processes that owe too much share that part of the core. While they do, little of a
+//! connection is read at a time, for each of them reads something before it is charged; and where many processes together owe
+//! much, all who read in vain wait for it.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rt_core::{Instant, Span};
@@ -23,8 +26,16 @@ const FACTOR: u64 = 10;
 const CREDIT: Span = Span::from_millis(20);
 /// To so much it must have fallen before anything is read again: what has piled up meanwhile is then read at once.
 const RESUME: Span = Span::from_millis(10);
-/// The longest pause: who shares its process with a flood is answered all the same, if slowly.
+/// The longest pause: who shares its process with a flood is answered all the same, if slowly; …
 const LONGEST: Span = Span::from_millis(1_000);
+/// … and more slowly where so many connections wait for theirs that this would take more than a tenth of a core.
+const EACH: Span = Span::from_millis(10);
+/// So much may all together owe: where many processes flood, each by its credit, who reads in vain waits for all of them.
+const CROWD: Span = Span::from_millis(200);
+/// Bytes that are read at a time of who owes too much, …
+const CHUNK: usize = 1_024;
+/// … and of who is read only because its pause has been the longest.
+const LEAST: usize = 64;
 /// Connections of a process within a second, and at once.
 const CONNECTIONS: usize = 250;
 
@@ -46,21 +57,33 @@ impl Peer {
 
 /// What all who are connected owe, and who owed something when it went.
 #[derive(Default)]
-pub(crate) struct Debts(PiMutex<Vec<Account>>);
+pub(crate) struct Debts {
+    books: PiMutex<Books>,
+    /// As in the books, for who does not wait for them: when all of all accounts will be paid, in nanoseconds.
+    paid: AtomicU64,
+}
+
+#[derive(Default)]
+struct Books {
+    accounts: Vec<Account>,
+    /// When all of all of them would be paid.
+    paid: Instant,
+}
 
 struct Account {
     peer: Peer,
     /// Its connections that are open.
     open: usize,
-    /// When all will be paid.
+    /// When all will be paid, and the same for who does not wait for the books.
     paid: Instant,
+    told: Arc<AtomicU64>,
     connections: Quota,
 }
 
 impl Debts {
     /// One more connection of a process; `None` if it connects too often.
     pub(super) fn connect(self: &Arc<Self>, now: Instant, peer: Peer) -> Option<Debt> {
-        let mut accounts = self.0.lock();
+        let accounts = &mut self.books.lock().accounts;
         accounts.retain(|account| {
             account.open > 0
                 || account.paid > now
@@ -70,22 +93,27 @@ impl Debts {
         let known = accounts.iter().position(|account| account.peer == peer);
         let index = known.unwrap_or_else(|| {
             let connections = Quota::new(CONNECTIONS);
-            accounts.push(Account { peer, open: 0, paid: Instant::ZERO, connections });
+            accounts.push(Account { peer, open: 0, paid: Instant::ZERO, told: Arc::default(), connections });
             accounts.len() - 1
         });
         let account = &mut accounts[index];
         account.connections.take(now).then(|| {
             account.open += 1;
-            Debt { debts: Arc::clone(self), peer }
+            Debt { debts: Arc::clone(self), peer, paid: Arc::clone(&account.told) }
         })
     }
 
-    fn with<T>(&self, peer: Peer, look: impl FnOnce(&mut Account, &[Account]) -> T) -> Option<T> {
-        let mut accounts = self.0.lock();
+    /// `look` at the account of a process, at those of others, and at when all of all would be paid.
+    fn with<T>(
+        &self,
+        peer: Peer,
+        look: impl FnOnce(&mut Account, &[Account], &mut Instant) -> T,
+    ) -> Option<T> {
+        let Books { accounts, paid } = &mut *self.books.lock();
         let index = accounts.iter().position(|account| account.peer == peer)?;
         // First, so that the others are a slice.
         accounts.swap(0, index);
-        accounts.split_first_mut().map(|(account, others)| look(account, others))
+        accounts.split_first_mut().map(|(account, others)| look(account, others, paid))
     }
 }
 
@@ -93,6 +121,8 @@ impl Debts {
 pub(super) struct Debt {
     debts: Arc<Debts>,
     peer: Peer,
+    /// When its process will have paid, in nanoseconds.
+    paid: Arc<AtomicU64>,
 }
 
 /// Too much is owed.
@@ -102,19 +132,49 @@ pub(super) struct Pause {
     pub(super) until: Instant,
     /// When all will be paid.
     pub(super) paid: Instant,
+    /// Whether it would be longer, if that were not the longest.
+    pub(super) longest: bool,
 }
 
 impl Debt {
+    /// How many bytes are to be read at a time by a connection that can be made to wait; the first time that it is read after
+    /// the `longest` pause hardly any.
+    pub(super) fn at_a_time(&self, now: impl FnOnce() -> Instant, longest: bool) -> usize {
+        let told = |paid: &AtomicU64| Instant::from_nanos(paid.load(Ordering::Relaxed));
+        let (own, all) = (told(&self.paid), told(&self.debts.paid));
+        if own.max(all) == Instant::ZERO {
+            return usize::MAX;
+        }
+        let now = now();
+        match own > now + RESUME || all > now + CROWD {
+            true if longest => LEAST,
+            true => CHUNK,
+            false => usize::MAX,
+        }
+    }
+
     /// Frames were read in vain, which took so long. Who is `promised` something does not wait for what others owe.
     pub(super) fn charge(&self, now: Instant, took: Span, promised: bool) -> Option<Pause> {
-        let charged = self.debts.with(self.peer, |account, others| {
-            let owing = others.iter().filter(|other| other.paid > now + CREDIT).count() as u64;
-            let shared = if promised { 1 } else { owing + 1 };
-            let price = Span::from_nanos(took.as_nanos().saturating_mul(FACTOR).saturating_mul(shared));
-            account.paid = account.paid.max(now) + price;
+        let charged = self.debts.with(self.peer, |account, others, all| {
+            let owe = |paid: Instant| paid > now + CREDIT;
+            let owing = others.iter().filter(|other| owe(other.paid));
+            let (processes, connections) =
+                owing.fold((0, 0), |(processes, open), other| (processes + 1, open + other.open as u64));
+            let shared = if promised { 1 } else { processes + 1 };
+            let price = Span::from_nanos(took.as_nanos().saturating_mul(FACTOR));
+            *all = (*all).max(now) + price;
+            account.paid = account.paid.max(now) + Span::from_nanos(price.as_nanos().saturating_mul(shared));
+            for (told, paid) in [(&self.debts.paid, *all), (&account.told, account.paid)] {
+                told.store(paid.as_nanos(), Ordering::Relaxed);
+            }
+            let longest =
+                Span::from_nanos(EACH.as_nanos() * (connections + account.open as u64)).max(LONGEST);
+            let crowd = !promised && *all > now + CROWD;
             let paid = account.paid;
-            let until = (paid - RESUME).min(now + LONGEST);
-            (paid > now + CREDIT).then_some(Pause { until, paid })
+            let wanted = if crowd { (paid - RESUME).max(*all - CROWD) } else { paid - RESUME };
+            let until = wanted.min(now + longest);
+            let pause = Pause { until, paid: paid.max(until), longest: until < wanted };
+            (owe(paid) || crowd).then_some(pause)
         });
         charged.flatten()
     }
@@ -122,7 +182,7 @@ impl Debt {
 
 impl Drop for Debt {
     fn drop(&mut self) {
-        self.debts.with(self.peer, |account, _| account.open -= 1);
+        self.debts.with(self.peer, |account, _, _| account.open -= 1);
     }
 }
 
@@ -148,7 +208,7 @@ mod tests {
         assert_eq!(debt.charge(at(1_000), micros(2_000), false), None);
         // 3 ms are paid after 30: so long nothing is read but for the last 10.
         let pause = debt.charge(at(1_000), micros(1_000), false);
-        assert_eq!(pause, Some(Pause { until: at(1_020), paid: at(1_030) }));
+        assert_eq!(pause, Some(Pause { until: at(1_020), paid: at(1_030), longest: false }));
         // Another connection of the process has no more of it, be the first one there or not.
         drop(debt);
         let again = debts.connect(at(1_010), ONE).unwrap();
@@ -156,7 +216,7 @@ mod tests {
         assert_eq!(again.charge(at(2_000), micros(2_000), false), None);
         // However much it is, it is read again within a second.
         let pause = again.charge(at(2_000), micros(300_000), false);
-        assert_eq!(pause, Some(Pause { until: at(3_000), paid: at(5_020) }));
+        assert_eq!(pause, Some(Pause { until: at(3_000), paid: at(5_020), longest: true }));
     }
 
     #[test]
@@ -179,10 +239,69 @@ mod tests {
         let taken = (0..CONNECTIONS + 5).filter(|_| debts.connect(at(1_000), ONE).is_some()).count();
         assert_eq!(taken, CONNECTIONS);
         let other = debts.connect(at(1_000), Peer(1, 2)).expect("another process");
-        assert_eq!(debts.0.lock().len(), 2);
+        assert_eq!(debts.books.lock().accounts.len(), 2);
         assert!(debts.connect(at(1_004), ONE).is_some(), "one in 4 ms");
         drop(other);
         let _third = debts.connect(at(9_000), Peer(2, 2));
-        assert_eq!(debts.0.lock().len(), 1);
+        assert_eq!(debts.books.lock().accounts.len(), 1);
+    }
+
+    /// Reads in vain with so many connections of so many processes, each as much at a time as it may and again as soon as it may;
+    /// the share of a core that this took over ten seconds.
+    fn flooded(processes: i32, connections: usize) -> f64 {
+        let debts = Arc::new(Debts::default());
+        let connect = |n| debts.connect(at(1_000), Peer(1, n)).unwrap();
+        let all = (0..processes).flat_map(|n| std::iter::repeat_n(n, connections)).map(connect);
+        let mut all: Vec<_> = all.map(|debt| (at(1_000), false, debt)).collect();
+        let (end, mut took) = (at(11_000), Span::ZERO);
+        loop {
+            let (next, longest, debt) = all.iter_mut().min_by_key(|(next, ..)| *next).expect("one at least");
+            let now = *next;
+            if now >= end {
+                return took.as_secs_f64() / 10.0;
+            }
+            // Frames of 48 bytes.
+            let bytes = debt.at_a_time(|| now, *longest).min(64 * 1024);
+            let cost = Span::from_nanos(of_frame(48).as_nanos() * (bytes / 48).max(1) as u64);
+            took = took + cost;
+            let read = now + cost;
+            (*next, *longest) =
+                debt.charge(read, cost, false).map_or((read, false), |p| (p.until.max(read), p.longest));
+        }
+    }
+
+    #[test]
+    fn many_connections_and_many_processes_take_together_no_more_than_one() {
+        for (processes, connections) in [(1, 1), (1, 60), (1, 200), (60, 1), (8, 8), (200, 1)] {
+            let share = flooded(processes, connections);
+            assert!((0.09..=0.11).contains(&share), "{processes} × {connections}: {share}");
+        }
+    }
+
+    #[test]
+    fn who_owes_nothing_is_read_as_a_whole_and_who_does_bit_by_bit() {
+        let debts = Arc::new(Debts::default());
+        let some: Vec<_> = (0..30).map(|n| debts.connect(at(1_000), Peer(1, n)).unwrap()).collect();
+        let at_a_time = |n: usize, ms, longest| some[n].at_a_time(|| at(ms), longest);
+        assert_eq!(at_a_time(0, 1_000, false), usize::MAX);
+        assert!(some[0].charge(at(1_000), micros(4_000), false).is_some());
+        assert_eq!((at_a_time(0, 1_000, false), at_a_time(0, 1_000, true)), (CHUNK, LEAST));
+        assert_eq!((at_a_time(0, 1_035, false), at_a_time(1, 1_000, false)), (usize::MAX, usize::MAX));
+        // Where many owe a little each, nobody has credit, and who has not owed yet is read bit by bit as well.
+        for debt in &some[..28] {
+            debt.charge(at(2_000), micros(1_000), false);
+        }
+        assert_eq!(at_a_time(29, 2_000, false), CHUNK);
+        let pause = some[28].charge(at(2_000), micros(100), false);
+        assert_eq!(pause.map(|pause| (pause.until, pause.longest)), Some((at(2_081), false)));
+        assert_eq!(
+            some[0].charge(at(2_000), micros(1), true),
+            None,
+            "who is promised something does not wait for that"
+        );
+        assert_eq!(
+            (at_a_time(29, 2_082, false), some[29].charge(at(2_082), micros(80), false)),
+            (usize::MAX, None)
+        );
     }
 }

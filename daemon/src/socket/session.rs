@@ -59,8 +59,9 @@ struct Session<'a> {
     arena: Option<Arena>,
     questions: Quota,
     debt: Debt,
-    /// Until when nothing is to be read of it, because too much was read in vain.
+    /// Until when nothing is to be read of it, because too much was read in vain; and whether it should be longer.
     pause: Option<Instant>,
+    longest: bool,
     /// Bytes of the frame at hand.
     length: usize,
     /// What it should have taken to read all since it was last charged, in vain or not, and the thread's time then.
@@ -87,6 +88,7 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>, debt: Debt) 
         questions: Quota::new(front.overview.config.daemon.client_questions),
         debt,
         pause: None,
+        longest: false,
         length: 0,
         read: Span::ZERO,
         charged: clock::thread_time(),
@@ -111,7 +113,7 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>, debt: Debt) 
 impl<'a> Session<'a> {
     fn serve(&mut self) -> Result<(), Goodbye> {
         let mut buffer = FrameBuffer::new(MAX_HELLO_FRAME);
-        while let Some((_taken, count)) = self.read(&mut buffer)? {
+        while let Some((_taken, is_crumb)) = self.read(&mut buffer)? {
             let (mut frames, mut urgent) = (0, None);
             if self.calm.is_some() {
                 self.connection.cork();
@@ -136,8 +138,8 @@ impl<'a> Session<'a> {
             }
             drop(urgent);
             self.connection.uncork();
-            if frames == 0 && count < CRUMBS {
-                self.connection.owe(debt::of_frame(count));
+            if frames == 0 && is_crumb {
+                self.connection.owe(debt::of_frame(CRUMBS));
             }
             if self.descriptor.is_some() && !buffer.is_mid_frame() {
                 return Err(malformed("a descriptor came without an ARENA"));
@@ -146,8 +148,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Waits for bytes, flushing meanwhile what others could not send, and reads them; `None` at the end of the stream.
-    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<(Taken<'a>, usize)>, Goodbye> {
+    /// Waits for bytes, flushing meanwhile what others could not send, and reads them; whether they were fewer than who sends
+    /// frames sends at once. `None` at the end of the stream.
+    fn read(&mut self, buffer: &mut FrameBuffer) -> Result<Option<(Taken<'a>, bool)>, Goodbye> {
         let (front, connection) = (self.front, self.connection);
         let socket = connection.socket();
         loop {
@@ -191,10 +194,14 @@ impl<'a> Session<'a> {
                     false => continue,
                 }
             };
-            match receive(socket, buffer.space(), &mut self.descriptor) {
+            // A frame that has begun is read to its end all the same.
+            let most = self.at_a_time().max(buffer.missing());
+            let space = buffer.space();
+            let most = most.min(space.len());
+            match receive(socket, &mut space[..most], &mut self.descriptor) {
                 Received::Bytes(count) => {
                     buffer.filled(count);
-                    return Ok(Some((taken, count)));
+                    return Ok(Some((taken, count < most.min(CRUMBS))));
                 }
                 Received::Nothing => {}
                 Received::End => return Ok(None),
@@ -203,6 +210,15 @@ impl<'a> Session<'a> {
                 }
             }
         }
+    }
+
+    /// How many bytes are to be read now: fewer while its process owes too much, unless it holds a stream that is promised
+    /// something and has read nothing in vain itself.
+    fn at_a_time(&self) -> usize {
+        if self.calm.is_none() && self.leases.values().any(|lease| lease.promised) {
+            return usize::MAX;
+        }
+        self.debt.at_a_time(clock::now, self.longest)
     }
 
     /// How long nothing is to be read: so long as too much is owed of what was read in vain. It is read without real-time
@@ -220,7 +236,9 @@ impl<'a> Session<'a> {
             let all = time.as_nanos().saturating_sub(self.charged.as_nanos());
             let took = u128::from(all) * u128::from(owed.as_nanos()) / u128::from(read);
             (self.read, self.charged) = (Span::ZERO, time);
-            if let Some(pause) = self.debt.charge(now, Span::from_nanos(took as u64), promised) {
+            let pause = self.debt.charge(now, Span::from_nanos(took as u64), promised);
+            self.longest = pause.is_some_and(|pause| pause.longest);
+            if let Some(pause) = pause {
                 self.pause = Some(pause.until);
                 self.calm_down(pause.paid);
             }
