@@ -58,6 +58,7 @@ fn claim(problem: &SharedProblem, system: &Shared, walk: &Walk, within: &[i64], 
         max_load_scale: None,
         services: system.services.iter().enumerate().map(service).collect(),
         reason: None,
+        refutation: None,
     }
 }
 

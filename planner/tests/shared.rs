@@ -196,7 +196,8 @@ fn a_period_is_one_in_which_batches_are_whole() {
     let refused = certify_shared(&problem(&text("turns")));
     let line = refused.binding.clone().expect("the line that fails");
     assert_eq!((refused.admissible, line.distance, line.lhs, line.rhs), (false, n("12"), n("21"), n("20")));
-    let mut claim = SharedClaim { admissible: true, overrun_margin: Some(n("0")), ..refused };
+    let mut claim =
+        SharedClaim { admissible: true, overrun_margin: Some(n("0")), refutation: None, ..refused };
     for (answer, within) in claim.services.iter_mut().zip(["8", "7"]) {
         answer.start_within = Some(n(within));
     }

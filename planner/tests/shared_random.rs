@@ -102,6 +102,7 @@ fn forced(claim: &SharedClaim, rule: SharedReason) -> SharedClaim {
         rule,
         overrun_margin: Some(Number::whole(0)),
         binding: Some(claim.binding.clone().unwrap_or(line)),
+        refutation: None,
         ..claim.clone()
     };
     let problem = claim.problem.clone();
