@@ -120,10 +120,15 @@ impl Connection {
         self.wanted.store(mask.0, Ordering::Relaxed);
     }
 
+    /// Resets the signal, and flushes: for the client's own thread, which then looks for all that it may have stood for.
+    pub(super) fn heed(&self) {
+        // That there was none is fine.
+        let _ = self.flush.read();
+        self.flush();
+    }
+
     /// Writes what is pending as far as the socket takes it; true if something is left.
     pub(crate) fn flush(&self) -> bool {
-        // Only resets the signal; that there was none is fine.
-        let _ = self.flush.read();
         let mut pending = self.pending.lock();
         if self.is_dead() {
             return false;
@@ -259,6 +264,19 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    #[test]
+    fn what_others_have_left_for_the_clients_thread_is_not_forgotten_when_answers_are_sent() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let connection = Connection::new(ours, 1 << 20).expect("an eventfd");
+        connection.cork();
+        connection.wake();
+        connection.uncork();
+        assert!(connection.flush.read().is_ok(), "the signal stands");
+        connection.wake();
+        connection.heed();
+        assert!(connection.flush.read().is_err(), "it was looked for");
+    }
 
     #[test]
     fn what_a_slow_reader_is_sent_before_it_is_cut_off_is_whole_up_to_the_end() {

@@ -105,7 +105,7 @@ fn a_narrow_screen_has_the_counters_below_the_streams() {
         " services: measured rate of the certified one",
         "  lanes normal     ███60.0 of 100.0/s, 60%",
         "▸ signs safe-mode  0.0/s, nothing certified",
-        " signs on tract, workers of device core ───────",
+        " signs on tract, workers of device core ──────",
         "safe-mode, 4 breaches operator: raised",
         "",
         "stream  rate/s  served  missed  misses left",
