@@ -8,7 +8,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rt_core::{Instant, Span};
@@ -32,7 +32,9 @@ const LONGEST: Span = Span::from_millis(1_000);
 const EACH: Span = Span::from_millis(10);
 /// So much may all together owe: where many processes flood, each by its credit, who reads in vain waits for all of them.
 const CROWD: Span = Span::from_millis(200);
-/// Bytes that are read at a time of who owes too much, …
+/// So many connections may be read as a whole though too much is owed: what has piled up meanwhile is then dealt with at once.
+const FEW: usize = 16;
+/// Bytes that are read at a time of who owes too much where there are more, …
 const CHUNK: usize = 1_024;
 /// … and of who is read only because its pause has been the longest.
 const LEAST: usize = 64;
@@ -61,6 +63,8 @@ pub(crate) struct Debts {
     books: PiMutex<Books>,
     /// As in the books, for who does not wait for them: when all of all accounts will be paid, in nanoseconds.
     paid: AtomicU64,
+    /// Connections that are open.
+    open: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -99,6 +103,7 @@ impl Debts {
         let account = &mut accounts[index];
         account.connections.take(now).then(|| {
             account.open += 1;
+            self.open.fetch_add(1, Ordering::Relaxed);
             Debt { debts: Arc::clone(self), peer, paid: Arc::clone(&account.told) }
         })
     }
@@ -148,7 +153,8 @@ impl Debt {
         let now = now();
         match own > now + RESUME || all > now + CROWD {
             true if longest => LEAST,
-            true => CHUNK,
+            true if self.debts.open.load(Ordering::Relaxed) > FEW => CHUNK,
+            true => usize::MAX,
             false => usize::MAX,
         }
     }
@@ -182,6 +188,7 @@ impl Debt {
 
 impl Drop for Debt {
     fn drop(&mut self) {
+        self.debts.open.fetch_sub(1, Ordering::Relaxed);
         self.debts.with(self.peer, |account, _, _| account.open -= 1);
     }
 }
