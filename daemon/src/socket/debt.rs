@@ -151,10 +151,10 @@ impl Debt {
             return usize::MAX;
         }
         let now = now();
-        match own > now + RESUME || all > now + CROWD {
+        let owes = own > now + RESUME || all > now + CROWD;
+        match owes && self.debts.open.load(Ordering::Relaxed) > FEW {
             true if longest => LEAST,
-            true if self.debts.open.load(Ordering::Relaxed) > FEW => CHUNK,
-            true => usize::MAX,
+            true => CHUNK,
             false => usize::MAX,
         }
     }
