@@ -3,7 +3,6 @@
 
     pip install numpy onnx onnxruntime
     wide.py DIR            # DIR/digits-wide.onnx, DIR/manifest.toml
-    wide.py DIR --widths 1800,7200   # DIR/digits-1800.onnx, ...: two layers of each width
 
 Its weights are random and it has learned nothing: its accuracy, stated in the manifest, is what such weights score on the
 held-out images by chance. A request reads every weight, as a batch does, so that a batch takes little longer than one
@@ -22,13 +21,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 HERE = Path(__file__).resolve().parent
 SEED = 20
-IMAGE, LABELS = 28 * 28, 10
-WIDE = {"wide": [IMAGE, 4096, 4096, 1024, LABELS]}
-HEAD = "# Written by wide.py: random weights, for timing.\n"
+LAYERS = [28 * 28, 4096, 4096, 1024, 10]
 ENTRY = """\
+# Written by wide.py: random weights, for timing.
 [[model]]
-name = "digits-{name}"
-file = "digits-{name}.onnx"
+name = "digits-wide"
+file = "digits-wide.onnx"
 sha256 = "{sha256}"
 input = {{ name = "image", type = "f32", shape = [1, 28, 28] }}
 output = {{ name = "logits", type = "f32", shape = [10] }}
@@ -44,11 +42,11 @@ def weights(chance: random.Random, rows: int, columns: int) -> np.ndarray:
     return ((levels - np.float32(127.5)) / np.float32(73.9) * np.float32(np.sqrt(2 / rows))).reshape(rows, columns)
 
 
-def model(name: str, layers: list) -> onnx.ModelProto:
+def model() -> onnx.ModelProto:
     chance, nodes, constants, current = random.Random(SEED), [], [], "flat"
     nodes.append(helper.make_node("Flatten", ["image"], ["flat"]))
-    for layer, (rows, columns) in enumerate(zip(layers, layers[1:])):
-        last = layer == len(layers) - 2
+    for layer, (rows, columns) in enumerate(zip(LAYERS, LAYERS[1:])):
+        last = layer == len(LAYERS) - 2
         dense = "logits" if last else f"dense{layer}"
         constants.append(numpy_helper.from_array(weights(chance, rows, columns), f"w{layer}"))
         constants.append(numpy_helper.from_array(np.zeros(columns, np.float32), f"b{layer}"))
@@ -60,7 +58,7 @@ def model(name: str, layers: list) -> onnx.ModelProto:
     def value(label: str, shape: list) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(label, TensorProto.FLOAT, ["batch", *shape])
 
-    graph = helper.make_graph(nodes, f"digits-{name}", [value("image", [1, 28, 28])], [value("logits", [10])], constants)
+    graph = helper.make_graph(nodes, "digits-wide", [value("image", [1, 28, 28])], [value("logits", [10])], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="wide.py")
 
 
@@ -76,20 +74,15 @@ def accuracy(data: bytes) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder for the files")
-    parser.add_argument("--widths", help="of the models to write instead, with commas between")
-    args = parser.parse_args()
-    out: Path = args.out
+    out: Path = parser.parse_args().out
+    data = model().SerializeToString()
     out.mkdir(parents=True, exist_ok=True)
-    widths = (args.widths or "").split(",") if args.widths else []
-    models = {width: [IMAGE, int(width), int(width), LABELS] for width in widths} or WIDE
-    entries = []
-    for name, layers in models.items():
-        data = model(name, layers).SerializeToString()
-        (out / f"digits-{name}.onnx").write_bytes(data)
-        macs = sum(rows * columns for rows, columns in zip(layers, layers[1:]))
-        entry = {"sha256": hashlib.sha256(data).hexdigest(), "macs": macs, "parameters": macs + sum(layers[1:])}
-        entries.append(ENTRY.format(name=name, accuracy=accuracy(data), **entry))
-    (out / "manifest.toml").write_text(HEAD + "\n".join(entries))
+    (out / "digits-wide.onnx").write_bytes(data)
+    macs = sum(rows * columns for rows, columns in zip(LAYERS, LAYERS[1:]))
+    sha256, parameters = hashlib.sha256(data).hexdigest(), macs + sum(LAYERS[1:])
+    (out / "manifest.toml").write_text(
+        ENTRY.format(sha256=sha256, accuracy=accuracy(data), parameters=parameters, macs=macs)
+    )
 
 
 if __name__ == "__main__":
