@@ -228,8 +228,10 @@ impl Scheduler {
         self.raise(now, Cause::ConstraintViolated, evidence, now);
     }
 
-    pub(super) fn overrun(&mut self, now: Instant, bound: Span, seen: Span) {
-        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), ..Evidence::default() };
+    /// A batch took `seen` instead of `bound`: its own, or of the service number `of` of its device.
+    pub(super) fn overrun(&mut self, now: Instant, (bound, seen): (Span, Span), of: Option<usize>) {
+        let window = of.map_or(0, |service| service as u64 + 1);
+        let evidence = Evidence { limit: bound.as_nanos(), seen: seen.as_nanos(), window, stream: None };
         self.raise(now, Cause::ServiceOverrun, evidence, now);
     }
 
@@ -246,7 +248,7 @@ impl Scheduler {
     }
 
     #[inline(never)]
-    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+    fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
         self.changed = true;
         if cause.severity().is_suspended() {
             self.aftermath = CarryIn::Open;

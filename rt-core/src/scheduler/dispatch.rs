@@ -120,7 +120,7 @@ impl Scheduler {
             }
         }
         if let Some((started, due)) = self.report_overdue(now) {
-            self.overrun(now, due.since(started), now.since(started));
+            self.overrun(now, (due.since(started), now.since(started)), None);
             return true;
         }
         self.end_suspensions(now)

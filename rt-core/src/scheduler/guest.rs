@@ -9,7 +9,7 @@ use super::Scheduler;
 use super::carry_in::CarryIn;
 use super::queue::{DEMOTED, MANDATORY};
 use super::types::{NEVER, WorkerId};
-use crate::safe_mode::{Cause, Evidence, Severity};
+use crate::safe_mode::Severity;
 use crate::time::{Instant, Span};
 
 /// What a scheduler knows of the workers that it shares.
@@ -84,9 +84,7 @@ impl Scheduler {
 
     /// The batch of another service, number `of`, took longer than it may, which harms this one: `seen` instead of `bound`.
     pub(crate) fn was_harmed(&mut self, now: Instant, of: usize, (bound, seen): (Span, Span)) {
-        let (limit, seen) = (bound.as_nanos(), seen.as_nanos());
-        let evidence = Evidence { limit, seen, window: of as u64 + 1, stream: None };
-        self.raise(now, Cause::ServiceOverrun, evidence, now);
+        self.overrun(now, (bound, seen), Some(of));
     }
 
     /// The batch of another service that harmed this one has ended.

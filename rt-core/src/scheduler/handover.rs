@@ -92,8 +92,19 @@ impl Scheduler {
         if running > 0 || waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }
+        self.end_streams(now, ended);
+        self.pass_on(now, next);
+        Ok(())
+    }
+
+    /// Cancels all that waits, and ends these streams.
+    pub(crate) fn end_streams(&mut self, now: Instant, ended: &[StreamId]) {
         self.give_up_all(now, MissReason::Cancelled);
         ended.iter().for_each(|id| drop(self.remove_stream(*id)));
+    }
+
+    /// Gives every stream that is left to `next`, which has been found fit, at an instant at which nothing is in the way.
+    pub(crate) fn pass_on(&mut self, now: Instant, next: &mut Self) {
         next.resize(self.streams.places());
         next.streams.continue_from(&mut self.streams);
         for stream in next.streams.iter_mut() {
@@ -112,7 +123,6 @@ impl Scheduler {
         }
         self.shield = None;
         next.changed = true;
-        Ok(())
     }
 
     /// Whether `next` is fit to take over all streams but those of `ended`, some time.

@@ -209,7 +209,7 @@ impl Scheduler {
         match time > bound {
             _ if !reported && self.has_stalled(started, due, now) => {}
             true if reported => self.safe_mode.put_off(now),
-            true => self.overrun(now, bound, time),
+            true => self.overrun(now, (bound, time), None),
             // The engine kept its time; what lies around it did not.
             false => self.raise_late(now, bound, held),
         }

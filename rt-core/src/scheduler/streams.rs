@@ -306,7 +306,7 @@ impl Scheduler {
     }
 
     /// Gives up all that wait.
-    pub(crate) fn give_up_all(&mut self, now: Instant, reason: MissReason) {
+    pub(super) fn give_up_all(&mut self, now: Instant, reason: MissReason) {
         for class in 0..=OPTIONAL {
             while let Some(request) = self.waiting.pop(class) {
                 self.give_up(now, request, reason);

@@ -6,7 +6,7 @@
 
 use super::Device;
 use crate::scheduler::{HandOverError, Scheduler};
-use crate::stream::{MissReason, StreamId};
+use crate::stream::StreamId;
 use crate::time::Instant;
 
 /// What becomes of a service when another device takes over.
@@ -38,8 +38,7 @@ impl Device {
         next: &mut Self,
         heirs: &[Heir<'_>],
     ) -> Result<(), HandOverError> {
-        let pairs = || self.schedulers.iter().zip(heirs);
-        for (scheduler, heir) in pairs() {
+        for (scheduler, heir) in self.schedulers.iter().zip(heirs) {
             if let Some(to) = heir.service {
                 scheduler.check_heir(&next.schedulers[to], heir.ended)?;
             }
@@ -53,12 +52,9 @@ impl Device {
             return Err(HandOverError::Busy { running, waiting });
         }
         for (scheduler, heir) in self.schedulers.iter_mut().zip(heirs) {
-            match heir.service {
-                Some(to) => scheduler.hand_over(now, &mut next.schedulers[to], heir.ended)?,
-                None => {
-                    scheduler.give_up_all(now, MissReason::Cancelled);
-                    heir.ended.iter().for_each(|id| drop(scheduler.remove_stream(*id)));
-                }
+            scheduler.end_streams(now, heir.ended);
+            if let Some(to) = heir.service {
+                scheduler.pass_on(now, &mut next.schedulers[to]);
             }
         }
         (self.touched, next.touched) = (self.all(), next.all());
