@@ -9,15 +9,11 @@ mod shared;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::Choices;
-use harness::{Dice, earliest};
+use harness::choices::{Choices, exhaust};
+use harness::{Dice, earliest, instances};
 use oracle::sharing::{Service, Shared};
 use rt_core::{Cause, StreamId, StreamSpec};
 use shared::{Run, admission, spec};
-
-fn instances(default: usize) -> usize {
-    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
 
 /// A system that is admitted with batches of strangers that are longer than any of its own, and its margin.
 fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
@@ -43,6 +39,18 @@ struct Client {
     history: Vec<u64>,
     /// What is sent and not read, and when it is read.
     unread: Vec<(u64, u64)>,
+}
+
+/// A client for each stream that the system declares, and of each service a stream that declares nothing.
+fn senders(shared: &Shared, run: &mut Run) -> (Vec<Client>, Vec<StreamId>) {
+    let of = |(service, s): (usize, &Service)| {
+        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
+        s.streams.iter().map(client).collect::<Vec<_>>()
+    };
+    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
+    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
+    let strangers = (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    (clients, strangers)
 }
 
 #[derive(Clone, Copy)]
@@ -74,14 +82,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
         if times.within(0, 3) < full { bound } else { times.within(1, bound) }
     });
     run.allowance = (trouble.beyond == 0).then_some(margin);
-    let of = |(service, s): (usize, &Service)| {
-        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
-        s.streams.iter().map(client).collect::<Vec<_>>()
-    };
-    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
-    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
-    let strangers: Vec<_> =
-        (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    let (mut clients, strangers) = senders(shared, &mut run);
     let (greedy, busy) = (dice.within(0, 2), dice.within(0, 4));
     for now in 0..200 {
         run.advance(now, dice.within(0, 1) == 0);
@@ -197,14 +198,7 @@ fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Cho
         _ => 1.max(bound - 1),
     });
     run.allowance = Some(margin);
-    let of = |(service, s): (usize, &Service)| {
-        let client = |k| Client { service, spec: spec(k), id: None, history: Vec::new(), unread: Vec::new() };
-        s.streams.iter().map(client).collect::<Vec<_>>()
-    };
-    let mut clients: Vec<Client> = shared.services.iter().enumerate().flat_map(of).collect();
-    clients.iter_mut().for_each(|c| c.id = Some(run.add(c.service, c.spec.clone())));
-    let strangers: Vec<_> =
-        (0..shared.services.len()).map(|s| run.add(s, StreamSpec::best_effort())).collect();
+    let (mut clients, strangers) = senders(shared, &mut run);
     let mut stays = true;
     for now in 0..ticks {
         run.advance(now, true);
@@ -260,20 +254,7 @@ fn over_every_short_run_of_all_of_it_nothing_mandatory_is_missed() {
         for _ in 0..count {
             let late = dice.within(0, 2) as u8;
             let (shared, margin) = admitted(&mut dice, turns, late);
-            let mut budget = 8_000u32;
-            for ticks in 2.. {
-                let choices = Rc::new(RefCell::new(Choices::default()));
-                let mut more = true;
-                while more && budget > 0 {
-                    choose_all(&shared, margin, ticks, &choices);
-                    budget -= 1;
-                    more = choices.borrow_mut().next_run();
-                }
-                if more {
-                    depths += ticks - 1;
-                    break;
-                }
-            }
+            depths += exhaust(2, 8_000, |ticks, choices| choose_all(&shared, margin, ticks, choices));
         }
         println!("turns {turns}: {} ticks exhausted on average", depths as f64 / count as f64);
     }

@@ -7,8 +7,8 @@ mod oracle;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::Choices;
-use harness::{Dice, Harness, config, earliest, system, violates_any};
+use harness::choices::{Choices, exhaust};
+use harness::{Dice, Harness, config, earliest, instances, system, violates_any};
 use oracle::sample::{Scale, systematic};
 use oracle::theory::{inequality_holds, inequality_holds_for_what_is_possible, mixed_inequality_holds};
 use oracle::{Bound, Group, Instance, Judge, Mode, Step, Stream, Verdict};
@@ -21,10 +21,6 @@ const EAGER: Mode = Mode { full_or_latest: false, exact: false, background: fals
 const LATEST: Mode = Mode { full_or_latest: true, ..EAGER };
 const MODES: [Mode; 4] = [Mode { exact: true, ..EAGER }, Mode { exact: true, ..LATEST }, EAGER, LATEST];
 const PAIR: Scale = Scale { streams: 2, groups: 1, crowd: 8 };
-
-fn instances(default: usize) -> usize {
-    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
 
 fn spec(stream: &Stream) -> StreamSpec {
     let ns = |t: &u8| Span::from_nanos(u64::from(*t));
@@ -241,24 +237,14 @@ fn run(
 fn search(
     instance: &Instance,
     mode: Mode,
-    mut budget: u64,
+    budget: u64,
     promised: bool,
     shield: Option<(&Shield, Option<&Selector>)>,
 ) -> (usize, u64) {
     let mut longer = 0;
-    for ticks in 2.. {
-        let choices = Rc::new(RefCell::new(Choices::default()));
-        let mut more = true;
-        while more && budget > 0 {
-            longer += run(instance, mode, ticks, &choices, promised, shield);
-            budget -= 1;
-            more = choices.borrow_mut().next_run();
-        }
-        if more {
-            return (longer, ticks - 1);
-        }
-    }
-    unreachable!("a budget is used up some time")
+    let run = |ticks, choices: &_| longer += run(instance, mode, ticks, choices, promised, shield);
+    let ticks = exhaust(2, budget, run);
+    (longer, ticks)
 }
 
 #[test]

@@ -7,17 +7,13 @@ mod oracle;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use harness::Dice;
+use harness::{Dice, instances};
 use oracle::sample::Scale;
 use oracle::theory::{inequality_holds, mixed_inequality_holds, slow_action_is_safe};
 use oracle::{Instance, Judge, Mode, Slow, Verdict, View};
 
 /// Every curve here has long been at its long-run rate by then, and repeated often.
 const HORIZON: u64 = 400;
-
-fn instances(default: usize) -> usize {
-    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
 
 fn modes() -> impl Iterator<Item = Mode> {
     let mode = |n| Mode { full_or_latest: n & 1 > 0, background: n & 2 > 0, ..Mode::default() };

@@ -6,7 +6,7 @@ mod harness;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use harness::choices::Choices;
+use harness::choices::{Choices, exhaust};
 use harness::load::ns;
 use harness::{Harness, config, earliest, system};
 use rt_core::{
@@ -147,19 +147,7 @@ impl Small {
 
     /// Every run of more and more ticks, until there have been enough. Returns how many ticks were exhausted.
     fn search(&self, tally: &mut Tally) -> u64 {
-        let end = tally.runs + BUDGET;
-        for ticks in 6.. {
-            let choices = Rc::new(RefCell::new(Choices::default()));
-            let mut more = true;
-            while more && tally.runs < end {
-                self.play(ticks, &choices, tally);
-                more = choices.borrow_mut().next_run();
-            }
-            if more {
-                return ticks - 1;
-            }
-        }
-        unreachable!("a budget is used up some time")
+        exhaust(6, BUDGET, |ticks, choices| self.play(ticks, choices, tally))
     }
 }
 

@@ -5,17 +5,13 @@ mod harness;
 mod oracle;
 mod shared;
 
-use harness::Dice;
+use harness::{Dice, instances};
 
 use oracle::sharing::Shared;
 use shared::admission;
 
 /// States that the judge looks at.
 const LIMIT: usize = 150_000;
-
-fn instances(default: usize) -> usize {
-    std::env::var("WEIR_EXHAUSTIVE").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
 
 /// Never a yes that some behaviour breaks. Returns how many of a hundred that are true are admitted.
 fn never_a_wrong_yes(turns: bool, late: u8, seed: u64) -> usize {

@@ -1,5 +1,25 @@
 //! Choices of an adversary, gone through one and all.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// All runs of `first` ticks, then of one more, and so on, until `budget` runs are spent; how many ticks were exhausted.
+pub(crate) fn exhaust(first: u64, mut budget: u64, mut run: impl FnMut(u64, &Rc<RefCell<Choices>>)) -> u64 {
+    for ticks in first.. {
+        let choices = Rc::new(RefCell::new(Choices::default()));
+        let mut more = true;
+        while more && budget > 0 {
+            run(ticks, &choices);
+            budget -= 1;
+            more = choices.borrow_mut().next_run();
+        }
+        if more {
+            return ticks - 1;
+        }
+    }
+    unreachable!("a budget is spent some time")
+}
+
 /// Goes through every sequence of choices: run by run, the last choice that can still rise does.
 #[derive(Default)]
 pub(crate) struct Choices {

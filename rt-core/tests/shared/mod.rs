@@ -11,7 +11,7 @@ use rt_core::{
     Instant, Outcome, Ran, Span, StreamId, StreamSpec,
 };
 
-use crate::harness::config;
+use crate::harness::{Dice, config};
 use crate::oracle::sharing::{Service, Shared};
 use crate::oracle::{Bound, Stream};
 
@@ -55,6 +55,24 @@ pub(crate) fn admission(shared: &Shared) -> Result<SharedAdmission, SharingError
     let specs: Vec<Vec<_>> = shared.services.iter().map(|s| s.streams.iter().map(spec).collect()).collect();
     let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
     sharing.admit(&streams)
+}
+
+/// A system that is admitted, and by how much a batch of it may run over.
+pub(crate) fn admitted(dice: &mut Dice, turns: bool, late: u8) -> (Shared, u64) {
+    loop {
+        let shared = Shared::draw(dice, turns, late);
+        if let Ok(admission) = admission(&shared) {
+            let margin = admission.binding.map_or(0, |binding| binding.margin());
+            return (shared, u64::try_from(margin).expect("admitted"));
+        }
+    }
+}
+
+/// Every stream that a system declares, with its service.
+pub(crate) fn streams(shared: &Shared) -> Vec<(usize, StreamSpec)> {
+    let of =
+        |(s, service): (usize, &Service)| service.streams.iter().map(|k| (s, spec(k))).collect::<Vec<_>>();
+    shared.services.iter().enumerate().flat_map(of).collect()
 }
 
 /// A request that the promise counts on, as the rule sees it.

@@ -1,0 +1,235 @@
+//! What a device says of overruns, lateness and wrong numbers, by hand: who is told of what, and when.
+
+mod harness;
+mod oracle;
+mod shared;
+
+use std::collections::HashSet;
+
+use harness::{Dice, earliest, instances};
+use oracle::sharing::{Service, Shared};
+use oracle::{Bound, Stream};
+use rt_core::sharing::{Device, DeviceConfig, DeviceError, Rule};
+use rt_core::{Cause, Dispatch, Instant, Span, StreamSpec};
+use shared::{Run, admission, admitted, spec, streams};
+
+/// The service that overruns within the margin is in safe mode by itself; the others are not, and miss nothing.
+#[test]
+fn an_overrun_within_the_margin_is_the_matter_of_its_own_service() {
+    let (mut dice, mut looked) = (Dice(14), 0);
+    while looked < instances(100) {
+        let (shared, margin) = admitted(&mut dice, looked % 2 == 0, 0);
+        if margin == 0 {
+            continue;
+        }
+        looked += 1;
+        let mut run = Run::new(
+            &shared,
+            margin,
+            move |service, bound| if service == 0 { bound + margin } else { bound },
+        );
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.settle();
+        run.advance(1_000, true);
+        let causes: Vec<_> = run.causes.iter().map(|&(_, service, cause)| (service, cause)).collect();
+        assert_eq!(causes, [(0, Cause::ServiceOverrun)], "{shared:?}");
+    }
+}
+
+/// Two overruns within the margin are one that is not, if nothing was calm between them.
+#[test]
+fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 20 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 1, deadline: 5, turn: 1 };
+    for turns in [false, true] {
+        let services = vec![service(), service(), service()];
+        let shared = Shared { services, workers: 1, longest: 1, turns, late: 0, overrun: 0 };
+        let binding = admission(&shared).expect("admitted").binding.expect("something is promised");
+        assert_eq!(binding.margin(), 1);
+        let mut first = true;
+        // A stranger's batch keeps its time, then two run over by the margin.
+        let mut run = Run::new(&shared, 1, move |service, bound| {
+            let kept = std::mem::take(&mut first) || service == 2;
+            if kept { bound } else { bound + 1 }
+        });
+        let ids: Vec<_> = (0..3).map(|s| run.add(s, spec(&stream()))).collect();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.settle();
+        for (s, &id) in ids.iter().enumerate() {
+            run.arrive(s, id);
+            run.settle();
+        }
+        run.drain();
+        assert!(
+            !run.missed.is_empty() && run.missed.iter().all(|&(_, _, warned)| warned),
+            "{:?}",
+            run.missed
+        );
+        let told: HashSet<_> =
+            run.causes.iter().filter(|c| c.2 == Cause::ServiceOverrun).map(|c| c.1).collect();
+        assert_eq!(told.len(), 3, "{:?}", run.causes);
+    }
+}
+
+/// Who comes later may leave less of a margin: it holds from the next calm instant on, and not while more is run over.
+#[test]
+fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 20, turn: 1 };
+    let services = vec![service(), service()];
+    let shared = Shared { services, workers: 1, longest: 2, turns: false, late: 0, overrun: 0 };
+    let mut run = Run::new(&shared, 5, |service, bound| if service == 0 { bound + 3 } else { bound });
+    let own = run.add(1, spec(&stream()));
+    let stranger = run.add(0, StreamSpec::best_effort());
+    let told = |run: &Run| run.causes.iter().map(|&(_, service, _)| service).collect::<HashSet<_>>();
+    let set = |run: &mut Run, margin| {
+        run.device.set_overrun_margin(Instant::from_nanos(run.now), Span::from_nanos(margin))
+    };
+    run.arrive(0, stranger);
+    run.settle();
+    run.advance(4, true);
+    // Two beyond its time, and it runs on.
+    assert!(!set(&mut run, 1) && set(&mut run, 2));
+    assert_eq!(told(&run), HashSet::from([0]), "its own service has been told");
+    run.advance(5, true);
+    assert_eq!(told(&run), HashSet::from([0, 1]), "three are more than two");
+    assert!(run.missed.is_empty());
+    run.advance(40, true);
+    assert!(set(&mut run, 0), "all is calm");
+    run.arrive(1, own);
+    run.settle();
+    run.advance(60, true);
+    assert_eq!((run.served[1], run.missed.len()), (1, 0));
+}
+
+#[test]
+fn late_dispatch_is_announced_to_all_services() {
+    let mut dice = Dice(15);
+    let (shared, margin) = admitted(&mut dice, false, 1);
+    let mut run = Run::new(&shared, margin, |_, bound| bound);
+    let stranger = run.add(0, StreamSpec::best_effort());
+    for late in [1, 2] {
+        run.arrive(0, stranger);
+        run.now += late;
+        run.settle();
+        run.advance(run.now + 100, true);
+        let told: Vec<_> = run.causes.iter().map(|&(_, service, cause)| (service, cause)).collect();
+        let all: Vec<_> = (0..shared.services.len()).map(|s| (s, Cause::LateDispatch)).collect();
+        assert_eq!(told, if late > 1 { all } else { Vec::new() });
+    }
+}
+
+/// Lateness meets all services: what the one with the smallest guard cannot stand, the others have not counted on either.
+#[test]
+fn the_smallest_guard_is_that_of_the_device() {
+    let mut dice = Dice(18);
+    for turns in [false, true] {
+        let (shared, margin) = admitted(&mut dice, turns, 1);
+        let more: Vec<u8> = (0..shared.services.len()).map(|s| if s == 0 { 0 } else { 5 }).collect();
+        let guarded = || Run::guarded(&shared, &more, margin, |_, bound| bound);
+        let mut run = guarded();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        run.arrive(0, stranger);
+        run.now += 2;
+        run.settle();
+        let told: HashSet<_> = run.causes.iter().map(|&(_, service, _)| service).collect();
+        assert_eq!(
+            told.len(),
+            shared.services.len(),
+            "late by more than the smallest guard: {:?}",
+            run.causes
+        );
+        let (mut run, last) = (guarded(), shared.services.len() - 1);
+        let always =
+            Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+        let id = run.add(last, spec(&always));
+        run.now = 9;
+        run.arrive_sent(last, id, 6);
+        let device = &run.device;
+        assert_eq!(device.service(last).waiting_mandatory(), 0, "read later than the smallest guard allows");
+        let why = device.service(last).suspension(id).map(|alarm| alarm.cause);
+        assert_eq!(why, Some(Cause::LateDispatch));
+    }
+}
+
+/// Requests are read late by up to the smallest guard, in any order among services; nothing mandatory is missed.
+#[test]
+fn what_is_read_late_within_the_smallest_guard_is_in_time() {
+    let mut dice = Dice(19);
+    let mut sent = 0;
+    for case in 0..instances(600) {
+        let late = 1 + (case % 2) as u8;
+        let (shared, margin) = admitted(&mut dice, case % 4 < 2, late);
+        let more: Vec<u8> = shared.services.iter().map(|_| dice.within(0, 4) as u8).collect();
+        let mut times = Dice(dice.next());
+        let mut run = Run::guarded(&shared, &more, margin, move |_, bound| match times.within(0, 2) {
+            0 => 1,
+            _ => bound,
+        });
+        let streams = streams(&shared);
+        let ids: Vec<_> = streams.iter().map(|(s, spec)| run.add(*s, spec.clone())).collect();
+        let stranger = run.add(0, StreamSpec::best_effort());
+        let mut history = vec![Vec::new(); ids.len()];
+        // Of each stream: what is sent and not read, and when it is read.
+        let mut unread: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ids.len()];
+        for now in 0..60 {
+            run.advance(now, true);
+            for k in 0..ids.len() {
+                let bounds = streams[k].1.arrivals().expect("declared").bounds();
+                while earliest(&history[k], bounds, now) == now && dice.within(0, 3) > 0 {
+                    history[k].push(now);
+                    let before = unread[k].last().map_or(0, |&(_, read)| read);
+                    unread[k].push((now, before.max(now + dice.within(0, late.into()))));
+                    sent += 1;
+                }
+            }
+            if dice.within(0, 5) == 0 {
+                run.arrive(0, stranger);
+                run.settle();
+            }
+            let from = dice.within(0, ids.len() as u64 - 1) as usize;
+            for k in (0..ids.len()).map(|k| (k + from) % ids.len()) {
+                while unread[k].first().is_some_and(|&(_, read)| read <= now) {
+                    let (at, _) = unread[k].remove(0);
+                    run.arrive_sent(streams[k].0, ids[k], at);
+                    run.settle();
+                }
+            }
+        }
+        run.drain();
+        assert!(run.missed.is_empty(), "{:?} missed, more {more:?}: {shared:?}", run.missed);
+        assert!(run.causes.is_empty(), "{:?}", run.causes);
+    }
+    assert!(sent > 10_000, "{sent}");
+}
+
+#[test]
+fn a_device_is_refused_by_service_and_field() {
+    let mut dice = Dice(16);
+    let (shared, _) = admitted(&mut dice, false, 0);
+    let base = Run::new(&shared, 0, |_, bound| bound);
+    let config = |change: fn(&mut rt_core::SchedulerConfig)| {
+        let mut services: Vec<_> = (0..2).map(|s| base.device.service(s).config().clone()).collect();
+        change(&mut services[1]);
+        let longest = Span::from_nanos(4);
+        DeviceConfig {
+            rule: Rule::Earliest,
+            turns: vec![1; 2],
+            longest,
+            overrun_margin: Span::ZERO,
+            services,
+        }
+    };
+    let refused = |change| Device::new(config(change)).map(|_| ()).expect_err("refused");
+    let service = |field| DeviceError::Service { service: 1, field };
+    assert_eq!(refused(|c| c.dispatch = Dispatch::FullOrLatest), service("dispatch"));
+    assert_eq!(refused(|c| c.background = false), service("background"));
+    assert_eq!(refused(|c| c.workers[0].count += 1), service("workers"));
+    assert!(matches!(refused(|c| c.queue = 0), DeviceError::Config { service: 1, .. }));
+    let none = DeviceConfig { services: Vec::new(), turns: Vec::new(), ..config(|_| {}) };
+    assert_eq!(Device::new(none).map(|_| ()), Err(DeviceError::Services { count: 0 }));
+}
