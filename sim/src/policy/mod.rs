@@ -24,6 +24,8 @@ pub use logged::Logged;
 pub use shared::SharedKind;
 pub(crate) use shared::work_per_s;
 pub use virtual_time::{End, Policy, Step};
+#[cfg(test)]
+pub(crate) use weir::device_of;
 pub(crate) use weir::on_device_by;
 pub use weir::{WeirError, on_device, scheduled, selecting};
 

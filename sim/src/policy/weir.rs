@@ -82,34 +82,41 @@ pub fn on_device(
 /// As [`on_device`].
 pub(crate) fn on_device_by(
     problem: &SharedProblem,
-    Decision { rule, turns, answer, .. }: &Decision,
+    decision: &Decision,
     queue: usize,
     streams: &[(usize, StreamSpec)],
 ) -> Result<OnDevice, WeirError> {
-    let sharing = problem.sharing(*rule, turns);
-    let config = |(s, of): (usize, &Service)| SchedulerConfig {
-        deadline: of.deadline,
-        guard: of.guard,
-        stalls: None,
-        workers: vec![Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() }],
-        dispatch: Dispatch::Eager,
-        background: true,
-        queue,
-        streams: streams.iter().filter(|(service, _)| *service == s).count().max(1),
-        safe_mode: safe_mode(),
-    };
-    let mut device = Device::new(DeviceConfig {
-        rule: *rule,
-        turns: turns.clone(),
-        longest: sharing.longest,
-        overrun_margin: answer.as_ref().map_or(Span::ZERO, |admission| admission.overrun_margin()),
-        services: problem.services.iter().enumerate().map(config).collect(),
-    })?;
+    let count = |service: usize| streams.iter().filter(|(of, _)| *of == service).count().max(1);
+    let mut device = device_of(problem, decision, (queue, count), safe_mode())?;
     let mut add = |(service, spec): &(usize, StreamSpec)| {
         Ok((*service, device.service_mut(*service).add_stream(Instant::ZERO, spec.clone())?))
     };
     let added: Result<Vec<_>, WeirError> = streams.iter().map(&mut add).collect();
     Ok(OnDevice::new(device, added?))
+}
+
+/// The device of a problem by what was decided, without streams: of each service `queue` requests may wait, and as many streams
+/// be there as `streams` says.
+///
+/// # Errors
+/// A deadline that no batch can meet.
+pub(crate) fn device_of(
+    problem: &SharedProblem,
+    Decision { rule, turns, answer, .. }: &Decision,
+    (queue, streams): (usize, impl Fn(usize) -> usize),
+    safe_mode: SafeModeConfig,
+) -> Result<Device, DeviceError> {
+    let config = |(s, of): (usize, &Service)| {
+        let workers = Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() };
+        config_of(of, workers, (queue, streams(s)), safe_mode)
+    };
+    Device::new(DeviceConfig {
+        rule: *rule,
+        turns: turns.clone(),
+        longest: problem.sharing(*rule, turns).longest,
+        overrun_margin: answer.as_ref().map_or(Span::ZERO, |admission| admission.overrun_margin()),
+        services: problem.services.iter().enumerate().map(config).collect(),
+    })
 }
 
 /// A service by itself on `workers` of its own, with its streams in order.
@@ -122,7 +129,21 @@ pub(super) fn by_itself(
     queue: usize,
     streams: &[StreamSpec],
 ) -> Result<Scheduled, WeirError> {
-    let mut scheduler = Scheduler::new(SchedulerConfig {
+    let limits = (queue, streams.len().max(1));
+    let mut scheduler = Scheduler::new(config_of(of, workers, limits, safe_mode()))?;
+    let mut add = |spec: &StreamSpec| scheduler.add_stream(Instant::ZERO, spec.clone());
+    let streams = streams.iter().map(&mut add).collect::<Result<_, _>>()?;
+    Ok(Scheduled::new(scheduler, streams))
+}
+
+/// A service on these workers; so many requests may wait, and so many streams be there.
+fn config_of(
+    of: &Service,
+    workers: Workers,
+    (queue, streams): (usize, usize),
+    safe_mode: SafeModeConfig,
+) -> SchedulerConfig {
+    SchedulerConfig {
         deadline: of.deadline,
         guard: of.guard,
         stalls: None,
@@ -130,12 +151,9 @@ pub(super) fn by_itself(
         dispatch: Dispatch::Eager,
         background: true,
         queue,
-        streams: streams.len().max(1),
-        safe_mode: safe_mode(),
-    })?;
-    let mut add = |spec: &StreamSpec| scheduler.add_stream(Instant::ZERO, spec.clone());
-    let streams = streams.iter().map(&mut add).collect::<Result<_, _>>()?;
-    Ok(Scheduled::new(scheduler, streams))
+        streams,
+        safe_mode,
+    }
 }
 
 /// Left after a second without a breach.

@@ -2,17 +2,14 @@
 
 use planner::SharedProblem;
 use planner::certify::{Decision, decide};
-use planner::problem::shared::Service;
-use rt_core::sharing::{Device, DeviceAction, DeviceConfig};
-use rt_core::{
-    Arrival, Dispatch, Instant, MissReason, Outcome, Ran, SafeModeConfig, SchedulerConfig, Span, StreamId,
-    StreamSpec, Workers,
-};
+use rt_core::sharing::{Device, DeviceAction};
+use rt_core::{Arrival, Instant, MissReason, Outcome, Ran, SafeModeConfig, Span, StreamId, StreamSpec};
 
 use crate::Arrivals;
 use crate::curves::Pacer;
 use crate::dice::Dice;
 use crate::log::{Entry, Log, Member};
+use crate::policy::device_of;
 use crate::time::ns;
 
 /// What may go wrong in a run, within what the model allows.
@@ -55,24 +52,7 @@ impl<'a> Caller<'a> {
         let margin = decision.answer.as_ref().map_or(Span::ZERO, |a| a.overrun_margin());
         // Soon, so that much happens after it.
         let safe_mode = SafeModeConfig { hold: ns(20), clean: ns(20), latch: false };
-        let config = |of: &Service| SchedulerConfig {
-            deadline: of.deadline,
-            guard: of.guard,
-            stalls: None,
-            workers: vec![Workers { count: problem.workers, batch: of.batch, profile: of.profile.clone() }],
-            dispatch: Dispatch::Eager,
-            background: true,
-            queue: 4096,
-            streams: 64,
-            safe_mode,
-        };
-        let device = Device::new(DeviceConfig {
-            rule: decision.rule,
-            turns: decision.turns.clone(),
-            longest: sharing.longest,
-            overrun_margin: margin,
-            services: problem.services.iter().map(config).collect(),
-        });
+        let device = device_of(problem, decision, (4096, |_| 64), safe_mode);
         let (margin, guard) = (margin.as_nanos(), sharing.guard.as_nanos());
         Self {
             device: device.expect("a device"),
