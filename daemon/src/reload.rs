@@ -77,10 +77,8 @@ fn reload(this: &Reload) -> Result<Outcome> {
     let present = this.overview.served.services();
     let same_mode = this.overview.reloads.taken().safe_mode == config.safe_mode;
     let devices = plan.into_devices().into_iter();
-    let step = |plans: Vec<(usize, ServicePlan)>| {
-        step(plans.into_iter().map(|(_, plan)| plan).collect(), &present, same_mode)
-    };
-    let steps: Vec<_> = devices.map(step).collect::<Result<_>>()?;
+    let devices = devices.map(|on| on.into_iter().map(|(_, plan)| plan).collect());
+    let steps: Vec<_> = devices.map(|plans| step(plans, &present, same_mode)).collect::<Result<_>>()?;
     let is_gone = |service: &&Arc<Service>| config.services.iter().all(|c| c.name != service.name());
     let gone: Vec<_> = present.iter().filter(is_gone).cloned().collect();
     for service in &gone {
@@ -99,7 +97,7 @@ fn reload(this: &Reload) -> Result<Outcome> {
 
 /// What is to be done for these, which are all that run on the same workers.
 fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> Result<Step> {
-    let found = |plan: &ServicePlan| present.iter().find(|service| service.name() == plan.config.name);
+    let found = |plan: &ServicePlan| Service::named(present, &plan.config.name);
     let before = plans.iter().find_map(found).map_or_else(Vec::new, |service| service.companions());
     for plan in &plans {
         let Some(service) = found(plan) else { continue };
@@ -193,13 +191,16 @@ fn take_over(
         }
         served.change(|all| {
             for old in &before {
-                match (all.iter().position(|one| Arc::ptr_eq(one, old)), old.heir_among(&services)) {
+                match (
+                    all.iter().position(|one| Arc::ptr_eq(one, old)),
+                    Service::named(&services, old.name()),
+                ) {
                     (Some(place), Some(heir)) => all[place] = Arc::clone(heir),
                     (Some(place), None) => drop(all.remove(place)),
                     (None, _) => {}
                 }
             }
-            all.extend(services.iter().filter(|one| one.heir_among(&before).is_none()).cloned());
+            all.extend(services.iter().filter(|one| Service::named(&before, one.name()).is_none()).cloned());
         });
         changes.extend(services.iter().filter_map(|service| change(service, &before)));
         let (ended, others) = gone.into_iter().partition(|one| before.iter().any(|b| Arc::ptr_eq(one, b)));
@@ -240,7 +241,7 @@ fn take_over(
 /// What has changed for a service that has just been started, in a line; nothing if only others of its device have.
 fn change(service: &Service, before: &[Arc<Service>]) -> Option<String> {
     let (name, plan) = (service.name(), &service.plan);
-    let Some(old) = before.iter().find(|old| old.name() == name) else {
+    let Some(old) = Service::named(before, name) else {
         return Some(format!("service {name}: new"));
     };
     let told = |plan: &ServicePlan| format!("{:?} {:?}", plan.config, plan.spec);

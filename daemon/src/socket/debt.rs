@@ -2,8 +2,8 @@
 //! part of a core from those who are promised something.
 //!
 //! What is read in vain is put down to the *process* that connected: more connections have no more of it, and who connects
-//! anew still owes what it did. Processes that owe too much share that part of the core. While they do, little of a
-//! connection is read at a time, for each of them reads something before it is charged; and where many processes together owe
+//! anew still owes what it did. Processes that owe too much share that part of the core. While they do, and many are connected,
+//! little of a connection is read at a time, for each of them reads something before it is charged; and where many processes together owe
 //! much, all who read in vain wait for it.
 
 use std::os::unix::net::UnixStream;
@@ -147,12 +147,11 @@ impl Debt {
     pub(super) fn at_a_time(&self, now: impl FnOnce() -> Instant, longest: bool) -> usize {
         let told = |paid: &AtomicU64| Instant::from_nanos(paid.load(Ordering::Relaxed));
         let (own, all) = (told(&self.paid), told(&self.debts.paid));
-        if own.max(all) == Instant::ZERO {
+        if self.debts.open.load(Ordering::Relaxed) <= FEW || own.max(all) == Instant::ZERO {
             return usize::MAX;
         }
         let now = now();
-        let owes = own > now + RESUME || all > now + CROWD;
-        match owes && self.debts.open.load(Ordering::Relaxed) > FEW {
+        match own > now + RESUME || all > now + CROWD {
             true if longest => LEAST,
             true => CHUNK,
             false => usize::MAX,

@@ -21,7 +21,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use weir_os::{notice, pipe};
 
@@ -126,6 +126,13 @@ impl Cli {
             Command::EngineWorker { .. } => weir_engine::engine_worker().map(|()| ExitCode::SUCCESS),
         }
     }
+}
+
+/// The place, among services of these names, of the one that `argument` says is `name`.
+fn place_of<'a>(argument: &str, name: &str, names: impl Iterator<Item = &'a str>) -> Result<usize> {
+    let names: Vec<_> = names.collect();
+    let place = names.iter().position(|one| *one == name);
+    place.with_context(|| format!("{argument}{name}: must be one of the services, {}", names.join(", ")))
 }
 
 #[cfg(test)]

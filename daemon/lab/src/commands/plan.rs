@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use planner::selection::DEFAULT_MAX_MISS;
 use serde_json::{Value, json};
 
+use super::place_of;
 use weir_os::pipe::say;
 use weir_plan::certificate::{planned_on, problem_of};
 use weir_plan::config::{Config, Select};
@@ -114,11 +115,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn plan(args: &Args) -> Result<Plan> {
     let mut config = Config::load(&args.file)?;
     let Some((name, _)) = &args.select else { return Ok(Plan::compute(&config)?) };
-    let index = config.services.iter().position(|service| service.name == *name);
-    let Some(index) = index else {
-        let names: Vec<_> = config.services.iter().map(|s| s.name.as_str()).collect();
-        bail!("--select = {name}: must be one of the services, {}", names.join(", "));
-    };
+    let names = config.services.iter().map(|service| service.name.as_str());
+    let index = place_of("--select = ", name, names)?;
     let select = std::mem::replace(&mut config.services[index].select, Select::Base);
     let mut plan = Plan::compute(&config)?;
     plan.services[index].config.select = select;
@@ -134,10 +132,8 @@ pub(super) fn service_and_file(text: &str) -> Result<(String, PathBuf), String> 
 }
 
 fn print_problem(plan: &Plan, name: &str) -> Result<()> {
-    let Some(service) = plan.services.iter().find(|s| s.config.name == name) else {
-        let names: Vec<_> = plan.services.iter().map(|s| s.config.name.as_str()).collect();
-        bail!("--problem = {name}: must be one of the services, {}", names.join(", "));
-    };
+    let names = plan.services.iter().map(|service| service.config.name.as_str());
+    let service = &plan.services[place_of("--problem = ", name, names)?];
     match &service.shared {
         None => say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?),
         Some(share) => say!("{}", serde_json::to_string_pretty(&planned_on(plan, &share.device)?.raw)?),

@@ -16,6 +16,7 @@ use rt_core::Selector;
 use sim::{PolicyKind, Report, simulate, simulate_logged, simulate_shared};
 
 use super::certify::read_question;
+use super::place_of;
 use super::plan::service_and_file;
 use gaps::Gaps;
 use tracing::warn;
@@ -110,12 +111,10 @@ fn end(report: &Report, missing: u64, args: &Args) -> Result<ExitCode> {
 
 /// Who selects among the variants of a service; where the daemon plans tables as it goes, those that it would.
 fn selector(name: &str, config: &Path) -> Result<Selector> {
-    let plan = Plan::compute(&Config::load(config)?)?;
-    let names = plan.services.iter().map(|s| s.config.name.as_str()).collect::<Vec<_>>().join(", ");
-    let service = plan.services.into_iter().find(|service| service.config.name == name);
-    let service =
-        service.with_context(|| format!("--select = {name}: must be one of the services, {names}"))?;
-    let service = service.by_bounds()?;
+    let mut plan = Plan::compute(&Config::load(config)?)?;
+    let names = plan.services.iter().map(|service| service.config.name.as_str());
+    let place = place_of("--select = ", name, names)?;
+    let service = plan.services.swap_remove(place).by_bounds()?;
     if service.config.select == Select::Planned {
         return Ok(SelectionPlan::compute(&service, DEFAULT_MAX_MISS)?.selector()?);
     }

@@ -8,9 +8,10 @@ use rt_core::Instant;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::tune::{self, Recording, Tuned, bound, bounds, is_plain, tune};
+use super::place_of;
+use crate::tune::{self, Recording, Tuned, bound, bounds, tune};
 use weir_os::pipe::say;
-use weir_plan::config::{Config, ServiceConfig};
+use weir_plan::config::{Config, is_name};
 use weir_plan::problem;
 
 #[derive(clap::Args)]
@@ -29,7 +30,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = Config::load(&args.file)?;
-    let service = service(&config, &args.service)?;
+    let names = config.services.iter().map(|service| service.name.as_str());
+    let service = &config.services[place_of("", &args.service, names)?];
     let recorded = service.record.as_ref().map(|record| record.path.clone());
     let Some(path) = args.arrivals.clone().or(recorded) else {
         bail!(
@@ -68,14 +70,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         print_lines(&streams);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn service<'a>(config: &'a Config, name: &str) -> Result<&'a ServiceConfig> {
-    let found = config.services.iter().find(|service| service.name == name);
-    found.with_context(|| {
-        let names: Vec<_> = config.services.iter().map(|service| service.name.as_str()).collect();
-        format!("{name}: must be one of the services, {}", names.join(", "))
-    })
 }
 
 fn print(stream: &Tuned) {
@@ -118,7 +112,7 @@ fn print_lines(streams: &[Tuned]) {
     }
     for stream in proposed {
         let Ok(fitting) = &stream.fitting else { continue };
-        if !is_plain(&stream.name) {
+        if !is_name(&stream.name) {
             say!("# No configuration can have a stream of this name; its client would declare:");
         } else if !stream.reserved {
             say!("# Reserves what a client now registers with a declaration of its own.");

@@ -6,11 +6,6 @@ use rt_core::{ArrivalBound, ArrivalCurve, Constraint, Span, StreamSpec};
 
 use super::seen::is_bucket;
 
-/// Whether a configuration may reserve a stream of that name.
-pub(crate) fn is_plain(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-}
-
 /// The lines of a reserved stream.
 pub(crate) fn stream(name: &str, spec: &StreamSpec) -> String {
     let constraints: Vec<_> = spec.constraints().as_slice().iter().map(constraint).collect();

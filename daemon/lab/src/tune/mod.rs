@@ -8,7 +8,7 @@ use rt_core::{ArrivalBound, ArrivalCurve, Span, StreamSpec};
 
 use weir_plan::config::ServiceConfig;
 
-pub(crate) use lines::{bound, bounds, is_plain, stream};
+pub(crate) use lines::{bound, bounds, stream};
 pub(crate) use recording::Recording;
 pub(crate) use seen::{Beyond, Seen};
 

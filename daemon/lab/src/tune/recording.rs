@@ -59,7 +59,6 @@ impl Recording {
         let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
         let mut arrivals = list.iter();
         let mut missing: u64 = 0;
-        let mut all = || arrivals.next();
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             if let Some(declared) = line.strip_prefix("# stream ") {
                 let at = || format!("line {number}: {line}: no declaration of a stream");
@@ -74,7 +73,7 @@ impl Recording {
                 missing = missing.saturating_add(count.unwrap_or(0));
             } else if !line.is_empty()
                 && line != "time,stream"
-                && let Some(&(at, stream)) = all()
+                && let Some(&(at, stream)) = arrivals.next()
             {
                 streams[stream].seen.came(at);
             }

@@ -28,6 +28,12 @@ pub(super) struct Check<'a> {
     pub(super) path: &'a Path,
 }
 
+/// Whether a service, a device or a stream of a configuration may be called so.
+pub fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
+}
+
 impl<'a> Check<'a> {
     pub(super) fn new(path: &'a Path) -> Self {
         Self { path }
@@ -282,8 +288,7 @@ impl<'a> Check<'a> {
         name: &str,
         taken: &mut HashSet<String>,
     ) -> Result<(), ConfigError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
+        if !is_name(name) {
             let reason = "must be 1..=64 letters, digits or any of - _ . /";
             return Err(self.refuse(field, &format!("\"{name}\""), reason));
         }

@@ -15,6 +15,7 @@ use rt_core::{
 
 use weir_engine::{Backend, EngineKind, Isolation};
 
+pub use check::is_name;
 pub use device::{DeviceConfig, ShareConfig};
 pub use doors::{BusConfig, HookConfig, LONGEST_PATH, MetricsConfig, SOCKET_DRAFT};
 pub use files::{MAX_RECORDED, RECORDING};

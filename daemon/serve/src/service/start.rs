@@ -56,7 +56,7 @@ impl Service {
             let name = plan.config.name.clone();
             let loaded = Self::load(plan, (&device, index), Arc::clone(audience), realtime);
             let mut loaded = loaded.with_context(|| format!("service {name}"))?;
-            if let Some(before) = before.iter().find(|before| before.name() == name) {
+            if let Some(before) = Self::named(before, &name) {
                 loaded.totals = Arc::clone(&before.totals);
             }
             anyhow::Ok(Arc::new(loaded))
@@ -161,7 +161,7 @@ fn bring_up(
 ) -> Result<()> {
     for service in services {
         let named = || format!("service {}", service.name());
-        let before = before.iter().find(|before| before.name() == service.name());
+        let before = Service::named(before, service.name());
         threads.extend(service.start_recorder(before.map(|before| &**before)).with_context(named)?);
         if before.is_none() {
             Registry::reserve(service).with_context(named)?;

@@ -111,7 +111,7 @@ impl Service {
         let _alone: Vec<_> = old.iter().map(|service| write(&service.moving)).collect();
         let (Some(any), Some(first)) = (old.first(), next.first()) else { return Ok(()) };
         let (moves, margin) = Self::moves_to(old, &next.iter().map(|n| &n.plan).collect::<Vec<_>>())?;
-        let heirs: Vec<_> = old.iter().map(|old| old.heir_among(next).cloned()).collect();
+        let heirs: Vec<_> = old.iter().map(|old| Self::named(next, old.name()).cloned()).collect();
         let expect = |((old, heir), moves): ((&Arc<Self>, &Option<Arc<Self>>), Moves)| {
             let shield = heir.as_ref().and_then(|next| {
                 next.scheduler().expect_streams(old.plan.config.streams, moves.load());
@@ -203,9 +203,9 @@ impl Service {
         Ok((moves, margin))
     }
 
-    /// Who of these has the same name: who takes over from it.
-    pub fn heir_among<'a>(&self, next: &'a [Arc<Self>]) -> Option<&'a Arc<Self>> {
-        next.iter().find(|next| next.name() == self.name())
+    /// The one of that name: who takes over from it, or whom it takes over from.
+    pub fn named<'a>(all: &'a [Arc<Self>], name: &str) -> Option<&'a Arc<Self>> {
+        all.iter().find(|service| service.name() == name)
     }
 }
 

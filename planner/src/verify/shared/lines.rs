@@ -4,9 +4,9 @@
 //! curve is asked where it rises, and as far as is needed, which is the least of two. *Over*: the work that can have been
 //! begun is at most a straight line, and where the workers have done even that, with twice the longest deadline to
 //! spare, no line is as tight as that of a request that finds nothing before it. *Repeated*: once the least bound alone
-//! speaks for each curve, counts grow by whole batches (of whole turns) in every period; if the workers do these in a period, no margin is
-//! smaller a period later. For that to say something each line must have been there for a period, with a margin that
-//! the average of all workers alone gives it.
+//! speaks for each curve, counts grow by whole batches (of whole turns) in every period; if the workers do these in a
+//! period, no margin is smaller a period later. For that to say something each line must have been there for a period,
+//! with a margin that the average of all workers alone gives it.
 
 use super::super::problem::{Stream, up};
 use super::super::theorem::{lcm, repetition};
