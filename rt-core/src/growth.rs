@@ -3,6 +3,7 @@
 use crate::admission::Load;
 use crate::arrival::ArrivalBound;
 use crate::curve::ArrivalCurve;
+use crate::word::Density;
 
 /// From lengths of `from` on, every curve is governed by its slowest bound, and rises by the same number of
 /// requests, [`growth`], in any `length` more. In nanoseconds.
@@ -43,6 +44,17 @@ fn settled(arrivals: &ArrivalCurve) -> Option<u64> {
         u64::try_from(apart.checked_mul(w)?.checked_mul(v)?.div_ceil(difference)).ok()
     };
     arrivals.bounds().iter().try_fold(0, |from: u64, bound| Some(from.max(overtaken(bound)?)))
+}
+
+/// `(r, e)` so that never more than `r·Δ + e` mandatory requests of `load` come in `Δ` nanoseconds.
+pub(crate) fn envelope(load: &Load) -> (f64, f64) {
+    let of = |&(density, curve): &(Density, &ArrivalCurve)| {
+        let slowest = curve.slowest();
+        let (count, per) = slowest.rate();
+        let density = density.as_f64();
+        (density * count as f64 / per.as_nanos() as f64, density * slowest.excess_over_rate() as f64 + 1.0)
+    };
+    load.iter().map(of).fold((0.0, 0.0), |(r, e), (rate, excess)| (r + rate, e + excess))
 }
 
 pub(crate) fn lcm(a: u64, b: u64) -> Option<u64> {

@@ -26,6 +26,7 @@ mod greedy;
 mod growth;
 mod ledger;
 mod outcome;
+pub mod pipeline;
 mod police;
 mod profile;
 #[cfg(any(kani, test))]

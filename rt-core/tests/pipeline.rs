@@ -1,0 +1,154 @@
+//! Pipelines, small ones exhausted: no source takes longer than Theorems P1 and P2 say, whatever an adversary does.
+//! `WEIR_EXHAUSTIVE=n` looks at `n` of each kind.
+
+mod harness;
+mod oracle;
+mod shared;
+
+use harness::{Dice, instances};
+use oracle::pipeline::Pipeline;
+use rt_core::pipeline::{self, PipelineAdmission, PipelineError, Stage};
+use rt_core::{Span, StreamSpec};
+
+/// States that the judge looks at.
+const LIMIT: usize = 60_000;
+
+fn ns(n: u8) -> Span {
+    Span::from_nanos(u64::from(n))
+}
+
+fn asked(small: &Pipeline, deadline: Span) -> Result<PipelineAdmission, PipelineError> {
+    let stages = small.stages.iter().map(|stage| Stage {
+        parent: stage.parent,
+        fan_out: stage.fan_out.into(),
+        workers: stage.workers,
+        batch: stage.batch,
+        time: ns(stage.time),
+    });
+    let pipeline = pipeline::Pipeline { deadline, guard: ns(small.late), stages: stages.collect() };
+    pipeline.admit([&shared::spec(&small.stream)])
+}
+
+fn bound(small: &Pipeline) -> u64 {
+    let admission = asked(small, Span::from_millis(1)).expect("below capacity, or at it");
+    let mut ends: Vec<u64> = Vec::new();
+    for (stage, response) in small.stages.iter().zip(&admission.responses) {
+        ends.push(stage.parent.map_or(0, |p| ends[p]) + response.as_nanos());
+    }
+    let apart = ends.into_iter().max().expect("a stage");
+    let tightest = admission.tightest.expect("something is promised");
+    let together: u64 = tightest.path.iter().map(|leg| leg.time.as_nanos()).sum();
+    assert_eq!(admission.bound.as_nanos(), apart.min(together - tightest.delta.as_nanos()), "{small:?}");
+    admission.bound.as_nanos()
+}
+
+fn never_later_than_said(late: u8, count: usize, seed: u64) {
+    let mut dice = Dice(seed);
+    let (mut judged, mut exact, mut too_large) = (0, 0, 0);
+    for _ in 0..count {
+        let small = Pipeline::draw(&mut dice, late);
+        let bound = bound(&small);
+        let Some(truth) = small.judge(LIMIT) else {
+            too_large += 1;
+            continue;
+        };
+        assert!(u64::from(truth) <= bound, "{truth} where {bound} is promised: {small:?}");
+        judged += 1;
+        exact += usize::from(u64::from(truth) == bound);
+    }
+    println!("late {late}: {judged} judged, the bound is the truth in {exact}, {too_large} too large");
+    assert!(judged * 2 > count, "too many searches were cut short");
+    assert!(late > 0 || exact * 10 >= judged * 9, "{exact} of {judged}");
+}
+
+#[test]
+fn no_source_takes_longer_than_said() {
+    never_later_than_said(0, instances(50), 1);
+}
+
+#[test]
+fn no_source_takes_longer_than_said_where_dispatch_is_late() {
+    never_later_than_said(1, instances(20), 2);
+}
+
+/// Theorem P2, term by term, at every offset of a long while.
+fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
+    fn latest(small: &Pipeline, i: usize, requests: u64) -> u64 {
+        let stage = &small.stages[i];
+        let served = |x: u64| {
+            let batches = x.div_ceil(stage.batch as u64);
+            u64::from(small.late) + u64::from(stage.time) * (1 + batches.div_ceil(stage.workers as u64))
+        };
+        let below = |x: u64| {
+            let children = (0..small.stages.len()).filter(|&c| small.stages[c].parent == Some(i));
+            let child = |c: usize| latest(small, c, u64::from(small.stages[c].fan_out) * (requests - x + 1));
+            children.map(child).max()
+        };
+        (1..=requests)
+            .map(|x| below(x).map_or(served(requests), |below| served(x) + below))
+            .max()
+            .expect("one")
+    }
+    let (p, q) = oracle::theory::density(&small.stream.constraints);
+    let come = |delta| {
+        let all = oracle::theory::arrivals_within(&small.stream, delta + 1);
+        (all * u64::from(p)).div_ceil(u64::from(q))
+    };
+    let at = |delta| latest(small, 0, come(delta)).saturating_sub(delta);
+    (0..horizon).filter(|&delta| delta == 0 || come(delta) > come(delta - 1)).map(at).max().expect("some")
+}
+
+#[test]
+fn the_tables_say_what_the_theorem_says() {
+    let mut dice = Dice(3);
+    for _ in 0..instances(150) {
+        let late = dice.within(0, 2) as u8;
+        let small = Pipeline::draw(&mut dice, late);
+        let tightest =
+            asked(&small, Span::from_millis(1)).expect("below capacity").tightest.expect("promised");
+        let together: u64 = tightest.path.iter().map(|leg| leg.time.as_nanos()).sum();
+        assert_eq!(together - tightest.delta.as_nanos(), by_definition(&small, 45), "{small:?}");
+    }
+}
+
+/// Two stages by hand: two sources at once every 14, each becomes two. The first stage has answered both by 3 + 3 + 3; the
+/// second, of two workers that take two each, needs 2 + 2 behind the first result.
+#[test]
+fn two_stages_by_hand() {
+    let stream: StreamSpec = shared::spec(&oracle::Stream {
+        bounds: vec![oracle::Bound::Window { count: 2, length: 14 }],
+        constraints: vec![(0, 1)],
+    });
+    let stage =
+        |parent, fan_out, workers, batch, time| Stage { parent, fan_out, workers, batch, time: ns(time) };
+    let mut asked = pipeline::Pipeline {
+        deadline: ns(13),
+        guard: Span::ZERO,
+        stages: vec![stage(None, 1, 1, 1, 3), stage(Some(0), 2, 2, 2, 2)],
+    };
+    let admission = asked.admit([&stream]).expect("in time");
+    assert_eq!(admission.bound, ns(13));
+    assert_eq!(admission.responses, [ns(9), ns(4)]);
+    let tightest = admission.tightest.expect("promised");
+    let legs: Vec<_> = tightest.path.iter().map(|leg| (leg.stage, leg.requests, leg.time)).collect();
+    assert_eq!((tightest.delta, tightest.sources), (Span::ZERO, 2));
+    assert_eq!(legs, [(0, 2, ns(9)), (1, 2, ns(4))]);
+    asked.deadline = ns(12);
+    assert!(
+        matches!(asked.admit([&stream]), Err(PipelineError::Late { admission, .. }) if admission.bound == ns(13))
+    );
+    // A guard is kept at each stage.
+    asked.guard = ns(1);
+    assert!(
+        matches!(asked.admit([&stream]), Err(PipelineError::Late { admission, .. }) if admission.bound == ns(15))
+    );
+    asked.stages[1].fan_out = 1 << 5;
+    assert!(matches!(asked.admit([&stream]), Err(PipelineError::Rate { stage: 1, thousandths: 2286, .. })));
+    asked.stages[1].parent = Some(1);
+    let refused = asked.admit([&stream]);
+    assert!(matches!(refused, Err(PipelineError::Range { field: "parent", stage: 1, value: 1, max: 0, .. })));
+    assert_eq!(
+        asked.descendants().map_err(|e| e.to_string()),
+        Err("parent of stage 1 = 1 is outside 0..=0".into())
+    );
+}
