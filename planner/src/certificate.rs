@@ -1,6 +1,7 @@
 //! Certificates: what was promised or refused, from what, and why, as a file that anyone can check.
 
 mod claim;
+mod pipeline;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::unique::Unique;
 pub use claim::{
     Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
+pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, StageAnswer};
 pub use shared::{
     Reference, SharedBinding, SharedClaim, SharedDevice, SharedReason, SharedServiceAnswer,
     SharedStreamAnswer,
@@ -26,13 +28,15 @@ pub use shared::{
 pub const VERSION: u32 = 1;
 /// That of a certificate about services that share workers.
 pub const SHARED_VERSION: u32 = 2;
+/// That of a certificate about a pipeline.
+pub const PIPELINE_VERSION: u32 = 3;
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// The answer to one abstract problem, or to each service of a configuration, under a digest.
 ///
 /// In the file the fields of a single claim that is about no service stand beside these, as do those of one about
-/// services that share workers; other claims are the lists `services` and, about services that share a device, `devices`.
+/// services that share workers or a pipeline; other claims are the lists `services` and, about services that share a device, `devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The program that made it, and its version.
@@ -43,6 +47,8 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
     /// What is claimed of services that share workers: of an abstract problem, then there is no other claim, or of each device.
     pub shared: Vec<SharedClaim>,
+    /// What is claimed of a pipeline: then there is no other claim.
+    pub pipeline: Option<PipelineClaim>,
     /// SHA-256 over all of the above, see [`Certificate::compute_digest`].
     pub digest: String,
 }
@@ -81,9 +87,9 @@ pub enum CertificateError {
         /// Which one.
         field: &'static str,
     },
-    /// Another version than [`VERSION`] and [`SHARED_VERSION`].
+    /// Another version than [`VERSION`], [`SHARED_VERSION`] and [`PIPELINE_VERSION`].
     #[error(
-        "weir_certificate is {found}, this program reads {VERSION} and {SHARED_VERSION}: make the certificate anew"
+        "weir_certificate is {found}, this program reads {VERSION} to {PIPELINE_VERSION}: make the certificate anew"
     )]
     Version {
         /// Which one.
@@ -105,7 +111,8 @@ impl Certificate {
     /// A certificate of `claims`, with its digest: a single claim about no service, or one about each service.
     #[must_use]
     pub fn new(made_by: impl Into<String>, machine: BTreeMap<String, String>, claims: Vec<Claim>) -> Self {
-        Self { made_by: made_by.into(), machine, claims, shared: Vec::new(), digest: String::new() }.signed()
+        let (made_by, digest) = (made_by.into(), String::new());
+        Self { made_by, machine, claims, shared: Vec::new(), pipeline: None, digest }.signed()
     }
 
     /// The same with what is claimed of services that share a device, for each device.
@@ -119,7 +126,15 @@ impl Certificate {
     #[must_use]
     pub fn of_shared(made_by: impl Into<String>, claim: SharedClaim) -> Self {
         let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
-        Self { made_by, machine, claims: Vec::new(), shared: vec![claim], digest }.signed()
+        Self { made_by, machine, claims: Vec::new(), shared: vec![claim], pipeline: None, digest }.signed()
+    }
+
+    /// A certificate of a pipeline, with its digest.
+    #[must_use]
+    pub fn of_pipeline(made_by: impl Into<String>, claim: PipelineClaim) -> Self {
+        let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
+        Self { made_by, machine, claims: Vec::new(), shared: Vec::new(), pipeline: Some(claim), digest }
+            .signed()
     }
 
     fn signed(mut self) -> Self {
@@ -130,7 +145,9 @@ impl Certificate {
     /// Whether all that it is about is promised.
     #[must_use]
     pub fn promises_all(&self) -> bool {
-        self.claims.iter().all(|claim| claim.admissible) && self.shared.iter().all(|claim| claim.admissible)
+        self.claims.iter().all(|claim| claim.admissible)
+            && self.shared.iter().all(|claim| claim.admissible)
+            && self.pipeline.iter().all(|claim| claim.admissible)
     }
 
     /// The digest of everything but the digest itself: SHA-256, in hexadecimal, of the file as compact JSON
@@ -163,7 +180,7 @@ impl Certificate {
         let missing = |field| CertificateError::Missing { field };
         let version = take("weir_certificate").ok_or(missing("weir_certificate"))?;
         let version = serde_json::from_str(version.get())?;
-        if ![VERSION, SHARED_VERSION].contains(&version) {
+        if ![VERSION, SHARED_VERSION, PIPELINE_VERSION].contains(&version) {
             return Err(CertificateError::Version { found: version });
         }
         let made_by = serde_json::from_str(take("made_by").ok_or(missing("made_by"))?.get())?;
@@ -172,9 +189,13 @@ impl Certificate {
             Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
             None => BTreeMap::new(),
         };
-        let mut shared: Vec<SharedClaim> = Vec::new();
+        let (mut shared, mut pipeline) = (Vec::<SharedClaim>::new(), None);
         let devices = if version == SHARED_VERSION { take("devices") } else { None };
         let claims = match take("services") {
+            None if version == PIPELINE_VERSION => {
+                pipeline = Some(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+                Vec::new()
+            }
             services if version == SHARED_VERSION && devices.is_none() => {
                 fields.extend(services.map(|services| ("services".to_owned(), services)));
                 shared.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
@@ -200,7 +221,7 @@ impl Certificate {
             None if devices.is_some() => return Err(missing("services")),
             None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
         };
-        let read = Self { made_by, machine, claims, shared, digest };
+        let read = Self { made_by, machine, claims, shared, pipeline, digest };
         let computed = read.compute_digest();
         if read.digest != computed {
             return Err(CertificateError::Digest { written: read.digest, computed });
@@ -246,17 +267,23 @@ impl Serialize for Certificate {
         enum Body<'a> {
             Problem(&'a Claim),
             Shared(&'a SharedClaim),
+            Pipeline(&'a PipelineClaim),
             Services { services: &'a [Claim] },
             Devices { services: &'a [Claim], devices: &'a [SharedClaim] },
         }
-        let Self { made_by, machine, claims, shared, digest } = self;
-        let body = match (shared.as_slice(), claims.as_slice()) {
-            ([claim], []) if claim.device.is_none() => Body::Shared(claim),
-            ([], [claim]) if claim.service.is_none() => Body::Problem(claim),
-            ([], services) => Body::Services { services },
-            (devices, services) => Body::Devices { services, devices },
+        let Self { made_by, machine, claims, shared, pipeline, digest } = self;
+        let body = match (pipeline, shared.as_slice(), claims.as_slice()) {
+            (Some(claim), ..) => Body::Pipeline(claim),
+            (_, [claim], []) if claim.device.is_none() => Body::Shared(claim),
+            (_, [], [claim]) if claim.service.is_none() => Body::Problem(claim),
+            (_, [], services) => Body::Services { services },
+            (_, devices, services) => Body::Devices { services, devices },
         };
-        let weir_certificate = if shared.is_empty() { VERSION } else { SHARED_VERSION };
+        let weir_certificate = match (pipeline, shared.as_slice()) {
+            (Some(_), _) => PIPELINE_VERSION,
+            (None, []) => VERSION,
+            (None, _) => SHARED_VERSION,
+        };
         Fields { weir_certificate, made_by, machine, body, digest }.serialize(serializer)
     }
 }

@@ -1,6 +1,7 @@
 //! Answers a problem: whether it can be promised, why, and how far each input is from its limit.
 
 mod limits;
+mod pipeline;
 mod region;
 mod scale;
 mod shared;
@@ -9,6 +10,7 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
+pub use pipeline::certify_pipeline;
 pub use region::{promised_per_s, region};
 pub use shared::{Decision, certify_shared, decide, told};
 

@@ -10,8 +10,8 @@ pub mod selection;
 mod unique;
 pub mod verify;
 
-pub use certificate::{Certificate, CertificateError, Claim, SharedClaim};
-pub use certify::{certify, certify_shared};
+pub use certificate::{Certificate, CertificateError, Claim, PipelineClaim, SharedClaim};
+pub use certify::{certify, certify_pipeline, certify_shared};
 pub use files::{read_at_most, read_file_at_most, read_text, write_atomically};
 pub use number::Number;
-pub use problem::{Problem, ProblemError, Question, SharedProblem};
+pub use problem::{PipelineProblem, Problem, ProblemError, Question, SharedProblem};

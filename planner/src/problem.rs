@@ -2,12 +2,18 @@
 //! in `docs/problems.md`.
 
 mod check;
+pub mod pipeline;
 pub mod raw;
 pub mod shared;
 
+use std::collections::BTreeMap;
+
 use rt_core::{Dispatch, Span, Stalls, StreamSpec, System, Workers};
+use serde_json::value::RawValue;
 
 use crate::number::Number;
+use crate::unique::Unique;
+pub use pipeline::PipelineProblem;
 pub use shared::SharedProblem;
 
 /// The longest text that is read as a problem, in bytes.
@@ -45,10 +51,12 @@ pub enum Question {
     One(Box<Problem>),
     /// Several that share them.
     Shared(SharedProblem),
+    /// Stages that feed one another.
+    Pipeline(PipelineProblem),
 }
 
 impl Question {
-    /// Reads a problem of either kind from JSON: one with `services` is of several.
+    /// Reads a problem of any kind from JSON: one with `services` is of several, one with `pipeline` of stages.
     ///
     /// # Errors
     /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, or a value outside its range.
@@ -56,9 +64,13 @@ impl Question {
         if text.len() > MAX_BYTES {
             return Err(ProblemError::Size { bytes: text.len() });
         }
-        match shared::fields_of_several(text)? {
-            Some(fields) => Ok(Self::Shared(SharedProblem::read(text, &fields)?)),
-            None => Ok(Self::One(Box::new(Problem::from_raw(serde_json::from_str(text)?)?))),
+        let fields = fields(text)?;
+        if fields.contains_key("services") {
+            Ok(Self::Shared(SharedProblem::read(text, &fields)?))
+        } else if fields.contains_key("pipeline") {
+            Ok(Self::Pipeline(PipelineProblem::from_raw(serde_json::from_str(text)?)?))
+        } else {
+            Ok(Self::One(Box::new(Problem::from_raw(serde_json::from_str(text)?)?)))
         }
     }
 }
@@ -78,6 +90,9 @@ pub enum ProblemError {
     /// A problem of several services where one of a single service is needed.
     #[error("services: several services on the same workers, where a problem of a single one is needed")]
     Shared,
+    /// A problem of a pipeline where one of a single service is needed.
+    #[error("pipeline: several stages, where a problem of a single service is needed")]
+    Pipeline,
     /// A value outside its range.
     #[error("{field} = {value}: {reason}")]
     Value {
@@ -94,12 +109,13 @@ impl Problem {
     /// Reads a problem from JSON.
     ///
     /// # Errors
-    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, several services
+    /// [`ProblemError`]: too long a text, no JSON, unknown, missing or repeated fields, several services or stages
     /// ([`Question::parse`] reads these too), or as [`Problem::from_raw`].
     pub fn parse(text: &str) -> Result<Self, ProblemError> {
         match Question::parse(text)? {
             Question::One(problem) => Ok(*problem),
             Question::Shared(_) => Err(ProblemError::Shared),
+            Question::Pipeline(_) => Err(ProblemError::Pipeline),
         }
     }
 
@@ -139,6 +155,15 @@ impl Problem {
     #[must_use]
     pub fn number(&self, span: Span) -> Number {
         Number::of_span(span, self.raw.unit)
+    }
+}
+
+/// The fields of a text, which tell what it is a problem of; none of what is no JSON object.
+fn fields(text: &str) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
+    match serde_json::from_str::<Unique<Box<RawValue>>>(text) {
+        Ok(Unique(fields)) => Ok(fields),
+        Err(twice) if twice.to_string().starts_with("duplicate field") => Err(twice),
+        Err(_) => Ok(BTreeMap::new()),
     }
 }
 

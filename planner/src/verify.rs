@@ -5,7 +5,8 @@
 //! every instant that matters, `binding`, `busy` and `waiting`, and that `min_deadline`, `min_workers` and
 //! `max_load_scale` pass. A claim that says no promises nothing: its refutation must keep to the curves.
 //!
-//! Of services that share workers it derives every line of Theorems E and T in the same way (`verify/shared.rs`).
+//! Of services that share workers it derives every line of Theorems E and T in the same way (`verify/shared.rs`), of a
+//! pipeline every term of Theorems P1 and P2 (`verify/pipeline.rs`).
 //!
 //! Not checked: whether a refutation replays to a miss, which is for `replay` to see; that a limit is the last value
 //! that passes, what binds there, limits that need the refinement or too many steps, those of bursts and of single
@@ -13,6 +14,7 @@
 //! instant is checked by its margin, to within a tick; where a load repeats at capacity, `busy` may be any time.
 //! There `waiting` may be more than is derived.
 
+mod pipeline;
 mod problem;
 mod proved;
 mod refined;
@@ -76,6 +78,9 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
             None => error,
         };
         shared::check(claim, &mut verified).map_err(name)?;
+    }
+    if let Some(claim) = &certificate.pipeline {
+        pipeline::check(claim, &mut verified)?;
     }
     Ok(verified)
 }

@@ -79,7 +79,7 @@ mod tests {
         #[test]
         fn from_where_it_repeats_a_curve_grows_by_the_same(one in bound(), other in bound(), more in 0u64..50) {
             let curve = ArrivalCurve::new(&[one, other]).expect("two");
-            let load = [(crate::word::Density::ZERO, &curve)];
+            let load = [(Density::ZERO, &curve)];
             let Some(Repetition { from, length }) = repetition(&load, []) else { return Ok(()) };
             let at = |length: u64| curve.count(Span::from_nanos(length));
             let from = from.max(1) + more;

@@ -117,7 +117,7 @@ mod tests {
         );
         match Question::parse(&text).expect("a problem") {
             Question::Shared(problem) => problem,
-            Question::One(problem) => panic!("{problem:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use planner::certificate::Rule;
 use planner::verify::verify;
-use planner::{Certificate, Problem, Question, certify, certify_shared};
+use planner::{Certificate, Problem, Question, certify, certify_pipeline, certify_shared};
 use serde_json::Value;
 use sim::{ConstraintReport, PolicyKind, refute, replay, simulate};
 
 const PAGE: &str = include_str!("../../docs/guarantee.md");
 /// So many examples at least.
-const EXAMPLES: usize = 7;
+const EXAMPLES: usize = 9;
 
 /// The fenced blocks of the page in order: the words after the fence, and what is in it.
 fn blocks() -> Vec<(&'static str, &'static str)> {
@@ -33,12 +33,16 @@ fn examples() -> Vec<(&'static str, Value)> {
 fn answer(question: &Question) -> Value {
     match question {
         Question::One(problem) => answer_of_one(problem),
-        Question::Shared(problem) => {
-            let certificate = Certificate::of_shared("a test", certify_shared(problem));
-            verify(&certificate).expect("confirmed");
-            serde_json::from_str(&certificate.to_json()).expect("JSON")
+        Question::Shared(problem) => confirmed(&Certificate::of_shared("a test", certify_shared(problem))),
+        Question::Pipeline(problem) => {
+            confirmed(&Certificate::of_pipeline("a test", certify_pipeline(problem)))
         }
     }
+}
+
+fn confirmed(certificate: &Certificate) -> Value {
+    verify(certificate).expect("confirmed");
+    serde_json::from_str(&certificate.to_json()).expect("JSON")
 }
 
 /// Its certificate, with a refutation if there is one, and what the replay of that shows.
@@ -88,17 +92,20 @@ fn what_the_page_says_comes_out() {
     }
 }
 
-/// One of each kind is among the examples: a yes by either rule, mixed workers, a no that is shown to be right, and
-/// services that share workers by either of their rules.
+/// One of each kind is among the examples: a yes by either rule, mixed workers, a no that is shown to be right, services
+/// that share workers by either of their rules, and a pipeline.
 #[test]
 fn the_examples_show_what_there_is() {
     let (mut all, mut shared): (Vec<(Problem, Value)>, Vec<Value>) = Default::default();
+    let mut pipelines = 0;
     for (text, answer) in examples() {
         match Question::parse(text).expect("a problem") {
             Question::One(problem) => all.push((*problem, answer)),
             Question::Shared(_) => shared.push(answer),
+            Question::Pipeline(_) => pipelines += 1,
         }
     }
+    assert!(pipelines > 0);
     assert!(["edf", "turns"].iter().all(|rule| shared.iter().any(|answer| answer["rule"] == *rule)));
     let count = |which: &dyn Fn(&Problem, &Value) -> bool| all.iter().filter(|(p, a)| which(p, a)).count();
     assert!(count(&|_, answer| answer["rule"] == "theorem-a" && answer["admissible"] == true) > 0);

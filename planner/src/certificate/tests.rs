@@ -41,7 +41,7 @@ fn of_shared() -> Certificate {
         {"name": "b", "deadline": 20, "batch": 1, "time": 1, "streams": [{"name": "log"}]}]}"#;
     match Question::parse(text).expect("a problem") {
         Question::Shared(problem) => Certificate::of_shared("weir 0.1.0", certify_shared(&problem)),
-        Question::One(problem) => panic!("{problem:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -113,8 +113,8 @@ fn what_is_not_the_format_is_refused() {
     let text = &text;
     for (bad, expected) in [
         (
-            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 3", 1),
-            "is 3, this program reads 1 and 2",
+            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 4", 1),
+            "is 4, this program reads 1 to 3",
         ),
         (text.replacen("\"weir_certificate\": 1,", "", 1), "the field weir_certificate is missing"),
         (text.replacen("\"made_by\"", "\"maid_by\"", 1), "the field made_by is missing"),

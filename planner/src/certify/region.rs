@@ -83,7 +83,7 @@ mod tests {
             {"name": "c", "deadline": 90, "batch": 1, "time": 5, "streams": [{"name": "log"}]}]}"#;
         match Question::parse(text).expect("a problem") {
             Question::Shared(problem) => problem,
-            Question::One(problem) => panic!("{problem:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -200,7 +200,8 @@ fn with_many_streams_limits_are_still_admissible() {
     }
 }
 
-/// The examples of `docs/problems.md`: a problem, and the certificate that answers it; the same of several services.
+/// The examples of `docs/problems.md`: a problem, and the certificate that answers it; the same of several services and of a
+/// pipeline.
 #[test]
 fn the_examples_of_the_documentation_are_real() {
     let page = include_str!("../../../docs/problems.md");
@@ -210,6 +211,12 @@ fn the_examples_of_the_documentation_are_real() {
     assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
     let problem = several_services(blocks.next().expect("a problem"));
     let certificate = Certificate::of_shared("weir 0.1.0", certify_shared(&problem));
+    assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
+    let problem = match Question::parse(blocks.next().expect("a problem")) {
+        Ok(Question::Pipeline(problem)) => problem,
+        other => panic!("{other:?}"),
+    };
+    let certificate = Certificate::of_pipeline("weir 0.1.0", certify_pipeline(&problem));
     assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
 }
 

@@ -11,7 +11,6 @@ use serde_json::value::RawValue;
 
 use super::ProblemError;
 use crate::number::Number;
-use crate::unique::Unique;
 
 /// Several services on the same workers, every value in its range.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,17 +44,6 @@ pub struct Service {
     pub turn: Option<u32>,
     /// At most [`MAX_STREAMS`](super::MAX_STREAMS) of all services together, names are unique in the service.
     pub streams: Vec<(String, StreamSpec)>,
-}
-
-/// The fields of a text with `services`; `None` for all else, and for what is no JSON object.
-pub(super) fn fields_of_several(
-    text: &str,
-) -> Result<Option<BTreeMap<String, Box<RawValue>>>, serde_json::Error> {
-    match serde_json::from_str::<Unique<Box<RawValue>>>(text) {
-        Ok(Unique(fields)) => Ok(fields.contains_key("services").then_some(fields)),
-        Err(twice) if twice.to_string().starts_with("duplicate field") => Err(twice),
-        Err(_) => Ok(None),
-    }
 }
 
 impl SharedProblem {

@@ -10,7 +10,7 @@ use crate::{ReplayError, replay_shared};
 fn shared(text: &str) -> SharedProblem {
     match Question::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")) {
         Question::Shared(problem) => problem,
-        Question::One(problem) => panic!("{problem:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use planner::Question;
 use planner::verify::Prover;
 use sim::Log;
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (question, prover) = (read_question(&args.problem)?, Prover::new(&args.proved));
     let file = File::open(&args.log).with_context(name)?;
     let log = match question {
+        Question::Pipeline(_) => bail!("{}: no log of a pipeline is known yet", args.problem.display()),
         Question::One(problem) => {
             let log = Log::read(&problem, file).with_context(name)?;
             log.accept(&problem, &prover).with_context(name)?;

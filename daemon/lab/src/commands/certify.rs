@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use planner::certificate::{Binding, Claim, Limit, Reference, Refutation, SharedClaim, Shows};
+use planner::certificate::{Binding, Claim, Limit, PipelineClaim, Reference, Refutation, SharedClaim, Shows};
 use planner::problem::raw::Unit;
 use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 
@@ -53,6 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     }
                     Certificate::of_shared(made_by(), claim)
                 }
+                Question::Pipeline(problem) => {
+                    Certificate::of_pipeline(made_by(), planner::certify_pipeline(&problem))
+                }
             };
             (made, args.output.clone())
         }
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         made.claims.iter().for_each(print_claim);
         made.shared.iter().for_each(print_shared);
+        made.pipeline.iter().for_each(print_pipeline);
         if let Some(output) = &output {
             say!("written to {}", output.display());
         }
@@ -73,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if made.promises_all() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads a problem of a single service from a file, or from standard input.
+/// Reads a problem of any kind from a file, or from standard input.
 pub(super) fn read_question(file: &Path) -> Result<Question> {
     Question::parse(&read_text(file)?).with_context(|| file.display().to_string())
 }
@@ -150,6 +154,48 @@ fn print_refutation(refutation: Option<&Refutation>) {
         r.arrivals.len(),
         r.stream
     );
+}
+
+fn print_pipeline(claim: &PipelineClaim) {
+    let unit = claim.problem.unit;
+    match (&claim.reason, claim.admissible) {
+        (_, true) => say!("admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("refused: {reason}"),
+        (None, false) => say!("refused"),
+    }
+    if let Some(bound) = claim.bound {
+        let [bound, deadline] = [bound, claim.problem.deadline].map(|value| time(value, unit));
+        say!("  each mandatory source is answered as a whole within {bound}, of {deadline}");
+    }
+    if let Some(b) = &claim.binding {
+        let [delta, lhs] = [b.delta, b.lhs].map(|value| time(value, unit));
+        say!(
+            "  latest where it comes {delta} behind the first of {} sources: all answered by {lhs}",
+            b.sources
+        );
+    }
+    if let Some(scale) = claim.max_load_scale {
+        say!("  all streams may send {scale} times as fast");
+    }
+    for stage in &claim.stages {
+        let share = stage
+            .requests
+            .zip(stage.share)
+            .map(|(requests, share)| format!("{requests} request(s) there take {} of it", time(share, unit)));
+        let alone =
+            stage.response.map(|response| format!("by itself it adds up to {}", time(response, unit)));
+        let said: Vec<_> = share.into_iter().chain(alone).collect();
+        if !said.is_empty() {
+            say!("  {}: {}", stage.name, said.join("; "));
+        }
+    }
+    for stream in &claim.streams {
+        let (p, q) = stream.density;
+        say!("  {}: {p} of {q} sources are mandatory", stream.name);
+        for (constraint, standing) in &stream.constraints {
+            say!("    {constraint} {standing}");
+        }
+    }
 }
 
 fn print_shared(claim: &SharedClaim) {

@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use planner::Question;
 use planner::selection::DEFAULT_MAX_MISS;
 use rt_core::Selector;
@@ -64,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut csv = Gaps::new(csv);
     let problem = match question {
         Question::One(problem) => problem,
+        Question::Pipeline(_) => bail!("{}: a pipeline cannot be simulated yet", problem.display()),
         Question::Shared(problem) => {
             let weir = args.policy == PolicyKind::Weir && args.select.is_none();
             ensure!(weir, "services that share workers: --policy and --select are for a single service");

@@ -34,7 +34,7 @@ fn with(path: &str, value: Value) -> String {
 fn parse(text: &str) -> Result<SharedProblem, ProblemError> {
     match Question::parse(text)? {
         Question::Shared(problem) => Ok(problem),
-        Question::One(problem) => panic!("{problem:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

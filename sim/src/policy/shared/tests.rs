@@ -21,7 +21,7 @@ fn problem(workers: usize, constraint: &str, services: &[Written<'_>]) -> Shared
     let text = serde_json::json!({"unit": "ms", "background": true, "workers": {"count": workers}, "services": services});
     match Question::parse(&text.to_string()).expect("a problem") {
         Question::Shared(problem) => problem,
-        Question::One(problem) => panic!("{problem:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

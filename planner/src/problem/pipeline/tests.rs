@@ -1,0 +1,105 @@
+//! Problems of a pipeline as they are written: what is read, and what is refused with field, value and limit.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::problem::Question;
+
+fn worked() -> Value {
+    json!({
+        "unit": "ms", "background": true, "deadline": 40, "guard": 1,
+        "pipeline": [
+            {"name": "detect", "workers": 1, "batch": 2, "times": [2, 3]},
+            {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2},
+        ],
+        "streams": [{"name": "cam", "constraints": ["any_miss(1,2)"], "arrivals": {"windows": [[2, 14]]}}],
+    })
+}
+
+/// `worked()` with the value at `path` put there, or taken away if it is null.
+fn with(path: &str, value: Value) -> String {
+    let mut problem = worked();
+    let (at, field) = path.rsplit_once('/').expect("a path");
+    let at = problem.pointer_mut(at).unwrap_or_else(|| panic!("no {path}"));
+    match (field.parse::<usize>(), value) {
+        (Ok(index), value) => at[index] = value,
+        (_, Value::Null) => drop(at.as_object_mut().expect("an object").remove(field)),
+        (_, value) => at[field] = value,
+    }
+    problem.to_string()
+}
+
+fn parse(text: &str) -> Result<PipelineProblem, ProblemError> {
+    match Question::parse(text)? {
+        Question::Pipeline(problem) => Ok(problem),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pipeline_is_read_exactly() {
+    let problem = parse(&worked().to_string()).expect("a problem");
+    let ms = Span::from_millis;
+    assert_eq!((problem.pipeline.deadline, problem.pipeline.guard), (ms(40), ms(1)));
+    let [detect, read] = problem.pipeline.stages.as_slice() else { panic!("two") };
+    assert_eq!(
+        (detect.parent, detect.fan_out, detect.workers, detect.batch, detect.time),
+        (None, 1, 1, 2, ms(3))
+    );
+    assert_eq!((read.parent, read.fan_out, read.workers, read.batch, read.time), (Some(0), 2, 2, 2, ms(2)));
+    assert_eq!((problem.profiles[0].bound(1), problem.streams.len()), (ms(2), 1));
+    let written = serde_json::to_string(&problem.raw).expect("JSON");
+    assert_eq!(parse(&written).expect("its own text"), problem);
+}
+
+#[test]
+fn what_is_no_pipeline_is_refused_with_field_value_and_limit() {
+    for (path, value, expected) in [
+        ("/pipeline", json!([]), "length of pipeline = 0: must be in 1..=32"),
+        ("/pipeline/0/parent", json!("read"), "pipeline[0].parent = read: the first stage takes the sources"),
+        (
+            "/pipeline/1/parent",
+            Value::Null,
+            "pipeline[1].parent = (absent): every stage but the first has one",
+        ),
+        (
+            "/pipeline/1/parent",
+            json!("read"),
+            "pipeline[1].parent = read: must be the name of a stage that stands",
+        ),
+        ("/pipeline/1/name", json!("detect"), "pipeline[1].name = detect: is taken already"),
+        ("/pipeline/1/name", json!(""), "pipeline[1].name = \"\": must be 1..=64 letters"),
+        ("/pipeline/0/fan_out", json!(2), "pipeline[0].fan_out = 2: must be in 1..=1"),
+        ("/pipeline/1/fan_out", json!(1025), "pipeline[1].fan_out = 1025: must be in 1..=1024"),
+        ("/pipeline/1/workers", json!(0), "pipeline[1].workers = 0: must be in 1..=256"),
+        ("/pipeline/0/batch", json!(3), "length of pipeline[0].times = 2: must be in 3..=64"),
+        ("/pipeline/1/time", json!(0), "pipeline[1].time = 0: must be in 0.000001..=3600000 ms"),
+        (
+            "/deadline",
+            json!(5),
+            "deadline = 5: leaves no time for one source: must be at least guard + P(1) of each stage on the longest path = 6",
+        ),
+        ("/guard", json!(-1), "guard"),
+        ("/workers", json!([]), "unknown field `workers`"),
+        ("/dispatch", json!("eager"), "unknown field `dispatch`"),
+        (
+            "/streams/0/arrivals",
+            Value::Null,
+            "streams[0].arrivals = (absent): a stream with constraints must declare",
+        ),
+    ] {
+        let error = parse(&with(path, value)).expect_err(path).to_string();
+        assert!(error.contains(expected), "{path}: {error}");
+    }
+    let mut deep = worked();
+    let stage = |i: usize| {
+        json!({"name": format!("s{i}"), "parent": if i == 0 { "detect".into() } else { format!("s{}", i - 1) },
+               "fan_out": 1024, "workers": 1, "batch": 1, "time": 1})
+    };
+    deep["pipeline"] = json!([worked()["pipeline"][0], stage(0), stage(1)]);
+    let error = parse(&deep.to_string()).expect_err("too many").to_string();
+    assert!(
+        error.contains("descendants of pipeline[2], of a source in all, = 1048576: must be in 1..=65536"),
+        "{error}"
+    );
+}

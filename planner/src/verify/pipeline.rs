@@ -1,0 +1,300 @@
+//! The checker of pipelines: Theorems P1 and P2 at every rise of the mandatory curve.
+
+use super::problem::{MANY, Stream, span, streams, time, times};
+use super::theorem::{lcm, repetition};
+use super::{MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, same, wrong};
+use crate::certificate::{PipelineClaim, PipelineReason};
+use crate::problem::pipeline::raw::PipelineProblem;
+use crate::problem::raw::Unit;
+
+/// Of a nanosecond.
+const PARTS: i128 = 1 << 20;
+
+pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<(), VerifyError> {
+    let (pipeline, unit) = (Pipeline::read(&claim.problem)?, claim.problem.unit);
+    same("streams", &claim.streams.len(), &pipeline.streams.len())?;
+    for (i, (answer, stream)) in claim.streams.iter().zip(&pipeline.streams).enumerate() {
+        let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);
+        answered(&format!("streams[{i}]"), (&answer.name, answer.density, told), asked, stream)?;
+    }
+    let names: Vec<_> = claim.stages.iter().map(|stage| &stage.name).collect();
+    same("stages", &names, &claim.problem.pipeline.iter().map(|stage| &stage.name).collect())?;
+    if !claim.admissible {
+        verified.refused += 1;
+        return same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true);
+    }
+    verified.promised += 1;
+    let nothing = pipeline.streams.iter().all(|s| s.p == 0);
+    if nothing {
+        same("rule", &claim.rule, &PipelineReason::NothingPromised)?;
+        return same("bound", &claim.bound, &None);
+    }
+    let derived = pipeline.derive().map_err(|no| wrong("admissible", true, no))?;
+    let bound = derived.bound();
+    if bound > pipeline.deadline {
+        return Err(wrong(
+            "admissible",
+            true,
+            format!("{bound} ns, where {} ns are asked for", pipeline.deadline),
+        ));
+    }
+    same("bound", &claim.bound.and_then(|b| time(b, unit)), &Some(bound))?;
+    let together = derived.lhs - derived.delta == bound;
+    same("rule", &claim.rule, &if together { PipelineReason::TheoremP2 } else { PipelineReason::TheoremP1 })?;
+    let no_binding = || wrong("binding", "absent", "where a source is answered latest");
+    let binding = claim.binding.as_ref().ok_or_else(no_binding)?;
+    same("binding.delta", &time(binding.delta, unit), &Some(derived.delta))?;
+    same("binding.sources", &i128::from(binding.sources), &derived.sources)?;
+    same("binding.lhs", &time(binding.lhs, unit), &Some(derived.lhs))?;
+    same("binding.rhs", &time(binding.rhs, unit), &Some(derived.delta + pipeline.deadline))?;
+    for (i, answer) in claim.stages.iter().enumerate() {
+        let response = answer.response.and_then(|response| time(response, unit));
+        same(format!("stages[{i}].response"), &response, &Some(derived.responses[i]))?;
+    }
+    pipeline.shares(claim, &derived)?;
+    if let Some(scale) = claim.max_load_scale {
+        let mut changed = pipeline.clone();
+        // Its thousandths are the nanoseconds of as many microseconds.
+        let thousandths = time(scale, Unit::Us).unwrap_or(0);
+        let mut bounds = changed.streams.iter_mut().flat_map(|stream| &mut stream.bounds);
+        let tested = match bounds.try_for_each(|bound| bound.hasten(thousandths)) {
+            Some(()) => changed.derive().map(|derived| derived.bound()),
+            None => Err("no value".to_owned()),
+        };
+        match tested {
+            Ok(bound) if bound <= pipeline.deadline => verified.limits += 1,
+            Ok(bound) => return Err(wrong("max_load_scale", scale, format!("a bound of {bound} ns"))),
+            Err(no) if no.starts_with(UNCONFIRMED) => {}
+            Err(no) => return Err(wrong("max_load_scale", scale, no)),
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Pipeline {
+    deadline: i128,
+    guard: i128,
+    stages: Vec<Stage>,
+    streams: Vec<Stream>,
+}
+
+#[derive(Clone)]
+struct Stage {
+    parent: Option<usize>,
+    fan_out: i128,
+    /// How many requests a source becomes here at most.
+    descendants: i128,
+    workers: i128,
+    batch: i128,
+    time: i128,
+}
+
+/// What follows of a pipeline: where a source is answered latest, and what each stage adds at most by itself.
+struct Derived {
+    delta: i128,
+    sources: i128,
+    lhs: i128,
+    responses: Vec<i128>,
+    /// The longest path of them.
+    apart: i128,
+}
+
+impl Derived {
+    fn bound(&self) -> i128 {
+        self.apart.min(self.lhs - self.delta)
+    }
+}
+
+impl Pipeline {
+    fn read(problem: &PipelineProblem) -> Result<Self, VerifyError> {
+        let (unit, mut stages) = (problem.unit, Vec::<Stage>::new());
+        for (i, raw) in problem.pipeline.iter().enumerate() {
+            let field = format!("pipeline[{i}]");
+            let time = times(&field, raw.batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
+            let before = &problem.pipeline[..i];
+            let parent = raw.parent.as_ref().and_then(|name| before.iter().position(|s| s.name == *name));
+            same(
+                format!("problem.{field}.parent"),
+                &(parent.is_some(), raw.parent.is_some()),
+                &(i > 0, i > 0),
+            )?;
+            let taken = before.iter().any(|other| other.name == raw.name);
+            same(format!("problem.{field}.name, taken already,"), &taken, &false)?;
+            let few = |n: i128| (1..=MANY).contains(&n);
+            let fan_out = i128::from(raw.fan_out);
+            let descendants = parent.map_or(1, |p: usize| stages[p].descendants).saturating_mul(fan_out);
+            let inside = few(descendants) && few(raw.workers as i128) && few(raw.batch as i128);
+            same(format!("problem.{field}, its numbers,"), &(inside && (i > 0 || fan_out == 1)), &true)?;
+            let (workers, batch) = (raw.workers as i128, raw.batch as i128);
+            stages.push(Stage { parent, fan_out, descendants, workers, batch, time: time.unwrap_or(0) });
+        }
+        same("problem.pipeline", &stages.is_empty(), &false)?;
+        Ok(Self {
+            deadline: span("deadline", problem.deadline, 1, unit)?,
+            guard: span("guard", problem.guard, 0, unit)?,
+            stages,
+            streams: streams("streams", &problem.streams, unit)?,
+        })
+    }
+
+    /// Looks at every rise up to where later ones say nothing new.
+    fn derive(&self) -> Result<Derived, String> {
+        let promised: Vec<_> = self.streams.iter().filter(|s| s.p > 0).collect();
+        self.keeps_up(&promised)?;
+        let end = End::new(self, &promised);
+        let (mut length, mut terms) =
+            (1, Terms { pipeline: self, known: vec![Vec::new(); self.stages.len()] });
+        let mut found =
+            Derived { delta: 0, sources: 0, lhs: -1, responses: vec![0; self.stages.len()], apart: 0 };
+        for _ in 0..MAX_STEPS {
+            let sources: i128 = promised.iter().map(|s| s.mandatory(length)).sum();
+            let delta = length - 1;
+            let lhs = terms.latest(sources)?;
+            if lhs - delta > found.lhs - found.delta {
+                (found.delta, found.sources, found.lhs) = (delta, sources, lhs);
+            }
+            for (stage, response) in self.stages.iter().zip(&mut found.responses) {
+                *response = (*response).max(self.served(stage, stage.descendants * sources) - delta);
+            }
+            let next = promised.iter().map(|s| s.rise(length)).min().unwrap_or(i128::MAX);
+            if end.is_at(length, next, sources) {
+                let mut by = Vec::new();
+                for (stage, response) in self.stages.iter().zip(&found.responses) {
+                    by.push(stage.parent.map_or(0, |parent: usize| by[parent]) + response);
+                }
+                found.apart = by.into_iter().max().unwrap_or(0);
+                return Ok(found);
+            }
+            length = next;
+        }
+        Err(format!("{UNCONFIRMED}: more than {MAX_STEPS} rises"))
+    }
+
+    /// No stage gets clearly more than it can do.
+    fn keeps_up(&self, promised: &[&Stream]) -> Result<(), String> {
+        for (i, stage) in self.stages.iter().enumerate() {
+            let cost = stage.time * stage.descendants * PARTS / (stage.workers * stage.batch);
+            let of =
+                |s: &&Stream| s.slowest().map_or(0, |slow| cost * s.p * slow.count() / (s.q * slow.step));
+            let comes: i128 = promised.iter().map(of).sum();
+            if comes > PARTS {
+                return Err(format!("stage {i} needs {} thousandths of its workers", comes * 1000 / PARTS));
+            }
+        }
+        Ok(())
+    }
+
+    /// `A(requests)`.
+    fn served(&self, stage: &Stage, requests: i128) -> i128 {
+        let batches = (requests + stage.batch - 1) / stage.batch;
+        self.guard + stage.time * (1 + (batches + stage.workers - 1) / stage.workers)
+    }
+
+    /// The shares that are claimed lie on one path, are what so many requests take, and make up what is claimed of it.
+    fn shares(&self, claim: &PipelineClaim, derived: &Derived) -> Result<(), VerifyError> {
+        let (mut left, mut sum, mut last) = (derived.sources, 0, None);
+        for (i, (answer, stage)) in claim.stages.iter().zip(&self.stages).enumerate() {
+            let field = |name| format!("stages[{i}].{name}");
+            let Some(requests) = answer.requests.map(i128::from) else {
+                same(field("share"), &answer.share, &None)?;
+                continue;
+            };
+            same(field("requests, after that of the stage before it on the path,"), &stage.parent, &last)?;
+            if last.is_some() {
+                left *= stage.fan_out;
+            }
+            let leaf = self.stages.iter().all(|other| other.parent != Some(i));
+            let fits = if leaf { requests == left } else { (1..=left).contains(&requests) };
+            same(field("requests"), &(requests, fits), &(requests, true))?;
+            let share = answer.share.and_then(|share| time(share, claim.problem.unit));
+            same(field("share"), &share, &Some(self.served(stage, requests)))?;
+            (left, sum, last) = (left - requests + 1, sum + self.served(stage, requests), Some(i));
+        }
+        let ends = last.is_some_and(|i| self.stages.iter().all(|other| other.parent != Some(i)));
+        same("stages, the shares of a path to a leaf together,", &(ends, sum), &(true, derived.lhs))
+    }
+}
+
+/// `f` of Theorem P2, of as many requests of each stage as have been asked for.
+///
+/// Of all `X` that are served in as many rounds the least says most; and those of one round more are those of a round less
+/// requests, a batch time later.
+struct Terms<'a> {
+    pipeline: &'a Pipeline,
+    known: Vec<Vec<i128>>,
+}
+
+impl Terms<'_> {
+    fn latest(&mut self, sources: i128) -> Result<i128, String> {
+        let stages = &self.pipeline.stages;
+        let all: i128 = stages.iter().map(|stage| stage.descendants * sources).sum();
+        if all > MAX_STEPS {
+            return Err(format!("{UNCONFIRMED}: sources become more than {MAX_STEPS} requests"));
+        }
+        for (i, stage) in stages.iter().enumerate().rev() {
+            for requests in self.known[i].len() as i128 + 1..=stage.descendants * sources {
+                let children = (i + 1..stages.len()).filter(|&c| stages[c].parent == Some(i));
+                let below =
+                    children.map(|c| self.known[c][(stages[c].fan_out * requests - 1) as usize]).max();
+                let one_round = self.pipeline.served(stage, 1) + below.unwrap_or(0);
+                let before = requests - stage.workers * stage.batch;
+                let more = if before > 0 { self.known[i][before as usize - 1] + stage.time } else { 0 };
+                self.known[i].push(one_round.max(more));
+            }
+        }
+        Ok(self.known[0][sources as usize - 1])
+    }
+}
+
+/// From where on no rise says anything new.
+struct End {
+    /// Beyond this length.
+    over: Option<i128>,
+    /// Beyond this length, once there are more sources than this.
+    repeated: Option<(i128, i128)>,
+}
+
+impl End {
+    /// *Over*: a path of `S` stages takes `f(Y) ≤ Σ (g + 2·P) + c·(Y + S)`, `c` being the most that a source costs a stage, and
+    /// `Y` is at most a line.
+    ///
+    /// *Repeated*: in every `period` the sources grow by the same number `N`. Where more than `S·N` are counted, some stage of
+    /// the path serves what more than `N` become; without these it is a path for `N` fewer, and shorter by no more than the
+    /// `⌈N·M/(n·B)⌉` rounds that they are. If a period is as long, a rise a period earlier said as much.
+    fn new(pipeline: &Pipeline, promised: &[&Stream]) -> Self {
+        let stages = &pipeline.stages;
+        let (mut fixed, mut depth) = (Vec::<i128>::new(), Vec::<i128>::new());
+        for stage in stages {
+            fixed.push(stage.parent.map_or(0, |p| fixed[p]) + pipeline.guard + 2 * stage.time);
+            depth.push(stage.parent.map_or(0, |p| depth[p]) + 1);
+        }
+        let [fixed, depth] = [fixed, depth].map(|list| list.into_iter().max().unwrap_or(0));
+        let up = |a: i128, b: i128| (a + b - 1) / b;
+        let round = |stage: &Stage| stage.workers * stage.batch;
+        let cost = stages.iter().map(|s| up(s.time * s.descendants * PARTS, round(s))).max().unwrap_or(0);
+        let (mut slope, mut most) = (0, depth);
+        for stream in promised {
+            let Some(slow) = stream.slowest() else { continue };
+            slope += up(cost * stream.p * slow.count(), stream.q * slow.step);
+            most += slow.most(slow.step).0 + 1;
+        }
+        let over = (slope < PARTS).then(|| (fixed * PARTS + cost * most) / (PARTS - slope) + 1);
+        let repeated = repetition(promised.iter().copied(), 1).and_then(|(from, period)| {
+            let gain: i128 = promised.iter().map(|s| s.p * s.growth(period) / s.q).sum();
+            let whole = stages.iter().try_fold(1, |all, stage| lcm(all, round(stage)))?;
+            let keeps_up = |&times: &i128| {
+                let took = |s: &Stage| s.time * up(gain * times * s.descendants, round(s));
+                stages.iter().all(|stage| took(stage) <= period * times)
+            };
+            let times = (0..20).map(|i| 1 << i).chain([whole]).find(keeps_up)?;
+            Some((from + period * times, depth * gain * times))
+        });
+        Self { over, repeated }
+    }
+
+    fn is_at(&self, length: i128, next: i128, sources: i128) -> bool {
+        let repeated = |&(from, enough): &(i128, i128)| length > from && sources > enough;
+        self.over.is_some_and(|over| next > over) || self.repeated.as_ref().is_some_and(repeated)
+    }
+}

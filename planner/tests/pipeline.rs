@@ -1,0 +1,195 @@
+//! Pipelines, drawn at random and by hand: what is certified is confirmed by the independent checker, and what is changed is
+//! not.
+
+use planner::verify::verify;
+use planner::{Certificate, PipelineClaim, PipelineProblem, Question, certify_pipeline};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+
+fn read(problem: &Value) -> PipelineProblem {
+    match Question::parse(&problem.to_string()) {
+        Ok(Question::Pipeline(problem)) => problem,
+        other => panic!("{problem}: {other:?}"),
+    }
+}
+
+fn certified(problem: &Value) -> PipelineClaim {
+    certify_pipeline(&read(problem))
+}
+
+fn checked(claim: PipelineClaim) -> Result<planner::verify::Verified, String> {
+    let made = Certificate::of_pipeline("weir 0.1.0", claim);
+    // As anyone reads it.
+    let read = Certificate::parse(&made.to_json()).expect("a certificate");
+    assert_eq!(read, made);
+    verify(&read).map_err(|no| no.to_string())
+}
+
+/// A tree of up to four stages, and one or two streams.
+fn problem() -> impl Strategy<Value = Value> {
+    let stage = (0usize..3, 1u32..4, 1usize..3, 1usize..5, 1u64..40);
+    let stream = (1u64..5, 20u64..400, 0u64..60, 0u32..3);
+    let all = (
+        proptest::collection::vec(stage, 1..5),
+        proptest::collection::vec(stream, 1..3),
+        0u64..4,
+        30u64..900,
+    );
+    all.prop_map(|(stages, streams, guard, deadline)| {
+        let stages: Vec<_> = stages
+            .iter()
+            .enumerate()
+            .map(|(i, &(parent, fan_out, workers, batch, time))| {
+                let mut stage = json!({"name": format!("s{i}"), "workers": workers, "batch": batch, "time": time});
+                if i > 0 {
+                    stage["parent"] = json!(format!("s{}", parent.min(i - 1)));
+                    stage["fan_out"] = json!(fan_out);
+                }
+                stage
+            })
+            .collect();
+        let streams: Vec<_> = streams
+            .iter()
+            .enumerate()
+            .map(|(i, &(count, length, jitter, m))| {
+                let arrivals = if jitter % 2 == 0 {
+                    json!({"windows": [[count, length]]})
+                } else {
+                    json!({"periodic": {"period": length, "jitter": jitter}})
+                };
+                json!({"name": format!("c{i}"), "constraints": [format!("any_miss({m},4)")], "arrivals": arrivals})
+            })
+            .collect();
+        json!({"unit": "us", "deadline": deadline + 200, "guard": guard, "pipeline": stages, "streams": streams})
+    })
+}
+
+/// A limit may lie so near capacity, of periods that have so little in common, that neither program says anything of it.
+#[test]
+fn what_is_certified_is_confirmed() {
+    let (mut runner, mut promised, mut limits) = (TestRunner::deterministic(), 0, 0);
+    for _ in 0..250 {
+        let problem = problem().new_tree(&mut runner).expect("a problem").current();
+        let claim = certified(&problem);
+        let admissible = claim.admissible;
+        let verified = checked(claim).unwrap_or_else(|no| panic!("{problem}: {no}"));
+        assert_eq!(
+            (verified.promised, verified.refused),
+            (usize::from(admissible), usize::from(!admissible))
+        );
+        promised += verified.promised;
+        limits += verified.limits;
+    }
+    println!("{promised} of 250 promise something, {limits} limits derived again");
+    assert!(promised >= 50 && limits * 10 >= promised * 9);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// The bound says nothing of the deadline: one that is as long is kept, and any shorter one refused.
+    #[test]
+    fn the_bound_is_the_shortest_deadline(problem in problem()) {
+        let claim = certified(&problem);
+        let Some(bound) = claim.bound else { return Ok(()) };
+        let bound: u64 = bound.to_string().parse().expect("whole");
+        let mut asked = problem;
+        asked["deadline"] = json!(bound);
+        prop_assert!(certified(&asked).admissible);
+        asked["deadline"] = json!(bound - 1);
+        let refused = certified(&asked);
+        prop_assert!(!refused.admissible && refused.bound == claim.bound);
+        // And no checker is talked into it.
+        let lied = PipelineClaim { admissible: true, reason: None, ..refused };
+        prop_assert!(checked(lied).is_err());
+    }
+}
+
+fn worked() -> Value {
+    json!({
+        "unit": "ms", "deadline": 15, "guard": 0,
+        "pipeline": [
+            {"name": "detect", "workers": 1, "batch": 1, "time": 3},
+            {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2},
+            {"name": "log", "parent": "detect", "workers": 1, "batch": 4, "time": 1},
+        ],
+        "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}],
+    })
+}
+
+#[test]
+fn a_certificate_says_what_each_stage_adds() {
+    let claim = certified(&worked());
+    let said = serde_json::to_value(&claim).expect("JSON");
+    assert_eq!(said["bound"], json!(13));
+    assert_eq!(said["rule"], json!("theorem-p2"));
+    assert_eq!(said["binding"], json!({"delta": 0, "sources": 2, "lhs": 13, "rhs": 15}));
+    assert_eq!(said["stages"][0], json!({"name": "detect", "requests": 2, "share": 9, "response": 9}));
+    assert_eq!(said["stages"][1], json!({"name": "read", "requests": 2, "share": 4, "response": 4}));
+    assert_eq!(said["stages"][2], json!({"name": "log", "response": 2}));
+    assert_eq!(checked(claim).map(|v| (v.promised, v.limits)), Ok((1, 1)));
+}
+
+#[test]
+fn a_stage_above_capacity_is_named() {
+    let mut problem = worked();
+    problem["pipeline"][1]["fan_out"] = json!(40);
+    let claim = certified(&problem);
+    assert_eq!(claim.reason.as_deref(), Some("read needs 2858 thousandths of its 2 worker(s)"));
+    assert!(!claim.admissible && claim.max_load_scale.is_some_and(|scale| scale.to_string() == "0"));
+}
+
+/// Every number of a claim that is changed is found out.
+#[test]
+fn what_is_changed_is_found_out() {
+    let whole = serde_json::to_value(certified(&worked())).expect("JSON");
+    for (path, value) in [
+        ("/bound", json!(12)),
+        ("/bound", json!(14)),
+        ("/bound", Value::Null),
+        ("/rule", json!("theorem-p1")),
+        ("/rule", json!("nothing-promised")),
+        ("/binding/delta", json!(1)),
+        ("/binding/sources", json!(1)),
+        ("/binding/lhs", json!(12)),
+        ("/binding/rhs", json!(16)),
+        ("/binding", Value::Null),
+        ("/max_load_scale", json!(9)),
+        ("/stages/0/requests", json!(1)),
+        ("/stages/0/share", json!(8)),
+        ("/stages/1/response", json!(3)),
+        ("/stages/1/name", json!("write")),
+        ("/stages/1/share", json!(5)),
+        ("/streams/0/density", json!([1, 2])),
+        ("/streams/0/name", json!("other")),
+        ("/problem/deadline", json!(12)),
+        ("/problem/pipeline/0/time", json!(4)),
+        ("/problem/pipeline/1/fan_out", json!(3)),
+        ("/problem/pipeline/1/parent", json!("log")),
+        ("/problem/pipeline/1/parent", Value::Null),
+        ("/problem/pipeline/1/workers", json!(1)),
+        ("/problem/pipeline/2/name", json!("read")),
+        ("/problem/guard", json!(1)),
+        ("/problem/streams/0/arrivals/windows/0/0", json!(3)),
+    ] {
+        let mut changed = whole.clone();
+        *changed.pointer_mut(path).unwrap_or_else(|| panic!("no {path}")) = value.clone();
+        let Ok(claim) = serde_json::from_value::<PipelineClaim>(changed) else { panic!("{path} {value}") };
+        assert!(checked(claim).is_err(), "{path} = {value} is confirmed");
+    }
+}
+
+/// At capacity nothing ends but what repeats, for the test as for the checker.
+#[test]
+fn a_load_at_capacity_is_looked_at_until_it_repeats() {
+    let mut problem = worked();
+    problem["streams"][0]["arrivals"] = json!({"periodic": {"period": 3, "jitter": 4}});
+    problem["pipeline"][1]["workers"] = json!(1);
+    problem["deadline"] = json!(60);
+    let claim = certified(&problem);
+    assert!(claim.admissible, "{:?}", claim.reason);
+    assert_eq!(claim.max_load_scale.map(|scale| scale.to_string()), Some("1".to_owned()));
+    assert_eq!(checked(claim).map(|v| v.promised), Ok(1));
+}
