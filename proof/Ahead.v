@@ -170,16 +170,17 @@ Proof.
   all: destruct (Nat.leb_spec a 0), (Nat.ltb_spec 0 (a + d)); cbn [andb Nat.b2n]; lia.
 Qed.
 
-(** Two stages of 1 ns each, and two requests at once: the second leaves the first stage at 2, the other at 3.  With 2 ns
-    it is no hit. *)
+(** Two stages of 1 ns each, and two requests at once.  Something else has just begun at each stage when the first comes: so
+    the second leaves the first stage at 3, the other at 5.  Theorem P2 promises 5 ns, and with 4 it is no hit; Theorem P1, by
+    which both stages may meet both at once, asks for 6. *)
 Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed.
 
 Ltac counts := intros f; cbn -[count]; rewrite ?count_cons, ?count_nil; lia.
 Ltac in_order := intros x y Hx Hy; cbn in Hx, Hy; intuition lia.
 Ltac p_begins R i a b := eapply Pipeline.Reach_step in R;
-  [|apply (Pipeline.Start (line_of 2) _ i 0) with (taken := a) (left := b); [cbn; lia|cbn; lia|reflexivity|counts|in_order|cbn; lia|intros _; reflexivity]]; cbn in R.
+  [|apply (Pipeline.Start (line_of 4) _ i 0) with (taken := a) (left := b); [cbn; lia|cbn; lia|reflexivity|counts|in_order|cbn; lia|first [intros _; reflexivity|now intros []]]]; cbn in R.
 Ltac p_ends R i k := eapply Pipeline.Reach_step in R;
-  [|eapply (Pipeline.Finish (line_of 2) _ i 0) with (new := fun c => if c =? S i then k else []);
+  [|eapply (Pipeline.Finish (line_of 4) _ i 0) with (new := fun c => if c =? S i then k else []);
     [cbn; lia|cbn; lia|reflexivity|
      intros [|[|[|c]]] Hc; cbn in *; try congruence; auto|
      intros [|[|[|c]]] j; cbn -[count]; rewrite ?count_nil; lia]]; cbn in R.
@@ -189,16 +190,17 @@ Ltac p_ticks R := eapply Pipeline.Reach_step in R;
     |intros i Hi; destruct i as [|[|i]]; cbn in Hi; try lia; try (left; reflexivity);
      right; intros w Hw; cbn in Hw; replace w with 0 by lia; discriminate]]; cbn in R.
 
-Theorem pipeline_breaks : ~ all_hit (line_of 2).
+Theorem pipeline_breaks : ~ all_hit (line_of 4).
 Proof.
-  intros H. set (q := line_of 2) in *.
-  assert (R : exists st, Pipeline.reachable q st /\ Pipeline.now st = 3 /\ Pipeline.arrived st = [first; second] /\
+  intros H. set (q := line_of 4) in *.
+  assert (R : exists st, Pipeline.reachable q st /\ Pipeline.now st = 5 /\ Pipeline.arrived st = [first; second] /\
     Pipeline.pending q st 1 1).
-  { pose proof (Pipeline.Reach_init q) as R.
+  { pose proof (Pipeline.Reach_init q) as R. p_begins R 0 (@nil nat) (@nil nat).
     eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ first); reflexivity]; cbn in R.
     eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ second); reflexivity]; cbn in R.
-    p_begins R 0 [0] [1]. p_ticks R. p_ends R 0 [0]. p_begins R 0 [1] (@nil nat). p_begins R 1 [0] (@nil nat). p_ticks R.
-    p_ends R 0 [1]. p_ends R 1 (@nil nat). p_begins R 1 [1] (@nil nat). p_ticks R.
+    p_ticks R. p_ends R 0 (@nil nat). p_begins R 0 [0] [1]. p_ticks R. p_begins R 1 (@nil nat) (@nil nat).
+    p_ends R 0 [0]. p_begins R 0 [1] (@nil nat). p_ticks R. p_ends R 1 (@nil nat). p_begins R 1 [0] (@nil nat). p_ends R 0 [1].
+    p_ticks R. p_ends R 1 (@nil nat). p_begins R 1 [1] (@nil nat). p_ticks R.
     eexists. split; [exact R|]. split; [reflexivity|]. split; [reflexivity|].
     right. exists 0. eexists _, _. split; [cbn; lia|]. split; [reflexivity|]. simpl. auto. }
   destruct R as (st & R & En & Ea & Hp). apply (H st R) with (j := 1) (i := 1); auto.
@@ -207,4 +209,22 @@ Proof.
   - rewrite Ea. cbn. lia.
   - unfold source. rewrite Ea. reflexivity.
   - unfold source. rewrite Ea, En. cbn. lia.
+Qed.
+
+Lemma line_sensible allowed : sensible (line_of allowed).
+Proof.
+  split; [intros s [<-|[]]; split; [cbn; lia|]; split; [cbn; lia|]; intros a b H; cbn [curve]; unfold two; lia|]. split; [cbn; lia|]. split; intros [|[|i]] Hi; cbn in *; lia.
+Qed.
+
+Lemma line_curve allowed d : curve_m (as_problem (line_of allowed)) (d + 1) = 2.
+Proof. rewrite curve_m_all. cbn [as_problem streams sources line_of map num den curve]. unfold two. now rewrite Nat.min_r by lia. Qed.
+
+Theorem pipeline_holds : all_hit (line_of 5).
+Proof. apply theorem_P2_burst; [apply line_sensible|]. intros d _. rewrite line_curve. change (burst (line_of 5) 0 2) with 5. cbn. lia. Qed.
+
+Theorem stages_need_more M R theta : bounds (line_of 5) M R theta -> Pipeline.test (line_of 5) M R -> 6 <= theta 1.
+Proof.
+  intros (HM & H0 & H) Ht. destruct (H 1 ltac:(cbn; lia)) as (HM1 & H1). cbn in HM1, H1. rewrite HM in HM1.
+  pose proof (Ht 0 0 ltac:(cbn; lia)) as T0. pose proof (Ht 1 0 ltac:(cbn; lia)) as T1. rewrite (line_curve 5 0) in T0, T1. rewrite HM in T0. rewrite HM1 in T1.
+  change (ends (line_of 5) 0 _) with 3 in T0. change (ends (line_of 5) 1 _) with 3 in T1. lia.
 Qed.

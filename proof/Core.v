@@ -112,8 +112,8 @@ Lemma came_split l s d d' : came l s (d + d') = came l s d + came l (s + d) d'.
 Proof.
   unfold came. induction l; [auto|]. rewrite !count_cons, IHl. unfold within.
   destruct (mandatory a); cbn [andb Nat.b2n]; [|lia].
-  destruct (Nat.leb_spec s (arr a)), (Nat.ltb_spec (arr a) (s + (d + d'))), (Nat.ltb_spec (arr a) (s + d)),
-    (Nat.leb_spec (s + d) (arr a)), (Nat.ltb_spec (arr a) (s + d + d')); cbn [andb Nat.b2n]; lia.
+  rewrite (Nat.add_assoc s d d'), (Nat.leb_antisym (arr a) (s + d)).
+  destruct (Nat.leb_spec s (arr a)), (Nat.ltb_spec (arr a) (s + d + d')), (Nat.ltb_spec (arr a) (s + d)); cbn [andb negb Nat.b2n]; lia.
 Qed.
 
 (** [room]: the time from an arrival within which a batch must begin, whichever worker takes it. *)

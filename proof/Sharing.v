@@ -319,11 +319,11 @@ Proof.
   pose proof Hsense as (_ & Hn & _ & Hpar). destruct (Hpar s Hs) as (HB & HK & _).
   set (J := cdiv (alpha s (d + 1)) (B s)) in *.
   assert (HcJ : c s <= J - 1).
-  { pose proof (cdiv_ge (alpha s (d + 1)) (B s) HB) as HJ. fold J in HJ. assert (c s < J) by nia. lia. }
+  { pose proof (cdiv_ge (alpha s (d + 1)) (B s) HB) as HJ. fold J in HJ. assert (c s < J) by (apply (Nat.mul_lt_mono_pos_l (B s)); lia). lia. }
   assert (HCv : C + 1 <= cdiv J (K s)).
   { pose proof (cdiv_ge J (K s) HK) as Hv. set (v := cdiv J (K s)) in *. assert (0 < J).
     { pose proof (cdiv_ge (alpha s (d + 1)) (B s) HB) as HJ. fold J in HJ. nia. }
-    assert (C * K s <= c s) by lia. assert (C < v) by nia. lia. }
+    assert (C * K s <= c s) by lia. assert (C < v) by (apply (Nat.mul_lt_mono_pos_l (K s)); lia). lia. }
   destruct (share_least x (batches_T G s d) c X0 Hn Hcx) as (v & Hv & Hw); [|auto|].
   - intros i Hi. unfold batches_T. fold J. destruct (Nat.eqb_spec i s) as [->|Hne]; [auto|].
     specialize (Hothers i Hi Hne). assert (Hv : c i <= cdiv J (K s) * K i).

@@ -254,9 +254,12 @@ Proof.
   destruct (Nat.leb_spec g latest).
   - assert (G : forall k, P * k <= latest - g -> k <= (latest - g) / P) by (intros; apply Nat.div_le_lower_bound; lia).
     destruct (Nat.ltb_spec b q).
-    + assert (c < a) by nia. specialize (G (a - c - 1)). nia.
-    + assert (c <= a) by nia. specialize (G (a - c)). nia.
-  - destruct (Nat.ltb_spec b q); nia.
+    + assert (c < a) by (apply (Nat.mul_lt_mono_pos_l P); lia). specialize (G (a - c - 1)).
+      assert (P * (a - c - 1) <= latest - g) by (rewrite !Nat.mul_sub_distr_l; lia). lia.
+    + assert (c <= a) by (apply Nat.lt_succ_r, (Nat.mul_lt_mono_pos_l P); lia). specialize (G (a - c)).
+      assert (P * (a - c) <= latest - g) by (rewrite Nat.mul_sub_distr_l; lia). lia.
+  - assert (a <= c) by (apply Nat.lt_succ_r, (Nat.mul_lt_mono_pos_l P); lia). destruct (Nat.ltb_spec b q); [lia|].
+    assert (a < c) by (apply (Nat.mul_lt_mono_pos_l P); lia). lia.
 Qed.
 
 Lemma begins_mono g x y : x <= y -> begins P g x <= begins P g y.
@@ -370,7 +373,9 @@ Proof.
   { rewrite total_sub, seq_length. lia. }
   unfold z in Hz at 2. cbn [step_of slack] in Hz. fold latest in Hz.
   rewrite total_sum in *. rewrite Nat2Z.id.
-  pose proof (cdiv_ge (snd rise + waiting mod B) B HB). pose proof (Nat.div_mod waiting B ltac:(lia)). nia.
+  pose proof (cdiv_ge (snd rise + waiting mod B) B HB) as H3. pose proof (Nat.div_mod waiting B ltac:(lia)) as H4.
+  assert (H5 : waiting / B + cdiv (snd rise + waiting mod B) B <= sum (fun v => begins P (g v) latest) n) by lia.
+  clear - H3 H4 H5. apply (Nat.mul_le_mono_l _ _ B) in H5. rewrite Nat.mul_add_distr_l in H5. lia.
 Qed.
 End Table.
 
