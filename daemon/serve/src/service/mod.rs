@@ -1,6 +1,7 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
 mod absence;
+mod away;
 mod device;
 mod dispatcher;
 mod executor;
@@ -159,7 +160,7 @@ impl Service {
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
         if let Some((_, worker)) = inline {
-            lock(&self.executors[worker]).run_batch(self, worker, effects);
+            lock(&self.executors[worker]).run_batch(self, worker, effects, false);
         }
         taken
     }
@@ -288,6 +289,18 @@ impl Service {
     fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
         self.device.services().for_each(|service| service.audience.refresh());
+    /// Takes worker `id` from all services of the device, if it runs nothing; whether it did.
+    fn take_idle(&self, effects: &mut Effects, id: WorkerId) -> bool {
+        let mut taken = false;
+        self.with_scheduler(effects, |scheduler, now| {
+            taken = !scheduler.is_at_work(id);
+            if taken {
+                scheduler.handle_worker_lost(now, id);
+            }
+        });
+        taken
+    }
+
         self.device.mailboxes[id].break_down(self.index);
     }
 
