@@ -40,7 +40,6 @@ use executor::Executor;
 use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
-use recorder::Recorder;
 use tell::Decided;
 use weir_engine::Place;
 use weir_os::clock;
@@ -82,8 +81,6 @@ pub struct Service {
     totals: Arc<Totals>,
     /// What the rate is measured over that is warned of, if one is.
     rate_window: Option<Span>,
-    /// Set before the first request comes; who takes over goes on with that of the service before.
-    recorder: OnceLock<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
     audience: Arc<dyn Audience>,
@@ -258,8 +255,8 @@ impl Service {
         self.stopped.store(true, Ordering::Relaxed);
         if self.device.services().all(|service| service.is_stopped()) {
             self.device.stop();
+            self.stop_recorder();
         }
-        self.stop_recorder();
     }
 
     /// When its scheduler was last polled by the thread that wakes it.
@@ -289,6 +286,9 @@ impl Service {
     fn lose_worker(&self, effects: &mut Effects, id: WorkerId) {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
         self.device.services().for_each(|service| service.audience.refresh());
+        self.device.mailboxes[id].break_down(self.index);
+    }
+
     /// Takes worker `id` from all services of the device, if it runs nothing; whether it did.
     fn take_idle(&self, effects: &mut Effects, id: WorkerId) -> bool {
         let mut taken = false;
@@ -299,9 +299,6 @@ impl Service {
             }
         });
         taken
-    }
-
-        self.device.mailboxes[id].break_down(self.index);
     }
 
     /// Whether a request may be taken in; to be asked under the scheduler's lock.
