@@ -88,7 +88,7 @@ fn reload(this: &Reload) -> Result<Outcome> {
     for step in &steps {
         if let Step::Start(plans, before) = step {
             Service::check_heirs(before, plans).map_err(anyhow::Error::msg)?;
-            plans.iter().try_for_each(|plan| check_record(plan, &present))?;
+            check_record(&plans[0], before, &present)?;
         }
     }
     let successors = prepare(this, &config, steps)?;
@@ -123,14 +123,14 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     }
 }
 
-/// Whether no other service is recorded in the file of `plan` until all is taken over.
-fn check_record(plan: &ServicePlan, present: &[Arc<Service>]) -> Result<()> {
+/// Whether nobody is recorded in the file of `plan` until all is taken over but those `before`, whom it takes over from.
+fn check_record(plan: &ServicePlan, before: &[Arc<Service>], present: &[Arc<Service>]) -> Result<()> {
     let Some(record) = &plan.config.record else { return Ok(()) };
-    let name = &plan.config.name;
-    let other = present.iter().find(|s| s.name() != name && s.recorded_in() == Some(&*record.path));
+    let is_other = |s: &&Arc<Service>| before.iter().all(|before| !Arc::ptr_eq(before, s));
+    let other = present.iter().filter(is_other).find(|s| s.recorded_in() == Some(&*record.path));
     other.map_or(Ok(()), |other| {
         let path = record.path.display();
-        bail!("service {name}: record = {path}: service {} is recorded there until then", other.name())
+        bail!("{}: record = {path}: {} is recorded there until then", place(plan), place(&other.plan))
     })
 }
 

@@ -130,7 +130,10 @@ fn without_a_recording_it_is_said_how_to_have_one() {
     refused(&["lanes", "--arrivals", "none.csv"], &["none.csv", "No such file"]);
     std::fs::write(place.path("other.csv"), "# weir: arrivals at service signs\ntime,stream\n")
         .expect("written");
-    refused(&["lanes", "--arrivals", "other.csv"], &["other.csv", "is of service signs, not of lanes"]);
+    refused(
+        &["lanes", "--arrivals", "other.csv"],
+        &["other.csv", "is of service signs, not of service lanes"],
+    );
     std::fs::write(place.path("bad.csv"), "time,stream\n5,a\n4,a\n").expect("written");
     refused(&["lanes", "--arrivals", "bad.csv"], &["line 3", "must not be before"]);
 }

@@ -4,3 +4,4 @@ mod choice;
 mod import;
 mod isolation;
 mod models;
+mod shared;

@@ -26,7 +26,7 @@ const CLOSE: &str = "[[service.stream]]\nname = \"line\"\nconstraints = [{ row-m
 
 /// Three services on one worker, two of them with a reserved stream. A batch of each takes 10, 20 and 40 ms, and may take
 /// `bounds`.
-fn deployment(daemon: &str, bounds: [u64; 3]) -> Deployment {
+pub(super) fn deployment(daemon: &str, bounds: [u64; 3]) -> Deployment {
     let place = Deployment::new(format!(
         "{daemon}[safe-mode]\nhold = \"200ms\"\nclean = \"200ms\"\n[[device]]\nname = \"box\"\n{}{}{}",
         service("stop", 10, "800ms", CLOSE),

@@ -7,6 +7,7 @@ mod closed;
 mod devices;
 mod floods;
 mod observers;
+mod recorded;
 mod sent;
 mod serving;
 mod soak;

@@ -77,7 +77,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Print no report and show no progress; the exit code tells whether all constraints held
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     quiet: bool,
 }
 
@@ -326,7 +326,23 @@ fn quantiles(values: Option<Quantiles>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    /// Who asks for a report and for none would wait for one in vain.
+    #[test]
+    fn a_report_and_none_are_not_asked_for_at_once() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            _args: Args,
+        }
+        let parsed = |line: &[&str]| Line::try_parse_from([&["load", "lanes"], line].concat()).map(drop);
+        assert!(parsed(&["--json"]).is_ok() && parsed(&["--quiet"]).is_ok());
+        let both = parsed(&["--json", "--quiet"]).expect_err("one of them").to_string();
+        assert!(both.contains("--json") && both.contains("--quiet"), "{both}");
+    }
 
     #[test]
     fn rates_are_absolute_or_relative_to_the_promise() {

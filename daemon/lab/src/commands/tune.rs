@@ -33,15 +33,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let names = config.services.iter().map(|service| service.name.as_str());
     let service = &config.services[place_of("", &args.service, names)?];
     let recorded = service.record.as_ref().map(|record| record.path.clone());
+    let device = service.share.map(|share| &*config.devices[share.device].name);
     let Some(path) = args.arrivals.clone().or(recorded) else {
+        let it = device.map_or_else(|| "it".to_owned(), |device| format!("its [[device]] {device}"));
         bail!(
-            "service {} records nothing: set record = \"arrivals.csv\" in it and serve it for a while, or name a \
+            "service {} records nothing: set record = \"arrivals.csv\" in {it} and serve it for a while, or name a \
              recording by --arrivals",
             service.name
         );
     };
     let at = || format!("{}: no recording", path.display());
-    let recording = Recording::read(&path, &service.name).with_context(at)?;
+    let recording = Recording::read(&path, &service.name, device).with_context(at)?;
     if recording.missing > 0 {
         warn!(
             "{}: {} arrivals were not recorded: more than what follows may be needed",

@@ -35,21 +35,33 @@ pub(crate) struct Recorded {
 }
 
 impl Recording {
-    /// Reads the file of `service`, which may still be written.
+    /// Reads what the file has of `service`, which runs on `device` if it shares one; the file may still be written.
     ///
     /// # Errors
-    /// If it cannot be read, is of another service, or a line is no arrival.
-    pub(crate) fn read(path: &Path, service: &str) -> Result<Self> {
+    /// If it cannot be read, is of another service or device, or a line is no arrival.
+    pub(crate) fn read(path: &Path, service: &str, device: Option<&str>) -> Result<Self> {
         let mut text = String::new();
         File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
         ensure!(text.len() as u64 <= MOST, "more than {MOST} bytes");
         // The daemon may be in the midst of a line.
         text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
         let of = text.lines().next().and_then(|line| line.strip_prefix(RECORDING)).map(str::trim);
-        if let Some(other) = of.filter(|of| *of != service) {
-            bail!("is of service {other}, not of {service}");
+        let own = device.map_or_else(|| format!("service {service}"), |device| format!("device {device}"));
+        if let Some(other) = of.filter(|of| *of != own) {
+            bail!("is of {other}, not of {own}");
         }
-        Self::of(&text)
+        let all = Self::of(&text)?;
+        Ok(if device.is_some() { all.of_service(service) } else { all })
+    }
+
+    /// Of a device's: the streams of one of its services, as this one calls them.
+    fn of_service(mut self, service: &str) -> Self {
+        self.streams.retain_mut(|stream| {
+            let own =
+                stream.name.strip_prefix(service).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
+            own.map(|name| stream.name = name).is_some()
+        });
+        self
     }
 
     fn of(text: &str) -> Result<Self> {
@@ -107,6 +119,10 @@ mod tests {
         let declared = read.streams[0].declared.as_ref().and_then(StreamSpec::arrivals).expect("declared");
         assert_eq!((declared.bounds(), read.streams[1].declared.is_none()), (&[bound][..], true));
         assert_eq!(read.streams[0].seen.beyond(declared).count, 0, "another client begins anew");
+        let (front, rear) = ("stop/a/b", "stopper/a");
+        let both = Recording::of(&format!("1,{front}\n2,{rear}\n3,{front}\n")).expect("a recording");
+        let own = both.of_service("stop").streams;
+        assert_eq!((own.len(), own[0].name.as_str(), own[0].seen.requests()), (1, "a/b", 2));
         let nonsense = Recording::of("# stream {}\n").map(drop).expect_err("no declaration");
         assert!(format!("{nonsense:#}").contains("line 1"), "{nonsense:#}");
     }

@@ -57,7 +57,7 @@ impl<'a> Check<'a> {
             services.push(self.service(&at, service, (&devices, &daemon))?);
         }
         self.all_named(&devices, &services)?;
-        self.files(&daemon, &services)?;
+        self.files(&daemon, &devices, &services)?;
         Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, devices, services })
     }
 
@@ -119,7 +119,7 @@ impl<'a> Check<'a> {
             let reason = format!("this weir was built without it: {remedy}");
             return Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason));
         }
-        let Place { share, workers, cores, gpu } = self.place(at, &raw, devices)?;
+        let Place { share, workers, cores, gpu, record } = self.place(at, &raw, devices)?;
         let backends = self.backends(&gpu.0, engine, gpu.1, daemon)?;
         let models = (raw.engine, raw.model, raw.variants);
         let (model, select) = self.model(at, models, raw.simulated, raw.select)?;
@@ -180,7 +180,7 @@ impl<'a> Check<'a> {
             streams,
             constraints: constraints.as_slice().to_vec(),
             jitter: self.span(&field("jitter"), &raw.jitter, Span::ZERO)?,
-            record: self.record(at, raw.record, raw.record_limit)?,
+            record,
             reserved,
         })
     }

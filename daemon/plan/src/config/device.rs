@@ -6,7 +6,7 @@ use rt_core::MAX_WORKERS;
 use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
 
 use super::check::Check;
-use super::{ConfigError, raw};
+use super::{ConfigError, RecordConfig, raw};
 
 /// Workers that services share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct DeviceConfig {
     pub rule: Option<Rule>,
     /// Bytes of model files that all its workers may load together.
     pub max_memory: u64,
+    /// When requests of which of its services came, and what became of them, goes into a file.
+    pub record: Option<RecordConfig>,
     /// The field of its GPUs and what it says.
     gpu: (String, Option<raw::Gpu>),
 }
@@ -40,6 +42,7 @@ pub(super) struct Place {
     pub(super) workers: usize,
     pub(super) cores: Vec<usize>,
     pub(super) gpu: (String, Option<raw::Gpu>),
+    pub(super) record: Option<RecordConfig>,
 }
 
 impl Check<'_> {
@@ -59,6 +62,7 @@ impl Check<'_> {
                     raw::Rule::Turns => Some(Rule::Turns),
                 },
                 max_memory: self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44)?,
+                record: self.record(&at, raw.record, raw.record_limit)?,
                 gpu: (format!("{at}.gpu"), raw.gpu),
             })
         };
@@ -88,6 +92,7 @@ impl Check<'_> {
                 workers: self.workers(at, raw.workers.unwrap_or(1))?,
                 cores: self.cores(at, raw.cores.as_deref().unwrap_or_default())?,
                 gpu: (field("gpu"), raw.gpu.clone()),
+                record: self.record(at, raw.record.clone(), raw.record_limit)?,
             });
         };
         let Some(name) = named.as_str() else {
@@ -107,6 +112,8 @@ impl Check<'_> {
             ("workers", raw.workers.map(|workers| workers.to_string()), of_device),
             ("cores", shown(raw.cores.is_some()), of_device),
             ("gpu", shown(raw.gpu.is_some()), of_device),
+            ("record", raw.record.as_ref().map(|path| path.display().to_string()), of_device),
+            ("record-limit", raw.record_limit.map(|limit| limit.to_string()), of_device),
             ("stalls", shown(raw.stalls.is_some()), never),
             (
                 "optimise",
@@ -134,8 +141,8 @@ impl Check<'_> {
         if !(1e-6..=1e6).contains(&weight) {
             return Err(self.refuse(&field("weight"), &weight.to_string(), "must be in 0.000001..=1000000"));
         }
-        let DeviceConfig { workers, cores, gpu, .. } = devices[device].clone();
-        Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu })
+        let DeviceConfig { workers, cores, gpu, record, .. } = devices[device].clone();
+        Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu, record })
     }
 
     /// Every device has services, and no more than can share one.

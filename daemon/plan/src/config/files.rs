@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::check::Check;
-use super::{ConfigError, DaemonConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
+use super::{ConfigError, DaemonConfig, DeviceConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
 
-/// How a recording begins.
-pub const RECORDING: &str = "# weir: arrivals at service";
+/// How a recording begins, before `service` or `device` and its name.
+pub const RECORDING: &str = "# weir: arrivals at";
 
 /// Arrivals of a recording at most: as many as a simulation reads.
 pub const MAX_RECORDED: u64 = 10_000_000;
@@ -51,7 +51,12 @@ impl Check<'_> {
     }
 
     /// What the daemon or a command makes must be no other file of the configuration.
-    pub(super) fn files(&self, daemon: &DaemonConfig, services: &[ServiceConfig]) -> Result<(), ConfigError> {
+    pub(super) fn files(
+        &self,
+        daemon: &DaemonConfig,
+        devices: &[DeviceConfig],
+        services: &[ServiceConfig],
+    ) -> Result<(), ConfigError> {
         let tables = services.iter().filter_map(|service| match &service.select {
             Select::Table(path) => Some(path.as_path()),
             _ => None,
@@ -61,9 +66,13 @@ impl Check<'_> {
             Some(MetricsConfig::Socket(path)) => Some(path),
             _ => None,
         };
-        let records = services.iter().enumerate().filter_map(|(i, service)| {
-            Some((format!("service[{i}].record"), &service.record.as_ref()?.path))
-        });
+        // Services that share workers are recorded in the file of their device.
+        let own = services.iter().enumerate().filter(|(_, service)| service.share.is_none());
+        let own = own.map(|(i, service)| (format!("service[{i}].record"), &service.record));
+        let shared = devices.iter().enumerate();
+        let shared = shared.map(|(i, device)| (format!("device[{i}].record"), &device.record));
+        let records = shared.chain(own);
+        let records = records.filter_map(|(field, record)| Some((field, &record.as_ref()?.path)));
         let made = [
             ("daemon.profile", Some(&daemon.profile)),
             ("daemon.certificate", daemon.certificate.as_ref()),

@@ -128,14 +128,14 @@ pub struct ServiceConfig {
     pub constraints: Vec<Constraint>,
     /// How late a periodic request may come when the plan states a rate.
     pub jitter: Span,
-    /// Where it is written down when requests came.
+    /// Where it is written down when requests came; of a service on a device that of its device.
     pub record: Option<RecordConfig>,
     /// Streams whose promise is kept for them, connected or not.
     pub reserved: Vec<ReservedStream>,
 }
 
 /// A file of arrivals, for `weir simulate`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordConfig {
     pub path: PathBuf,
     /// Lines in it at most.

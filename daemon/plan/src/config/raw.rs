@@ -34,6 +34,8 @@ pub(super) struct Device {
     pub(super) rule: Rule,
     #[serde(default = "four_gib")]
     pub(super) max_memory: u64,
+    pub(super) record: Option<PathBuf>,
+    pub(super) record_limit: Option<u64>,
 }
 
 fn four_gib() -> u64 {

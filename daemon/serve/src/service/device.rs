@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::dispatcher::Dispatcher;
 use super::guarded::{Guarded, Held};
+use super::recorder::Recorder;
 use super::takeover::Takeover;
 use super::timer::Timer;
 use super::worker::Mailbox;
@@ -23,6 +24,8 @@ pub(super) struct Device {
     pub(super) telling: AtomicUsize,
     /// Who takes over from all that run on it.
     pub(super) takeover: Takeover,
+    /// Set before the first request comes; who takes over goes on with that of the device before.
+    pub(super) recorder: OnceLock<Arc<Recorder>>,
     /// Who runs on it, by the numbers that the dispatcher knows them by; set before anything runs.
     services: OnceLock<Box<[Weak<Service>]>>,
 }
@@ -38,6 +41,7 @@ impl Device {
             admission: Mutex::default(),
             telling: AtomicUsize::new(0),
             takeover: Takeover::default(),
+            recorder: OnceLock::new(),
             services: OnceLock::new(),
         }
     }

@@ -64,10 +64,17 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler.
-    pub(crate) fn run_batch(&mut self, service: &Service, id: WorkerId, effects: &mut Effects) {
+    /// Runs the batch in the mailbox of worker `id`, if there is one, and tells the scheduler. If the worker is to `leave`, it is
+    /// lost to all from the end of the batch on; true if so.
+    pub(crate) fn run_batch(
+        &mut self,
+        service: &Service,
+        id: WorkerId,
+        effects: &mut Effects,
+        leave: bool,
+    ) -> bool {
         let Self { runners, tokens } = self;
-        let Some(variant) = service.device.mailboxes[id].take(tokens) else { return };
+        let Some(variant) = service.device.mailboxes[id].take(tokens) else { return false };
         let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
         let runner = &mut runners[variant];
         for (index, token) in tokens.iter().enumerate() {
@@ -92,13 +99,20 @@ impl Executor {
                 Ran::Done(took)
             }
             // A panic has told its message already, and leaves the runner in any state.
-            Ok(Err(EngineError::Lost { .. })) | Err(_) => return service.lose_worker(effects, id),
+            Ok(Err(EngineError::Lost { .. })) | Err(_) => {
+                service.lose_worker(effects, id);
+                return false;
+            }
             Ok(Err(_)) => Ran::Failed,
         };
         service.with_scheduler(effects, |s, now| {
             service.record_end(now, id);
             s.handle_completion(now, id, ran);
+            if leave {
+                s.handle_worker_lost(now, id);
+            }
         });
+        leave
     }
 
     /// Whether a process of its own has gone.

@@ -142,12 +142,26 @@ impl Held<'_> {
     pub(super) fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
         self.core.dispatcher.handle_worker_lost(now, worker);
         self.core.publish_worker(worker);
+        self.changed |= self.core.all();
+    }
+
+    /// The engine of one of the services is lost on a worker that the others have: as [`Scheduler::handle_worker_lost`] for it
+    /// alone, until the worker is ready for all.
+    pub(super) fn handle_engine_lost(&mut self, now: Instant, service: usize, worker: WorkerId) {
+        self.core.dispatcher.service_mut(service).handle_worker_lost(now, worker);
+        self.changed |= 1 << service;
+    }
+
+    /// Whether a worker runs a batch of any of the services.
+    pub(super) fn is_at_work(&self, worker: WorkerId) -> bool {
+        self.core.dispatcher.is_at_work(worker)
     }
 
     /// As [`Scheduler::handle_worker_ready`], for all services.
     pub(super) fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
         self.core.dispatcher.handle_worker_ready(now, worker);
         self.core.publish_worker(worker);
+        self.changed |= self.core.all();
     }
 
     /// As [`Scheduler::poll`]: what is to be done for which of the services.
@@ -312,8 +326,15 @@ impl Core {
         self.services.iter().enumerate().filter(changed).fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
+    /// A bit for each service.
+    fn all(&self) -> u64 {
+        u64::MAX >> (u64::BITS as usize - self.services.len())
+    }
+
     fn publish_worker(&self, worker: WorkerId) {
-        let does = match (self.dispatcher.service(0).is_alive(worker), self.dispatcher.is_at_work(worker)) {
+        // A service whose engine is lost there has not the worker that the others have.
+        let alive = (0..self.services.len()).any(|service| self.dispatcher.service(service).is_alive(worker));
+        let does = match (alive, self.dispatcher.is_at_work(worker)) {
             (false, _) => WorkerView::Lost,
             (true, false) => WorkerView::Free,
             (true, true) => WorkerView::AtWork,
@@ -331,6 +352,7 @@ impl Core {
         let (scheduler, Member { names, open, view, .. }) =
             (self.dispatcher.service(service), &self.services[service]);
         view.publish_load(*open, scheduler.waiting());
+        view.publish_served(scheduler.workers_alive() > 0);
         let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
         view.publish_standing(scheduler, stream);

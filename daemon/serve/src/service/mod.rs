@@ -1,6 +1,7 @@
 //! One service at work: its scheduler behind a lock, its workers, its timer, and the way back to clients.
 
 mod absence;
+mod away;
 mod device;
 mod dispatcher;
 mod executor;
@@ -39,7 +40,6 @@ use executor::Executor;
 use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
-use recorder::Recorder;
 use tell::Decided;
 use weir_engine::Place;
 use weir_os::clock;
@@ -81,8 +81,6 @@ pub struct Service {
     totals: Arc<Totals>,
     /// What the rate is measured over that is warned of, if one is.
     rate_window: Option<Span>,
-    /// Set before the first request comes; who takes over goes on with that of the service before.
-    recorder: OnceLock<Arc<Recorder>>,
     /// Plans tables for the load that comes, if it is so configured.
     planning: Option<Planning>,
     audience: Arc<dyn Audience>,
@@ -159,7 +157,7 @@ impl Service {
         let inline = if self.inline { effects.started.pop() } else { None };
         decided.ring_and_tell(effects);
         if let Some((_, worker)) = inline {
-            lock(&self.executors[worker]).run_batch(self, worker, effects);
+            lock(&self.executors[worker]).run_batch(self, worker, effects, false);
         }
         taken
     }
@@ -257,8 +255,8 @@ impl Service {
         self.stopped.store(true, Ordering::Relaxed);
         if self.device.services().all(|service| service.is_stopped()) {
             self.device.stop();
+            self.stop_recorder();
         }
-        self.stop_recorder();
     }
 
     /// When its scheduler was last polled by the thread that wakes it.
@@ -289,6 +287,18 @@ impl Service {
         self.with_scheduler(effects, |scheduler, now| scheduler.handle_worker_lost(now, id));
         self.device.services().for_each(|service| service.audience.refresh());
         self.device.mailboxes[id].break_down(self.index);
+    }
+
+    /// Takes worker `id` from all services of the device, if it runs nothing; whether it did.
+    fn take_idle(&self, effects: &mut Effects, id: WorkerId) -> bool {
+        let mut taken = false;
+        self.with_scheduler(effects, |scheduler, now| {
+            taken = !scheduler.is_at_work(id);
+            if taken {
+                scheduler.handle_worker_lost(now, id);
+            }
+        });
+        taken
     }
 
     /// Whether a request may be taken in; to be asked under the scheduler's lock.

@@ -44,49 +44,52 @@ struct Shared {
 }
 
 enum Note {
-    /// How many before it have no note, when it came, its stream, and its token if it has one.
-    Arrival(u64, Instant, Arc<str>, Option<u64>),
+    /// How many before it have no note, when it came, its stream, and its ticket if it has one.
+    Arrival(u64, Instant, Arc<str>, Option<Ticket>),
     /// What a client declared of its stream.
     Declared(String),
-    /// The token of a request of the batch that is about to start.
-    Take(u64),
+    /// The ticket of a request of the batch that is about to start.
+    Take(Ticket),
     /// A batch has started: when, on which worker, and how long it may take.
     Start(Instant, WorkerId, Span),
     /// It has ended.
     End(Instant, WorkerId),
 }
 
+/// Which request: the number of its service on its device, and its token there, which is used again once it is answered.
+pub(crate) type Ticket = (usize, u64);
+
 impl Recorder {
-    /// Creates the file of `service` anew and starts the thread that writes it, until [`Recorder::stop`].
+    /// Creates the file of a service or a device of this name anew and starts the thread that writes it, until [`Recorder::stop`].
     ///
     /// # Errors
     /// If the file cannot be created, with its field and path.
-    pub(crate) fn start(service: &str, config: &RecordConfig) -> Result<(Self, JoinHandle<()>)> {
-        let at = || format!("record = {}", config.path.display());
+    pub(crate) fn start((kind, name): (&str, &str), config: &RecordConfig) -> Result<(Self, JoinHandle<()>)> {
+        let at = || format!("{kind} {name}: record = {}", config.path.display());
         let file = File::create(&config.path).context("cannot be created").with_context(at)?;
         let out = BufWriter::new(file);
-        let (notes, shared, mut writer) = open(service, config, out, ROOM);
+        let (notes, shared, mut writer) = open(format!("{kind} {name}"), config, out, ROOM);
         writer.head();
-        let name = format!("{service}/record");
+        let name = format!("{name}/record");
         let thread = std::thread::Builder::new().name(name).spawn(move || writer.run())?;
         Ok((Self { notes, shared, writer: thread.thread().clone() }, thread))
     }
 
-    /// Notes that a request of `stream` came at `now`, with its token, if the scheduler is to have one. To be called in
+    /// Notes that a request of `stream` came at `now`, with its ticket, if the scheduler is to have one. To be called in
     /// the scheduler's order, under its lock; neither allocates nor waits.
-    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>, token: Option<u64>) {
-        take_down(&self.notes, &self.shared, now, stream, token);
+    pub(crate) fn arrival(&self, now: Instant, stream: &Arc<str>, ticket: Option<Ticket>) {
+        take_down(&self.notes, &self.shared, now, stream, ticket);
     }
 
-    /// Notes that `worker` begins a batch of these tokens, and may take `length`; to be called as [`Recorder::arrival`].
+    /// Notes that `worker` begins a batch of these requests, and may take `length`; to be called as [`Recorder::arrival`].
     pub(crate) fn start_of(
         &self,
         now: Instant,
         worker: WorkerId,
         length: Span,
-        tokens: impl Iterator<Item = u64>,
+        batch: impl Iterator<Item = Ticket>,
     ) {
-        let taken = tokens.fold(true, |all, token| all & self.note(Note::Take(token)));
+        let taken = batch.fold(true, |all, ticket| all & self.note(Note::Take(ticket)));
         if !self.note(Note::Start(now, worker, length)) || !taken {
             self.shared.lost_batches.fetch_add(1, Ordering::Relaxed);
         }
@@ -125,7 +128,7 @@ impl Recorder {
 /// A channel that holds all it may from the start: sending moves a note into its place, and nobody waits at the
 /// other end who would have to be woken.
 fn open<W: Write>(
-    service: &str,
+    whose: String,
     config: &RecordConfig,
     out: W,
     room: usize,
@@ -136,7 +139,7 @@ fn open<W: Write>(
         notes,
         shared: Arc::clone(&shared),
         out,
-        service: service.to_owned(),
+        whose,
         path: config.path.display().to_string(),
         room,
         origin: clock::now(),
@@ -151,9 +154,15 @@ fn open<W: Write>(
     (sender, shared, writer)
 }
 
-fn take_down(notes: &SyncSender<Note>, shared: &Shared, now: Instant, stream: &Arc<str>, token: Option<u64>) {
+fn take_down(
+    notes: &SyncSender<Note>,
+    shared: &Shared,
+    now: Instant,
+    stream: &Arc<str>,
+    ticket: Option<Ticket>,
+) {
     let before = shared.lost.swap(0, Ordering::Relaxed);
-    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), token)).is_err() {
+    if notes.try_send(Note::Arrival(before, now, Arc::clone(stream), ticket)).is_err() {
         shared.lost.fetch_add(before + 1, Ordering::Relaxed);
     }
 }
@@ -163,16 +172,17 @@ struct Writer<W> {
     notes: Receiver<Note>,
     shared: Arc<Shared>,
     out: W,
-    service: String,
+    /// A service, or a device, and its name.
+    whose: String,
     path: String,
     /// How many notes are fetched at a time.
     room: usize,
     origin: Instant,
     /// Arrivals and declarations so far.
     lines: u64,
-    /// Of each stream, how many requests are in the file; and which request had each token last.
+    /// Of each stream, how many requests are in the file; and which request had each ticket last.
     sent: HashMap<Arc<str>, u64>,
-    open: HashMap<u64, (Arc<str>, u64)>,
+    open: HashMap<Ticket, (Arc<str>, u64)>,
     /// Arrivals not recorded: since the last line, and since that was last told on standard error.
     missing: u64,
     untold: u64,
@@ -205,8 +215,8 @@ impl<W: Write> Writer<W> {
     }
 
     fn head(&mut self) {
-        let (service, origin) = (self.service.clone(), self.origin.as_nanos());
-        self.line(format_args!("{RECORDING} {service}"));
+        let (whose, origin) = (self.whose.clone(), self.origin.as_nanos());
+        self.line(format_args!("{RECORDING} {whose}"));
         self.line(format_args!("# in ns after {origin} ns of CLOCK_MONOTONIC\ntime,stream"));
         self.flush();
         self.lines = 0;
@@ -217,9 +227,9 @@ impl<W: Write> Writer<W> {
         let mut all = false;
         for _ in 0..self.room {
             match self.notes.try_recv() {
-                Ok(Note::Arrival(lost, now, stream, token)) => {
+                Ok(Note::Arrival(lost, now, stream, ticket)) => {
                     self.miss(lost);
-                    self.arrival(now, stream, token);
+                    self.arrival(now, stream, ticket);
                 }
                 Ok(Note::Declared(text)) if self.has_room() => self.line(format_args!("# stream {text}")),
                 Ok(Note::Declared(_)) => {}
@@ -247,7 +257,7 @@ impl<W: Write> Writer<W> {
         let origin = self.origin;
         let since = |at: Instant| at.since(origin).as_nanos();
         match note {
-            Note::Take(token) => match self.open.get(&token).cloned() {
+            Note::Take(ticket) => match self.open.get(&ticket).cloned() {
                 Some((stream, seq)) => self.comment(format_args!("# take,{},{seq}", quoted(&stream))),
                 // It came when there was no room for a note of it.
                 None => self.untold_batches(1),
@@ -266,7 +276,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn arrival(&mut self, now: Instant, stream: Arc<str>, token: Option<u64>) {
+    fn arrival(&mut self, now: Instant, stream: Arc<str>, ticket: Option<Ticket>) {
         if self.has_room() {
             self.gap();
             let time = now.since(self.origin).as_nanos();
@@ -274,8 +284,8 @@ impl<W: Write> Writer<W> {
             let sent = self.sent.entry(Arc::clone(&stream)).or_default();
             let seq = *sent;
             *sent += 1;
-            if let Some(token) = token {
-                self.open.insert(token, (stream, seq));
+            if let Some(ticket) = ticket {
+                self.open.insert(ticket, (stream, seq));
             }
         } else {
             self.miss(1);
@@ -290,10 +300,10 @@ impl<W: Write> Writer<W> {
         }
         if self.state == State::Open && self.lines >= limit {
             self.gap();
-            let service = self.service.clone();
+            let whose = self.whose.clone();
             self.line(format_args!("# record-limit = {limit} is reached: what follows is not recorded"));
             self.state = State::Full;
-            warn!("service {service}: record-limit = {limit} is reached: no more arrivals are recorded");
+            warn!("{whose}: record-limit = {limit} is reached: no more arrivals are recorded");
         }
         self.state == State::Open
     }
@@ -321,7 +331,7 @@ impl<W: Write> Writer<W> {
         let due = self.state == State::Open && clock::now().since(self.told) >= TELL;
         if self.untold > 0 && (last || due) {
             let untold = std::mem::take(&mut self.untold);
-            warn!("service {}: {untold} arrivals not recorded in {}", self.service, self.path);
+            warn!("{}: {untold} arrivals not recorded in {}", self.whose, self.path);
             self.told = clock::now();
         }
     }
@@ -351,9 +361,9 @@ impl<W: Write> Writer<W> {
     fn fail(&mut self, error: &std::io::Error) {
         self.state = State::Broken;
         error!(
-            "service {}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
+            "{}: record = {}: {error}: the last lines may be missing, and further arrivals are not \
              recorded",
-            self.service, self.path
+            self.whose, self.path
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Beside a request's way: a service and the recorder of its arrivals, which goes on with whoever takes over.
+//! Beside a request's way: the recorder of what comes to the services of a device, or to one by itself, which goes on with whoever
+//! takes over.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +13,13 @@ use super::{Lease, Service};
 use weir_plan::problem;
 
 impl Service {
-    /// The file that arrivals are recorded in, if they are.
+    /// The file that arrivals are recorded in, if they are: one for all services of a device.
     pub fn recorded_in(&self) -> Option<&Path> {
         self.plan.config.record.as_ref().map(|record| &*record.path)
     }
 
-    /// Creates the file, unless it is that of the service before, which goes on; hands out the thread that writes it.
+    /// Creates the file for all on its device, unless it is that of those before, one of which is `before`: that goes on. Hands
+    /// out the thread that writes it.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -26,59 +28,71 @@ impl Service {
         if before.and_then(Self::recorded_in) == Some(&*record.path) {
             return Ok(None);
         }
-        let (recorder, writer) = Recorder::start(self.name(), record)?;
-        let _ = self.recorder.set(Arc::new(recorder));
+        let kind = if self.plan.shared.is_some() { "device" } else { "service" };
+        let (recorder, writer) = Recorder::start((kind, self.plan.device_name()), record)?;
+        let _ = self.device.recorder.set(Arc::new(recorder));
         Ok(Some(writer))
     }
 
-    /// Has `next`, which takes over now, go on with the same file, if that is its file.
+    /// Has the device of `next`, which takes over now from that of this one, go on with the same file, if that is its file.
     pub(super) fn pass_recorder_on(&self, next: &Self) {
-        if let (Some(own), Some(record)) = (self.recorder.get(), &next.plan.config.record)
+        if let (Some(own), Some(record)) = (self.device.recorder.get(), &next.plan.config.record)
             && self.recorded_in() == Some(&*record.path)
         {
             own.set_limit(record.limit);
-            let _ = next.recorder.set(Arc::clone(own));
+            let _ = next.device.recorder.set(Arc::clone(own));
         }
     }
 
-    /// Ends the recording, unless whoever has taken over goes on with it.
+    /// Ends the recording of its device, all services of which have ended, unless who has taken over goes on with it.
     pub(super) fn stop_recorder(&self) {
-        let passed_on = self.successor().and_then(|next| next.recorder.get());
-        if let Some(own) = self.recorder.get()
-            && passed_on.is_none_or(|other| !Arc::ptr_eq(own, other))
-        {
+        let goes_on = |own: &Arc<Recorder>| {
+            let other =
+                |next: &Arc<Self>| next.device.recorder.get().is_some_and(|one| Arc::ptr_eq(own, one));
+            self.device.services().any(|service| service.successor().is_some_and(other))
+        };
+        if let Some(own) = self.device.recorder.get().filter(|own| !goes_on(own)) {
             own.stop();
+        }
+    }
+
+    /// How a stream is called in a recording.
+    pub(super) fn recorded_as(&self, stream: &str) -> Arc<str> {
+        match self.plan.shared {
+            Some(_) => format!("{}/{stream}", self.name()).into(),
+            None => stream.into(),
         }
     }
 
     /// Notes that a request has come, with its token, if the scheduler is to have one; to be called under the scheduler's
     /// lock, as the two below.
     pub(super) fn record(&self, now: Instant, lease: &Lease, token: Option<u64>) {
-        if let Some(recorder) = self.recorder.get() {
-            recorder.arrival(now, &lease.name, token);
+        if let Some(recorder) = self.device.recorder.get() {
+            recorder.arrival(now, &lease.recorded, token.map(|token| (self.index, token)));
         }
     }
 
     /// Notes that `worker` has been told to start its batch.
     pub(super) fn record_start(&self, now: Instant, scheduler: &Scheduler, worker: WorkerId) {
-        if let Some(recorder) = self.recorder.get() {
+        if let Some(recorder) = self.device.recorder.get() {
             let (variant, batch) = (scheduler.variant(worker), scheduler.batch(worker));
             let length = self.plan.variants[variant].times.bound(batch.len());
-            recorder.start_of(now, worker, length, batch.iter().map(|request| request.token));
+            let tickets = batch.iter().map(|request| (self.index, request.token));
+            recorder.start_of(now, worker, length, tickets);
         }
     }
 
     /// Notes that the batch of `worker` has ended.
     pub(super) fn record_end(&self, now: Instant, worker: WorkerId) {
-        if let Some(recorder) = self.recorder.get() {
+        if let Some(recorder) = self.device.recorder.get() {
             recorder.end_of(now, worker);
         }
     }
 
     /// Notes what a client declared of a stream, if it did: no configuration tells.
     pub(super) fn record_declared(&self, name: &str, spec: &StreamSpec) {
-        if let Some(recorder) = self.recorder.get().filter(|_| spec.arrivals().is_some()) {
-            let written = serde_json::to_string(&problem::stream(name, spec));
+        if let Some(recorder) = self.device.recorder.get().filter(|_| spec.arrivals().is_some()) {
+            let written = serde_json::to_string(&problem::stream(&self.recorded_as(name), spec));
             recorder.declared(name, written.unwrap_or_default());
         }
     }

@@ -39,6 +39,8 @@ pub struct Lease {
     pub service: Arc<Service>,
     pub id: StreamId,
     pub name: Arc<str>,
+    /// How it is called in a recording.
+    pub(super) recorded: Arc<str>,
     pub spec: StreamSpec,
     /// What a model with state remembers of the stream while this client holds it.
     pub memory: Arc<Memory>,
@@ -103,7 +105,8 @@ impl Registry {
         let lease = Self::give_out(service, name, spec);
         let lease = lease.map(|(id, spec)| {
             let (service, memory, promised) = (Arc::clone(service), Arc::default(), spec.demand().is_some());
-            Lease { service, id, name: name.into(), spec, memory, promised }
+            let recorded = service.recorded_as(name);
+            Lease { service, id, name: name.into(), recorded, spec, memory, promised }
         });
         drop(still);
         // What a restarted stream still had waiting was cancelled: carry it out.

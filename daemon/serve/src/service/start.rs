@@ -108,7 +108,6 @@ impl Service {
             meters: Meters::new(),
             totals: Arc::default(),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
-            recorder: OnceLock::new(),
             planning: plan.planned_inputs().map(Planning::new),
             audience,
             realtime,
@@ -159,16 +158,15 @@ fn bring_up(
     before: &[Arc<Service>],
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<()> {
+    let (any, all): (_, Arc<[_]>) = (&services[0], services.into());
+    threads.extend(any.start_recorder(before.first().map(|before| &**before))?);
     for service in services {
         let named = || format!("service {}", service.name());
-        let before = Service::named(before, service.name());
-        threads.extend(service.start_recorder(before.map(|before| &**before)).with_context(named)?);
-        if before.is_none() {
+        if Service::named(before, service.name()).is_none() {
             Registry::reserve(service).with_context(named)?;
             service.raise_shield();
         }
     }
-    let (any, all): (_, Arc<[_]>) = (&services[0], services.into());
     let name = any.plan.device_name();
     let (warm, warmed) = channel();
     for id in 0..any.plan.workers().count {

@@ -2,7 +2,7 @@
 //! else reads that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use rt_core::{Alarm, ArrivalCurve, Evidence, Instant, MissReason, Scheduler, Span, StreamCounts, WorkerId};
 
@@ -92,6 +92,8 @@ pub struct ServiceView {
     open: AtomicUsize,
     waiting: AtomicUsize,
     workers: Arc<WorkerViews>,
+    /// Whether any of them has an engine of it.
+    served: AtomicBool,
     /// The arrivals that count towards the rate warning, as the bits of requests a second, and when that was so.
     rate: AtomicU64,
     rate_at: AtomicU64,
@@ -133,6 +135,7 @@ impl ServiceView {
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             workers,
+            served: AtomicBool::new(true),
             rate: AtomicU64::new(0f64.to_bits()),
             rate_at: AtomicU64::new(0),
             standing: Latch::new(standing::NORMAL),
@@ -144,6 +147,10 @@ impl ServiceView {
         self.waiting.store(waiting, Ordering::Relaxed);
         // Who sees that nothing is open any more sees who is still telling, too.
         self.open.store(open, Ordering::Release);
+    }
+
+    pub(super) fn publish_served(&self, served: bool) {
+        self.served.store(served, Ordering::Relaxed);
     }
 
     pub(super) fn publish_rate(&self, per_s: f64, now: Instant) {
@@ -184,11 +191,12 @@ impl ServiceView {
         self.open().saturating_sub(waiting)
     }
 
-    /// What each worker does.
+    /// What each worker does; lost to a service are those that others have without an engine of it.
     pub fn workers(&self) -> impl ExactSizeIterator<Item = WorkerView> + '_ {
-        self.workers.0.iter().map(|place| match place.load(Ordering::Relaxed) {
-            1 => WorkerView::Free,
-            2 => WorkerView::AtWork,
+        let served = self.served.load(Ordering::Relaxed);
+        self.workers.0.iter().map(move |place| match place.load(Ordering::Relaxed) {
+            1 if served => WorkerView::Free,
+            2 if served => WorkerView::AtWork,
             _ => WorkerView::Lost,
         })
     }

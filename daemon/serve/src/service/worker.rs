@@ -7,6 +7,7 @@ use std::time::Duration;
 use rt_core::{MAX_BATCH, WorkerId};
 
 use super::absence::Absence;
+use super::away::Away;
 use super::executor::Executor;
 use super::lock;
 use super::{Effects, Service};
@@ -115,6 +116,9 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
     let (any, device) = (&services[0], &services[0].device);
     realtime::enter(realtime::Role::Worker, any.place(id).core, any.realtime);
     let (mut effects, mut absence) = (Effects::default(), Absence::new(clock::now()));
+    let mut away = Away::new(services, id, clock::now());
+    // Of several workers one is lost to all until it has all its engines again: the others go on.
+    let is_shared = services.len() > 1 && device.mailboxes.len() == 1;
     for service in services {
         if let Err(error) = lock(&service.executors[id]).warm_up(&service.plan) {
             error!("service {}: worker {id}: {error}", service.name());
@@ -125,18 +129,24 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
     let isolated = |service: &Arc<Service>| service.plan.config.isolation == Isolation::Process;
     let look = if services.iter().any(isolated) { LOOK } else { Duration::MAX };
     loop {
-        match device.mailboxes[id].wait(look) {
+        match device.mailboxes[id].wait(look.min(away.until_next(clock::now()))) {
             Errand::Stop => return,
             Errand::Batch(index) => {
-                let service = &services[index];
-                lock(&service.executors[id]).run_batch(service, id, &mut effects);
+                let (service, leave) = (&services[index], away.is_due(clock::now()));
+                if lock(&service.executors[id]).run_batch(service, id, &mut effects, leave) {
+                    away.bring_back(&mut effects);
+                }
             }
             Errand::Look => {
                 for service in services.iter().filter(|service| lock(&service.executors[id]).is_lost()) {
                     error!("service {}: worker {id}: its process ended while idle", service.name());
                     service.lose_worker(&mut effects, id);
                 }
+                if away.is_due(clock::now()) && any.take_idle(&mut effects, id) {
+                    away.bring_back(&mut effects);
+                }
             }
+            Errand::Reload(broken) if is_shared => away.leave(broken, &mut effects),
             Errand::Reload(broken) => {
                 let broken = services.iter().filter(|service| broken >> service.index & 1 == 1);
                 if !broken.into_iter().all(|service| reload(service, id, &mut absence)) {

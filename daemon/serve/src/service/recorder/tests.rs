@@ -5,7 +5,7 @@ use super::*;
 /// What is written of notes that are taken in bunches, each fetched before the next.
 fn written(limit: u64, room: usize, bunches: &[&[(u64, &str)]]) -> String {
     let config = RecordConfig { path: "arrivals.csv".into(), limit };
-    let (notes, shared, mut writer) = open("s", &config, Vec::new(), room);
+    let (notes, shared, mut writer) = open("service s".into(), &config, Vec::new(), room);
     let origin = writer.origin;
     writer.head();
     for bunch in bunches {
@@ -30,7 +30,8 @@ fn what_finds_no_room_is_counted_where_it_is_missing() {
     let bunches: [&[_]; 3] = [&[(0, "a"), (1, "a"), (2, "a"), (3, "b")], &[(4, "a")], &[(5, "b")]];
     assert_eq!(written(10, 2, &bunches), "0,a\n1,a\n# 2 arrivals not recorded\n4,a\n5,b\n");
     // The next note has a place, and takes the count along.
-    let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
+    let (notes, shared, mut writer) =
+        open("service s".into(), &RecordConfig { path: "a".into(), limit: 9 }, Vec::new(), 1);
     let origin = writer.origin;
     take_down(&notes, &shared, origin, &"a".into(), None);
     take_down(&notes, &shared, origin, &"b".into(), None);
@@ -53,7 +54,8 @@ fn a_file_does_not_outgrow_its_limit_and_says_what_is_missing() {
 
 #[test]
 fn a_file_goes_on_where_its_limit_is_raised() {
-    let (notes, shared, mut writer) = open("s", &RecordConfig { path: "a".into(), limit: 1 }, Vec::new(), 10);
+    let (notes, shared, mut writer) =
+        open("service s".into(), &RecordConfig { path: "a".into(), limit: 1 }, Vec::new(), 10);
     for at in 0..4 {
         take_down(&notes, &shared, writer.origin + Span::from_nanos(at), &"a".into(), None);
         writer.fetch();
@@ -77,7 +79,7 @@ fn a_file_that_takes_no_more_ends_the_recording_alone() {
         }
     }
     let config = RecordConfig { path: "a".into(), limit: 9 };
-    let (notes, shared, mut writer) = open("s", &config, Nothing, 10);
+    let (notes, shared, mut writer) = open("service s".into(), &config, Nothing, 10);
     writer.head();
     take_down(&notes, &shared, writer.origin, &"a".into(), None);
     writer.fetch();
@@ -88,19 +90,19 @@ fn a_file_that_takes_no_more_ends_the_recording_alone() {
 #[test]
 fn starts_and_ends_are_written_among_the_arrivals() {
     let config = RecordConfig { path: "a".into(), limit: 3 };
-    let (notes, shared, mut writer) = open("s", &config, Vec::new(), 8);
+    let (notes, shared, mut writer) = open("service s".into(), &config, Vec::new(), 8);
     let origin = writer.origin;
     let at = move |t| origin + Span::from_nanos(t);
     let recorder = Recorder { notes, shared, writer: std::thread::current() };
     let (front, rear): (Arc<str>, Arc<str>) = ("front".into(), "rear, left".into());
-    recorder.arrival(at(0), &front, Some(7));
-    recorder.arrival(at(1), &rear, Some(2));
-    recorder.start_of(at(1), 0, Span::from_nanos(30), [7, 2].into_iter());
+    recorder.arrival(at(0), &front, Some((0, 7)));
+    recorder.arrival(at(1), &rear, Some((1, 7)));
+    recorder.start_of(at(1), 0, Span::from_nanos(30), [(0, 7), (1, 7)].into_iter());
     recorder.end_of(at(20), 0);
-    // The token is used anew.
-    recorder.arrival(at(21), &front, Some(7));
+    // The token is used anew, and by another service of the device at once.
+    recorder.arrival(at(21), &front, Some((0, 7)));
     while !writer.fetch() {}
-    recorder.start_of(at(21), 1, Span::from_nanos(9), [7].into_iter());
+    recorder.start_of(at(21), 1, Span::from_nanos(9), [(0, 7)].into_iter());
     // No room is left, and then nothing of it can be followed any more.
     (0..7).for_each(|t| recorder.end_of(at(30 + t), 1));
     while !writer.fetch() {}
@@ -111,7 +113,7 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     let ends: String = (0..6).map(|t| format!("# end,{},1\n", 30 + t)).collect();
     assert_eq!(text, format!("{batches}{after}{ends}# 1 starts and ends of batches not recorded\n"));
     // Beyond the limit of arrivals there is no end without its start.
-    recorder.arrival(at(50), &rear, Some(1));
+    recorder.arrival(at(50), &rear, Some((1, 1)));
     recorder.end_of(at(51), 1);
     writer.finish();
     let text = String::from_utf8(writer.out).expect("UTF-8");
