@@ -70,6 +70,10 @@ static void tensors_are_told(void) {
     CHECK(typed.inputs == 4 && typed.outputs == 4 && typed.input_bytes == 36 && typed.output_bytes == 36);
     CHECK(strcmp(typed.input[0].name, "image") == 0 && typed.input[0].type == WEIR_U8);
     CHECK(typed.input[0].dimensions == 2 && typed.input[0].shape[0] == 2 && typed.input[0].shape[1] == 3);
+    const uint32_t layouts[][3] = {{2, 3, 1}, {1, 2, 3}, {3, 2, 1}, {6, 1, 1}};
+    CHECK(weir_has_shape(&typed.input[0], layouts[0], 2) && weir_has_shape(&typed.input[0], layouts[1], 3));
+    CHECK(!weir_has_shape(&typed.input[0], layouts[2], 2) && !weir_has_shape(&typed.input[0], layouts[3], 3));
+    CHECK(!weir_has_shape(&typed.input[0], layouts[0], 1) && weir_has_shape(&typed.input[0], layouts[0], 3));
     CHECK(typed.input[1].type == WEIR_I64 && typed.input[1].offset == 8 && typed.input[1].bytes == 16);
     CHECK(typed.input[2].type == WEIR_F16 && typed.input[2].offset == 24 && typed.input[2].bytes == 6);
     CHECK(typed.output[3].type == WEIR_F32 && typed.output[3].offset == 32);

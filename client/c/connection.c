@@ -21,6 +21,7 @@ weir_status fail(weir_client *client, weir_status status, const char *format, ..
 
 weir_status broken(weir_client *client, weir_status status, const char *why) {
     if (client->socket >= 0) shutdown(client->socket, SHUT_RDWR);
+    client->ended = true;
     return fail(client, status, "%s", why);
 }
 
@@ -76,6 +77,7 @@ weir_status finish(weir_client *client, int descriptor) {
             sent += (size_t)count;
         } else if (errno == EPIPE || errno == ECONNRESET) {
             /* What the daemon said last may still be read. */
+            client->ended = true;
             return fail(client, WEIR_CLOSED, "the connection was closed by the daemon");
         } else if (errno == EAGAIN) {
             return broken(client, WEIR_CLOSED, "the socket took nothing in time: receive answers while sending");
@@ -156,6 +158,7 @@ weir_status last_word(weir_client *client, reader body) {
     unsigned code = (unsigned)take(&body, 2);
     take_string(&body, text, sizeof text);
     shutdown(client->socket, SHUT_RDWR);
+    client->ended = true;
     return fail(client, WEIR_CLOSED, "closed by the daemon, error %u: %s", code, text);
 }
 

@@ -15,6 +15,11 @@
 #define ask weir_own_ask
 #define last_word weir_own_last_word
 #define drop weir_own_drop
+#define connect_now weir_own_connect_now
+#define ready weir_own_ready
+#define remember weir_own_remember
+#define forget weir_own_forget
+#define holds weir_own_holds
 
 /* Frames kept, and ids that nobody waits for any more, at most. */
 enum { KEPT_LIMIT = 4096 };
@@ -26,9 +31,24 @@ typedef struct kept {
     uint8_t body[];
 } kept;
 
+/* A stream to be registered again: the program's own struct, and the body of its REGISTER. */
+typedef struct held {
+    struct held *next;
+    weir_stream *stream;
+    size_t length;
+    uint8_t body[];
+} held;
+
 struct weir_client {
     /* The eventfd, once the daemon has given one; -1 before. */
     int socket, timeout, alarm;
+    /* That of a connection that has ended: the program may still poll it. */
+    int stale_alarm;
+    /* Whether nothing can be sent or read any more, and whether another connection is to be opened then. */
+    bool ended, again;
+    char path[108], name[256];
+    held *streams;
+    uint32_t mask;
     uint64_t last_id, max_arena;
     uint32_t max_frame;
     /* Of the protocol, as the daemon chose it. */
@@ -44,6 +64,8 @@ struct weir_client {
     size_t abandoned_count;
     uint8_t *arena;
     size_t arena_bytes, arena_used;
+    /* Whether it was shared on a connection that has ended: the memory stays, for the program may still write to it. */
+    bool arena_stale;
     uint16_t refusal;
     char error[1200];
 };
@@ -71,5 +93,16 @@ weir_status reply(weir_client *client, int64_t until, header *head, reader *body
 weir_status ask(weir_client *client, uint16_t kind, int descriptor, reader *body);
 /* ERROR is the last word on any connection. */
 weir_status last_word(weir_client *client, reader body);
+
+/* Opens the connection, and says HELLO. */
+weir_status connect_now(weir_client *client);
+/* To be called before a frame is begun: opens another connection, with all streams, where the last one has ended and that is
+ * wanted. */
+weir_status ready(weir_client *client);
+/* Notes that the REGISTER in `out` has been granted as `stream`, if it is to be registered again. */
+weir_status remember(weir_client *client, weir_stream *stream);
+void forget(weir_client *client, const weir_stream *stream);
+/* WEIR_INVALID where streams are registered again, and this is none of those. */
+weir_status holds(weir_client *client, const weir_stream *stream);
 
 #endif

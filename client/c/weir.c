@@ -13,7 +13,7 @@
 
 #include "connection.h"
 
-enum { LINE = 64, FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, SENT_VERSION = 3, WITHIN_VERSION = 4, VERSION = 4 };
+enum { LINE = 64, SENT_VERSION = 3, WITHIN_VERSION = 4 };
 
 static weir_status done(weir_client *client, uint16_t kind, int descriptor) {
     reader body;
@@ -23,53 +23,26 @@ static weir_status done(weir_client *client, uint16_t kind, int descriptor) {
     return status;
 }
 
-static weir_status hello(weir_client *client, const char *name) {
-    reader body;
-    char daemon[256];
-    begin(client, HELLO);
-    put_bytes(&client->out, "WEIR", 4);
-    put(&client->out, OLDEST_VERSION, 2);
-    put(&client->out, VERSION, 2);
-    put_string(&client->out, name);
-    weir_status status = ask(client, WELCOME, -1, &body);
-    if (status != WEIR_OK) return status;
-    uint64_t version = take(&body, 2);
-    take_reserved(&body, 2);
-    client->max_frame = (uint32_t)take(&body, 4);
-    client->max_arena = take(&body, 8);
-    take_string(&body, daemon, sizeof daemon);
-    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
-        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 4");
-    client->version = (uint16_t)version;
-    return WEIR_OK;
-}
-
 weir_status weir_open(weir_client **out, const char *path, const char *name) {
     weir_client *client = *out = calloc(1, sizeof *client);
     if (client == NULL) return WEIR_SYSTEM;
     client->timeout = 5000;
-    client->alarm = -1;
-    client->max_frame = FIRST_FRAME;
+    client->socket = client->alarm = client->stale_alarm = -1;
+    client->ended = true;
     client->last = &client->first;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    client->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (client->socket < 0) return fail(client, WEIR_SYSTEM, "socket: %s", strerror(errno));
-    if (strlen(path) >= sizeof address.sun_path) return fail(client, WEIR_INVALID, "%s: above 107 bytes", path);
-    memcpy(address.sun_path, path, strlen(path));
-    weir_set_timeout(client, client->timeout);
-    int connected;
-    do connected = connect(client->socket, (struct sockaddr *)&address, sizeof address);
-    while (connected != 0 && errno == EINTR);
-    if (connected != 0)
-        return fail(client, WEIR_SYSTEM, "%s: %s (is the daemon running, and may this user connect?)", path,
-                    strerror(errno));
-    return hello(client, name);
+    if (strlen(path) >= sizeof client->path) return fail(client, WEIR_INVALID, "%s: above 107 bytes", path);
+    if (strlen(name) >= sizeof client->name) return fail(client, WEIR_INVALID, "a name is above 255 bytes");
+    strcpy(client->path, path);
+    strcpy(client->name, name);
+    return connect_now(client);
 }
 
 void weir_close(weir_client *client) {
     if (client == NULL) return;
     if (client->socket >= 0) close(client->socket);
     if (client->alarm >= 0) close(client->alarm);
+    if (client->stale_alarm >= 0) close(client->stale_alarm);
+    while (client->streams != NULL) forget(client, client->streams->stream);
     if (client->arena != NULL) munmap(client->arena, client->arena_bytes);
     while (client->first != NULL) {
         kept *frame = client->first;
@@ -101,6 +74,8 @@ weir_status weir_register(weir_client *client, const char *service, const char *
     if (constraint_count > 8 || arrivals_count > 4)
         return fail(client, WEIR_INVALID, "%zu constraints and %zu arrival bounds, at most 8 and 4", constraint_count,
                     arrivals_count);
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
     begin(client, REGISTER);
     writer *out = &client->out;
     put_string(out, service);
@@ -118,27 +93,47 @@ weir_status weir_register(weir_client *client, const char *service, const char *
         put(out, arrivals[i].b, 8);
     }
     reader body;
-    weir_status status = ask(client, REGISTERED, -1, &body);
+    status = ask(client, REGISTERED, -1, &body);
     if (status == WEIR_OK && !read_stream(&body, stream))
         return broken(client, WEIR_PROTOCOL, "the daemon's REGISTERED cannot be read");
-    return status;
+    return status == WEIR_OK ? remember(client, stream) : status;
+}
+
+bool weir_has_shape(const weir_tensor *tensor, const uint32_t *shape, size_t dimensions) {
+    size_t own = 0, given = 0;
+    for (;;) {
+        while (own < tensor->dimensions && tensor->shape[own] == 1) own++;
+        while (given < dimensions && shape[given] == 1) given++;
+        if (own == tensor->dimensions || given == dimensions) return own == tensor->dimensions && given == dimensions;
+        if (tensor->shape[own++] != shape[given++]) return false;
+    }
 }
 
 weir_status weir_unregister(weir_client *client, const weir_stream *stream) {
+    weir_status status = ready(client);
+    if (status == WEIR_OK) status = holds(client, stream);
+    if (status != WEIR_OK) return status;
+    forget(client, stream);
     begin(client, UNREGISTER);
     put(&client->out, stream->id, 4);
     return done(client, UNREGISTERED, -1);
 }
 
 weir_status weir_subscribe(weir_client *client, uint32_t mask) {
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
     begin(client, SUBSCRIBE);
     put(&client->out, mask, 4);
-    return done(client, SUBSCRIBED, -1);
+    status = done(client, SUBSCRIBED, -1);
+    if (status == WEIR_OK) client->mask = mask;
+    return status;
 }
 
 weir_status weir_alarm(weir_client *client, int *fd) {
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
     begin(client, ALARM);
-    weir_status status = done(client, ALARMED, -1);
+    status = done(client, ALARMED, -1);
     if (status == WEIR_OK && client->alarm < 0)
         return broken(client, WEIR_PROTOCOL, "the daemon's ALARMED came without a descriptor");
     if (status == WEIR_OK) *fd = client->alarm;
@@ -146,6 +141,8 @@ weir_status weir_alarm(weir_client *client, int *fd) {
 }
 
 weir_status weir_ping(weir_client *client) {
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
     begin(client, PING);
     return done(client, PONG, -1);
 }
@@ -162,17 +159,22 @@ static weir_status hand_over(weir_client *client, int file, size_t bytes) {
         munmap(arena, bytes);
         return status;
     }
+    if (client->arena != NULL) munmap(client->arena, client->arena_bytes);
     client->arena = arena;
     client->arena_bytes = bytes;
+    client->arena_used = 0;
+    client->arena_stale = false;
     return WEIR_OK;
 }
 
 weir_status weir_share(weir_client *client, size_t bytes) {
-    if (client->arena != NULL) return fail(client, WEIR_INVALID, "this connection shares an arena already");
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
+    if (client->arena != NULL && !client->arena_stale) return fail(client, WEIR_INVALID, "this connection shares an arena already");
     if (bytes == 0) return fail(client, WEIR_INVALID, "an arena of 0 bytes, at least 1 is needed");
     int file = memfd_create("weir-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0) return fail(client, WEIR_SYSTEM, "memfd_create: %s", strerror(errno));
-    weir_status status = hand_over(client, file, bytes);
+    status = hand_over(client, file, bytes);
     close(file);
     return status;
 }
@@ -182,6 +184,7 @@ static size_t line_up(size_t at) { return (at + LINE - 1) / LINE * LINE; }
 weir_status weir_place_for(weir_client *client, const weir_stream *stream, weir_place *place) {
     size_t input = client->arena_used, output = line_up(input + stream->input_bytes);
     size_t end = line_up(output + stream->output_bytes);
+    if (client->arena_stale) return fail(client, WEIR_INVALID, "the arena was lost with its connection: share another");
     if (client->arena == NULL || output + stream->output_bytes > client->arena_bytes)
         return fail(client, WEIR_INVALID, "a place of %zu bytes does not fit the arena, %zu of %zu are used", end - input,
                     input, client->arena_bytes);
@@ -198,6 +201,9 @@ static weir_status sent(weir_client *client, uint64_t *id) {
 
 /* A daemon that can read it is told that the request is sent now, and how soon its answer is wanted. */
 static weir_status begin_submit(weir_client *client, const weir_stream *stream, uint16_t kind, uint16_t kind_at) {
+    weir_status status = ready(client);
+    if (status == WEIR_OK) status = holds(client, stream);
+    if (status != WEIR_OK) return status;
     bool says_when = client->version >= SENT_VERSION;
     uint64_t within = stream->within_ns / 1000;
     if (stream->within_ns != 0 && client->version < WITHIN_VERSION)
@@ -247,8 +253,9 @@ weir_status weir_receive(weir_client *client, weir_answer *answer, int milliseco
         client->current = frame;
         return read_as_answer(client, frame->head, (reader){frame->body, frame->body + frame->head.length, false}, answer);
     }
+    weir_status status = ready(client);
+    if (status != WEIR_OK) return status;
     int64_t until = milliseconds < 0 ? -1 : now_ms() + milliseconds;
-    weir_status status;
     do status = next_frame(client, &head, &body, until);
     while (status == WEIR_OK && drop(client, head, body));
     return status == WEIR_OK ? read_as_answer(client, head, body, answer) : status;

@@ -7,6 +7,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,8 +27,8 @@ typedef enum {
                       for one to weir_infer */
     WEIR_REFUSED,  /* the daemon did not grant it; the connection stays */
     WEIR_INVALID,  /* an argument that cannot be sent; nothing was sent */
-    WEIR_CLOSED,   /* the connection has ended; open another */
-    WEIR_PROTOCOL, /* the daemon sent what is no frame; open another connection */
+    WEIR_CLOSED,   /* the connection has ended; open another, or see weir_set_reconnect() */
+    WEIR_PROTOCOL, /* the daemon sent what is no frame; as WEIR_CLOSED */
     WEIR_SYSTEM    /* a call of the system failed */
 } weir_status;
 
@@ -64,6 +65,9 @@ typedef struct {
      * registered, for the deadline. What is not answered by then is missed. */
     uint64_t within_ns;
 } weir_stream;
+
+/* Whether values that lie in this shape are the tensor's: as many in another layout are not. Dimensions of 1 do not matter. */
+bool weir_has_shape(const weir_tensor *tensor, const uint32_t *shape, size_t dimensions);
 
 /* At most 8 on a stream; all hold together. */
 typedef struct {
@@ -146,6 +150,14 @@ uint16_t weir_refusal_code(const weir_client *client);
 /* The socket, to be polled for POLLIN. Before polling, call weir_receive() with a timeout of 0 until it returns
  * WEIR_TIMEOUT: what it has read already makes no socket readable. */
 int weir_fd(const weir_client *client);
+/* Whether the client is to connect again by itself, off unless set. Then the call that finds the connection ended fails as ever,
+ * and each one after it tries once to connect, to register all streams and to subscribe to what was subscribed to, and fails
+ * if one of these does: a control loop needs no other rhythm for it than its own. A stream that is registered from then on is
+ * filled in anew where it lies, so it stays there until weir_unregister or weir_close, and no copy of it is taken; one whose
+ * tensors have become others is WEIR_INVALID. What was in flight is lost, answers not received among it, and so are an
+ * arena and an alarm: their memory and descriptor stay until the next ones, or weir_close(). weir_fd() keeps its number; an epoll
+ * must be told of it again. With it on, a client that weir_open() could not connect can be used as well. */
+void weir_set_reconnect(weir_client *client, bool again);
 /* At least 1. */
 void weir_set_timeout(weir_client *client, int milliseconds);
 /* Bytes of the largest arena that the daemon accepts; 0 where it accepts none. */

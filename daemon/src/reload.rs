@@ -202,7 +202,12 @@ fn take_over(
             }
             all.extend(services.iter().filter(|one| Service::named(&before, one.name()).is_none()).cloned());
         });
-        changes.extend(services.iter().filter_map(|service| change(service, &before)));
+        for service in &services {
+            changes.extend(change(service, &before));
+            changes.extend(
+                Service::named(&before, service.name()).into_iter().flat_map(|old| service.redeclared(old)),
+            );
+        }
         let (ended, others) = gone.into_iter().partition(|one| before.iter().any(|b| Arc::ptr_eq(one, b)));
         gone = others;
         for service in Vec::<Arc<Service>>::from_iter(ended) {

@@ -178,6 +178,32 @@ impl ArrivalBound {
         }
     }
 
+    /// Whether `other` is found to allow whatever this allows, in intervals of any length. Bounds of different forms are compared
+    /// where that takes one look at each; of others it is never said.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            // In units of its period a longer jitter comes to more: both sides are rounded up alike.
+            (Self::Periodic { period, jitter }, Self::Periodic { period: least, jitter: most }) => {
+                let part = |of: Span, per: Span| u128::from(of.as_nanos()) * u128::from(per.as_nanos());
+                least <= period && part(*jitter, *least) <= part(*most, *period)
+            }
+            // What `count` in `length` come to at most: as many at once, and that rate.
+            (Self::Window { count, length }, Self::Periodic { period, jitter }) => {
+                let (count, period) = (u128::from(*count), u128::from(period.as_nanos()));
+                count * period <= length.as_nanos().into() && (count - 1) * period <= jitter.as_nanos().into()
+            }
+            (_, Self::Periodic { .. }) => self == other,
+            // No more in two intervals that follow each other than in one and in the other: it is enough to look where the
+            // other bound counts, for it adds up from there.
+            (_, Self::Window { count, length }) => self.count(*length) <= *count,
+            (_, Self::Distances(distances)) => {
+                let mut counted = (1..).zip(distances.as_slice());
+                counted.all(|(count, &least)| self.count(least) <= count)
+            }
+        }
+    }
+
     /// The least length that can hold more than `count` requests, at least 1 ns.
     pub(crate) fn length_above(&self, count: u64) -> Span {
         let nanos = match self {

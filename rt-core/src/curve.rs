@@ -81,6 +81,13 @@ impl ArrivalCurve {
         self.0.iter().map(|b| b.count(length)).min().unwrap_or(0)
     }
 
+    /// Whether `other` is found to allow whatever this allows: each of its bounds does what one of these does
+    /// ([`ArrivalBound::is_within`]).
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        other.0.iter().all(|wider| self.0.iter().any(|bound| bound.is_within(wider)))
+    }
+
     /// The bounds, in the order given; at least one.
     #[must_use]
     pub fn bounds(&self) -> &[ArrivalBound] {
@@ -135,6 +142,23 @@ mod tests {
             let at = |length: u64| curve.count(ns(length));
             let next = (length + 1..).find(|&l| at(l) > at(length)).expect("every curve rises");
             prop_assert_eq!(curve.next_rise(ns(length)).as_nanos(), next);
+        }
+
+        #[test]
+        fn what_is_within_another_curve_never_allows_more(
+            bounds in proptest::collection::vec(crate::arrival::tests::bound(), 2..=5), first in 1usize..3,
+        ) {
+            let (one, other) = bounds.split_at(first.min(bounds.len() - 1));
+            let (one, other) = (ArrivalCurve::new(one).expect("few"), ArrivalCurve::new(other).expect("few"));
+            prop_assert!(one.is_within(&one));
+            let never_more = (0..500).map(ns).all(|length| one.count(length) <= other.count(length));
+            prop_assert!(!one.is_within(&other) || never_more);
+            // One bound against another of its form, or a periodic one against a window, is decided.
+            if let ([a], [b]) = (one.bounds(), other.bounds()) {
+                use ArrivalBound::{Distances, Periodic, Window};
+                let decided = matches!((a, b), (Periodic { .. }, Periodic { .. }) | (_, Window { .. } | Distances(_)));
+                prop_assert!(!decided || a.is_within(b) == never_more, "{} and {}", a, b);
+            }
         }
 
         #[test]

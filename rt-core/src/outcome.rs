@@ -30,6 +30,20 @@ impl OutcomeMonitor {
         Self { constraints, hits: (0..u64::from(longest)).collect(), next: 0, count: longest.into() }
     }
 
+    /// Goes on with other constraints where `before` is. What that one no longer remembers counts as hits.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        let (own, its) = (self.hits.len(), before.hits.len());
+        self.count = before.count() + own as u64;
+        // Numbers begin with what was imagined, of which there may be more now or less.
+        let mut latest = (1..=its).map(|back| before.hits[(before.next + its - back) % its] + own as u64);
+        let mut number = self.count;
+        for place in self.hits.iter_mut().rev() {
+            number = latest.next().map_or(number, |hit| hit + 1 - its as u64) - 1;
+            *place = number;
+        }
+        self.next = 0;
+    }
+
     /// Forgets all that was recorded.
     pub(crate) fn clear(&mut self) {
         (self.next, self.count) = (0, self.hits.len() as u64);
@@ -137,6 +151,32 @@ mod tests {
                     naive += 1;
                 }
                 prop_assert_eq!(left, naive);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_monitor_that_goes_on_with_other_constraints_forgets_nothing_that_it_needs(
+            (old, new) in (constraints(), constraints()),
+            before in proptest::collection::vec(any::<bool>(), 0..30),
+            after in proptest::collection::vec(any::<bool>(), 0..30),
+        ) {
+            let [mut first, mut next, mut all] = [&old, &new, &new].map(|set| OutcomeMonitor::new(set.clone()));
+            for hit in before {
+                first.record(hit);
+                all.record(hit);
+            }
+            next.continue_from(&first);
+            prop_assert_eq!(next.count(), all.count());
+            let longest = |set: &ConstraintSet| set.as_slice().iter().map(|c| c.hits()).max();
+            for hit in after {
+                let (told, whole) = (next.record(hit), all.record(hit));
+                if longest(&old) >= longest(&new) {
+                    prop_assert_eq!((told, next.misses_left()), (whole, all.misses_left()));
+                }
+                // What it was never told of counts for it, not against the stream.
+                prop_assert!(next.misses_left().map(|(left, _)| left) >= all.misses_left().map(|(left, _)| left));
             }
         }
     }

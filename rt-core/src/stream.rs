@@ -211,6 +211,24 @@ impl Stream {
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
     }
 
+    /// Goes on with another declaration and other constraints, while none of its requests waits or runs: the same number and
+    /// counts, its word and what is known of its outcomes where they are, a suspension too. Its arrivals are held against
+    /// another declaration from now on. What it had before is put in `self`'s place. Allocates.
+    pub(crate) fn redeclare(&mut self, spec: StreamSpec, places: usize) -> Self {
+        let mut next = Self::new(spec, places);
+        next.marks.continue_from(&self.marks);
+        next.outcomes.continue_from(&self.outcomes);
+        next.left = next.outcomes.monitor.misses_left().map(|(left, _)| left);
+        if next.spec.arrivals == self.spec.arrivals {
+            core::mem::swap(&mut next.police, &mut self.police);
+        }
+        let before = core::mem::replace(self, next);
+        (self.id, self.counts, self.latest) = (before.id, before.counts, before.latest);
+        (self.warned, self.violated, self.told) = (before.warned, before.violated, before.told);
+        (self.suspended, self.breaches, self.excused) = (before.suspended, before.breaches, before.excused);
+        before
+    }
+
     /// Before when no request of it conforms: none can be mandatory. One that has sent nothing yet may send all that its curve
     /// allows at any instant: as long as it is silent there is no lull. One that begins anew goes on where it was.
     pub(crate) fn earliest(&self) -> Instant {
@@ -307,6 +325,12 @@ impl OutcomeLog {
         if self.marks.len() < places {
             spare.exchange(&mut self.marks, places.next_power_of_two());
         }
+    }
+
+    /// Goes on where `before` is, in which nothing is open, with the constraints that it was made for.
+    fn continue_from(&mut self, before: &Self) {
+        self.monitor.continue_from(&before.monitor);
+        self.violated_at = before.violated_at;
     }
 
     /// Forgets everything; whatever is open is never heard of.

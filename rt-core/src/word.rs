@@ -121,6 +121,14 @@ impl Marks {
         Self { word: BalancedWord::new(density), earned: 0 }
     }
 
+    /// Goes on with another density where `before` is: it has earned the same share of a request. Of any `n` requests as many
+    /// are to be served as the lesser of both densities asks for, also where some come before and some after.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        let (from, to) = (u64::from(before.word.density.q), u64::from(self.word.density.q));
+        let share = |part: u32| (u64::from(part) * to / from) as u32;
+        (self.word.remainder, self.earned) = (share(before.word.remainder), share(before.earned));
+    }
+
     /// Whether the next request, if it conforms, could be mandatory, and yet need not be served.
     pub(crate) fn is_early(&self) -> bool {
         let Density { p, q } = self.word.density;
@@ -216,6 +224,31 @@ mod tests {
             for n in 1..=conforming.len() {
                 let most = density.ceil_of(n as u64);
                 prop_assert!(conforming.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 <= most));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_that_goes_on_with_a_lesser_density_is_even_across_the_change(
+            (q, p) in (1u32..12).prop_flat_map(|q| (Just(q), 0..=q)),
+            (r, s) in (1u32..12).prop_flat_map(|r| (Just(r), 0..=r)),
+            before in 0usize..30,
+        ) {
+            let (one, other) = (Density::new(p, q).expect("p ≤ q"), Density::new(s, r).expect("s ≤ r"));
+            let (first, then) = (one.max(other), one.min(other));
+            let mut marks = Marks::new(first);
+            let is_mandatory = |marks: &mut Marks| marks.next(true, false) == Class::Mandatory;
+            let mut letters: Vec<_> = (0..before).map(|_| is_mandatory(&mut marks)).collect();
+            let mut next = Marks::new(then);
+            next.continue_from(&marks);
+            letters.extend((0..30).map(|_| is_mandatory(&mut next)));
+            let (p, q) = (u64::from(then.numerator()), u64::from(then.denominator()));
+            for n in 1..=letters.len() {
+                let ones = |window: &[bool]| window.iter().filter(|&&m| m).count() as u64;
+                prop_assert!(letters.windows(n).all(|window| ones(window) >= n as u64 * p / q));
+                let after = &letters[before..];
+                prop_assert!(after.windows(n.min(30)).all(|window| ones(window) <= then.ceil_of(window.len() as u64)));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::load::{Bench, Setup, ns, setup_and_next};
+use harness::load::{Bench, Setup, ns, setup_and_next, setup_and_wider};
 use harness::{Harness, config, violates_any};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -12,8 +12,9 @@ use rt_core::{
     SchedulerConfig, Severity, StreamSpec,
 };
 
-/// A load under one configuration, then the next, as soon as the promises allow. Tells whether it took over.
-fn take_over(setup: &Setup, next: &SchedulerConfig) -> (Bench, bool) {
+/// A load under one configuration, then the next, as soon as the promises allow; with `wider`, its streams have these
+/// declarations from then on. Tells whether it took over.
+fn take_over(setup: &Setup, next: &SchedulerConfig, wider: Option<&[StreamSpec]>) -> (Bench, bool) {
     let mut bench = Bench::new(setup);
     let nothing = bench.harness.add(StreamSpec::best_effort());
     bench.load(setup, 40);
@@ -33,7 +34,19 @@ fn take_over(setup: &Setup, next: &SchedulerConfig) -> (Bench, bool) {
         bench.harness.arrive(nothing);
     }
     bench.harness.scheduler.set_quiet(false);
-    let after = Setup { config: bench.harness.scheduler.config().clone(), ..setup.clone() };
+    let mut after = Setup { config: bench.harness.scheduler.config().clone(), ..setup.clone() };
+    if let Some(wider) = wider.filter(|_| done) {
+        for ((id, spec), (before, history)) in
+            bench.ids.iter().zip(wider).zip(setup.streams.iter().zip(&mut bench.history))
+        {
+            assert!(bench.harness.scheduler.redeclare(*id, spec.clone()).is_some(), "nothing waits or runs");
+            // Whatever came before does not count against another declaration: all that it allows may come at once.
+            if spec.arrivals() != before.arrivals() {
+                history.clear();
+            }
+        }
+        wider.clone_into(&mut after.streams);
+    }
     let until = bench.harness.now + 6 * after.config.deadline.as_nanos();
     bench.attack(&after, until);
     bench.harness.account(nothing);
@@ -46,7 +59,7 @@ proptest! {
     #[test]
     fn promises_hold_across_a_takeover((setup, next) in setup_and_next()) {
         let Some(next) = next else { return Ok(()) };
-        let (bench, _) = take_over(&setup, &next);
+        let (bench, _) = take_over(&setup, &next, None);
         prop_assert_eq!(bench.harness.causes(), []);
         prop_assert_eq!(bench.harness.mandatory_misses(), []);
         for (id, stream) in bench.ids.iter().zip(&setup.streams) {
@@ -57,7 +70,25 @@ proptest! {
     }
 }
 
-/// The test above says something only if there are takeovers, most of them with requests in sight.
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2048, ..ProptestConfig::default() })]
+
+    /// What is weaker is kept across the takeover as well, and nothing mandatory is missed for it.
+    #[test]
+    fn promises_hold_where_streams_are_taken_over_with_wider_declarations((setup, next) in setup_and_wider()) {
+        let Some((next, wider)) = next else { return Ok(()) };
+        let (bench, done) = take_over(&setup, &next, Some(&wider));
+        prop_assert_eq!(bench.harness.causes(), []);
+        prop_assert_eq!(bench.harness.mandatory_misses(), []);
+        for (id, stream) in bench.ids.iter().zip(if done { &wider } else { &setup.streams }) {
+            let outcomes = bench.harness.outcomes(*id);
+            prop_assert!(!violates_any(&outcomes, stream.constraints()), "{:?}", outcomes);
+            bench.harness.account(*id);
+        }
+    }
+}
+
+/// The tests above say something only if there are takeovers, most of them with requests in sight.
 #[test]
 fn most_loads_leave_an_instant_for_a_takeover() {
     let mut runner = TestRunner::deterministic();
@@ -66,7 +97,7 @@ fn most_loads_leave_an_instant_for_a_takeover() {
         let (setup, next) = setup_and_next().new_tree(&mut runner).expect("a setup").current();
         if let Some(next) = next {
             tried += 1;
-            done += usize::from(take_over(&setup, &next).1);
+            done += usize::from(take_over(&setup, &next, None).1);
         }
     }
     println!("{done} of {tried} took over");

@@ -146,6 +146,23 @@ impl Packer<'_> {
         Ok(self)
     }
 
+    /// As [`push`](Self::push), of values that lie in a certain shape: the same number in another layout is no input. Dimensions
+    /// of 1 do not matter.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push), and if that shape is not the tensor's.
+    pub fn push_shaped<T: Element>(self, values: &[T], shape: &[usize]) -> Result<Self, TensorError> {
+        let long = |shape: &[usize]| shape.iter().copied().filter(|&length| length != 1).collect::<Vec<_>>();
+        if let Some(TensorInfo { name, shape: own, .. }) = self.tensors.get(self.pushed) {
+            let expected: Vec<_> = own.iter().map(|&length| length as usize).collect();
+            if long(shape) != long(&expected) {
+                let (tensor, given, expected) = (name.clone(), shape.to_vec(), own.clone());
+                return Err(TensorError::Shape { tensor, given, expected });
+            }
+        }
+        self.push(values)
+    }
+
     /// The payload.
     ///
     /// # Errors
@@ -225,6 +242,10 @@ mod tests {
             told(both.push(&[1i64]).unwrap_err()),
             "there is no tensor 2, only 2 of them, counted from 0"
         );
+        let wide = stream(&[(DataType::U8, &[1, 3, 2])]);
+        let shaped = |shape| wide.pack().push_shaped(&[0u8; 6], shape).map(drop);
+        assert_eq!(told(shaped(&[2, 3]).unwrap_err()), "tensor `t0` has shape [1, 3, 2], [2, 3] was given");
+        assert_eq!([shaped(&[3, 2]), shaped(&[1, 3, 2])], [Ok(()), Ok(())]);
         let one = stream(&[(DataType::F32, &[2, 2])]);
         assert_eq!(told(one.payload(&[1.0f32; 3]).unwrap_err()), "tensor `t0` has 4 elements, 3 were given");
         assert_eq!(

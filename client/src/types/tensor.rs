@@ -117,6 +117,16 @@ pub enum TensorError {
         /// The tensor's type.
         expected: DataType,
     },
+    /// As many elements, in another layout.
+    #[error("tensor `{tensor}` has shape {expected:?}, {given:?} was given")]
+    Shape {
+        /// The tensor's name.
+        tensor: String,
+        /// The shape given.
+        given: Vec<usize>,
+        /// The tensor's shape.
+        expected: Vec<u32>,
+    },
     /// More or fewer elements than the tensor has.
     #[error("tensor `{tensor}` has {expected} elements, {given} were given")]
     Elements {

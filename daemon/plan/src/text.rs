@@ -168,12 +168,11 @@ fn print_measured(plan: &ServicePlan) {
     );
     if let Some(machine) = times.machine.filter(|machine| machine.disturbed > 0) {
         let causes: Vec<_> = machine.counts().map(|(cause, count)| format!("{count} {cause}")).collect();
-        say!(
-            "    {} were disturbed ({}), the longest of the others took {}",
-            machine.disturbed,
-            causes.join(", "),
-            span(machine.longest_calm_ns)
-        );
+        let others = match machine.longest_calm_ns {
+            0 => "which are all".to_owned(),
+            longest => format!("the longest of the others took {}", span(longest)),
+        };
+        say!("    {} were disturbed ({}), {others}", machine.disturbed, causes.join(", "));
     }
     plan.proposal().iter().for_each(|proposal| say!("    {proposal}"));
     plan.levers().iter().for_each(|lever| say!("    what would help: {lever}"));

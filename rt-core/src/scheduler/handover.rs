@@ -103,6 +103,35 @@ impl Scheduler {
         ended.iter().for_each(|id| drop(self.remove_stream(*id)));
     }
 
+    /// Has a stream go on with another declaration and other constraints, that the caller has tested beside all others; the
+    /// shield is to be set anew. To be called where [`Scheduler::hand_over`] or that of a device has just taken over, before
+    /// anything else; none if it was not, or there is no such stream. What the stream no longer needs is to be dropped where
+    /// nobody waits. Allocates.
+    ///
+    /// *Why it is safe.* Nothing of the stream is open that anything was promised for. Its arrivals are held against the new
+    /// declaration alone: what conforms from now on keeps to that. Its word goes on from where it is, so that among any `n` of
+    /// these requests no more are mandatory than admission counts, and with a lesser density no fewer among any `n` of which some
+    /// came before than the new constraints need. A greater density than before says nothing of those that came before.
+    pub fn redeclare(&mut self, id: StreamId, spec: StreamSpec) -> Option<Retired> {
+        if self.waiting() + self.running() > 0 {
+            return None;
+        }
+        let places = places_for(&self.config, &spec);
+        let stream = self.streams.get_mut(id)?;
+        let before = stream.redeclare(spec, places);
+        self.ledger.depart(&before.spec, before.digest, true);
+        self.ledger.join(&stream.spec, stream.digest);
+        let (slot, demands) = (usize::from(id.slot), stream.spec.demand().is_some());
+        match demands {
+            true => self.to_come.set(slot, stream.earliest()),
+            false => self.to_come.remove(slot),
+        }
+        self.planner.forget(slot);
+        let shield = self.shield.take();
+        self.changed = true;
+        Some(Retired::stream(shield, before))
+    }
+
     /// Gives every stream that is left to `next`, which has been found fit, at an instant at which nothing is in the way.
     pub(crate) fn pass_on(&mut self, now: Instant, next: &mut Self) {
         next.resize(self.streams.places());

@@ -52,6 +52,10 @@ impl Retired {
     pub(super) fn of(shield: Option<Arc<Shield>>) -> Self {
         Self { _shield: shield, ..Self::default() }
     }
+
+    pub(super) fn stream(shield: Option<Arc<Shield>>, stream: Stream) -> Self {
+        Self { _stream: Some(Box::new(stream)), ..Self::of(shield) }
+    }
 }
 
 /// The streams of a scheduler, each in its place.

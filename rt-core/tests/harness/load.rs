@@ -121,6 +121,42 @@ pub(crate) fn setup_and_next() -> impl Strategy<Value = (Setup, Option<Scheduler
     })
 }
 
+/// Such a system; then of each of its streams a weaker promise for a wider declaration, and a configuration that admits these.
+pub(crate) fn setup_and_wider() -> impl Strategy<Value = (Setup, Option<(SchedulerConfig, Vec<StreamSpec>)>)>
+{
+    let wider = proptest::collection::vec((0u64..3, 0u64..8, 0u32..3), 4);
+    (setup(), system(), wider).prop_map(|(setup, system, wider)| {
+        let streams: Vec<_> = setup.streams.iter().zip(wider).map(|(spec, by)| widen(spec, by)).collect();
+        let (system, kept) = admissible(system, streams.clone());
+        let next = config(&[1], 1, 1, system.latency.as_nanos(), Dispatch::Eager);
+        let next = SchedulerConfig { workers: system.workers, ..next };
+        let fits = kept.len() == streams.len();
+        (setup, fits.then_some((next, streams)))
+    })
+}
+
+/// More requests, sooner, of which more may be missed.
+fn widen(spec: &StreamSpec, (more, sooner, misses): (u64, u64, u32)) -> StreamSpec {
+    let least = |span: Span| ns(span.as_nanos().saturating_sub(sooner));
+    let shorter = |span: Span| least(span).max(ns(1));
+    let bound = |bound: &ArrivalBound| match bound {
+        ArrivalBound::Window { count, length } => ArrivalBound::window(count + more, shorter(*length)),
+        ArrivalBound::Periodic { period, jitter } => {
+            ArrivalBound::periodic(shorter(*period), *jitter + ns(10 * more))
+        }
+        ArrivalBound::Distances(list) => {
+            ArrivalBound::distances(&list.as_slice().iter().map(|&d| least(d)).collect::<Vec<_>>())
+        }
+    };
+    let arrivals = spec.arrivals().expect("declared");
+    let bounds: Vec<_> = arrivals.bounds().iter().map(|b| bound(b).expect("valid")).collect();
+    let weaker = |c: &Constraint| Constraint::any_miss(c.misses() + misses, c.window()).unwrap_or(*c);
+    let constraints: Vec<_> = spec.constraints().as_slice().iter().map(weaker).collect();
+    let wider = ArrivalCurve::new(&bounds).expect("few");
+    assert!(arrivals.is_within(&wider), "{arrivals:?} and {wider:?}");
+    StreamSpec::promised(ConstraintSet::new(&constraints).expect("few"), wider)
+}
+
 /// Systems that serve background, as those of the daemon do.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     setup_with(Just(true), Just(false))

@@ -49,14 +49,14 @@ fn serve() -> Daemon {
 }
 
 /// The library, its example and its checks, built so that every wrong access ends them.
-fn build(daemon: &Daemon) -> PathBuf {
-    let folder = daemon.deployment.path("c");
+pub(super) fn build(place: &Deployment) -> PathBuf {
+    let folder = place.path("c");
     let output = Command::new("make")
         .arg("-C")
         .arg(repository("client/c"))
         .arg(format!("BUILD={}", folder.display()))
         .args(["CFLAGS=-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"])
-        .args(["check", "hostile"].map(|program| format!("{}/{program}", folder.display())))
+        .args(["check", "hostile", "restarts"].map(|program| format!("{}/{program}", folder.display())))
         .arg("all")
         .output()
         .expect("make can be run");
@@ -71,7 +71,7 @@ fn run(command: &mut Command) -> Output {
 #[test]
 fn the_c_client_keeps_what_its_header_says() {
     let daemon = serve();
-    let folder = build(&daemon);
+    let folder = build(&daemon.deployment);
     let output = run(Command::new(folder.join("check")).arg(daemon.deployment.socket()));
     assert!(output.status.success(), "{}", stderr(&output));
     let output = run(Command::new(folder.join("hostile")).arg(daemon.deployment.path("hostile")));

@@ -1,6 +1,10 @@
 //! Clients that connect and register again by themselves, over a restart of the daemon.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use super::clients::build;
 
 use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually};
 use weir_client::blocking::Steady;
@@ -124,4 +128,49 @@ fn an_async_client_goes_on_with_its_streams_after_a_restart() {
         assert!(matches!(client.infer(gone, &[1.0f32, 2.0]).await, Err(Error::GivenUp)));
         client.subscribe(EventMask::ALL).await.expect("subscribed again");
     });
+}
+
+#[test]
+fn a_c_client_goes_on_with_its_streams_after_a_restart() {
+    let place = place();
+    let program = build(&place).join("restarts");
+    let mut child = Command::new(program)
+        .arg(place.socket())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut said = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut answer = child.stdin.take().expect("piped");
+    // What it fails at it says on standard error.
+    let mut hear = |word: &str| assert_eq!(said.next().expect("a line").expect("text"), word);
+    let mut done = || answer.write_all(b"\n").expect("it reads");
+    hear("open");
+    let daemon = place.serve();
+    done();
+    hear("stop");
+    assert_eq!(held(&daemon), ["first", "second"]);
+    drop(daemon);
+    done();
+    hear("start");
+    let daemon = place.serve();
+    done();
+    hear("take the name");
+    assert_eq!(held(&daemon), ["first", "second"]);
+    drop(daemon);
+    let daemon = place.serve();
+    let mut other = daemon.client();
+    let theirs = other.register(&best_effort("echo", "second")).expect("first come");
+    done();
+    hear("give it back");
+    other.unregister(&theirs).expect("given up");
+    done();
+    hear("other tensors");
+    drop(daemon);
+    place.configure(format!("{DAEMON}{}", SERVICE.replace("input = 2", "input = 3")));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let _daemon = place.serve();
+    done();
+    hear("all checks passed");
+    assert!(child.wait().expect("an end").success());
 }

@@ -129,8 +129,7 @@ fn nobody_who_holds_a_stream_is_promised_less() {
     assert_eq!(daemon.status()["services"][0]["deadline_ns"], 3_000_000_000u64);
 }
 
-/// A reserved stream that nobody has taken may be promised less beside one that somebody holds, and that one as soon as it
-/// has been given up.
+/// A reserved stream that nobody has taken may be promised whatever, beside one that somebody holds.
 #[test]
 fn what_nobody_holds_may_be_promised_less() {
     let reserved = |name: &str, misses: u32| {
@@ -151,19 +150,69 @@ fn what_nobody_holds_may_be_promised_less() {
     assert_eq!((promised("held"), promised("free")), ("any_miss(1,4)".into(), "any_miss(2,4)".into()));
     assert!(matches!(client.infer(&held, &[0.0; 4]).expect("an answer"), Outcome::Result(_)));
 
-    place.configure(with(2, 2));
-    let told = daemon.reload_refused();
-    assert!(told.contains("stream held is held with another declaration"), "{told}");
-    assert_eq!(promised("held"), "any_miss(1,4)");
     client.unregister(&held).expect("given up");
-    daemon.reload_accepted();
-    assert_eq!(promised("held"), "any_miss(2,4)");
     client.register(&best_effort("lanes", "free")).expect("reserved");
     // None at all, of what nobody holds.
     place.configure(config(4, 2_000, &reserved("free", 2)));
     daemon.reload_accepted();
     let streams = daemon.status()["services"][0]["streams"].clone();
     assert_eq!(streams.as_array().map(Vec::len), Some(1), "{streams}");
+}
+
+/// What is promised to a reserved stream is the configuration's: a wider declaration, weaker constraints and a later deadline
+/// are taken over while it is held, and it is policed by the new declaration from that instant on.
+#[test]
+fn a_reserved_stream_that_is_held_may_be_promised_what_is_weaker() {
+    let reserved = |misses: u32, count: u32| {
+        format!(
+            "[[service.stream]]\nname = \"cam\"\nconstraints = [{{ any-miss = {{ m = {misses}, k = 4 }} }}]\n\
+             arrivals = [{{ window = {{ count = {count}, length = \"10s\" }} }}]\n"
+        )
+    };
+    let with = |deadline: u64, misses: u32, count: u32| config(4, deadline, &reserved(misses, count));
+    let place = profiled(&with(2_000, 1, 2));
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let cam = client.register(&best_effort("lanes", "cam")).expect("reserved");
+    let status = || daemon.stream_status("cam");
+    for _ in 0..2 {
+        assert!(matches!(client.infer(&cam, &[0.0; 4]).expect("an answer"), Outcome::Result(_)));
+    }
+    for (wrong, reason) in [
+        (
+            with(2_000, 0, 2),
+            "stream cam is held: the new configuration reserves it with constraints that are not weaker",
+        ),
+        (
+            with(2_000, 1, 1),
+            "stream cam is held: the new configuration reserves it with a declaration that is not wider",
+        ),
+    ] {
+        place.configure(wrong);
+        let told = daemon.reload_refused();
+        assert!(told.contains(reason), "{told}");
+    }
+    place.configure(with(2_500, 2, 20));
+    let told = daemon.reload_accepted();
+    let line = "stream cam, which is held: any_miss(2,4), 20 per 10.0 s; before any_miss(1,4), 2 per 10.0 s";
+    assert!(told.lines().any(|told| told == line), "{told}");
+    assert_eq!(
+        (status()["constraints"][0].clone(), status()["arrived"].clone()),
+        ("any_miss(2,4)".into(), 2.into())
+    );
+    assert_eq!(status()["arrivals"][0], "20 per 10.0 s");
+    assert_eq!(daemon.status()["services"][0]["deadline_ns"], 2_500_000_000u64);
+    // Ten times as many as were declared before, all of them within that time, and the numbers go on.
+    let outcomes: Vec<_> = (0..20).map(|_| client.infer(&cam, &[0.0; 4]).expect("an answer")).collect();
+    assert!(outcomes.iter().map(sequence).eq(2..22));
+    assert!(status()["suspended"].is_null(), "{}", status());
+    client.infer(&cam, &[0.0; 4]).expect("an answer");
+    let suspended = status()["suspended"].clone();
+    assert!(suspended["text"].as_str().is_some_and(|text| text.contains("21 requests")), "{suspended}");
+    // Who holds it next has the same.
+    client.unregister(&cam).expect("given up");
+    let cam = client.register(&best_effort("lanes", "cam")).expect("reserved");
+    assert_eq!(cam.density(), 0.5);
 }
 
 /// A reload that takes a while says what it is at, to who waits for it and in STATUS.

@@ -230,6 +230,18 @@ impl Held<'_> {
         Ok(id)
     }
 
+    /// As [`Scheduler::redeclare`]; it is seen as `view` from now on.
+    pub(super) fn redeclare(
+        &mut self,
+        id: StreamId,
+        spec: StreamSpec,
+        view: &Arc<StreamView>,
+    ) -> Option<Retired> {
+        let retired = (**self).redeclare(id, spec)?;
+        self.enter(id, view);
+        Some(retired)
+    }
+
     /// A stream that has been added is seen as `view` from now on.
     fn enter(&mut self, id: StreamId, view: &Arc<StreamView>) {
         self.names().insert(id, Arc::clone(view));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rt_core::sharing::Heir;
-use rt_core::{HandOverError, Instant, Shield, Span};
+use rt_core::{ArrivalCurve, HandOverError, Instant, Shield, Span, StreamSpec};
 
 use super::device::Device;
 use super::registry::Moves;
@@ -201,6 +201,26 @@ impl Service {
         let news: Vec<_> = plans.iter().map(|plan| (*plan, into(plan).map(|of| &moves[of]))).collect();
         let margin = Moves::admit_all(&news)?;
         Ok((moves, margin))
+    }
+
+    /// What those who hold reserved streams have to know: which of them have another declaration than they had with `old`.
+    pub fn redeclared(&self, old: &Self) -> Vec<String> {
+        let registry = self.registry.lock();
+        let told = |name: &str, spec: &StreamSpec| {
+            let before = old.plan.config.reserved.iter().find(|stream| stream.name == name)?;
+            let text = |spec: &StreamSpec| {
+                let bounds =
+                    spec.arrivals().into_iter().flat_map(ArrivalCurve::bounds).map(ToString::to_string);
+                let all = spec.constraints().as_slice().iter().map(ToString::to_string).chain(bounds);
+                all.collect::<Vec<_>>().join(", ")
+            };
+            let (now, then) = (text(spec), text(&before.spec));
+            (*spec != before.spec).then(|| format!("stream {name}, which is held: {now}; before {then}"))
+        };
+        let held = registry.iter().filter(|(.., reserved, held)| *reserved && *held);
+        let mut all: Vec<_> = held.filter_map(|(view, spec, ..)| told(&view.name, spec)).collect();
+        all.sort();
+        all
     }
 
     /// The one of that name: who takes over from it, or whom it takes over from.

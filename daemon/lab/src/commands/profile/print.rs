@@ -31,7 +31,13 @@ pub(super) fn profile(profile: &Profile) {
                 b.samples,
                 span(b.p50_ns),
                 span(b.p99_ns),
-                b.machine.map_or_else(|| "?".to_owned(), |machine| span(machine.longest_calm_ns)),
+                b.machine.map_or_else(
+                    || "?".to_owned(),
+                    |machine| match machine.longest_calm_ns {
+                        0 => "none".to_owned(),
+                        longest => span(longest),
+                    }
+                ),
                 span(b.max_ns),
                 span(b.bound_ns),
                 made_from(entry, b)

@@ -1,4 +1,5 @@
-//! What becomes of each stream when a service of another configuration takes over: nobody is promised less.
+//! What becomes of each stream when a service of another configuration takes over: nobody is promised less than was asked for.
+//! What a reserved stream is promised the configuration says, so that may become weaker while a client holds it.
 
 use std::sync::Arc;
 
@@ -84,16 +85,20 @@ impl Registry {
     /// # Errors
     /// The stream that is held and would be promised less, and in what.
     pub(in crate::service) fn moves(&self, old: &ServicePlan, new: &ServicePlan) -> Result<Moves, String> {
-        let held = |entry: &&Entry| entry.held;
-        if let Some((name, _)) = self.streams.iter().find(|(_, entry)| held(entry)) {
-            check_frame(old, new).map_err(|what| format!("stream {name} is held: {what}"))?;
-        }
         let mut moves = Moves { added: Vec::new(), dropped: Vec::new(), kept: Vec::new() };
         let reserved = |name: &str| new.config.reserved.iter().find(|stream| stream.name == name);
         for (name, entry) in &self.streams {
+            let place = reserved(name).filter(|_| entry.reserved);
+            if entry.held {
+                let asked = place.is_none() && entry.spec.demand().is_some();
+                let then = place.map_or(&entry.spec, |stream| &stream.spec);
+                let fits = check_tensors(old, new).and_then(|()| check_weaker(&entry.spec, then));
+                let fits = fits.and_then(|()| if asked { check_deadline(old, new) } else { Ok(()) });
+                fits.map_err(|what| format!("stream {name} is held: {what}"))?;
+            }
             match reserved(name) {
-                Some(stream) if stream.spec == entry.spec && entry.reserved => {
-                    moves.kept.push((name.clone(), entry.spec.clone(), true));
+                Some(stream) if entry.reserved && (entry.held || stream.spec == entry.spec) => {
+                    moves.kept.push((name.clone(), stream.spec.clone(), true));
                 }
                 Some(_) if entry.held => {
                     return Err(format!(
@@ -138,10 +143,17 @@ impl Registry {
     ) {
         to.past = std::mem::take(&mut self.past);
         let mut streams = std::mem::take(&mut self.streams);
-        for (name, _, reserved) in moves.kept.drain(..) {
+        for (name, spec, reserved) in moves.kept.drain(..) {
             match streams.remove(&name) {
-                Some(entry) if reserved || entry.held => {
+                Some(entry) if (reserved || entry.held) && entry.spec == spec => {
                     to.streams.insert(name, Entry { reserved, ..entry });
+                }
+                Some(entry) if reserved || entry.held => {
+                    let view = Arc::new(StreamView::new(&name, spec.arrivals()));
+                    if next.redeclare(entry.id, spec.clone(), &view).is_none() {
+                        error!("stream {name} goes on with the declaration that it had: something is open");
+                    }
+                    to.streams.insert(name, Entry { view, spec, reserved, ..entry });
                 }
                 // Nobody has it any more, and nobody can take it.
                 Some(entry) => drop(next.remove_stream(entry.id)),
@@ -161,16 +173,40 @@ impl Registry {
     }
 }
 
-/// Whether those who hold a stream of `old` can go on with `new`: the same tensors, no later a deadline.
-fn check_frame(old: &ServicePlan, new: &ServicePlan) -> Result<(), String> {
+/// Whether who asked for a promise of `old` can go on with `new`: no later a deadline.
+fn check_deadline(old: &ServicePlan, new: &ServicePlan) -> Result<(), String> {
     let (before, after) = (old.config.deadline, new.config.deadline);
     if after > before {
         return Err(format!("its deadline is {before}, the new one {after}"));
     }
+    Ok(())
+}
+
+/// Whether those who hold a stream of `old` can go on with `new`: the same tensors.
+fn check_tensors(old: &ServicePlan, new: &ServicePlan) -> Result<(), String> {
     let shape = |tensor: &TensorSpec| (tensor.data_type, tensor.shape.clone());
     let alike = |a: &[TensorSpec], b: &[TensorSpec]| a.iter().map(shape).eq(b.iter().map(shape));
     if alike(old.spec.request(), new.spec.request()) && alike(old.spec.answer(), new.spec.answer()) {
         return Ok(());
     }
     Err(format!("{} takes or gives other tensors than {}", new.spec.name, old.spec.name))
+}
+
+/// Whether who holds a stream that was reserved as `before` can go on with `after`: whatever it may send it may go on sending,
+/// and its outcomes so far do not break what is promised from now on.
+fn check_weaker(before: &StreamSpec, after: &StreamSpec) -> Result<(), String> {
+    let wider = match (before.arrivals(), after.arrivals()) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(before), Some(after)) => before.is_within(after),
+    };
+    if !wider {
+        return Err("the new configuration reserves it with a declaration that is not wider".to_owned());
+    }
+    if after.constraints().density() > before.constraints().density()
+        || after.demand().is_some() != before.demand().is_some()
+    {
+        return Err("the new configuration reserves it with constraints that are not weaker".to_owned());
+    }
+    Ok(())
 }

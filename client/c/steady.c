@@ -1,0 +1,165 @@
+#define _GNU_SOURCE
+#include "connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A connection is opened, and where that is wanted opened again after it has ended, with the streams that it had. */
+
+enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 4 };
+
+static weir_status hello(weir_client *client) {
+    reader body;
+    char daemon[256];
+    begin(client, HELLO);
+    put_bytes(&client->out, "WEIR", 4);
+    put(&client->out, OLDEST_VERSION, 2);
+    put(&client->out, VERSION, 2);
+    put_string(&client->out, client->name);
+    weir_status status = ask(client, WELCOME, -1, &body);
+    if (status != WEIR_OK) return status;
+    uint64_t version = take(&body, 2);
+    take_reserved(&body, 2);
+    client->max_frame = (uint32_t)take(&body, 4);
+    client->max_arena = take(&body, 8);
+    take_string(&body, daemon, sizeof daemon);
+    if (!all_read(&body) || version < OLDEST_VERSION || version > VERSION)
+        return broken(client, WEIR_PROTOCOL, "the daemon's WELCOME is not of version 1 to 4");
+    client->version = (uint16_t)version;
+    return WEIR_OK;
+}
+
+/* Another socket, under the number of the one before: a program may poll that. */
+static weir_status make_socket(weir_client *client) {
+    int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (made < 0) return fail(client, WEIR_SYSTEM, "socket: %s", strerror(errno));
+    if (client->socket < 0) {
+        client->socket = made;
+        return WEIR_OK;
+    }
+    int moved = dup3(made, client->socket, O_CLOEXEC);
+    close(made);
+    return moved < 0 ? fail(client, WEIR_SYSTEM, "dup3: %s", strerror(errno)) : WEIR_OK;
+}
+
+weir_status connect_now(weir_client *client) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    weir_status status = make_socket(client);
+    if (status != WEIR_OK) return status;
+    strcpy(address.sun_path, client->path);
+    weir_set_timeout(client, client->timeout);
+    client->max_frame = FIRST_FRAME;
+    int connected;
+    do connected = connect(client->socket, (struct sockaddr *)&address, sizeof address);
+    while (connected != 0 && errno == EINTR);
+    if (connected != 0)
+        return fail(client, WEIR_SYSTEM, "%s: %s (is the daemon running, and may this user connect?)", client->path,
+                    strerror(errno));
+    client->ended = false;
+    status = hello(client);
+    if (status != WEIR_OK) client->ended = true;
+    return status;
+}
+
+/* Nothing of the connection before has a meaning on the next one. */
+static void leave_behind(weir_client *client) {
+    while (client->first != NULL) {
+        kept *frame = client->first;
+        client->first = frame->next;
+        free(frame);
+    }
+    client->last = &client->first;
+    client->kept_count = client->abandoned_count = client->start = client->end = 0;
+    if (client->alarm >= 0) {
+        if (client->stale_alarm >= 0) close(client->stale_alarm);
+        client->stale_alarm = client->alarm;
+        client->alarm = -1;
+    }
+    client->arena_stale = client->arena != NULL;
+}
+
+static bool alike(const weir_tensor *one, const weir_tensor *other, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (one[i].type != other[i].type || one[i].dimensions != other[i].dimensions ||
+            memcmp(one[i].shape, other[i].shape, one[i].dimensions * sizeof *one[i].shape) != 0)
+            return false;
+    return true;
+}
+
+static weir_status register_again(weir_client *client, const held *stream) {
+    reader body;
+    weir_stream now, *before = stream->stream;
+    begin(client, REGISTER);
+    put_bytes(&client->out, stream->body, stream->length);
+    weir_status status = ask(client, REGISTERED, -1, &body);
+    if (status != WEIR_OK) return status;
+    if (!read_stream(&body, &now)) return broken(client, WEIR_PROTOCOL, "the daemon's REGISTERED cannot be read");
+    /* The program's payloads are as long as they were. */
+    if (now.inputs != before->inputs || now.outputs != before->outputs ||
+        !alike(now.input, before->input, now.inputs) || !alike(now.output, before->output, now.outputs))
+        return fail(client, WEIR_INVALID, "a stream takes or gives other tensors than when it was registered");
+    now.within_ns = before->within_ns;
+    *before = now;
+    return WEIR_OK;
+}
+
+weir_status ready(weir_client *client) {
+    if (!client->ended || !client->again) return WEIR_OK;
+    leave_behind(client);
+    weir_status status = connect_now(client);
+    for (held *stream = client->streams; status == WEIR_OK && stream != NULL; stream = stream->next)
+        status = register_again(client, stream);
+    if (status == WEIR_OK && client->mask != 0) {
+        reader body;
+        begin(client, SUBSCRIBE);
+        put(&client->out, client->mask, 4);
+        status = ask(client, SUBSCRIBED, -1, &body);
+    }
+    /* All of it or nothing: streams are given up with the connection. */
+    if (status != WEIR_OK) {
+        shutdown(client->socket, SHUT_RDWR);
+        client->ended = true;
+    }
+    return status;
+}
+
+weir_status remember(weir_client *client, weir_stream *stream) {
+    forget(client, stream);
+    if (!client->again) return WEIR_OK;
+    size_t length = client->out.length - HEADER;
+    held *own = malloc(sizeof *own + length);
+    if (own == NULL) return broken(client, WEIR_SYSTEM, "memory is short");
+    own->next = NULL;
+    own->stream = stream;
+    own->length = length;
+    memcpy(own->body, client->out.bytes + HEADER, length);
+    held **last = &client->streams;
+    while (*last != NULL) last = &(*last)->next;
+    *last = own;
+    return WEIR_OK;
+}
+
+void forget(weir_client *client, const weir_stream *stream) {
+    for (held **at = &client->streams; *at != NULL; at = &(*at)->next) {
+        held *own = *at;
+        if (own->stream != stream) continue;
+        *at = own->next;
+        free(own);
+        return;
+    }
+}
+
+weir_status holds(weir_client *client, const weir_stream *stream) {
+    const held *own = client->streams;
+    while (own != NULL && own->stream != stream) own = own->next;
+    if (own != NULL || !client->again) return WEIR_OK;
+    return fail(client, WEIR_INVALID,
+                "no stream that was registered since weir_set_reconnect, or a copy of one: pass what weir_register was given");
+}
+
+void weir_set_reconnect(weir_client *client, bool again) { client->again = again; }
