@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::absorb::Struck;
 use crate::constraint::{Constraint, ConstraintSet};
 use crate::curve::ArrivalCurve;
 use crate::ledger::digest;
@@ -97,6 +98,13 @@ impl MissReason {
     ];
 }
 
+impl MissReason {
+    /// Whether there was no time or no room, and nothing else was wrong.
+    pub(crate) const fn is_of_time(self) -> bool {
+        matches!(self, Self::Expired | Self::Shed | Self::QueueFull | Self::Late)
+    }
+}
+
 impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -176,17 +184,20 @@ pub(crate) struct Stream {
     pub(crate) breaches: u64,
     /// Requests that came before its promise was last resumed: a window that holds one of them it has to answer for itself.
     pub(crate) excused: u64,
+    /// What was missed of it where stalls are absorbed.
+    pub(crate) struck: Struck,
 }
 
 impl Stream {
-    /// `places` requests may await their outcome, or the outcome of an earlier one. It has no number yet.
-    pub(crate) fn new(spec: StreamSpec, places: usize) -> Self {
+    /// Of whose requests the share `density` must be served; `places` of them may await their outcome, or the outcome of an
+    /// earlier one. It has no number yet.
+    pub(crate) fn new(spec: StreamSpec, density: Density, places: usize) -> Self {
         let monitor = OutcomeMonitor::new(spec.constraints.clone());
         Self {
             id: StreamId { slot: 0, generation: 0 },
-            digest: digest(&spec),
+            digest: digest(&spec, density),
             left: monitor.misses_left().map(|(left, _)| left),
-            marks: Marks::new(spec.constraints.density()),
+            marks: Marks::new(density),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
@@ -197,6 +208,7 @@ impl Stream {
             told: false,
             breaches: 0,
             excused: 0,
+            struck: Struck::default(),
             spec: Arc::new(spec),
         }
     }
@@ -209,6 +221,7 @@ impl Stream {
         self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
+        self.struck = Struck::default();
     }
 
     /// Before when no request of it conforms: none can be mandatory. One that has sent nothing yet may send all that its curve

@@ -121,6 +121,19 @@ impl Marks {
         Self { word: BalancedWord::new(density), earned: 0 }
     }
 
+    /// Goes on with another density: what has been earned of the next mandatory request is kept, rounded up.
+    pub(crate) fn change(&mut self, density: Density) {
+        let Density { q, .. } = self.word.density;
+        let keep = |part: u32| {
+            let kept = (u64::from(part) * u64::from(density.q)).div_ceil(u64::from(q));
+            kept.min(u64::from(density.q) - 1) as u32
+        };
+        *self = Self {
+            earned: keep(self.earned),
+            word: BalancedWord { density, remainder: keep(self.word.remainder) },
+        };
+    }
+
     /// Whether the next request, if it conforms, could be mandatory, and yet need not be served.
     pub(crate) fn is_early(&self) -> bool {
         let Density { p, q } = self.word.density;
@@ -216,6 +229,31 @@ mod tests {
             for n in 1..=conforming.len() {
                 let most = density.ceil_of(n as u64);
                 prop_assert!(conforming.windows(n).all(|w| w.iter().filter(|&&m| m).count() as u64 <= most));
+            }
+        }
+    }
+
+    proptest! {
+        /// What is mandatory in a row across a change of density is no less than the two parts ask for together.
+        #[test]
+        fn a_word_goes_on_with_another_density(
+            (q, p) in (1u32..40).prop_flat_map(|q| (Just(q), 1..=q)),
+            (r, o) in (1u32..40).prop_flat_map(|r| (Just(r), 1..=r)),
+            before in 0u64..60, skipped in 0u64..60,
+        ) {
+            let mut marks = Marks::new(Density::new(p, q).expect("p ≤ q"));
+            let mut next = |marks: &mut Marks| u64::from(marks.next(true, false) == Class::Mandatory);
+            for _ in 0..skipped {
+                next(&mut marks);
+            }
+            let old: u64 = (0..before).map(|_| next(&mut marks)).sum();
+            marks.change(Density::new(o, r).expect("o ≤ r"));
+            let mut new = 0;
+            for n in 1..60 {
+                new += next(&mut marks);
+                let (p, q, o, r) = (u64::from(p), u64::from(q), u64::from(o), u64::from(r));
+                prop_assert!(old + new >= (before * p * r + n * o * q) / (q * r));
+                prop_assert!(new <= (n * o).div_ceil(r));
             }
         }
     }
