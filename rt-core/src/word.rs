@@ -242,7 +242,7 @@ mod tests {
             before in 0u64..60, skipped in 0u64..60,
         ) {
             let mut marks = Marks::new(Density::new(p, q).expect("p ≤ q"));
-            let mut next = |marks: &mut Marks| u64::from(marks.next(true, false) == Class::Mandatory);
+            let next = |marks: &mut Marks| u64::from(marks.next(true, false) == Class::Mandatory);
             for _ in 0..skipped {
                 next(&mut marks);
             }
