@@ -128,6 +128,9 @@ pub struct Service {
     /// Stalls so far that the promise held through, as declared.
     #[serde(default)]
     pub stalls_seen: u64,
+    /// Requests so far that had to be served and were missed for them, where constraints absorb that.
+    #[serde(default)]
+    pub stall_misses: u64,
     /// What the way to a worker and back may take.
     pub handover_ns: u64,
     /// The longest such way so far.

@@ -30,7 +30,12 @@ pub fn certify(problem: &Problem) -> Claim {
         Ok(admission) => (Rule::Refined, admission.binding),
         Err(AdmissionError::Rate { .. }) => (Rule::Rate, None),
         Err(AdmissionError::Horizon) => (Rule::Horizon, None),
-        Err(AdmissionError::Stalls { .. }) => (Rule::Stalls, None),
+        Err(
+            AdmissionError::Stalls { .. }
+            | AdmissionError::Absorbed { .. }
+            | AdmissionError::Recovery { .. }
+            | AdmissionError::Kinds,
+        ) => (Rule::Stalls, None),
         Err(AdmissionError::Burst(binding)) if is_closed(problem) => (Rule::Refined, Some(*binding)),
         Err(AdmissionError::Burst(binding)) => (Rule::TheoremA, Some(*binding)),
         // No problem has such workers.
@@ -44,9 +49,10 @@ pub fn certify(problem: &Problem) -> Claim {
         limits::all(problem, admission)
     };
     let streams = problem.raw.streams.iter().zip(problem.specs()).zip(rates);
+    let density = |spec| problem.density(spec);
     let streams = streams.map(|((raw, spec), max_rate_scale)| StreamAnswer {
         name: raw.name.clone(),
-        density: (spec.constraints().density().numerator(), spec.constraints().density().denominator()),
+        density: (density(spec).numerator(), density(spec).denominator()),
         constraints: raw.constraints.iter().cloned().zip(standings(spec.constraints())).collect(),
         max_rate_scale,
         largest_count: theorem_b(problem, spec),

@@ -8,7 +8,7 @@ pub mod shared;
 
 use std::collections::BTreeMap;
 
-use rt_core::{Dispatch, Span, Stalls, StreamSpec, System, Workers};
+use rt_core::{Density, Dispatch, Span, Stalls, StreamSpec, System, Workers};
 use serde_json::value::RawValue;
 
 use crate::number::Number;
@@ -144,6 +144,13 @@ impl Problem {
     #[must_use]
     pub fn reserve(&self) -> Span {
         self.guard + Stalls::reserve_of(self.stalls)
+    }
+
+    /// The share of the requests of a stream that must be served: more than its constraints ask for where they absorb stalls.
+    #[must_use]
+    pub fn density(&self, spec: &StreamSpec) -> Density {
+        let asked = spec.constraints().density();
+        self.stalls.map_or(asked, |stalls| stalls.absorb(spec, self.deadline).map_or(asked, |(_, more)| more))
     }
 
     /// What the streams declare and are promised, in order, for [`System::admit`].

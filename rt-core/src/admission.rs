@@ -17,7 +17,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::absorb::regular_span;
 use crate::busy::{BusyPeriod, MAX_RISES, Rise};
+use crate::constraint::Constraint;
 use crate::curve::ArrivalCurve;
 use crate::refine::Refinement;
 use crate::stalls::Stalls;
@@ -130,6 +132,27 @@ pub enum AdmissionError {
         /// The window that is declared.
         window: Span,
     },
+    /// A constraint leaves no room for what stalls can make miss.
+    #[error(
+        "one stall can make {misses} requests that must be served miss, for which {constraint} has no room"
+    )]
+    Absorbed {
+        /// The constraint.
+        constraint: Constraint,
+        /// How many requests that must be served one stall can make miss.
+        misses: u64,
+    },
+    /// Requests may be missed for longer behind a stall than is counted on.
+    #[error("behind a stall the workers need {needed} to catch up, but {recovery} is what is counted on")]
+    Recovery {
+        /// How long it takes; the longest of all spans if its end is not seen in time.
+        needed: Span,
+        /// What is counted on.
+        recovery: Span,
+    },
+    /// Stalls are to be absorbed by workers of several kinds.
+    #[error("stalls can be absorbed by workers of one kind only")]
+    Kinds,
 }
 
 impl System {
@@ -153,13 +176,18 @@ impl System {
         self.check()?;
         let streams: Vec<_> = streams.into_iter().collect();
         let closed = !self.background && streams.iter().all(|s| s.arrivals().is_some());
-        let all: Vec<_> =
-            streams.iter().filter_map(|s| Some((s.constraints().density(), s.arrivals()?))).collect();
+        let density = |spec: &&StreamSpec| match self.stalls {
+            Some(stalls) => stalls.absorb(spec, self.deadline()).map(|(_, density)| density),
+            None => Ok(spec.constraints().density()),
+        };
+        let densities = streams.iter().map(density).collect::<Result<Vec<_>, _>>()?;
+        let declared = |(s, density): (&&'a StreamSpec, Density)| Some((density, s.arrivals()?));
+        let all: Vec<_> = streams.iter().zip(densities).filter_map(declared).collect();
         if all.iter().all(|(density, _)| density.numerator() == 0) {
             return Ok(Admission { binding: None, waiting: 0, busy: Span::ZERO, plain: true });
         }
         self.check_rate(&all)?;
-        self.check_stalls(&all)?;
+        self.check_stalls(&all, streams.iter().map(|spec| regular_span(spec)))?;
         // What is proved of the refinement knows late dispatch, and no stalls.
         let closed = closed && self.stalls.is_none();
         let latency = self.unstalled_latency();
@@ -239,11 +267,51 @@ impl System {
         Stalls::reserve_of(self.stalls)
     }
 
-    /// Whether no more stalls can fall into a busy period than one window has ([`crate::stalls`]).
-    fn check_stalls(&self, load: &Load) -> Result<(), AdmissionError> {
+    /// From arrival to answer, dispatch as late as may be.
+    fn deadline(&self) -> Span {
+        self.latency + self.guard
+    }
+
+    /// How long after a stall began that is absorbed nothing more is missed for it: behind it everything is begun by then. `None`
+    /// if that is not seen in a minute.
+    fn time_to_recover(&self, stalls: Stalls, load: &Load) -> Option<Span> {
+        BusyPeriod::after(self, load, stalls.lost() + self.guard + self.guard).length(LONGEST_BUSY)
+    }
+
+    /// How long after the beginning of the stalls that are declared requests of `streams` can be missed, if constraints absorb
+    /// what is: with a recovery of less they are refused. `None` if nothing is to be absorbed, or that is not seen in a minute.
+    #[must_use]
+    pub fn recovery<'a>(&self, streams: impl IntoIterator<Item = &'a StreamSpec>) -> Option<Span> {
+        let stalls = self.stalls.filter(|stalls| stalls.recovery().is_some())?;
+        let density = |spec: &StreamSpec| Some(stalls.absorb(spec, self.deadline()).ok()?.1);
+        let load: Option<Vec<_>> = streams
+            .into_iter()
+            .filter_map(|s| Some((s, s.arrivals()?)))
+            .map(|(s, a)| Some((density(s)?, a)))
+            .collect();
+        let load = load?;
+        self.check_rate(&load).ok()?;
+        self.time_to_recover(stalls, &load)
+    }
+
+    /// Whether no more stalls can fall into a busy period than one window has ([`crate::stalls`]), or into requests that a
+    /// constraint is about if they are absorbed (`crate::absorb`): those of streams that send them within `spans`.
+    fn check_stalls(&self, load: &Load, spans: impl Iterator<Item = Span>) -> Result<(), AdmissionError> {
         let Some(stalls) = self.stalls else { return Ok(()) };
-        let deadline = self.latency + self.guard;
-        let window = stalls.window();
+        let (deadline, window) = (self.deadline(), stalls.window());
+        if let Some(recovery) = stalls.recovery() {
+            if self.workers.len() > 1 {
+                return Err(AdmissionError::Kinds);
+            }
+            match self.time_to_recover(stalls, load) {
+                Some(needed) if needed <= recovery => {}
+                needed => {
+                    return Err(AdmissionError::Recovery { needed: needed.unwrap_or(MAX_SPAN), recovery });
+                }
+            }
+            let needed = stalls.needed_window(deadline, spans).unwrap_or(MAX_SPAN);
+            return if needed <= window { Ok(()) } else { Err(AdmissionError::Stalls { needed, window }) };
+        }
         let busy = BusyPeriod::after(self, load, deadline).length(window.max(LONGEST_BUSY));
         match busy.map(|busy| busy + deadline + stalls.length()) {
             Some(needed) if needed <= window => Ok(()),

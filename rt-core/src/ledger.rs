@@ -19,6 +19,7 @@ use core::hash::{Hash, Hasher};
 use crate::curve::ArrivalCurve;
 use crate::shield::Shield;
 use crate::stream::StreamSpec;
+use crate::word::Density;
 
 /// What the promises of a service have to reckon with at one time.
 #[derive(Clone, Debug)]
@@ -80,6 +81,12 @@ impl LoadLedger {
         self.classes.append(&mut other.classes);
         (self.version, self.present, self.departed) = (other.version, other.present, other.departed);
         (other.version, other.present, other.departed) = (0, 0, 0);
+    }
+
+    /// Nobody is in it, nor has been.
+    pub(crate) fn forget_all(&mut self) {
+        self.classes.clear();
+        (self.present, self.departed) = (0, 0);
     }
 
     /// Whether nothing is promised to anyone, nor was anything that still counts.
@@ -164,10 +171,13 @@ impl LoadLedger {
     }
 }
 
-/// The same for streams that demand the same, and hardly ever for others: what is compared first.
-pub(crate) fn digest(spec: &StreamSpec) -> u64 {
+/// The same for streams that demand the same, and hardly ever for others: what is compared first. Where stalls are absorbed more
+/// must be served than constraints alone ask for, and streams of one density by these need not be alike: then it tells them apart.
+pub(crate) fn digest(spec: &StreamSpec, density: Density) -> u64 {
+    let Some((asked, arrivals)) = spec.demand() else { return 0 };
     // Equal densities need not look alike, so curves alone are digested.
-    spec.demand().map_or(0, |(_, arrivals)| curve_digest(arrivals))
+    let denser = |share: Density| u64::from(share.numerator()) << 32 | u64::from(share.denominator());
+    curve_digest(arrivals) ^ if density == asked { 0 } else { denser(density) }
 }
 
 /// See [`digest`].

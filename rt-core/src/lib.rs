@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod absorb;
 pub mod admission;
 mod algebra;
 mod arrival;

@@ -17,6 +17,8 @@
 //! `a ≤ s + β`, for a delay of `D` covers `δ`, `k·ℓ` and the longest batch that the shield allows. A stall that began by
 //! `a + D` ends by `a + D + ℓ`, within `T` of `s`: so there were at most `k`, and `k·ℓ` was kept back for them.
 //!
+//! Or nothing is kept back, and constraints absorb what is missed around a stall: `crate::absorb`.
+//!
 //! When a batch ends `x` late it can have lost `x` at any time while it ran, and it is enough that *some* intervals explain all that
 //! is seen: the monitor lets a stall cover whatever it can. It is strict with what goes on: what no stall
 //! that ended now could explain is told now, before it makes a request miss.
@@ -32,6 +34,7 @@ pub struct Stalls {
     count: u32,
     window: Span,
     length: Span,
+    recovery: Option<Span>,
 }
 
 /// Why a declaration of stalls is none.
@@ -75,8 +78,8 @@ impl Stalls {
         if length == Span::ZERO || window > MAX_SPAN || length > MAX_SPAN {
             return Err(StallsError::Span { length, window });
         }
-        let stalls = Self { count, window, length };
-        if stalls.reserve() >= window { Err(StallsError::Full { count, length, window }) } else { Ok(stalls) }
+        let stalls = Self { count, window, length, recovery: None };
+        if stalls.lost() >= window { Err(StallsError::Full { count, length, window }) } else { Ok(stalls) }
     }
 
     /// How many there may be in a window.
@@ -97,10 +100,32 @@ impl Stalls {
         self.length
     }
 
-    /// `k·ℓ`: what a promise keeps back of the deadline for them.
+    /// The same, but that nothing is kept back of the deadline: requests that must be served may be missed, if they come less
+    /// than a deadline before a stall begins and less than `recovery` after (`crate::absorb`).
+    #[must_use]
+    pub const fn absorbed(self, recovery: Span) -> Self {
+        Self { recovery: Some(recovery), ..self }
+    }
+
+    /// How long after a stall began requests may be missed for it; `None` if none ever is.
+    #[must_use]
+    pub const fn recovery(&self) -> Option<Span> {
+        self.recovery
+    }
+
+    /// `k·ℓ`: what may be lost in a window.
+    #[must_use]
+    pub const fn lost(&self) -> Span {
+        Span::from_nanos(self.length.as_nanos() * self.count as u64)
+    }
+
+    /// What a promise keeps back of the deadline for them: what may be lost, unless it is absorbed.
     #[must_use]
     pub const fn reserve(&self) -> Span {
-        Span::from_nanos(self.length.as_nanos() * self.count as u64)
+        match self.recovery {
+            None => self.lost(),
+            Some(_) => Span::ZERO,
+        }
     }
 
     /// The same where none may be declared.

@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::absorb::Struck;
 use crate::constraint::{Constraint, ConstraintSet};
 use crate::curve::ArrivalCurve;
 use crate::ledger::digest;
@@ -97,6 +98,13 @@ impl MissReason {
     ];
 }
 
+impl MissReason {
+    /// Whether there was no time or no room, and nothing else was wrong.
+    pub(crate) const fn is_of_time(self) -> bool {
+        matches!(self, Self::Expired | Self::Shed | Self::QueueFull | Self::Late)
+    }
+}
+
 impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -176,17 +184,20 @@ pub(crate) struct Stream {
     pub(crate) breaches: u64,
     /// Requests that came before its promise was last resumed: a window that holds one of them it has to answer for itself.
     pub(crate) excused: u64,
+    /// What was missed of it where stalls are absorbed.
+    pub(crate) struck: Struck,
 }
 
 impl Stream {
-    /// `places` requests may await their outcome, or the outcome of an earlier one. It has no number yet.
-    pub(crate) fn new(spec: StreamSpec, places: usize) -> Self {
+    /// Of whose requests the share `density` must be served; `places` of them may await their outcome, or the outcome of an
+    /// earlier one. It has no number yet.
+    pub(crate) fn new(spec: StreamSpec, density: Density, places: usize) -> Self {
         let monitor = OutcomeMonitor::new(spec.constraints.clone());
         Self {
             id: StreamId { slot: 0, generation: 0 },
-            digest: digest(&spec),
+            digest: digest(&spec, density),
             left: monitor.misses_left().map(|(left, _)| left),
-            marks: Marks::new(spec.constraints.density()),
+            marks: Marks::new(density),
             police: spec.arrivals.as_ref().map(Policer::new),
             outcomes: OutcomeLog::new(monitor, places),
             counts: StreamCounts::default(),
@@ -197,6 +208,7 @@ impl Stream {
             told: false,
             breaches: 0,
             excused: 0,
+            struck: Struck::default(),
             spec: Arc::new(spec),
         }
     }
@@ -209,14 +221,16 @@ impl Stream {
         self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.counts = StreamCounts::default();
         (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
+        self.struck = Struck::default();
     }
 
     /// Goes on with another declaration and other constraints, while none of its requests waits or runs: the same number and
     /// counts, its word and what is known of its outcomes where they are, a suspension too. Its arrivals are held against
     /// another declaration from now on. What it had before is put in `self`'s place. Allocates.
-    pub(crate) fn redeclare(&mut self, spec: StreamSpec, places: usize) -> Self {
-        let mut next = Self::new(spec, places);
-        next.marks.continue_from(&self.marks);
+    pub(crate) fn redeclare(&mut self, spec: StreamSpec, density: Density, places: usize) -> Self {
+        let mut next = Self::new(spec, density, places);
+        next.marks = self.marks.clone();
+        next.marks.change(density);
         next.outcomes.continue_from(&self.outcomes);
         next.left = next.outcomes.monitor.misses_left().map(|(left, _)| left);
         if next.spec.arrivals == self.spec.arrivals {
@@ -226,6 +240,7 @@ impl Stream {
         (self.id, self.counts, self.latest) = (before.id, before.counts, before.latest);
         (self.warned, self.violated, self.told) = (before.warned, before.violated, before.told);
         (self.suspended, self.breaches, self.excused) = (before.suspended, before.breaches, before.excused);
+        self.struck = before.struck;
         before
     }
 

@@ -121,12 +121,17 @@ impl Marks {
         Self { word: BalancedWord::new(density), earned: 0 }
     }
 
-    /// Goes on with another density where `before` is: it has earned the same share of a request. Of any `n` requests as many
-    /// are to be served as the lesser of both densities asks for, also where some come before and some after.
-    pub(crate) fn continue_from(&mut self, before: &Self) {
-        let (from, to) = (u64::from(before.word.density.q), u64::from(self.word.density.q));
-        let share = |part: u32| (u64::from(part) * to / from) as u32;
-        (self.word.remainder, self.earned) = (share(before.word.remainder), share(before.earned));
+    /// Goes on with another density: what has been earned of the next mandatory request is kept, rounded up.
+    pub(crate) fn change(&mut self, density: Density) {
+        let Density { q, .. } = self.word.density;
+        let keep = |part: u32| {
+            let kept = (u64::from(part) * u64::from(density.q)).div_ceil(u64::from(q));
+            kept.min(u64::from(density.q) - 1) as u32
+        };
+        *self = Self {
+            earned: keep(self.earned),
+            word: BalancedWord { density, remainder: keep(self.word.remainder) },
+        };
     }
 
     /// Whether the next request, if it conforms, could be mandatory, and yet need not be served.
@@ -240,15 +245,37 @@ mod tests {
             let mut marks = Marks::new(first);
             let is_mandatory = |marks: &mut Marks| marks.next(true, false) == Class::Mandatory;
             let mut letters: Vec<_> = (0..before).map(|_| is_mandatory(&mut marks)).collect();
-            let mut next = Marks::new(then);
-            next.continue_from(&marks);
-            letters.extend((0..30).map(|_| is_mandatory(&mut next)));
+            marks.change(then);
+            letters.extend((0..30).map(|_| is_mandatory(&mut marks)));
             let (p, q) = (u64::from(then.numerator()), u64::from(then.denominator()));
             for n in 1..=letters.len() {
                 let ones = |window: &[bool]| window.iter().filter(|&&m| m).count() as u64;
                 prop_assert!(letters.windows(n).all(|window| ones(window) >= n as u64 * p / q));
                 let after = &letters[before..];
                 prop_assert!(after.windows(n.min(30)).all(|window| ones(window) <= then.ceil_of(window.len() as u64)));
+            }
+        }
+
+        /// What is mandatory in a row across a change of density is no less than the two parts ask for together.
+        #[test]
+        fn a_word_goes_on_with_another_density(
+            (q, p) in (1u32..40).prop_flat_map(|q| (Just(q), 1..=q)),
+            (r, o) in (1u32..40).prop_flat_map(|r| (Just(r), 1..=r)),
+            before in 0u64..60, skipped in 0u64..60,
+        ) {
+            let mut marks = Marks::new(Density::new(p, q).expect("p ≤ q"));
+            let next = |marks: &mut Marks| u64::from(marks.next(true, false) == Class::Mandatory);
+            for _ in 0..skipped {
+                next(&mut marks);
+            }
+            let old: u64 = (0..before).map(|_| next(&mut marks)).sum();
+            marks.change(Density::new(o, r).expect("o ≤ r"));
+            let mut new = 0;
+            for n in 1..60 {
+                new += next(&mut marks);
+                let (p, q, o, r) = (u64::from(p), u64::from(q), u64::from(o), u64::from(r));
+                prop_assert!(old + new >= (before * p * r + n * o * q) / (q * r));
+                prop_assert!(new <= (n * o).div_ceil(r));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The plan: what each service can promise on this machine, computed before anything is served.
 
+mod absorb;
 mod device;
 mod measured;
 mod merit;
@@ -66,6 +67,8 @@ pub struct ServicePlan {
     pub mismatches: Vec<String>,
     /// The workers with the chosen batch size; its latency is the deadline less the guard.
     pub system: System,
+    /// What else might have held the promise through the stalls that are declared, and why it does not.
+    pub otherwise: Option<String>,
     /// The reserved streams together; absent where the service shares its workers.
     pub admission: Option<Admission>,
     /// Its part of the plan of its device, if it shares one.
@@ -221,20 +224,38 @@ impl ServicePlan {
         profile_sha256: &str,
         all: &[Workers],
     ) -> Result<Self, PlanError> {
+        if config.stalls.is_some() {
+            return Self::through_stalls(config, spec, profile_sha256, all);
+        }
+        Self::held_by_deadline(config, spec, profile_sha256, all)
+    }
+
+    /// The same, where what stalls may take is kept back of the deadline.
+    fn held_by_deadline(
+        config: &ServiceConfig,
+        spec: &ModelSpec,
+        profile_sha256: &str,
+        all: &[Workers],
+    ) -> Result<Self, PlanError> {
         let latency = config.deadline.saturating_sub(config.guard);
         let reserve = rt_core::Stalls::reserve_of(config.stalls);
         if let Some(time) = all.first().map(|w| w.profile.bound(1)).filter(|&time| time + reserve > latency) {
             let (service, deadline, guard) = (config.name.clone(), config.deadline, config.guard + reserve);
             return Err(PlanError::Deadline { service, time, deadline, guard });
         }
-        let systems = all.iter().map(|workers| System {
+        let systems = all.iter().map(|workers| Self::system_of(config, workers, config.stalls));
+        Self::best(config, spec, profile_sha256, systems)
+    }
+
+    /// What is admitted to, with `workers` and these stalls.
+    fn system_of(config: &ServiceConfig, workers: &Workers, stalls: Option<rt_core::Stalls>) -> System {
+        System {
             guard: config.guard,
-            stalls: config.stalls,
+            stalls,
             dispatch: config.dispatch,
             background: config.background,
-            ..System::identical(workers.clone(), latency)
-        });
-        Self::best(config, spec, profile_sha256, systems)
+            ..System::identical(workers.clone(), config.deadline.saturating_sub(config.guard))
+        }
     }
 
     fn with_system(
@@ -265,8 +286,10 @@ impl ServicePlan {
             list => Some(RatePlan::compute(config, &system, list)?),
         };
         Ok(Self {
-            config: config.clone(),
+            // With what holds the promise through them.
+            config: ServiceConfig { stalls: system.stalls, ..config.clone() },
             spec: spec.clone(),
+            otherwise: None,
             variants: Vec::new(),
             selector: None,
             profile_sha256: profile_sha256.to_owned(),

@@ -96,6 +96,7 @@ pub(crate) fn problem(
             count: stalls.count(),
             window: number(stalls.window()),
             length: number(stalls.length()),
+            recovery: stalls.recovery().map(number),
         }),
         dispatch: match config.dispatch {
             Dispatch::Eager => raw::Dispatch::Eager,

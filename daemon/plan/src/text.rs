@@ -85,13 +85,21 @@ fn print_service(plan: &ServicePlan) {
     say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
     say!("  deadline {} less guard δ {} leaves L = {}", config.deadline, config.guard, plan.system.latency);
     if let Some(stalls) = config.stalls {
-        say!(
-            "  of it {} are kept for stalls: at most {} of {} in any {}",
-            stalls.reserve(),
-            stalls.count(),
-            stalls.length(),
-            stalls.window()
-        );
+        let declared =
+            format!("at most {} of {} in any {}", stalls.count(), stalls.length(), stalls.window());
+        match (stalls.recovery(), stalls.spans(config.deadline)) {
+            (Some(recovery), Some(spans)) => {
+                say!("  constraints absorb stalls: {declared}, each up to {recovery} after it began");
+                say!(
+                    "    they hold for requests that come within {spans}; more stalls cost others as much again each"
+                );
+                say!("    no batch is longer than P then: no larger ones, and no variant but the first");
+            }
+            _ => say!("  of it {} are kept for stalls: {declared}", stalls.reserve()),
+        }
+        if let Some(otherwise) = &plan.otherwise {
+            say!("    {otherwise}");
+        }
     }
     let whose = plan
         .shared
@@ -256,6 +264,8 @@ pub fn service_json(plan: &ServicePlan) -> Value {
             "at_most": stalls.count(),
             "in_ns": stalls.window().as_nanos(),
             "of_ns": stalls.length().as_nanos(),
+            "recovery_ns": stalls.recovery().map(Span::as_nanos),
+            "otherwise": plan.otherwise,
         })),
         "workers": workers.count,
         "batch": workers.batch,

@@ -64,6 +64,7 @@ pub fn of(service: &Service) -> Told {
         running: view.running(),
         guard_seen_ns: late.as_nanos(),
         stalls_seen: standing.stalls,
+        stall_misses: standing.stall_misses,
         handover_ns: plan.config.handover.as_nanos(),
         handover_seen_ns: handover.as_nanos(),
         lock_held_ns: view.longest_hold().as_nanos(),

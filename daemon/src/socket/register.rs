@@ -163,7 +163,7 @@ fn draining() -> Refusal {
 /// The answer to a registration that was granted.
 pub(super) fn registered(stream: u32, lease: &Lease) -> DaemonFrame<'static> {
     let plan = &lease.service.plan;
-    let density = lease.spec.demand().map_or(Density::ZERO, |(density, _)| density);
+    let density = lease.spec.demand().map_or(Density::ZERO, |_| plan.density(&lease.spec));
     DaemonFrame::Registered(Cow::Owned(StreamInfo {
         id: stream,
         input_bytes: packed_len(plan.spec.request()) as u32,

@@ -85,7 +85,7 @@ pub enum Rule {
     Rate,
     /// So close to capacity that the busy period goes on beyond what is looked at.
     Horizon,
-    /// More stalls may fall into a busy period than are kept back for.
+    /// More stalls may fall into a busy period than are kept back for, or constraints cannot absorb them.
     Stalls,
 }
 

@@ -106,6 +106,14 @@ impl<'a> Search<'a> {
             let latency = Span::from_nanos(deadline).saturating_sub(guard);
             System { latency, ..system.clone() }.admit(self.problem.specs()).ok()
         };
+        let known = self.admission.map(|admission| (self.problem.deadline.as_nanos(), admission));
+        // How many requests must be served where constraints absorb stalls depends on the deadline: from the present one on down.
+        if self.problem.stalls.is_some_and(|stalls| stalls.recovery().is_some()) {
+            let system = self.within(self.effort(self.problem.specs()));
+            let least = guard.as_nanos();
+            let (value, admission) = known.map(|known| bisect(known, least, |d| admit(&system, d)))?;
+            return Some(self.limit(self.problem.number(Span::from_nanos(value)), &admission));
+        }
         // The left side of Theorem A does not depend on the deadline, so its smallest margin gives the limit.
         let plain = System { background: true, ..self.system.clone() };
         let unstalled = System { stalls: None, ..plain.clone() };
@@ -116,7 +124,6 @@ impl<'a> Search<'a> {
                 let deadline = (MAX_SPAN.saturating_sub(margin) + lost).as_nanos();
                 Some((deadline, admit(&plain, deadline)?))
             });
-        let known = self.admission.map(|admission| (self.problem.deadline.as_nanos(), admission));
         let mut best = by_theorem_a.into_iter().chain(known).min_by_key(|found| found.0);
         let system = self.within(self.effort(self.problem.specs()));
         if !system.background && system.stalls.is_none() {

@@ -125,6 +125,7 @@ fn several() -> Vec<Problem> {
                 count: 1,
                 window: Number::whole(1_000_000),
                 length: Number::whole(1_500),
+                recovery: None,
             }),
             deadline: Number::whole(11_500),
             ..problem.raw.clone()

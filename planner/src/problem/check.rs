@@ -82,14 +82,16 @@ impl Check {
     fn stalls(&self, raw: raw::Stalls) -> Result<Stalls, ProblemError> {
         let window = self.span("stalls.window", raw.window, Span::from_nanos(1))?;
         let length = self.span("stalls.length", raw.length, Span::from_nanos(1))?;
-        Stalls::new(raw.count, window, length).map_err(|e| match e {
+        let stalls = Stalls::new(raw.count, window, length).map_err(|e| match e {
             StallsError::Full { .. } => {
                 let reason =
                     format_args!("must be below the window, {}, taken {} times", raw.window, raw.count);
                 refuse("stalls.length", raw.length, reason)
             }
             _ => refuse("stalls.count", raw.count, format_args!("must be in 1..={MAX_STALLS}")),
-        })
+        })?;
+        let Some(recovery) = raw.recovery else { return Ok(stalls) };
+        Ok(stalls.absorbed(self.span("stalls.recovery", recovery, Span::from_nanos(1))?))
     }
 
     fn workers(&self, field: &str, raw: &raw::Workers) -> Result<Workers, ProblemError> {

@@ -44,6 +44,9 @@ pub struct Stalls {
     pub window: Number,
     /// How long each may be.
     pub length: Number,
+    /// If constraints absorb them: how long after one began requests may be missed for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Number>,
 }
 
 /// A unit of time.

@@ -15,10 +15,19 @@ pub(super) struct System {
     pub(super) guard: i128,
     /// The window of stalls, and the length of one.
     pub(super) stalls: Option<(i128, i128)>,
+    /// What constraints absorb of them.
+    pub(super) absorbed: Option<Absorbed>,
     pub(super) full_or_latest: bool,
     pub(super) background: bool,
     pub(super) kinds: Vec<Kind>,
     pub(super) streams: Vec<Stream>,
+}
+
+/// So many stalls in a window, for each of which requests may be missed so long after it began.
+#[derive(Clone, Copy)]
+pub(super) struct Absorbed {
+    pub(super) count: i128,
+    pub(super) recovery: i128,
 }
 
 #[derive(Clone)]
@@ -124,14 +133,58 @@ impl System {
         let streams = streams("streams", &problem.streams, unit)?;
         let (deadline, mut guard) =
             (span("deadline", problem.deadline, 1)?, span("guard", problem.guard, 0)?);
-        let mut stalls = None;
+        let (mut stalls, mut absorbed) = (None, None);
         if let Some(s) = &problem.stalls {
             let (window, length) = (span("stalls.window", s.window, 1)?, span("stalls.length", s.length, 1)?);
             stalls = Some((window, length));
-            guard += i128::from(s.count) * length;
+            let count = i128::from(s.count);
+            match s.recovery {
+                None => guard += count * length,
+                Some(recovery) => {
+                    absorbed = Some(Absorbed { count, recovery: span("stalls.recovery", recovery, 1)? });
+                }
+            }
         }
         let (background, full_or_latest) = (problem.background, problem.dispatch == Dispatch::FullOrLatest);
-        Ok(Self { latency: deadline - guard, guard, stalls, full_or_latest, background, kinds, streams })
+        let latency = deadline - guard;
+        let mut system =
+            Self { latency, guard, stalls, absorbed, full_or_latest, background, kinds, streams };
+        // Of a refusal it may be that one leaves no room; then it is what it asks for by itself.
+        for (stream, dense) in system.dense().into_iter().enumerate() {
+            system.streams[stream] = dense.unwrap_or_else(|| system.streams[stream].clone());
+        }
+        Ok(system)
+    }
+
+    /// The streams with the share that must be served for each constraint to be kept: with `c` requests of a stream in
+    /// a deadline and a recovery less 1 ns, and `u` missed of `ceil(p·c/q)`, it is the largest `(K - m + count·u)/K`. `None` if that is
+    /// more than all of them.
+    pub(super) fn dense(&self) -> Vec<Option<Stream>> {
+        let Some(Absorbed { count, recovery }) = self.absorbed else {
+            return self.streams.iter().cloned().map(Some).collect();
+        };
+        let length = self.latency + self.guard + recovery - 1;
+        let dense = |stream: &Stream| {
+            let (mut stream, come) = (stream.clone(), stream.most(length).unwrap_or(0));
+            let mut missed = 0;
+            loop {
+                (stream.p, stream.q) = (0, 1);
+                for &(m, k) in &stream.constraints {
+                    let p = k - m + count * missed;
+                    if p > k {
+                        return None;
+                    }
+                    (stream.p, stream.q) =
+                        if p * stream.q > stream.p * k { (p, k) } else { (stream.p, stream.q) };
+                }
+                let more = up(stream.p * come, stream.q);
+                if more <= missed {
+                    return Some(stream);
+                }
+                missed = more;
+            }
+        };
+        self.streams.iter().map(dense).collect()
     }
 }
 

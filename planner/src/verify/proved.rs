@@ -179,6 +179,7 @@ pub fn problem_line(problem: &Problem) -> String {
         latency: ns(problem.deadline.saturating_sub(problem.reserve())),
         guard: ns(problem.reserve()),
         stalls: None,
+        absorbed: None,
         full_or_latest: problem.dispatch == Dispatch::FullOrLatest,
         background: problem.background,
         kinds: problem.workers.iter().map(kind).collect(),

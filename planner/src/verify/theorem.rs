@@ -1,6 +1,6 @@
 //! Theorem A, rise by rise of the mandatory curve.
 
-use super::problem::{Bound, Kind, Stream, System, up};
+use super::problem::{Absorbed, Bound, Kind, Stream, System, up};
 use super::{MAX_STEPS, UNCONFIRMED};
 
 /// An instant of the inequality `lhs ≤ rhs`.
@@ -34,6 +34,15 @@ impl System {
     /// At capacity that need not happen. But beyond `from`, `α_m` gains in every `period` the same number, which the
     /// workers begin in a `period` too: the inequality there follows from the one a `period` earlier.
     pub(super) fn test(&self, refine: bool) -> Result<Derived, String> {
+        if self.absorbed.is_none() {
+            return self.tested(refine);
+        }
+        let streams: Option<Vec<_>> = self.dense().into_iter().collect();
+        let streams = streams.ok_or("stalls make more requests miss than constraints have room for")?;
+        Self { streams, ..self.clone() }.tested(refine)
+    }
+
+    fn tested(&self, refine: bool) -> Result<Derived, String> {
         let begun_by = |u| self.begun_by(u);
         let slowest = self.kinds.iter().map(Kind::time).max().unwrap_or(0);
         let filling = self.kinds.iter().map(|k| k.times.len() as i128 - 1).max().unwrap_or(0);
@@ -88,14 +97,52 @@ impl System {
     fn stalls_are_rare(&self) -> Result<(), String> {
         let Some((window, length)) = self.stalls else { return Ok(()) };
         let deadline = self.latency + self.guard;
-        let mut busy = deadline;
-        for _ in 0..MAX_STEPS {
+        if let Some(absorbed) = self.absorbed {
+            return self.stalls_are_absorbed(absorbed, (window, length), deadline);
+        }
+        self.caught_up(deadline, |busy| {
             let needed = busy + deadline + length;
-            if needed > window {
-                return Err(format!("stalls must be {needed} ns apart, {window} ns is their window"));
+            if needed <= window {
+                Ok(())
+            } else {
+                Err(format!("stalls must be {needed} ns apart, not {window}"))
             }
+        })
+    }
+
+    /// Behind all stalls of a window, and what is late by a guard in reading and in dispatch, the workers have caught up within the
+    /// recovery; and no more than these stalls meet what a stream sends at its full rate of as many requests as a constraint counts.
+    fn stalls_are_absorbed(
+        &self,
+        Absorbed { count, recovery }: Absorbed,
+        (window, length): (i128, i128),
+        deadline: i128,
+    ) -> Result<(), String> {
+        same_kind(&self.kinds)?;
+        let spans = self.streams.iter().filter_map(|s| {
+            let longest = s.constraints.iter().map(|c| c.1).max()?;
+            s.bounds.iter().map(|b| up(longest * b.step, b.count()) + b.shift).max()
+        });
+        let needed = recovery + length.max(deadline + spans.max().unwrap_or(0));
+        if needed > window {
+            return Err(format!("stalls must be {needed} ns apart, not {window}"));
+        }
+        self.caught_up(count * length + 2 * self.guard, |busy| {
+            if busy <= recovery {
+                Ok(())
+            } else {
+                Err(format!("the workers catch up in {busy} ns, not {recovery}"))
+            }
+        })
+    }
+
+    /// The workers begin all that comes behind a `delay` within what is `allowed`, the length of a busy period.
+    fn caught_up(&self, delay: i128, allowed: impl Fn(i128) -> Result<(), String>) -> Result<(), String> {
+        let mut busy = delay;
+        for _ in 0..MAX_STEPS {
+            allowed(busy)?;
             let backlog = self.streams.iter().filter(|s| s.p > 0).map(|s| s.mandatory(busy)).sum();
-            let longer = deadline + self.time_to_begin(backlog, 0);
+            let longer = delay + self.time_to_begin(backlog, 0);
             if longer <= busy {
                 return Ok(());
             }
@@ -181,4 +228,8 @@ pub(super) fn gcd(a: i128, b: i128) -> i128 {
 
 pub(super) fn lcm(a: i128, b: i128) -> Option<i128> {
     (a / gcd(a, b)).checked_mul(b).filter(|&l| l < 1 << 64)
+}
+
+fn same_kind(kinds: &[Kind]) -> Result<(), String> {
+    if kinds.len() == 1 { Ok(()) } else { Err("stalls are absorbed by workers of one kind only".to_owned()) }
 }

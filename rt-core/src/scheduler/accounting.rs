@@ -115,9 +115,9 @@ impl Scheduler {
         while let Some(request) = self.pool.batch(worker).get(index) {
             let (id, place, outcome) = (request.stream, request.place, outcome(request));
             self.told.resolve(request, outcome);
-            if outcome == Outcome::Missed(MissReason::Late) && request.wanted < request.deadline {
+            if let Outcome::Missed(reason) = outcome {
                 let request = *request;
-                self.note_wish(now, &request);
+                self.note_missed(now, &request, reason);
             }
             self.end(now, id, place, outcome);
             index += 1;
@@ -125,15 +125,19 @@ impl Scheduler {
         self.pool.batch_mut(worker).clear();
     }
 
-    /// A request that was wanted before its deadline was answered too late for that: if it was in time by the deadline, no
-    /// promise is broken but by its own client.
+    /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
+    /// client. Where stalls are absorbed one that had to be served is on their account.
     #[inline(never)]
-    fn note_wish(&mut self, now: Instant, request: &Request) {
-        if request.mandatory
-            && now <= request.deadline
-            && let Some(stream) = self.streams.get_mut(request.stream)
-        {
+    fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
+        let Some(stream) = self.streams.get_mut(request.stream).filter(|_| request.mandatory) else { return };
+        if reason == MissReason::Late && request.wanted < request.deadline && now <= request.deadline {
             stream.excused = stream.excused.max(request.seq + 1);
+        } else if self.absorbs
+            && reason.is_of_time()
+            && let Some((damage, _)) = self.config.absorbs()
+        {
+            stream.struck.note(request.seq, request.arrival, damage);
+            self.absorbed += u64::from(!self.safe_mode.severity().is_suspended());
         }
     }
 
@@ -142,6 +146,7 @@ impl Scheduler {
     pub(super) fn give_up(&mut self, now: Instant, request: Request, reason: MissReason) {
         let outcome = Outcome::Missed(reason);
         self.told.resolve(&request, outcome);
+        self.note_missed(now, &request, reason);
         self.end(now, request.stream, request.place, outcome);
     }
 
@@ -158,6 +163,7 @@ impl Scheduler {
     #[inline(never)]
     pub(super) fn refuse(&mut self, now: Instant, request: Request, reason: MissReason) -> Resolution {
         let outcome = Outcome::Missed(reason);
+        self.note_missed(now, &request, reason);
         let misses_left = self.record(now, request.stream, None, outcome);
         Resolution { request, outcome, misses_left }
     }
@@ -217,6 +223,11 @@ impl Scheduler {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (limit, window) = (u64::from(constraint.misses()), u64::from(constraint.window()));
         let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+        // Over more stalls than may be in one window of theirs nothing is promised of it.
+        let from = stream.outcomes.violated_at().saturating_sub(window);
+        if self.config.absorbs().is_some_and(|(_, spans)| stream.struck.spans_more(from, spans)) {
+            return;
+        }
         if stream.has_own_fault(window) {
             self.suspend(now, id, Cause::ConstraintViolated, evidence, now);
             return;

@@ -34,6 +34,9 @@ pub(super) struct View<'a> {
     pub(super) next_answer: &'a dyn Fn() -> Instant,
     /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
     pub(super) closed: bool,
+    /// Whether no batch is made smaller for a request that is nearly late: where stalls are absorbed, behind them batches must be
+    /// full for what has piled up to be worked off.
+    pub(super) whole: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
     pub(super) most: usize,
     /// By the most requests, from 1: the fewest that make nearly as many a second.
@@ -144,6 +147,9 @@ impl BatchPlanner {
         (self.rows, self.taken) = (Default::default(), 0);
         let full = view.workers.batch;
         let spread = self.spread(view);
+        if view.whole && !spread {
+            self.keep_whole(view);
+        }
         let queue = view.waiting.class(MANDATORY);
         let rest = queue.len().saturating_sub(self.first_mandatory(view));
         let size = self.size(view, if spread { full } else { view.most.max(full) }, rest);
@@ -228,6 +234,18 @@ impl BatchPlanner {
             self.fates[MANDATORY].push(if chosen { Fate::Run } else { Fate::Miss(MissReason::Shed) });
         }
         true
+    }
+
+    /// Gives up as few of the first mandatory requests as lets those behind them fill the batch in time, or all of them be in it.
+    fn keep_whole(&mut self, view: &View) {
+        let (queue, profile, full) =
+            (view.waiting.class(MANDATORY), &view.workers.profile, view.workers.batch);
+        let first = self.first_mandatory(view);
+        let size = |index: usize| (queue.len() - index).min(full);
+        let late = |&index: &usize| queue[index].deadline < view.now + profile.bound(size(index));
+        let count = (first..queue.len()).take_while(late).count();
+        self.fates[MANDATORY].resize(first, Fate::Wait);
+        self.fates[MANDATORY].resize(first + count, Fate::Miss(MissReason::Expired));
     }
 
     /// How large the batch is: as large as promises need, of the sizes up to `most` for which enough requests are in time the

@@ -318,6 +318,7 @@ impl Scheduler {
             skip,
             next_answer: &|| self.pool.next_answer(now, worker),
             closed: !self.config.background,
+            whole: self.absorbs,
             most: self.most(now, worker),
             paying: &kind.paying,
         };

@@ -3,6 +3,7 @@
 use super::queue::{MANDATORY, OPTIONAL};
 use super::{Arrival, Outcome, Request, Resolution, Scheduler};
 use crate::safe_mode::{Cause, Evidence};
+use crate::stalls::StallMonitor;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 use crate::word::Class;
@@ -76,11 +77,17 @@ impl Scheduler {
         };
         let sent = sent.max(stream.latest);
         let late = stated && now.since(sent) > most_late;
+        // Perhaps the daemon stood still before it was read. It harms nobody then, whatever its client says, and itself alone.
+        let stood_still = |mut stalls: StallMonitor| stalls.explains_batch(sent, sent + most_late, now);
+        let stalled = late && self.absorbs && self.stalls.clone().is_some_and(stood_still);
         let wanted = sent + within.min(self.config.deadline);
         stream.latest = sent;
         let seq = stream.counts.arrived;
         stream.counts.arrived += 1;
-        let (conforms, class) = match late {
+        if stalled {
+            stream.excused = stream.excused.max(seq + 1);
+        }
+        let (conforms, class) = match late && !stalled {
             true => self.observe_late(now, id, sent),
             false => match stream.observe(sent) {
                 Some(class) => (true, class),
@@ -90,6 +97,7 @@ impl Scheduler {
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
         }
+        let class = if stalled { Class::Optional } else { class };
         let (mandatory, class) = (class == Class::Mandatory, class as usize);
         // Promises are kept in the order of arrival: nobody comes before others by what it wants.
         let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };

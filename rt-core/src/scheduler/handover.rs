@@ -9,6 +9,7 @@
 use super::Scheduler;
 use super::queue::MANDATORY;
 use super::streams::{Retired, places_for};
+use crate::ledger::digest;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::Instant;
 
@@ -116,9 +117,9 @@ impl Scheduler {
         if self.waiting() + self.running() > 0 {
             return None;
         }
-        let places = places_for(&self.config, &spec);
+        let (places, density) = (places_for(&self.config, &spec), self.config.density_of(&spec));
         let stream = self.streams.get_mut(id)?;
-        let before = stream.redeclare(spec, places);
+        let before = stream.redeclare(spec, density, places);
         self.ledger.depart(&before.spec, before.digest, true);
         self.ledger.join(&stream.spec, stream.digest);
         let (slot, demands) = (usize::from(id.slot), stream.spec.demand().is_some());
@@ -140,6 +141,9 @@ impl Scheduler {
             stream.outcomes.grow(places_for(&next.config, &stream.spec), &mut next.spare);
         }
         next.ledger.continue_from(&mut self.ledger);
+        if self.absorbs || next.absorbs {
+            next.recount();
+        }
         for stream in next.streams.iter().filter(|stream| stream.spec.demand().is_some()) {
             next.to_come.set(usize::from(stream.id.slot), stream.earliest());
         }
@@ -152,6 +156,17 @@ impl Scheduler {
         }
         self.shield = None;
         next.changed = true;
+    }
+
+    /// More or less of the streams that have come must be served here than where they came from, nothing of which is left.
+    fn recount(&mut self) {
+        self.ledger.forget_all();
+        for stream in self.streams.iter_mut() {
+            let density = self.config.density_of(&stream.spec);
+            stream.marks.change(density);
+            stream.digest = digest(&stream.spec, density);
+            self.ledger.join(&stream.spec, stream.digest);
+        }
     }
 
     /// Whether `next` is fit to take over all streams but those of `ended`, some time.

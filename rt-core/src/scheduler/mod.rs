@@ -100,6 +100,9 @@ pub struct Scheduler {
     worst_handover: Span,
     /// Of what is lost rarely, if that is declared.
     stalls: Option<StallMonitor>,
+    /// Whether constraints absorb what that makes miss, and how many requests that had to be served were.
+    absorbs: bool,
+    absorbed: u64,
     /// Which batches may take longer; it counts every promised stream.
     shield: Option<Arc<Shield>>,
     /// The shield is right for what runs, whoever of those that it counts comes.
@@ -146,6 +149,8 @@ impl Scheduler {
             worst_delay: Span::ZERO,
             worst_handover: Span::ZERO,
             stalls: config.stalls.map(StallMonitor::new),
+            absorbs: config.absorbs().is_some(),
+            absorbed: 0,
             shield: None,
             vouched: true,
             awaited: false,
@@ -295,6 +300,12 @@ impl Scheduler {
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.stalls.as_ref().map_or(0, |stalls| stalls.count)
+    }
+
+    /// Requests so far that had to be served and were missed while no assumption was broken: where constraints absorb stalls.
+    #[must_use]
+    pub fn absorbed(&self) -> u64 {
+        self.absorbed
     }
 
     /// The configuration.

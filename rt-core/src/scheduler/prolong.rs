@@ -39,6 +39,9 @@ impl Scheduler {
         if self.pool.only_kind() != Some(shield.workers()) {
             return Err(ShieldError::Foreign);
         }
+        if self.absorbs {
+            return Err(ShieldError::Absorbed);
+        }
         let (latency, limit) = (shield.latency(), self.config.deadline.saturating_sub(self.config.reserve()));
         if latency > limit {
             return Err(ShieldError::Deadline { latency, limit });
@@ -175,7 +178,7 @@ impl Scheduler {
     pub(super) fn may_be_long(&self) -> bool {
         let shielded =
             || self.shield.is_some() && self.config.background && !self.safe_mode.severity().is_suspended();
-        !self.awaited && !self.quiet && (self.ledger.is_empty() || shielded())
+        !self.awaited && !self.quiet && !self.absorbs && (self.ledger.is_empty() || shielded())
     }
 
     /// Whether the shield may be asked at all.

@@ -158,8 +158,8 @@ impl Newcomer {
     /// A stream of a scheduler of this configuration. Allocates all that it needs.
     #[must_use]
     pub fn new(config: &SchedulerConfig, spec: StreamSpec) -> Self {
-        let places = places_for(config, &spec);
-        Self { stream: Box::new(Stream::new(spec, places)), shield: None, version: None }
+        let (places, density) = (places_for(config, &spec), config.density_of(&spec));
+        Self { stream: Box::new(Stream::new(spec, density, places)), shield: None, version: None }
     }
 
     /// It was admitted beside `load`, and beside nobody else.
@@ -325,7 +325,8 @@ impl Scheduler {
 pub(super) fn places_for(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
-    let life = config.deadline + slowest + config.reserve();
+    let lost = config.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
+    let life = config.deadline + slowest + config.guard + lost;
     let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

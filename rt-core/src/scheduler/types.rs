@@ -6,8 +6,9 @@ use crate::admission::Dispatch;
 use crate::constraint::Constraint;
 use crate::safe_mode::{SafeModeConfig, Suspension, Transition};
 use crate::stalls::Stalls;
-use crate::stream::{MissReason, StreamId};
+use crate::stream::{MissReason, StreamId, StreamSpec};
 use crate::time::{Instant, MAX_SPAN, Span};
+use crate::word::Density;
 use crate::workers::Workers;
 
 /// The most workers of one scheduler, of all kinds together.
@@ -227,6 +228,20 @@ impl SchedulerConfig {
     #[must_use]
     pub fn reserve(&self) -> Span {
         self.guard + Stalls::reserve_of(self.stalls)
+    }
+
+    /// The share of a stream's requests that must be served: what its constraints ask for, and more where they absorb stalls. As
+    /// many as that is where they cannot; then it was not admitted.
+    pub(super) fn density_of(&self, spec: &StreamSpec) -> Density {
+        let asked = spec.constraints().density();
+        self.stalls.map_or(asked, |stalls| stalls.absorb(spec, self.deadline).map_or(asked, |(_, more)| more))
+    }
+
+    /// How far the requests come apart that stalls can make miss: those of one stall at most, those of more than are declared
+    /// for a window at least. `None` if none are absorbed.
+    pub(super) fn absorbs(&self) -> Option<(Span, Span)> {
+        let stalls = self.stalls?;
+        stalls.damage(self.deadline).zip(stalls.spans(self.deadline))
     }
 
     /// The kind of each worker.

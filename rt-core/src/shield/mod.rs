@@ -117,6 +117,9 @@ pub enum ShieldError {
         /// The scheduler's deadline less its guard.
         limit: Span,
     },
+    /// Constraints absorb what stalls make miss, which counts on batches of `P`.
+    #[error("where stalls are absorbed no batch is longer than promises are computed for")]
+    Absorbed,
     /// Behind long batches more mandatory requests can wait than the scheduler's queue holds.
     #[error("{waiting} mandatory requests can wait at once, but the queue holds {limit}")]
     Queue {
@@ -250,7 +253,7 @@ impl Shield {
     /// How many streams like `spec` the shield counts; as many as there may be if it is promised nothing.
     #[must_use]
     pub fn counts(&self, spec: &StreamSpec) -> usize {
-        self.counts_alike(spec, digest(spec))
+        self.counts_alike(spec, digest(spec, spec.constraints().density()))
     }
 
     /// The same, of a stream whose digest is known.

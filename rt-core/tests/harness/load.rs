@@ -308,3 +308,32 @@ impl Bench {
         self.harness.drain();
     }
 }
+
+/// `streams` on `config` with as many stalls of such a length as constraints absorb: the shortest recovery and the shortest window
+/// with which they are admitted, if with any.
+pub(crate) fn absorbing(
+    config: &SchedulerConfig,
+    streams: &[StreamSpec],
+    (count, length): (u32, u64),
+) -> Option<Stalls> {
+    let system = super::system(config);
+    let with = |window, recovery| {
+        let stalls = Stalls::new(count, window, ns(length)).ok()?.absorbed(recovery);
+        Some((stalls, System { stalls: Some(stalls), ..system.clone() }))
+    };
+    let mut recovery = ns(1);
+    loop {
+        let needed = with(MAX_SPAN, recovery)?.1.recovery(streams)?;
+        if needed <= recovery {
+            break;
+        }
+        recovery = needed;
+    }
+    match with(ns(u64::from(count) * length + 1), recovery)?.1.admit(streams) {
+        Err(AdmissionError::Stalls { needed, .. }) => {
+            let (stalls, system) = with(needed, recovery)?;
+            system.admit(streams).is_ok().then_some(stalls)
+        }
+        _ => None,
+    }
+}

@@ -209,6 +209,15 @@ impl Harness {
         self.settle();
     }
 
+    /// The same of a request that came at `at`.
+    pub(crate) fn refuse_late(&mut self, stream: StreamId, at: u64) {
+        let (now, at) = (Instant::from_nanos(self.now), Instant::from_nanos(at));
+        let arrival = Arrival { stream, token: u64::MAX, at };
+        let resolution = self.scheduler.handle_sent(now, arrival, at, false).expect("resolved at once");
+        self.requests.push((stream, Place::Ended(resolution.outcome)));
+        self.settle();
+    }
+
     /// Polls until there is nothing more to do now, and carries out what it is told.
     pub(crate) fn settle(&mut self) {
         self.unpolled = false;

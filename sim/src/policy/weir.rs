@@ -188,6 +188,9 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
 /// Sets a shield for the promised streams of `problem`.
 fn shield(scheduler: &mut Scheduler, problem: &Problem) -> Result<(), ShieldError> {
     let [workers] = &problem.workers[..] else { return Err(ShieldError::Foreign) };
+    if problem.stalls.is_some_and(|stalls| stalls.recovery().is_some()) {
+        return Err(ShieldError::Absorbed);
+    }
     let load: Vec<_> = problem.specs().filter_map(StreamSpec::demand).collect();
     let shield = Shield::new(workers, problem.deadline.saturating_sub(problem.reserve()), load)?;
     scheduler.set_shield(Some(shield)).map(drop)

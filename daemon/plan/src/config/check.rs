@@ -15,7 +15,9 @@ use toml::ser::ValueSerializer;
 
 use super::LONGEST_PATH;
 use super::device::Place;
-use super::{Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, ReservedStream, ServiceConfig, raw};
+use super::{
+    Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig, raw,
+};
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
@@ -129,6 +131,7 @@ impl<'a> Check<'a> {
             let reason = format!("must be below the deadline, {deadline}");
             return Err(self.refuse(&field("guard"), &raw.guard, reason));
         }
+        let stalls_held_by = raw.stalls.as_ref().map_or(HeldBy::Auto, |stalls| stalls.by);
         let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose()?;
         let batch = match raw.batch {
             Some(b) => Some(self.number(&field("batch"), b, 1, max_batch)? as usize),
@@ -164,6 +167,7 @@ impl<'a> Check<'a> {
             deadline,
             guard,
             stalls,
+            stalls_held_by,
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
             workers,
             cores,

@@ -71,6 +71,19 @@ pub struct DaemonConfig {
     pub metrics: Option<MetricsConfig>,
 }
 
+/// What holds a promise through the stalls that are declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldBy {
+    /// Whichever promises more.
+    #[default]
+    Auto,
+    /// A part of the deadline that is kept back for them.
+    Deadline,
+    /// The constraints, which leave room for what is missed around one.
+    Constraints,
+}
+
 /// What a batch size is good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +119,7 @@ pub struct ServiceConfig {
     pub guard: Span,
     /// Rare losses of time that the promise holds through.
     pub stalls: Option<Stalls>,
+    pub stalls_held_by: HeldBy,
     /// Added to each measured batch time for the way to the worker and back.
     pub handover: Span,
     pub workers: usize,

@@ -54,7 +54,7 @@ impl Select {
 
 impl ModelChoice {
     /// Whether the base answers everything.
-    pub(super) fn is_single(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         match self {
             Self::Named(names) => names.len() == 1,
             Self::Simulated { models, .. } => models.len() == 1,

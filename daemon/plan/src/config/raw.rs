@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Optimise;
+use super::{HeldBy, Optimise};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
@@ -182,6 +182,8 @@ pub(super) struct Stalls {
     pub(super) window: String,
     #[serde(rename = "of")]
     pub(super) length: String,
+    #[serde(default)]
+    pub(super) by: HeldBy,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

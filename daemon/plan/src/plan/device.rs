@@ -175,6 +175,7 @@ impl ServicePlan {
             entry: Some(entry.clone()),
             mismatches: Vec::new(),
             system,
+            otherwise: None,
             admission: None,
             shared: Some(share),
             rate,

@@ -41,7 +41,7 @@ impl ServicePlan {
     }
 
     /// How good this batch size is for what the service wants of it; the larger the better.
-    fn merit(&self) -> f64 {
+    pub(super) fn merit(&self) -> f64 {
         match self.config.optimise {
             Optimise::Rate => match &self.rate {
                 Some(rate) => rate.per_second().unwrap_or(0.0),
@@ -79,6 +79,9 @@ impl ServicePlan {
     /// The longest batch that the shield allows while nothing waits: the time that a slower, more accurate model
     /// may take in a lull.
     pub fn headroom(&self) -> Span {
+        if self.is_absorbed() {
+            return Span::ZERO;
+        }
         let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
         let shield = Shield::new(self.workers(), self.system.unstalled_latency(), load);
         shield.map_or(Span::ZERO, |s| {

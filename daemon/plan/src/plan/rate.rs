@@ -83,7 +83,11 @@ impl RatePlan {
                     let curve = bound.and_then(|bound| ArrivalCurve::new(&[bound]));
                     let one = curve.map(|curve| StreamSpec::promised(set.clone(), curve));
                     match one.map(|one| system.admit(config.reserved.iter().map(|s| &s.spec).chain([&one]))) {
-                        Ok(Err(source @ AdmissionError::Stalls { .. })) => {
+                        Ok(Err(
+                            source @ (AdmissionError::Stalls { .. }
+                            | AdmissionError::Absorbed { .. }
+                            | AdmissionError::Recovery { .. }),
+                        )) => {
                             PlanError::Declared { service: config.name.clone(), constraint: binding, source }
                         }
                         _ => never(),
@@ -97,6 +101,15 @@ impl RatePlan {
             carries(&config.reserved, ArrivalBound::periodic(faster, config.jitter)).is_some()
         });
         let seed = seed_count(workers.batch, binding);
+        // Where constraints absorb stalls more must be served than they ask for.
+        let density = spare.as_ref().map_or(density, |(period, _)| {
+            let bound = ArrivalBound::periodic(*period, config.jitter);
+            let curve = bound.and_then(|bound| ArrivalCurve::new(&[bound]));
+            let absorb = |curve| {
+                system.stalls?.absorb(&StreamSpec::promised(set.clone(), curve), config.deadline).ok()
+            };
+            curve.ok().and_then(absorb).map_or(density, |(_, more)| more)
+        });
         let spare = spare.map(|(period, admission)| (period, admission.binding));
         Ok(Self { binding, density, alone: Some(Counts { count, upper, seed }), spare, queue_limits })
     }

@@ -190,6 +190,9 @@ impl ServicePlan {
     }
 
     fn shield_for(&self, load: &[&StreamSpec]) -> Result<Shield, ShieldError> {
+        if self.is_absorbed() {
+            return Err(ShieldError::Absorbed);
+        }
         let demand = load.iter().filter_map(|spec| spec.demand());
         let shield = Shield::new(self.workers(), self.system.unstalled_latency(), demand)?;
         let waiting = shield.most_waiting(self.config.deadline);

@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 15;
+const HEAD: usize = 16;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -45,8 +45,9 @@ pub struct Standing {
     pub shielded: bool,
     /// How often suspensions of streams began or ended, and how many are suspended now.
     pub suspensions: (u64, u64),
-    /// Stalls so far that were declared.
+    /// Stalls so far that were declared, and what had to be served and was missed for them.
     pub stalls: u64,
+    pub stall_misses: u64,
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -83,7 +84,7 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     words[11] = u64::from(scheduler.shield().is_some());
     let (sequence, suspended) = scheduler.suspensions();
     (words[12], words[13]) = (sequence, suspended as u64);
-    words[14] = scheduler.stalls();
+    (words[14], words[15]) = (scheduler.stalls(), scheduler.absorbed());
     words
 }
 
@@ -110,6 +111,7 @@ impl Standing {
             shielded: words[11] != 0,
             suspensions: (words[12], words[13]),
             stalls: words[14],
+            stall_misses: words[15],
         }
     }
 

@@ -59,6 +59,13 @@ pub(super) fn render(status: &Value) -> String {
             "/stalls_seen",
             1.0,
         ),
+        (
+            "weir_stall_misses_total",
+            "counter",
+            "Requests that had to be served and were missed for declared stalls, which constraints absorb.",
+            "/stall_misses",
+            1.0,
+        ),
         ("weir_handover_seconds", "gauge", "Allowed for the way to a worker and back.", "/handover_ns", 1e-9),
         ("weir_handover_seen_seconds", "gauge", "The longest such way so far.", "/handover_seen_ns", 1e-9),
         (
