@@ -40,6 +40,7 @@ mod shield;
 mod stalls;
 mod stream;
 mod time;
+mod tolerance;
 mod word;
 mod workers;
 

@@ -23,6 +23,9 @@ pub struct SchedulerConfig {
     pub deadline: Span,
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
+    /// The most that requests may come before their stream's declaration allows them without suspending its promise, as far
+    /// as admission leaves room for it ([`crate::Newcomer::tolerant`]); none without `background`.
+    pub tolerance: Span,
     /// Rare losses of time that the promise is computed with; a part of the deadline is left for them too.
     pub stalls: Option<Stalls>,
     /// Workers, kind by kind and numbered in this order; of all kinds together `1..=MAX_WORKERS`. Their
@@ -227,6 +230,11 @@ impl SchedulerConfig {
     #[must_use]
     pub fn reserve(&self) -> Span {
         self.guard + Stalls::reserve_of(self.stalls)
+    }
+
+    /// The most that requests may come early.
+    pub(super) fn most_early(&self) -> Span {
+        if self.background { self.tolerance } else { Span::ZERO }
     }
 
     /// The kind of each worker.
