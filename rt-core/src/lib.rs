@@ -42,6 +42,7 @@ mod shield;
 mod stalls;
 mod stream;
 mod time;
+mod tolerance;
 mod word;
 mod workers;
 

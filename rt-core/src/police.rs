@@ -159,6 +159,24 @@ impl Policer {
         (conforms, excess.or_else(|| flood.then_some(Excess { window, allowed, seen })))
     }
 
+    /// Records a request that comes before it conforms, by at most `tolerance`, as if it came when it does: by how much it is
+    /// early. None is recorded so while an excess is remembered.
+    ///
+    /// Whatever comes, the instants that are recorded satisfy the curve and never go back: what conforms comes no sooner
+    /// than what has. So the earliness of one is no debt of the next, and what came itself satisfies `α(Δ + tolerance)`.
+    pub fn observe_early(&mut self, now: Instant, tolerance: Span) -> Option<Span> {
+        if tolerance == Span::ZERO || self.is_spacing(now) {
+            return None;
+        }
+        let due = self.earliest();
+        let early = due.since(now);
+        if early == Span::ZERO || early > tolerance {
+            return None;
+        }
+        self.bounds.iter_mut().for_each(|bound| bound.count(due));
+        Some(early)
+    }
+
     /// Whether requests conform one by one, because of an excess.
     pub(crate) fn is_spacing(&self, now: Instant) -> bool {
         self.spaced_until.is_some_and(|until| now < until)
@@ -345,6 +363,62 @@ pub(crate) mod tests {
             }
             prop_assert!(satisfies(&counted, &curve));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_early_within_the_tolerance_satisfies_the_wider_curve_and_its_own_when_it_conforms(
+            curve in curve(),
+            gaps in proptest::collection::vec(0u64..8, 1..80),
+            tolerance in 1u64..9,
+        ) {
+            let mut police = Policer::new(&curve);
+            let (mut now, mut came, mut conformed): (u64, Vec<u64>, Vec<u64>) = (0, Vec::new(), Vec::new());
+            for gap in gaps {
+                now += gap;
+                let early = match police.observe_conforming(at(now)) {
+                    true => Span::ZERO,
+                    false => match police.observe_early(at(now), Span::from_nanos(tolerance)) {
+                        Some(early) => early,
+                        // It is early by more, and nothing is recorded of it.
+                        None => {
+                            prop_assert!(police.earliest() > at(now + tolerance));
+                            continue;
+                        }
+                    },
+                };
+                prop_assert!(early.as_nanos() <= tolerance);
+                came.push(now);
+                conformed.push(now + early.as_nanos());
+            }
+            prop_assert!(conformed.is_sorted());
+            prop_assert!(satisfies(&conformed, &curve));
+            let wider = |length: u64| curve.count(Span::from_nanos(length + tolerance));
+            for (i, first) in came.iter().enumerate() {
+                for (count, last) in (1..).zip(&came[i..]) {
+                    prop_assert!(count <= wider(last - first + 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn earliness_does_not_add_up() {
+        // One in 10, each 3 early: the third would be 9 early if each paid for the one before.
+        let curve = ArrivalCurve::new(&[ArrivalBound::window(1, Span::from_nanos(10)).expect("valid")]);
+        let mut police = Policer::new(&curve.expect("one"));
+        let tolerance = Span::from_nanos(3);
+        assert!(police.observe_conforming(at(0)));
+        for n in 1..9 {
+            assert!(!police.observe_conforming(at(10 * n - 3)));
+            assert_eq!(police.observe_early(at(10 * n - 3), tolerance), Some(tolerance));
+        }
+        assert_eq!(police.observe_early(at(86), tolerance), None, "4 early");
+        assert_eq!(police.observe_early(at(88), tolerance), Some(Span::from_nanos(2)));
+        assert!(police.observe_conforming(at(100)));
+        // In an excess none is.
+        assert!(police.observe(at(101), false).1.is_some());
+        assert_eq!(police.observe_early(at(108), tolerance), None);
     }
 
     #[test]

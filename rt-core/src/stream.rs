@@ -13,7 +13,7 @@ use crate::ledger::digest;
 use crate::outcome::OutcomeMonitor;
 use crate::police::{Excess, Policer};
 use crate::safe_mode::Alarm;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use crate::word::{Class, Density, Marks};
 
 /// Names a stream of one scheduler; an old name never means a new stream.
@@ -126,6 +126,11 @@ pub struct StreamCounts {
     pub arrived: u64,
     /// Requests answered in time.
     pub served: u64,
+    /// Requests that came before its declaration allows them, but within the tolerance, and by how much at most: breaches
+    /// that could not have changed any outcome.
+    pub early: u64,
+    /// See [`StreamCounts::early`].
+    pub earliest: Span,
     missed: [u64; 9],
 }
 
@@ -176,6 +181,8 @@ pub(crate) struct Stream {
     pub(crate) warned: Option<Instant>,
     /// When a violation of its constraints was last announced.
     pub(crate) violated: Option<Instant>,
+    /// By how much requests may come early as far as its admission goes: its own, and those of all that were there then.
+    pub(crate) tolerance: Span,
     /// What it broke itself, while that suspends its promise.
     pub(crate) suspended: Option<Suspended>,
     /// Whether its suspension was announced, and not yet its end.
@@ -204,6 +211,7 @@ impl Stream {
             latest: Instant::ZERO,
             warned: None,
             violated: None,
+            tolerance: Span::ZERO,
             suspended: None,
             told: false,
             breaches: 0,
@@ -255,6 +263,15 @@ impl Stream {
     pub(crate) fn observe(&mut self, now: Instant) -> Option<Class> {
         let conforms = self.police.as_mut().is_none_or(|police| police.observe_conforming(now));
         conforms.then(|| self.marks.next(true, false))
+    }
+
+    /// Records its next request, at `now`, if it does not conform yet and is early by no more than `tolerance`: how much it
+    /// counts, and by how much it is early.
+    pub(crate) fn observe_early(&mut self, now: Instant, tolerance: Span) -> Option<(Class, Span)> {
+        let early = self.police.as_mut()?.observe_early(now, tolerance)?;
+        self.counts.early += 1;
+        self.counts.earliest = self.counts.earliest.max(early);
+        Some((self.marks.next(true, false), early))
     }
 
     /// Otherwise records it so: whether it conforms, how much it counts, and the breach with the end of

@@ -88,6 +88,7 @@ impl Caller {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos(4 * P),
             guard: Span::from_nanos(P / 10),
+            tolerance: Span::ZERO,
             stalls: None,
             workers: vec![Workers { count: WORKERS, batch: 4, profile }],
             dispatch,
@@ -387,6 +388,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
             SchedulerConfig {
                 deadline: span(deadline),
                 guard: Span::ZERO,
+                tolerance: Span::ZERO,
                 stalls: None,
                 workers: vec![Workers { count: 1, batch: 2, profile }],
                 dispatch: Dispatch::Eager,

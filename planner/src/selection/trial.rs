@@ -153,6 +153,7 @@ impl Inputs {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: latency,
             guard: Span::ZERO,
+            tolerance: Span::ZERO,
             stalls: None,
             workers: vec![workers],
             dispatch: Dispatch::Eager,

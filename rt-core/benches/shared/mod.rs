@@ -31,6 +31,7 @@ impl Shared {
             // No two deadlines alike.
             deadline: Span::from_nanos((4 * length as u64 + 64) * P + time + s as u64),
             guard: Span::ZERO,
+            tolerance: Span::ZERO,
             stalls: None,
             workers: vec![Workers { count: workers, batch: 1, profile: profile.clone() }],
             dispatch: Dispatch::Eager,

@@ -62,6 +62,7 @@ impl Steady {
         let mut scheduler = Scheduler::new(SchedulerConfig {
             deadline: Span::from_nanos((length as u64 + 64) * P + time),
             guard: Span::ZERO,
+            tolerance: Span::ZERO,
             stalls: None,
             workers: vec![Workers { count: workers, batch: 1, profile }],
             dispatch: Dispatch::Eager,

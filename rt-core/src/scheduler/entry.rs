@@ -149,10 +149,15 @@ impl Scheduler {
         shed.then_some(MissReason::Shed)
     }
 
-    /// Records a request of `id` where there is or was an excess: whether it conforms, and how much it counts.
+    /// Records a request of `id` that comes early, or where there is or was an excess: whether it conforms, and how much it counts.
     #[inline(never)]
     fn observe_excess(&mut self, now: Instant, id: StreamId, at: Instant) -> (bool, Class) {
+        let tolerance = self.tolerance();
         let Some(stream) = self.streams.get_mut(id) else { return (false, Class::Optional) };
+        if let Some((class, early)) = stream.observe_early(at, tolerance) {
+            self.tolerance.strain(early);
+            return (true, class);
+        }
         let (conforms, class, excess) = stream.observe_excess(at, self.config.background);
         if let Some((e, until)) = excess {
             let window = e.window.as_nanos();

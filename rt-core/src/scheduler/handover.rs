@@ -11,7 +11,7 @@ use super::queue::MANDATORY;
 use super::streams::{Retired, places_for};
 use crate::ledger::digest;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// Why one scheduler cannot take over from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ impl Scheduler {
     /// Gives every stream but those of `ended` to `next`, with its number, record, word and arrival monitor, and safe
     /// mode as it is; then this one has none. What waits, which nothing was promised for, is cancelled: call
     /// [`Scheduler::poll`] on this one a last time. The caller has tested that the streams are admitted by `next`,
-    /// whose shield is to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams.
+    /// whose shield and tolerance are to be set anew. Allocates what `next` was not told to [`Scheduler::expect_streams`]. Linear in the streams.
     ///
     /// # Errors
     /// If `next` is not fit, which no waiting mends, or work is left that something was promised for
@@ -128,6 +128,8 @@ impl Scheduler {
             false => self.to_come.remove(slot),
         }
         self.planner.forget(slot);
+        // Nothing is known of what is left beside it.
+        self.recount_tolerance();
         let shield = self.shield.take();
         self.changed = true;
         Some(Retired::stream(shield, before))
@@ -138,6 +140,8 @@ impl Scheduler {
         next.resize(self.streams.places());
         next.streams.continue_from(&mut self.streams);
         for stream in next.streams.iter_mut() {
+            // How much room there is for early requests was tested for other workers.
+            stream.tolerance = Span::ZERO;
             stream.outcomes.grow(places_for(&next.config, &stream.spec), &mut next.spare);
         }
         next.ledger.continue_from(&mut self.ledger);

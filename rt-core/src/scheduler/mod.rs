@@ -16,6 +16,7 @@ mod queue;
 mod select;
 mod streams;
 mod suspension;
+mod tolerance;
 mod types;
 mod wake;
 
@@ -37,6 +38,7 @@ use pool::{Pool, State};
 use queue::Waiting;
 use streams::Streams;
 use suspension::Suspensions;
+use tolerance::Tolerance;
 use types::NEVER;
 
 pub use handover::HandOverError;
@@ -83,6 +85,8 @@ pub struct Scheduler {
     given_up: Vec<(Request, MissReason)>,
     safe_mode: SafeMode,
     suspensions: Suspensions,
+    /// By how much requests may come early and harm nobody.
+    tolerance: Tolerance,
     /// What was begun or waited when an assumption was broken last.
     aftermath: CarryIn,
     /// What a newcomer's admission does not count: batches granted more than `P`, and without background what was begun
@@ -140,6 +144,7 @@ impl Scheduler {
             given_up: Vec::with_capacity(config.queue),
             safe_mode: SafeMode::new(config.safe_mode),
             suspensions: Suspensions::new(config.streams),
+            tolerance: Tolerance::default(),
             aftermath: CarryIn::None,
             carry_in: CarryIn::None,
             clears: 0,

@@ -31,6 +31,7 @@ impl Scheduler {
             self.vouched = self.carry_in == CarryIn::None;
             self.shield = Some(Arc::new(shield));
         }
+        self.note_shield(false);
         Ok(Retired::of(old))
     }
 
@@ -125,10 +126,11 @@ impl Scheduler {
         }
     }
 
-    /// For how long from `now` on no mandatory request can come of the streams that are there.
+    /// For how long from `now` on no mandatory request can come of the streams that are there, be they as early as the shield
+    /// leaves room for.
     fn lull(&self, now: Instant) -> Span {
         let at = self.to_come.instant();
-        if at < NEVER { at.since(now) } else { Span::ZERO }
+        if at < NEVER { at.since(now + self.tolerance.reserve()) } else { Span::ZERO }
     }
 
     /// The most requests that a batch which `worker` starts at `now` may hold: as many as a full batch, and more where

@@ -176,6 +176,14 @@ impl Newcomer {
         self.shield = shield.map(Arc::new);
         self
     }
+
+    /// Its admission leaves room for requests, of all that are promised anything, that come early by so much
+    /// ([`crate::System::tolerance`]). More than the configuration has is none.
+    #[must_use]
+    pub fn tolerant(mut self, config: &SchedulerConfig, tolerance: Span) -> Self {
+        self.stream.tolerance = tolerance.min(config.most_early());
+        self
+    }
 }
 
 impl Scheduler {
@@ -212,11 +220,15 @@ impl Scheduler {
         if demands {
             let vouched = counted && self.config.background && self.is_vouched(now);
             let fits = self.is_ready(now, shield.as_deref());
-            if !(vouched || fits) || self.ledger.departed() >= self.config.streams {
+            let calm = self.tolerance.may_be(stream.tolerance);
+            if !(vouched || fits) || !calm || self.ledger.departed() >= self.config.streams {
                 self.awaited = true;
                 return Ok(Joined::Wait(Newcomer { stream, shield, version }));
             }
             new = shield.filter(|_| fits);
+        }
+        if demands {
+            self.tolerance.join(stream.tolerance, self.ledger.is_empty());
         }
         self.ledger.join(&stream.spec, stream.digest);
         let Some(id) = self.streams.insert(stream) else {
@@ -231,8 +243,10 @@ impl Scheduler {
         if let Some(new) = new.filter(|new| self.check_shield(new).is_ok()) {
             old = self.shield.replace(new);
             self.vouched = true;
+            self.note_shield(true);
         } else if demands && !counted {
             old = self.shield.take();
+            self.note_shield(false);
         }
         Ok(Joined::Added(id, Retired::of(old)))
     }
@@ -272,6 +286,7 @@ impl Scheduler {
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());
+        self.note_departure();
         Retired { _stream: stream, ..Retired::default() }
     }
 
@@ -306,6 +321,7 @@ impl Scheduler {
         if self.waiting.is_clear() && self.guest.is_none() {
             self.clears += 1;
             self.ledger.clear();
+            self.relax_tolerance();
         }
     }
 
@@ -326,7 +342,7 @@ pub(super) fn places_for(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
     let lost = config.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
-    let life = config.deadline + slowest + config.guard + lost;
+    let life = config.deadline + slowest + config.guard + lost + config.most_early();
     let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

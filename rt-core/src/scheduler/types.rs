@@ -24,6 +24,9 @@ pub struct SchedulerConfig {
     pub deadline: Span,
     /// `δ`: the part of the deadline left for dispatch that comes late. Dispatch aims at `deadline - guard`.
     pub guard: Span,
+    /// The most that requests may come before their stream's declaration allows them without suspending its promise, as far
+    /// as admission leaves room for it ([`crate::Newcomer::tolerant`]); none without `background`.
+    pub tolerance: Span,
     /// Rare losses of time that the promise is computed with; a part of the deadline is left for them too.
     pub stalls: Option<Stalls>,
     /// Workers, kind by kind and numbered in this order; of all kinds together `1..=MAX_WORKERS`. Their
@@ -242,6 +245,12 @@ impl SchedulerConfig {
     pub(super) fn absorbs(&self) -> Option<(Span, Span)> {
         let stalls = self.stalls?;
         stalls.damage(self.deadline).zip(stalls.spans(self.deadline))
+    }
+
+    /// The most that requests may come early.
+    pub(super) fn most_early(&self) -> Span {
+        // What a stall costs is counted by the declared curves.
+        if self.background && self.absorbs().is_none() { self.tolerance } else { Span::ZERO }
     }
 
     /// The kind of each worker.

@@ -50,6 +50,7 @@ use table::Table;
 pub struct Shield {
     workers: Workers,
     latency: Span,
+    tolerance: Span,
     /// By rising digest.
     load: Box<[Alike]>,
     table: Table,
@@ -148,6 +149,22 @@ impl Shield {
     where
         I: IntoIterator<Item = (Density, &'a ArrivalCurve)>,
     {
+        Self::tolerant(workers, (latency, Span::ZERO), load)
+    }
+
+    /// The same where requests may come before their declaration allows them by up to a tolerance: with the curves
+    /// `α(Δ + tolerance)` in (2).
+    ///
+    /// # Errors
+    /// As [`Shield::new`].
+    pub fn tolerant<'a, I>(
+        workers: &Workers,
+        (latency, tolerance): (Span, Span),
+        load: I,
+    ) -> Result<Self, ShieldError>
+    where
+        I: IntoIterator<Item = (Density, &'a ArrivalCurve)>,
+    {
         let Workers { count, batch, ref profile } = *workers;
         if !workers.is_valid() || count > MAX_WORKERS {
             return Err(ShieldError::Workers { count, batch, max_batch: profile.max_batch() });
@@ -157,9 +174,9 @@ impl Shield {
             return Err(ShieldError::Latency { latency, time });
         }
         let load: Vec<_> = load.into_iter().filter(|(density, _)| density.numerator() > 0).collect();
-        let table = Table::new(workers, latency, &load)?;
+        let table = Table::new(workers, (latency, tolerance), &load)?;
         let load = classes(&load);
-        let mut shield = Self { workers: workers.clone(), latency, load, table, alone: latency };
+        let mut shield = Self { workers: workers.clone(), latency, tolerance, load, table, alone: latency };
         shield.alone = shield.longest(Instant::ZERO, empty(), empty(), Span::ZERO);
         Ok(shield)
     }
@@ -244,6 +261,12 @@ impl Shield {
         self.latency
     }
 
+    /// By how much requests may come early.
+    #[must_use]
+    pub const fn tolerance(&self) -> Span {
+        self.tolerance
+    }
+
     /// The workers that the shield was made for.
     #[must_use]
     pub const fn workers(&self) -> &Workers {
@@ -268,7 +291,7 @@ impl Shield {
     /// The most mandatory requests that wait at once if each starts by `deadline - P` of its arrival.
     #[must_use]
     pub fn most_waiting(&self, deadline: Span) -> u64 {
-        let life = deadline.saturating_sub(self.workers.batch_time()) + Span::from_nanos(1);
+        let life = deadline.saturating_sub(self.workers.batch_time()) + self.tolerance + Span::from_nanos(1);
         let most = |alike: &Alike| {
             alike.density.ceil_of(alike.arrivals.count(life)).saturating_mul(alike.count as u64)
         };

@@ -41,10 +41,11 @@ struct Step {
 impl Table {
     /// Looks at every rise of `α_m` in the longest busy period. What comes a busy period of `Δ` later is at most
     /// `α_m(Δ)` more, for which the workers have begun as many full batches more by then: its step is beaten by
-    /// the one before, or at least `n` above it.
+    /// the one before, or at least `n` above it. With a tolerance each request may come so much sooner, though not before the
+    /// start that is asked about, and the busy period is one behind a delay.
     pub(super) fn new(
         workers: &Workers,
-        latency: Span,
+        (latency, tolerance): (Span, Span),
         load: &[(Density, &ArrivalCurve)],
     ) -> Result<Self, AdmissionError> {
         let Workers { count, batch, .. } = *workers;
@@ -53,10 +54,10 @@ impl Table {
             return Ok(Self(table));
         }
         let system = System::identical(workers.clone(), latency);
-        let mut rises = BusyPeriod::new(&system, load);
+        let mut rises = BusyPeriod::after(&system, load, tolerance);
         let time = workers.batch_time();
         for Rise { length, backlog, .. } in &mut rises {
-            let offset = length.saturating_sub(Span::from_nanos(1));
+            let offset = length.saturating_sub(tolerance + Span::from_nanos(1));
             let latest = (offset + latency.saturating_sub(time)).as_nanos();
             let begun = count as i128 * (i128::from(latest / time.as_nanos()) + 1);
             for (residue, steps) in table.iter_mut().enumerate() {

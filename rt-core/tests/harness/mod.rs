@@ -35,6 +35,7 @@ pub(crate) fn config(
     SchedulerConfig {
         deadline: Span::from_nanos(deadline),
         guard: Span::ZERO,
+        tolerance: Span::ZERO,
         stalls: None,
         workers: vec![Workers { count: workers, batch, profile }],
         dispatch,

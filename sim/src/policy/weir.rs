@@ -146,6 +146,7 @@ fn config_of(
     SchedulerConfig {
         deadline: of.deadline,
         guard: of.guard,
+        tolerance: Span::ZERO,
         stalls: None,
         workers: vec![workers],
         dispatch: Dispatch::Eager,
@@ -167,6 +168,7 @@ fn built(problem: &Problem, queue: usize, streams: usize) -> Result<(Scheduler, 
     let config = SchedulerConfig {
         deadline: problem.deadline,
         guard: problem.guard,
+        tolerance: Span::ZERO,
         stalls: problem.stalls,
         workers: problem.workers.clone(),
         dispatch: problem.dispatch,

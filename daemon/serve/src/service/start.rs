@@ -142,6 +142,7 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
     SchedulerConfig {
         deadline: config.deadline,
         guard: config.guard,
+        tolerance: Span::ZERO,
         stalls: config.stalls,
         workers: vec![plan.workers().clone()],
         dispatch: config.dispatch,

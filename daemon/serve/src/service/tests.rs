@@ -29,6 +29,7 @@ pub(crate) fn small_config() -> SchedulerConfig {
     SchedulerConfig {
         deadline: span + span,
         guard: Span::ZERO,
+        tolerance: Span::ZERO,
         stalls: None,
         workers: vec![Workers { count: 1, batch: 1, profile }],
         dispatch: Dispatch::Eager,
