@@ -4,6 +4,8 @@
 //! Starts that keep every line of Theorem E are proof by themselves, however they were found. Of limits it looks for such
 //! starts itself, from below.
 
+mod curves;
+mod horizon;
 mod lines;
 mod read;
 
