@@ -31,8 +31,11 @@ pub(super) fn admit(
     demands: &[Demands],
     asked: Asked,
 ) -> Result<SharedAdmission, SharingError> {
-    let mut test = Test::new(sharing, demands, asked.points);
     let latest = sharing.latest_starts();
+    if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
+        return Ok(SharedAdmission { start_within: latest, binding: None });
+    }
+    let mut test = Test::new(sharing, demands, asked.points);
     let binding = test.tightest(&latest, asked.below)?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
         return Ok(SharedAdmission { start_within: latest, binding });
@@ -41,6 +44,11 @@ pub(super) fn admit(
     let binding = test.tightest(&start_within, asked.below)?;
     Ok(SharedAdmission { start_within, binding })
 }
+
+/// So many distances are looked at before other times to begin in are tried, which may be quicker to see through.
+const FEW_POINTS: u64 = 1 << 12;
+/// So often these are raised.
+const MAX_RAISES: usize = 32;
 
 struct Test<'a> {
     sharing: &'a Sharing,
@@ -110,6 +118,51 @@ impl<'a> Test<'a> {
             }
         }
         Ok(tightest)
+    }
+
+    /// Whether `latest` keeps all lines, or else what would if counts were straight lines, at few distances.
+    fn is_soon_seen(&mut self, latest: &[Span]) -> bool {
+        self.tightest(latest, 0).is_ok_and(|line| line.is_none()) || {
+            self.points = FEW_POINTS;
+            let straight = self.least_of_straight(latest);
+            straight.is_some_and(|within| self.tightest(&within, 0).is_ok_and(|line| line.is_none()))
+        }
+    }
+
+    /// About the least `X` with which all lines would hold if counts were straight lines: near capacity it is quickly seen
+    /// that they do hold, as fewer wait at once. `None` if it is beyond `latest`.
+    fn least_of_straight(&self, latest: &[Span]) -> Option<Vec<Span>> {
+        let mut within = alloc::vec![Span::ZERO; latest.len()];
+        for _ in 0..MAX_RAISES {
+            let mut raised = false;
+            for reference in self.references() {
+                let shifts = self.shifts(reference, &within);
+                let lines = self.lines(reference, &shifts);
+                if !lines.work.is_caught_up_with() {
+                    return None;
+                }
+                for k in (0..latest.len()).filter(|&k| !self.demands[k].is_empty()) {
+                    // The work falls back behind the workers from where the line begins on.
+                    let y = i128::from(lines.from).max(shifts[k].all());
+                    let time = i128::from(self.sharing.services[k].time.as_nanos());
+                    let busy = lines.work.at(y as f64) + (lines.running - time) as f64;
+                    let starts = busy / self.sharing.workers as f64 + self.sharing.guard.as_nanos() as f64;
+                    let needed = (starts + (self.due(k) - y) as f64) as u64 + 1;
+                    if needed > latest[k].as_nanos() {
+                        return None;
+                    }
+                    if needed > within[k].as_nanos() {
+                        // With a little more it comes to an end.
+                        within[k] = Span::from_nanos(needed + (latest[k].as_nanos() - needed) / 16);
+                        raised = true;
+                    }
+                }
+            }
+            if !raised {
+                return Some(within);
+            }
+        }
+        None
     }
 
     /// The least `X` with which all lines hold.
@@ -210,22 +263,20 @@ impl<'a> Test<'a> {
         let n = self.sharing.workers as i128;
         let longest = i128::from(self.sharing.longest.as_nanos());
         let running = match reference {
-            Reference::Short(i) => {
-                i128::from(self.sharing.services[i].time.as_nanos()) + (n - 1) * longest
-            }
+            Reference::Short(i) => i128::from(self.sharing.services[i].time.as_nanos()) + (n - 1) * longest,
             _ => n * longest,
         };
         let mut work = Ceiling::new(self.sharing.workers);
         for j in promised {
             let service = &self.sharing.services[j];
             let weight = service.time.as_nanos() as f64 / service.batch as f64;
-            // One is not counted, and a batch may hold a single request.
+            // A batch may hold a single request; of both counts either is enough.
+            let of = self.envelopes[j];
             let (shift, fewer) = match shifts[j] {
-                Shift::All(shift) => (shift, 0.0),
-                Shift::Less(_, more) => (more, 1.0),
+                Shift::Less(_, more) if of.rate() * ((shifts[j].all() - more) as f64) < 1.0 => (more, 1.0),
+                shift => (shift.all(), 0.0),
             };
-            let one = service.batch as f64 - 1.0 - fewer;
-            work.count(weight, self.envelopes[j], 1.0 - shift as f64, one);
+            work.count(weight, of, 1.0 - shift as f64, service.batch as f64 - 1.0 - fewer);
         }
         let from = u64::try_from(from).unwrap_or(u64::MAX);
         Lines { sharing: self.sharing, reference, from, running, work }
@@ -274,8 +325,8 @@ impl Keys {
     fn of(sharing: &Sharing, demands: &[Demands], within: &[Span]) -> Self {
         let key = |j: usize| {
             let service = &sharing.services[j];
-            let [within, latency, guard, time] =
-                [within[j], service.latency, sharing.guard, service.time].map(|span| i128::from(span.as_nanos()));
+            let [within, latency, guard, time] = [within[j], service.latency, sharing.guard, service.time]
+                .map(|span| i128::from(span.as_nanos()));
             sharing.workers as i128 * (within - latency - guard) + time
         };
         let of: Vec<_> = (0..demands.len()).map(key).collect();

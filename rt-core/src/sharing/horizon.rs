@@ -2,6 +2,7 @@
 //! comes, or because all repeats.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::{Demands, SharedService, Sharing};
 use crate::curve::ArrivalCurve;
@@ -69,10 +70,20 @@ impl Ceiling {
         self.slope += slope;
     }
 
+    /// What is counted at `y` at most.
+    pub(super) fn at(&self, y: f64) -> f64 {
+        self.lines.iter().map(|(slope, constant)| (slope * y + constant).max(0.0)).sum()
+    }
+
+    /// Whether it rises more slowly than the workers work.
+    pub(super) fn is_caught_up_with(&self) -> bool {
+        self.workers - self.slope >= NEARLY_ALL * self.workers
+    }
+
     /// The first distance, not before `from`, where the workers, who begin so much work late, are ahead of all that is counted; the
     /// end of time if there is none.
     pub(super) fn ahead_from(&self, from: u64, late: f64) -> u64 {
-        if self.workers - self.slope < NEARLY_ALL * self.workers {
+        if !self.is_caught_up_with() {
             return u64::MAX;
         }
         let late = late + ROUNDING * late.abs() + 1.0;
@@ -118,29 +129,31 @@ impl Repeat {
         keeps_up.then_some(Self { from: repetition.from.checked_add(latency)?, length })
     }
 
-    /// Of the line of rule T for service `s`, if of the others so many count `by_turns`, and the rest by what can have come.
+    /// Of the line of rule T for service `s`, if turns of the others grow so fast against what can come of them.
     pub(super) fn of_turns(
         sharing: &Sharing,
         demands: &[Demands],
         s: usize,
-        by_turns: impl Fn(usize) -> bool,
+        grows: &[Ordering],
     ) -> Option<Self> {
         let turn = sharing.turn(s);
-        let arriving = || (0..demands.len()).filter(|&i| i == s || !by_turns(i));
-        let all: Vec<_> = arriving().flat_map(|i| &demands[i]).copied().collect();
+        let arriving = (0..demands.len()).filter(|&i| i == s || grows[i].is_ge());
+        let all: Vec<_> = arriving.flat_map(|i| &demands[i]).copied().collect();
         let repetition = repetition(&all, [])?;
         let length = repetition.length.checked_mul(turn)?.checked_mul(sharing.shares(demands))?;
         let turns = grown(&demands[s], length) / turn;
-        let done = |i: usize| {
-            let own = &sharing.services[i];
-            let batches = match i == s || by_turns(i) {
-                true => turns.saturating_mul(own.turn.into()),
-                false => grown(&demands[i], length),
+        let mut work = 0;
+        for (i, own) in sharing.services.iter().enumerate() {
+            let (taken, come) = (turns.saturating_mul(own.turn.into()), grown(&demands[i], length));
+            let batches = match grows[i] {
+                _ if i == s => taken,
+                Ordering::Less => taken,
+                // Only if they are as many does the lesser of both repeat.
+                Ordering::Equal if taken != come => return None,
+                _ => come,
             };
-            // Who has nothing mandatory takes no turn.
-            if demands[i].is_empty() { 0 } else { u128::from(own.time.as_nanos()) * u128::from(batches) }
-        };
-        let work: u128 = (0..demands.len()).map(done).sum();
+            work += u128::from(own.time.as_nanos()) * u128::from(batches);
+        }
         let keeps_up = work <= sharing.workers as u128 * u128::from(length);
         keeps_up.then_some(Self { from: repetition.from, length })
     }
@@ -149,7 +162,8 @@ impl Repeat {
 impl Sharing {
     /// Whether all batches that count take the same time. Then the number of batches never says less than the average does.
     pub(super) fn is_uniform(&self, demands: &[Demands]) -> bool {
-        let mut times = self.services.iter().zip(demands).filter(|(_, of)| !of.is_empty()).map(|(s, _)| s.time);
+        let mut times =
+            self.services.iter().zip(demands).filter(|(_, of)| !of.is_empty()).map(|(s, _)| s.time);
         times.next().is_none_or(|first| times.all(|time| time == first))
     }
 

@@ -109,6 +109,14 @@ pub(super) enum Shift {
     Less(i128, i128),
 }
 
+impl Shift {
+    /// By how much the distance is longer, where all requests count.
+    pub(super) fn all(self) -> i128 {
+        let (Self::All(shift) | Self::Less(shift, _)) = self;
+        shift
+    }
+}
+
 /// The rises of a service: of all its requests, and of all but one.
 pub(super) type Both<'a> = [Rises<'a>; 2];
 

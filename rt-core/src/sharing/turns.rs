@@ -10,6 +10,7 @@
 //! Of which nothing is mandatory takes no turn: it never joins.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::horizon::{Ceiling, Envelope, Repeat};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
@@ -59,33 +60,39 @@ impl Test<'_> {
         let (own, uniform) = (&sharing.services[s], sharing.is_uniform(demands));
         let may_wait = |j: usize| i128::from(self.within[j].as_nanos());
         let [guard, longest] = [sharing.guard, sharing.longest].map(|span| u128::from(span.as_nanos()));
-        let by_turns: Vec<bool> = (0..demands.len()).map(|i| self.by_turns(s, i)).collect();
-        let (before, work) = (guard + longest, self.ceiling(s, &by_turns));
+        let grows: Vec<_> = (0..demands.len()).map(|i| self.turns_to_requests(s, i)).collect();
+        let (before, work) = (guard + longest, self.ceiling(s, &grows));
         let over = |least: i128| {
             let late = least.saturating_add(before as i128) - may_wait(s);
             work.ahead_from(0, late.saturating_mul(sharing.workers as i128) as f64)
         };
-        let (mut tightest, mut least, mut over_from): (Option<SharedBinding>, _, _) = (None, below, over(below));
+        let (mut tightest, mut least, mut over_from): (Option<SharedBinding>, _, _) =
+            (None, below, over(below));
         let shift = |j: usize| Shift::All(if j == s { 0 } else { -(may_wait(j) + may_wait(s)) });
         let shifts: Vec<_> = (0..demands.len()).map(shift).collect();
         // Of others their requests, each of which may make a batch.
-        let mut rises: Vec<Both> = demands.iter().map(|of| [0, 1].map(|but| Rises::new(of, 1, but))).collect();
+        let mut rises: Vec<Both> =
+            demands.iter().map(|of| [0, 1].map(|but| Rises::new(of, 1, but))).collect();
         rises[s][0] = Rises::new(&demands[s], own.batch as u64, 0);
         let mut batches = Vec::with_capacity(demands.len());
         let own_time = u128::from(own.time.as_nanos());
         let ended = over_from == 0
             || Sweep::new(&mut rises, &shifts, 0).walk(
-                Repeat::of_turns(sharing, demands, s, |i| by_turns[i]),
+                Repeat::of_turns(sharing, demands, s, &grows),
                 &mut self.points,
                 |sweep| {
                     let rounds = sweep.batches[s];
                     let turns = rounds.div_ceil(own.turn.into());
                     let rhs = i128::from(sweep.distance) + may_wait(s);
-                    // Of each other one of both counts alone: what repeats.
+                    // Of each other what grows more slowly, or both: what repeats.
                     batches.clear();
                     let taken = |i: usize| turns.saturating_mul(sharing.services[i].turn.into());
-                    let one = |i: usize| if by_turns[i] { taken(i) } else { sweep.batches[i] };
-                    batches.extend((0..demands.len()).map(one));
+                    let slow = |i: usize| match grows[i] {
+                        Ordering::Less => taken(i),
+                        Ordering::Equal => taken(i).min(sweep.batches[i]),
+                        Ordering::Greater => sweep.batches[i],
+                    };
+                    batches.extend((0..demands.len()).map(slow));
                     batches[s] = rounds;
                     let mut plain = before + (sharing.work(&batches) - own_time) / sharing.workers as u128;
                     if uniform {
@@ -116,20 +123,23 @@ impl Test<'_> {
         if ended { Ok(tightest) } else { Err(SharingError::Horizon) }
     }
 
-    /// Whether the turns of service `i` grow no faster than what can have come of it. Of which nothing is mandatory takes none.
-    fn by_turns(&self, s: usize, i: usize) -> bool {
+    /// How fast the turns of service `i` grow, against what can come of it. Of which nothing is mandatory takes none.
+    fn turns_to_requests(&self, s: usize, i: usize) -> Ordering {
         let turns = self.envelopes[s].rate() / self.sharing.turn(s) as f64;
-        turns * f64::from(self.sharing.services[i].turn) <= self.envelopes[i].rate()
+        let turns = turns * f64::from(self.sharing.services[i].turn);
+        let rate = self.envelopes[i].rate();
+        // As fast, but for rounding: both are counted, which is never wrong.
+        if (turns - rate).abs() <= 1e-9 * rate { Ordering::Equal } else { turns.total_cmp(&rate) }
     }
 
     /// What the line of `s` counts at most: of each other service its turns, or what can have come.
-    fn ceiling(&self, s: usize, by_turns: &[bool]) -> Ceiling {
+    fn ceiling(&self, s: usize, grows: &[Ordering]) -> Ceiling {
         let time = |i: usize| self.sharing.services[i].time.as_nanos() as f64;
         let (mut work, size) = (Ceiling::new(self.sharing.workers), self.sharing.services[s].batch as f64);
         work.count(time(s) / size, self.envelopes[s], 1.0, -1.0);
-        for i in (0..by_turns.len()).filter(|&i| i != s && !self.demands[i].is_empty()) {
+        for i in (0..grows.len()).filter(|&i| i != s && !self.demands[i].is_empty()) {
             let turn = self.sharing.turn(s) as f64;
-            if by_turns[i] {
+            if grows[i].is_le() {
                 let each = time(i) * f64::from(self.sharing.services[i].turn) / turn;
                 work.count(each, self.envelopes[s], 1.0, turn - 1.0);
             } else {

@@ -8,6 +8,8 @@
 //! that holds in the long run: that which the average of all workers alone gives it, or, where all batches take the same
 //! time, their number, in as many periods as there are workers.
 
+use std::cmp::Ordering;
+
 use super::super::problem::{Stream, up};
 use super::super::theorem::{lcm, repetition};
 use super::lines::{FARTHEST, Lines, Reference, Rule};
@@ -21,36 +23,47 @@ pub(super) struct Horizon {
     workers: i128,
     /// Of each service the slope of its work, in parts, and what it is at distance 0.
     work: Vec<(i128, i128)>,
-    /// Whose turns count in the long run, and not what can have come.
-    by_turns: Vec<bool>,
+    /// Of each other service its turns against what can have come.
+    grows: Vec<Ordering>,
     /// From what distance on, after what period all counts repeat.
     pub(super) repeats: Option<(i128, i128)>,
 }
 
 impl Horizon {
+    /// What they fall short of at `y` for all work but `late` of them, in parts of a nanosecond.
+    fn short(&self, y: i128, late: i128) -> i128 {
+        let work: i128 = self.work.iter().map(|(slope, at_0)| (slope * y + at_0).max(0)).sum();
+        work - (self.workers * y - late) * FINE
+    }
+
+    /// By how much sooner the workers would have to begin at `y` to have done all but `late` of the work; nothing is known if
+    /// what comes is as much as they can do.
+    pub(super) fn lacking(&self, y: i128, late: i128) -> Option<i128> {
+        self.gain().then(|| up(self.short(y, late).max(0), self.workers * FINE))
+    }
+
     /// From where on the workers have done all but `late` of the work, for good.
     pub(super) fn over(&self, late: i128) -> Option<i128> {
-        let slope = self.work.iter().fold(0i128, |sum, work| sum.saturating_add(work.0));
-        if slope >= self.workers * FINE {
-            return None;
-        }
-        let ahead = |y: i128| {
-            let work: i128 = self.work.iter().map(|(slope, at_0)| (slope * y + at_0).max(0)).sum();
-            (self.workers * y - late) * FINE >= work
-        };
         let (mut no, mut yes) = (-1, FARTHEST);
-        if !ahead(yes) {
+        if !self.gain() || self.short(yes, late) > 0 {
             return None;
         }
         while yes - no > 1 {
             let middle = (no + yes) / 2;
-            if ahead(middle) { yes = middle } else { no = middle }
+            if self.short(middle, late) <= 0 { yes = middle } else { no = middle }
         }
         Some(yes)
     }
 
-    /// The batches before the last of `service`, if of others one of turns and requests alone were known: what repeats.
-    pub(super) fn of_each_one(
+    /// Whether the straight lines rise more slowly than the workers work.
+    fn gain(&self) -> bool {
+        let slope = self.work.iter().fold(0i128, |sum, work| sum.saturating_add(work.0));
+        slope < self.workers * FINE
+    }
+
+    /// The batches up to the last of `service`, if of others only what grows more slowly of turns and requests were known, or
+    /// both if they grow alike: what repeats.
+    pub(super) fn of_the_slower(
         &self,
         rule: &Rule,
         service: usize,
@@ -59,10 +72,11 @@ impl Horizon {
     ) -> Vec<i128> {
         let Rule::Turns(turns) = rule else { return batches.to_vec() };
         let rounds = up(batches[service], turns[service]);
-        let of = |j: usize| match (j == service, self.by_turns[j]) {
-            (true, _) => batches[j],
-            (_, true) => rounds * turns[j],
-            (_, false) => requests[j],
+        let of = |j: usize| match self.grows[j] {
+            _ if j == service => batches[j],
+            Ordering::Less => rounds * turns[j],
+            Ordering::Equal => requests[j].min(rounds * turns[j]),
+            Ordering::Greater => requests[j],
         };
         (0..batches.len()).map(of).collect()
     }
@@ -77,45 +91,55 @@ impl Lines<'_> {
         let part = |(slope, most): (i128, i128), length: i128, one: i128| {
             (slope, slope.saturating_mul(length).saturating_add((most + one).saturating_mul(FINE)))
         };
-        let length = |j: usize| {
-            let [first, second] = self.lengths(reference, service, j, 0);
-            second.or(first).unwrap_or(0)
-        };
+        let length = |j: usize| self.lengths(reference, service, j, 0)[0].unwrap_or(0);
+        let grows = (0..shared.services.len()).map(|j| self.turns_to_requests(service, j));
+        let grows: Vec<_> = grows.collect();
         let work = all().map(|j| {
             let own = &shared.services[j];
             match (reference, self.rule) {
                 (Reference::Turn, Rule::Turns(turns)) if j != service => {
                     let (s, turn) = (&shared.services[service], own.time * turns[j]);
-                    if self.by_turns(service, j) {
+                    if grows[j].is_le() {
                         let each = straight(s, turn, s.batch * turns[service]);
                         part(each, length(service), turn)
                     } else {
                         part(straight(own, own.time, 1), length(j), 0)
                     }
                 }
-                _ => part(straight(own, own.time, own.batch), length(j), own.time),
+                _ => {
+                    let each = straight(own, own.time, own.batch);
+                    let (slope, mut at_0) = part(each, length(j), own.time);
+                    // One less than in a longer time.
+                    if let Some(longer) = self.lengths(reference, service, j, 0)[1] {
+                        at_0 = at_0.min(part(each, longer, own.time).1 - own.time * FINE / own.batch);
+                    }
+                    (slope, at_0)
+                }
             }
         });
-        let by_turns = (0..shared.services.len()).map(|j| self.by_turns(service, j)).collect();
-        let repeats = self.repeats(reference, service);
-        Horizon { workers: shared.workers, work: work.collect(), by_turns, repeats }
+        let (work, repeats) = (work.collect(), self.repeats(reference, service, &grows));
+        Horizon { workers: shared.workers, work, grows, repeats }
     }
 
-    /// Whether turns of `other` come no more often than its requests, if they come as often as those of `service`.
-    fn by_turns(&self, service: usize, other: usize) -> bool {
-        let Rule::Turns(turns) = self.rule else { return false };
+    /// How many batches turns of `other` are, against its requests, in a time in which both repeat; if that is too long, about.
+    fn turns_to_requests(&self, service: usize, other: usize) -> Ordering {
+        let Rule::Turns(turns) = self.rule else { return Ordering::Equal };
         let (s, j) = (&self.shared.services[service], &self.shared.services[other]);
-        straight(s, turns[other], s.batch * turns[service]).0 <= straight(j, 1, 1).0
+        let whole = s.batch * turns[service];
+        let both = repeated(promised(s).chain(promised(j)), whole);
+        let exactly =
+            both.map(|(_, period)| (grown(s, period) / whole * turns[other]).cmp(&grown(j, period)));
+        exactly.unwrap_or_else(|| straight(s, turns[other], whole).0.cmp(&straight(j, 1, 1).0))
     }
 
-    fn repeats(&self, reference: Reference, service: usize) -> Option<(i128, i128)> {
+    fn repeats(&self, reference: Reference, service: usize, grows: &[Ordering]) -> Option<(i128, i128)> {
         let shared = self.shared;
         let all = || (0..shared.services.len()).filter(|&j| shared.services[j].demands());
         let shares = if self.uniform { shared.workers } else { 1 };
         let (from, period, batches): (_, _, Vec<_>) = match (reference, self.rule) {
             (Reference::Turn, Rule::Turns(turns)) => {
                 let own = &shared.services[service];
-                let arriving = |j: usize| j != service && !self.by_turns(service, j);
+                let arriving = |j: usize| j != service && grows[j].is_ge();
                 let streams = all().filter(|&j| j == service || arriving(j));
                 let streams = streams.flat_map(|j| promised(&shared.services[j]));
                 let whole = own.batch.checked_mul(turns[service])?.checked_mul(shares)?;

@@ -61,41 +61,21 @@ pub(super) fn told(no: &No) -> String {
     }
 }
 
-/// Whether there are starts with which all lines hold; found from below, as a smaller one makes fewer requests wait.
-pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
-    let latest: Vec<i128> = (0..shared.services.len()).map(|s| shared.latest(s)).collect();
-    if latest.iter().zip(&shared.services).any(|(&start, s)| start < 0 && s.demands()) {
-        return Err("a batch takes longer than there is".to_owned());
-    }
-    let mut lines = Lines::new(shared, rule, &latest);
-    // By how much they hold is not asked.
-    lines.least = 0;
-    let mut said = lines.each(None);
-    if matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) {
-        (lines.within, lines.least) = (vec![0; latest.len()], 0);
-        let mut before = None;
-        said = Ok(());
-        while said.is_ok() && before.as_ref() != Some(&lines.within) {
-            before = Some(lines.within.clone());
-            said = lines.each(Some(&latest));
-        }
-    }
-    said.map_err(|no| told(&no))
-}
-
 /// All lines of a problem, and how many of them were looked at.
 pub(super) struct Lines<'a> {
     pub(super) shared: &'a Shared,
     pub(super) rule: &'a Rule,
     curves: Vec<Curve<'a>>,
     /// Who is promised something.
-    promised: Vec<usize>,
-    within: Vec<i128>,
+    pub(super) promised: Vec<usize>,
+    pub(super) within: Vec<i128>,
     /// Whether all batches that count take the same time.
     pub(super) uniform: bool,
-    steps: i128,
+    pub(super) steps: i128,
+    /// So many are.
+    pub(super) most: i128,
     /// No smaller margin is known.
-    least: i128,
+    pub(super) least: i128,
 }
 
 impl<'a> Lines<'a> {
@@ -105,7 +85,7 @@ impl<'a> Lines<'a> {
         let time = |&s: &usize| shared.services[s].time;
         let uniform = promised.windows(2).all(|two| time(&two[0]) == time(&two[1]));
         let within = within.to_vec();
-        Self { shared, rule, curves, promised, within, uniform, steps: 0, least: i128::MAX }
+        Self { shared, rule, curves, promised, within, uniform, steps: 0, most: MAX_STEPS, least: i128::MAX }
     }
 
     /// The smallest margin.
@@ -115,7 +95,7 @@ impl<'a> Lines<'a> {
 
     /// Looks at all lines. What a failing one asks for is granted, as far as is in time by `latest`: later lines are about
     /// such starts then, and the earlier ones hold if nothing had to be granted.
-    fn each(&mut self, latest: Option<&[i128]>) -> Result<(), No> {
+    pub(super) fn each(&mut self, latest: Option<&[i128]>) -> Result<(), No> {
         let promised = self.promised.clone();
         match self.rule {
             Rule::Earliest => {
@@ -140,8 +120,9 @@ impl<'a> Lines<'a> {
         if distance > FARTHEST {
             return None;
         }
-        let requests: Vec<_> =
-            (0..self.within.len()).map(|j| self.requests(j, self.lengths(reference, service, j, 0), distance).0).collect();
+        let requests: Vec<_> = (0..self.within.len())
+            .map(|j| self.requests(j, self.lengths(reference, service, j, 0), distance).0)
+            .collect();
         let batches = self.batches(reference, service, &requests);
         let there = batches[service] > 0
             && match reference {
@@ -193,7 +174,7 @@ impl<'a> Lines<'a> {
                     }
                     let (line, mut governs) = self.line(reference, k, y, &batches);
                     if reference == Reference::Turn {
-                        let alone = horizon.of_each_one(self.rule, k, &batches, &requests);
+                        let alone = horizon.of_the_slower(self.rule, k, &batches, &requests);
                         governs = self.line(reference, k, y, &alone).1;
                     }
                     match latest {
@@ -214,12 +195,13 @@ impl<'a> Lines<'a> {
             if self.least < known {
                 (over, known) = (horizon.over(self.late(reference, asked, self.least)), self.least);
             }
-            if self.steps > MAX_STEPS || y > FARTHEST {
+            if self.steps > self.most || y > FARTHEST {
                 return Err(No::TooMany);
             }
             let Some(following) = next.iter().flatten().copied().min() else { return Ok(()) };
             since = since.filter(|_| regular).or(horizon.repeats.filter(|r| regular && y >= r.0).map(|_| y));
-            let repeated = since.zip(horizon.repeats).is_some_and(|(since, (_, period))| following > since + period);
+            let repeated =
+                since.zip(horizon.repeats).is_some_and(|(since, (_, period))| following > since + period);
             if repeated || over.is_some_and(|over| following >= over) {
                 return Ok(());
             }
@@ -228,7 +210,7 @@ impl<'a> Lines<'a> {
     }
 
     /// What the lines of `services` leave for work at distance 0, on all workers, of whichever they leave least.
-    fn asked(&self, reference: Reference, services: &[usize]) -> i128 {
+    pub(super) fn asked(&self, reference: Reference, services: &[usize]) -> i128 {
         let left = |&k: &usize| {
             let due = if reference == Reference::Turn { 0 } else { self.shared.due(k) };
             self.shared.workers * (self.within[k] - due) + self.shared.services[k].time
@@ -237,7 +219,7 @@ impl<'a> Lines<'a> {
     }
 
     /// How much work the workers may lack, for every margin to be at least `margin`: `n·y` less this is for batches.
-    fn late(&self, reference: Reference, asked: i128, margin: i128) -> i128 {
+    pub(super) fn late(&self, reference: Reference, asked: i128, margin: i128) -> i128 {
         let (n, longest) = (self.shared.workers, self.shared.longest);
         let running = match reference {
             Reference::Short(i) => self.shared.services[i].time + (n - 1) * longest,
@@ -268,7 +250,13 @@ impl<'a> Lines<'a> {
     }
 
     /// In what lengths requests of `j` can have come: all of them; for a short start also with the one that was in it.
-    pub(super) fn lengths(&self, reference: Reference, service: usize, j: usize, y: i128) -> [Option<i128>; 2] {
+    pub(super) fn lengths(
+        &self,
+        reference: Reference,
+        service: usize,
+        j: usize,
+        y: i128,
+    ) -> [Option<i128>; 2] {
         let (shared, within) = (self.shared, &self.within);
         let until = y - shared.due(j) + 1;
         match reference {
