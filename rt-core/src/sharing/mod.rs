@@ -18,6 +18,7 @@ mod earliest;
 mod handover;
 mod horizon;
 mod line;
+mod margin;
 mod sweep;
 mod turns;
 
