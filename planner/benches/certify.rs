@@ -146,14 +146,14 @@ fn certificates_of_devices() {
         (2, 0.5, 1000),
         (2, 0.95, 1000),
         (4, 0.95, 1000),
-        (4, 0.95, 500),
         (16, 0.5, 1000),
+        (16, 0.9, 1000),
         (16, 0.95, 1000),
-        (16, 0.95, 600),
+        (16, 0.95, 2000),
     ] {
         let problem = shared_problem(services, load, shortest);
         let [_, admit, _] = times(|| decide(&problem));
-        assert!(decide(&problem).answer.is_ok(), "{:?}", decide(&problem).reason);
+        let answer = if decide(&problem).answer.is_ok() { "" } else { ", refused" };
         let ms = |t: Duration| format!("{:.3} ms", t.as_secs_f64() * 1e3);
         let [_, certified, _] = times(|| certify_shared(&problem));
         let certificate = Certificate::of_shared("bench", certify_shared(&problem));
@@ -161,7 +161,7 @@ fn certificates_of_devices() {
         let said = verify(&certificate).map_or_else(|e| e.derived, |v| format!("{} limits", v.limits));
         let (streams, load) = (4 * services, format!("{:.0} %", load * 100.0));
         println!(
-            "| {services} | {streams} | {load} | {shortest} ms | {} | {} | {} | {said} |",
+            "| {services} | {streams} | {load} | {shortest} ms | {} | {} | {} | {said}{answer} |",
             ms(admit),
             ms(certified),
             ms(verified)
