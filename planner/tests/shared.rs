@@ -180,6 +180,47 @@ fn at_capacity_the_average_governs_in_the_end() {
     assert_eq!(field(&more), "admissible", "above capacity");
 }
 
+/// All that a worker can do is asked of it, beside a service that is promised nothing: that takes no turns, so no time either.
+#[test]
+fn who_is_promised_nothing_takes_no_turns() {
+    let text = r#"{"unit": "ns", "background": true, "workers": {"count": 1}, "rule": "turns", "services": [
+        {"name": "a", "deadline": 4, "batch": 1, "time": 2, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 2]]}}]},
+        {"name": "b", "deadline": 4, "batch": 1, "time": 1, "streams": [{"name": "log", "constraints": []}]}]}"#;
+    let claim = certify_shared(&problem(text));
+    assert_eq!((claim.admissible, claim.overrun_margin), (true, Some(n("0"))), "{claim:?}");
+    check(&claim).unwrap_or_else(|e| panic!("{e}: {claim:?}"));
+}
+
+/// Where all batches take the same time, a worker always gets so many of them, and never the average: by that alone two
+/// workers that must do all they can would be 1 ns late, in every period.
+#[test]
+fn at_capacity_the_number_of_batches_governs_where_they_are_alike() {
+    for rule in ["edf", "turns"] {
+        let text = format!(
+            r#"{{"unit": "ns", "background": true, "workers": {{"count": 2}}, "rule": "{rule}", "services": [
+            {{"name": "a", "deadline": 4, "batch": 1, "time": 2, "streams": [
+                {{"name": "s", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 2]]}}}}]}}]}}"#
+        );
+        let claim = certify_shared(&problem(&text));
+        assert_eq!((claim.admissible, claim.overrun_margin), (true, Some(n("0"))), "{claim:?}");
+        check(&claim).unwrap_or_else(|e| panic!("{e}: {claim:?}"));
+    }
+}
+
+/// Turns of `a` would take more than all the time there is, but of `b` no more can have come than fits.
+#[test]
+fn at_capacity_turns_are_no_more_than_can_have_come() {
+    let text = r#"{"unit": "ns", "background": true, "workers": {"count": 1}, "rule": "turns", "services": [
+        {"name": "a", "deadline": 12, "batch": 1, "time": 1, "turn": 1, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 2]]}}]},
+        {"name": "b", "deadline": 5, "batch": 1, "time": 2, "turn": 1, "streams": [
+            {"name": "s", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[1, 4]]}}]}]}"#;
+    let claim = certify_shared(&problem(text));
+    assert!(claim.admissible, "{claim:?}");
+    check(&claim).unwrap_or_else(|e| panic!("{e}: {claim:?}"));
+}
+
 /// A stream of two in 3 ns comes in batches of three: in 3 ns, a period of the bound and of the batch, there is not one
 /// whole batch more, in 9 ns there are two. The fourth batch, 12 ns on, is the first for which time lacks.
 #[test]

@@ -94,15 +94,6 @@ impl<'a> Demand<'a> {
         demand
     }
 
-    pub(crate) fn mandatory(&self) -> u64 {
-        self.mandatory
-    }
-
-    /// The next length at which it may demand more.
-    pub(crate) fn next_rise(&self) -> Span {
-        self.next_rise
-    }
-
     /// Goes on to `length`.
     pub(crate) fn rise(&mut self, length: Span) {
         self.mandatory = self.density.ceil_of(self.arrivals.count(length));

@@ -96,7 +96,11 @@ impl ArrivalCurve {
 
     /// The first length above `length` at which the curve rises: where every bound allows more.
     pub(crate) fn next_rise(&self, length: Span) -> Span {
-        let count = self.count(length);
+        self.length_above(self.count(length))
+    }
+
+    /// The least length that can hold more than `count` requests.
+    pub(crate) fn length_above(&self, count: u64) -> Span {
         self.0.iter().map(|b| b.length_above(count)).max().unwrap_or(MAX_SPAN)
     }
 

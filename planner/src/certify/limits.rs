@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
     }
 }
 
-pub(super) fn rises_per_s(bound: &ArrivalBound) -> f64 {
+fn rises_per_s(bound: &ArrivalBound) -> f64 {
     match bound {
         ArrivalBound::Window { length, .. } => 1.0 / length.as_secs_f64(),
         ArrivalBound::Periodic { period, .. } => 1.0 / period.as_secs_f64(),

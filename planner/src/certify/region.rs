@@ -5,7 +5,7 @@ use rt_core::sharing::Rule;
 
 use super::MAX_SCALE;
 use super::scale::{ONE, faster};
-use super::shared::{MAX_EFFORT, bisect, effort};
+use super::shared::{MAX_POINTS, bisect};
 use crate::problem::SharedProblem;
 
 /// The edge for services `one` and `other` of `problem`, by `rule` with `turns`, the other services as they are: for each of
@@ -42,7 +42,7 @@ pub fn region(
         let specs: Option<Vec<_>> = specs.iter().enumerate().map(scaled).collect();
         specs.is_some_and(|specs| {
             let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-            effort(problem, &specs) <= MAX_EFFORT && problem.sharing(rule, turns).admit(&streams).is_ok()
+            problem.sharing(rule, turns).admits(&streams, MAX_POINTS)
         })
     };
     let demands = |s: usize| specs[s].iter().any(|spec| spec.demand().is_some());

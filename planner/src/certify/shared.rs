@@ -7,7 +7,7 @@ use rt_core::sharing::{
 use rt_core::{MAX_SPAN, Span, StreamSpec};
 
 use super::scale::{ONE, faster};
-use super::{MAX_SCALE, limits, standings};
+use super::{MAX_SCALE, standings};
 use crate::certificate::{
     Reference, SharedBinding, SharedClaim, SharedReason, SharedServiceAnswer, SharedStreamAnswer,
 };
@@ -16,9 +16,9 @@ use crate::problem::SharedProblem;
 
 /// How often a turn is made longer before the rule is given up.
 const MAX_TRIES: usize = 64;
-/// The effort of a test that is made for a limit of all, or for those of each service together: beyond, a value counts
-/// as not admitted.
-pub(super) const MAX_EFFORT: f64 = (1u64 << 20) as f64;
+/// So many distances a test looks at for a limit of all, or those for the limits of each service together: a value that
+/// takes more counts as not admitted.
+pub(super) const MAX_POINTS: u64 = 1 << 18;
 /// So many times the deadline of a service are tried where a problem is refused.
 const MAX_LONGER: u64 = 64;
 
@@ -219,8 +219,8 @@ impl Search<'_> {
                 specs.into_iter().map(of).collect::<Option<Vec<_>>>()
             };
             let specs: Option<Vec<_>> = self.problem.specs().enumerate().map(scaled).collect();
-            let effort = one.map_or(MAX_EFFORT, |_| self.effort_of_each());
-            specs.is_some_and(|specs| self.passes(self.problem, &specs, effort))
+            let points = one.map_or(MAX_POINTS, |_| self.points_of_each());
+            specs.is_some_and(|specs| self.passes(self.problem, &specs, points))
         };
         let most = MAX_SCALE * ONE;
         Number::thousandths(match self.admitted {
@@ -238,7 +238,7 @@ impl Search<'_> {
         let passes = |deadline: u64| {
             let mut problem = self.problem.clone();
             problem.services[s].deadline = Span::from_nanos(deadline);
-            self.passes(&problem, &specs, self.effort_of_each())
+            self.passes(&problem, &specs, self.points_of_each())
         };
         let stated = own.deadline.as_nanos();
         let too_short = (own.guard + own.time).as_nanos() - 1;
@@ -252,41 +252,15 @@ impl Search<'_> {
         Some(self.problem.number(Span::from_nanos(bisect(enough, stated, passes))))
     }
 
-    fn effort_of_each(&self) -> f64 {
-        MAX_EFFORT / self.problem.services.len() as f64
+    fn points_of_each(&self) -> u64 {
+        MAX_POINTS / self.problem.services.len() as u64
     }
 
-    /// Whether the test admits it, if that takes at most about `most`.
-    fn passes(&self, problem: &SharedProblem, specs: &[Vec<StreamSpec>], most: f64) -> bool {
+    /// Whether the test admits it, and looks at so many distances at most.
+    fn passes(&self, problem: &SharedProblem, specs: &[Vec<StreamSpec>], points: u64) -> bool {
         let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-        effort(problem, specs) <= most && problem.sharing(self.rule, self.turns).admit(&streams).is_ok()
+        problem.sharing(self.rule, self.turns).admits(&streams, points)
     }
-}
-
-/// About how many counts a test looks at: the rises of all bounds up to where the workers have caught up for good, times
-/// the references, times the services that are asked at each.
-pub(super) fn effort(problem: &SharedProblem, specs: &[Vec<StreamSpec>]) -> f64 {
-    let (mut rises, mut load, mut burst, mut asked) = (0.0, 0.0, 0.0, 0.0);
-    let longest = problem.services.iter().map(|s| s.time.as_secs_f64()).fold(0.0, f64::max);
-    let deadline = problem.services.iter().map(|s| s.deadline.as_secs_f64()).fold(0.0, f64::max);
-    for (service, specs) in problem.services.iter().zip(specs) {
-        let a_batch = service.time.as_secs_f64();
-        let each = a_batch / service.batch as f64;
-        asked += f64::from(u8::from(specs.iter().any(|spec| spec.demand().is_some())));
-        burst += a_batch;
-        for (density, arrivals) in specs.iter().filter_map(StreamSpec::demand) {
-            rises += arrivals.bounds().iter().map(limits::rises_per_s).sum::<f64>();
-            load += each * density.as_f64() * arrivals.rate_per_s();
-            burst += each * density.ceil_of(arrivals.count(Span::from_nanos(1))) as f64;
-        }
-    }
-    let workers = problem.workers as f64;
-    // At capacity it goes on until the load repeats, and nobody knows; above, the answer is quick.
-    if load > workers * (1.0 + 1e-9) {
-        return 0.0;
-    }
-    let until = (workers * (2.0 * longest + deadline) + burst) / (workers - load).max(1e-12);
-    (until * rises).min(f64::from(1 << 20)) * (asked + 1.0) * asked
 }
 
 /// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not.

@@ -4,8 +4,11 @@
 //! Starts that keep every line of Theorem E are proof by themselves, however they were found. Of limits it looks for such
 //! starts itself, from below.
 
+mod curves;
+mod horizon;
 mod lines;
 mod read;
+mod starts;
 
 use super::problem::time;
 use super::{UNCONFIRMED, Verified, VerifyError, answered, keeps_to_curves, same, wrong};
@@ -143,7 +146,7 @@ fn limits(
     verified: &mut Verified,
 ) -> Result<(), VerifyError> {
     let mut test = |field: String, value: Number, changed: Option<Shared>| {
-        match changed.map_or(Err("no value".to_owned()), |changed| lines::admits(&changed, rule)) {
+        match changed.map_or(Err("no value".to_owned()), |changed| starts::admits(&changed, rule)) {
             Err(no) if !no.starts_with(UNCONFIRMED) => return Err(wrong(field, value, no)),
             tested => verified.limits += usize::from(tested.is_ok()),
         }

@@ -21,84 +21,196 @@
 
 use alloc::vec::Vec;
 
-use super::horizon::Horizon;
-use super::sweep::{Count, Counter, Look, walk};
-use super::{Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
+use super::horizon::{Ceiling, Envelope, Repeat};
+use super::margin::{Front, Keys, Lines};
+use super::sweep::{Both, Look, Rises, Shift, Sweep};
+use super::{Asked, Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
 use crate::time::Span;
 
-/// How often the least `X` is raised before the test gives up.
-const MAX_PASSES: usize = 1_000;
-
-pub(super) fn admit(sharing: &Sharing, demands: &[Demands]) -> Result<SharedAdmission, SharingError> {
-    let test = Test { sharing, demands, horizon: Horizon::of_earliest(sharing, demands) };
+pub(super) fn admit(
+    sharing: &Sharing,
+    demands: &[Demands],
+    asked: Asked,
+) -> Result<SharedAdmission, SharingError> {
     let latest = sharing.latest_starts();
-    let binding = test.tightest(&latest)?;
+    if asked.below <= 0 && Test::new(sharing, demands, asked.points.min(FEW_POINTS)).is_soon_seen(&latest) {
+        return Ok(SharedAdmission { start_within: latest, binding: None });
+    }
+    let mut test = Test::new(sharing, demands, asked.points);
+    let binding = test.tightest(&latest, asked.below)?;
     if binding.is_none_or(|binding| binding.margin() >= 0) {
         return Ok(SharedAdmission { start_within: latest, binding });
     }
     let start_within = test.least(&latest)?;
-    let binding = test.tightest(&start_within)?;
+    let binding = test.tightest(&start_within, asked.below)?;
     Ok(SharedAdmission { start_within, binding })
 }
+
+/// So many distances are looked at before other times to begin in are tried, which may be quicker to see through.
+const FEW_POINTS: u64 = 1 << 12;
+/// So often these are raised.
+const MAX_RAISES: usize = 32;
 
 struct Test<'a> {
     sharing: &'a Sharing,
     demands: &'a [Demands<'a>],
-    horizon: Horizon,
+    envelopes: Vec<Envelope>,
+    rises: Vec<Both<'a>>,
+    repeat: Option<Repeat>,
+    /// Whether a worker never gets the average in the long run, but always the number of batches.
+    uniform: bool,
+    /// Distances that may still be looked at.
+    points: u64,
 }
 
-impl Test<'_> {
-    /// The line with the smallest margin, or the first that fails.
-    fn tightest(&self, within: &[Span]) -> Result<Option<SharedBinding>, SharingError> {
-        let mut tightest: Option<SharedBinding> = None;
+impl<'a> Test<'a> {
+    fn new(sharing: &'a Sharing, demands: &'a [Demands<'a>], points: u64) -> Self {
+        let services = || sharing.services.iter().zip(demands);
+        let both = |(s, of): (&super::SharedService, &Demands<'a>)| {
+            [0, 1].map(|but| Rises::new(of, s.batch as u64, but))
+        };
+        Self {
+            sharing,
+            demands,
+            envelopes: demands.iter().map(Envelope::of).collect(),
+            rises: services().map(both).collect(),
+            repeat: Repeat::of_earliest(sharing, demands),
+            uniform: sharing.is_uniform(demands),
+            points,
+        }
+    }
+
+    /// The line with the smallest margin, or the first that fails; none if no margin is `below`.
+    fn tightest(&mut self, within: &[Span], below: i128) -> Result<Option<SharedBinding>, SharingError> {
+        let (mut tightest, mut least): (Option<SharedBinding>, _) = (None, below);
         for reference in self.references() {
-            let ended = self.look(reference, within, |line| {
+            let shifts = self.shifts(reference, within);
+            let lines = self.lines(reference, &shifts);
+            let keys = self.keys(within);
+            let over = |least| lines.hold_from(least, &keys);
+            let (mut over_from, uniform) = (over(least), self.uniform);
+            let ended = self.look(&lines, &shifts, over_from, |front| {
                 // The share is at most the average, with which the margin is mostly large enough.
-                let plain = line.binding(within, line.average());
-                if tightest.is_none_or(|t| plain.margin() < t.margin()) {
-                    line.binding(within, line.latest()).tighten(&mut tightest);
+                if front.is_no_tighter_than(least, &keys) {
+                    return Look { regular: true, over: over_from };
                 }
-                match tightest.map_or(i128::MAX, |t| t.margin()) {
-                    ..0 => Look::Failed,
-                    least if plain.margin() >= least => Look::Regular,
-                    _ => Look::Irregular,
+                let (mut regular, before) = (true, least);
+                for line in front.lines() {
+                    let plain = line.binding(within, line.average());
+                    let exact = line.binding(within, line.latest());
+                    if exact.margin() < least {
+                        (tightest, least) = (Some(exact), exact.margin());
+                    }
+                    regular &= uniform || plain.margin() >= least;
                 }
+                if least < 0 {
+                    return Look::ENOUGH;
+                }
+                if least < before {
+                    over_from = over(least);
+                }
+                Look { regular, over: over_from }
             });
             if !ended {
                 return Err(SharingError::Horizon);
             }
-            if tightest.is_some_and(|t| t.margin() < 0) {
+            if least < 0 {
                 break;
             }
         }
         Ok(tightest)
     }
 
-    /// The least `X` with which all lines hold.
-    fn least(&self, latest: &[Span]) -> Result<Vec<Span>, SharingError> {
+    /// Whether `latest` keeps all lines, or else what would if counts were straight lines, at few distances.
+    fn is_soon_seen(&mut self, latest: &[Span]) -> bool {
+        self.tightest(latest, 0).is_ok_and(|line| line.is_none()) || {
+            self.points = FEW_POINTS;
+            let straight = self.least_of_straight(latest);
+            straight.is_some_and(|within| self.tightest(&within, 0).is_ok_and(|line| line.is_none()))
+        }
+    }
+
+    /// About the least `X` with which all lines would hold if counts were straight lines: near capacity it is quickly seen
+    /// that they do hold, as fewer wait at once. `None` if it is beyond `latest`.
+    fn least_of_straight(&self, latest: &[Span]) -> Option<Vec<Span>> {
         let mut within = alloc::vec![Span::ZERO; latest.len()];
-        for _ in 0..MAX_PASSES {
-            let (mut raised, mut failed) = (false, None);
+        for _ in 0..MAX_RAISES {
+            let mut raised = false;
             for reference in self.references() {
-                let before = within.clone();
-                let ended = self.look(reference, &before, |line| {
-                    let plain = line.binding(&within, line.average());
-                    if plain.margin() < 0 {
+                let shifts = self.shifts(reference, &within);
+                let lines = self.lines(reference, &shifts);
+                if !lines.work.is_caught_up_with() {
+                    return None;
+                }
+                for k in (0..latest.len()).filter(|&k| !self.demands[k].is_empty()) {
+                    // The work falls back behind the workers from where the line begins on.
+                    let y = i128::from(lines.from).max(shifts[k].all());
+                    let time = i128::from(self.sharing.services[k].time.as_nanos());
+                    let busy = lines.work.at(y as f64) + (lines.running - time) as f64;
+                    let starts = busy / self.sharing.workers as f64 + self.sharing.guard.as_nanos() as f64;
+                    let needed = (starts + (self.due(k) - y) as f64) as u64 + 1;
+                    if needed > latest[k].as_nanos() {
+                        return None;
+                    }
+                    if needed > within[k].as_nanos() {
+                        // With a little more it comes to an end.
+                        within[k] = Span::from_nanos(needed + (latest[k].as_nanos() - needed) / 16);
+                        raised = true;
+                    }
+                }
+            }
+            if !raised {
+                return Some(within);
+            }
+        }
+        None
+    }
+
+    /// The least `X` with which all lines hold.
+    fn least(&mut self, latest: &[Span]) -> Result<Vec<Span>, SharingError> {
+        let mut within = alloc::vec![Span::ZERO; latest.len()];
+        let references: Vec<_> = self.references().collect();
+        // What was counted of each reference when it was looked at last.
+        let mut counted: Vec<Vec<Shift>> = alloc::vec![Vec::new(); references.len()];
+        loop {
+            let mut raised = false;
+            for (&reference, counted) in references.iter().zip(&mut counted) {
+                let shifts = self.shifts(reference, &within);
+                // Nothing is there that was not there then, and what was asked for then was given.
+                if *counted == shifts {
+                    continue;
+                }
+                let lines = self.lines(reference, &shifts);
+                let mut keys = self.keys(&within);
+                let (mut over, mut failed, uniform) = (lines.hold_from(0, &keys), None, self.uniform);
+                let (sharing, demands) = (self.sharing, self.demands);
+                let ended = self.look(&lines, &shifts, over, |front| {
+                    if front.is_no_tighter_than(0, &keys) {
+                        return Look { regular: true, over };
+                    }
+                    let (mut regular, mut late) = (true, false);
+                    for line in front.lines() {
+                        let plain = line.binding(&within, line.average());
                         let exact = line.binding(&within, line.latest());
                         let needed = i128::from(within[line.service].as_nanos()) - exact.margin();
+                        regular &= if uniform { exact.margin() >= 0 } else { plain.margin() >= 0 };
                         if exact.margin() < 0 {
-                            raised = true;
+                            late = true;
                             match u64::try_from(needed).map(Span::from_nanos) {
                                 Ok(needed) if needed <= latest[line.service] => within[line.service] = needed,
                                 _ => failed = Some(line.binding(latest, line.latest())),
                             }
                         }
                     }
-                    match plain.margin() {
-                        _ if failed.is_some() => Look::Failed,
-                        0.. => Look::Regular,
-                        _ => Look::Irregular,
+                    if failed.is_some() {
+                        return Look::ENOUGH;
                     }
+                    if late {
+                        raised = true;
+                        keys = Keys::of(sharing, demands, &within);
+                        over = lines.hold_from(0, &keys);
+                    }
+                    Look { regular, over }
                 });
                 if let Some(binding) = failed {
                     return Err(SharingError::Late(binding));
@@ -106,112 +218,100 @@ impl Test<'_> {
                 if !ended {
                     return Err(SharingError::Horizon);
                 }
+                *counted = shifts;
             }
             if !raised {
                 return Ok(within);
             }
         }
-        Err(SharingError::Horizon)
     }
 
-    fn references(&self) -> impl Iterator<Item = Reference> + '_ {
-        let short = |&i: &usize| self.sharing.services[i].batch > 1 && !self.demands[i].is_empty();
-        let all = 0..self.demands.len();
-        core::iter::once(Reference::Clear).chain(all.filter(short).map(Reference::Short))
+    fn references(&self) -> impl Iterator<Item = Reference> + use<'a> {
+        let (sharing, demands) = (self.sharing, self.demands);
+        let short = move |&i: &usize| sharing.services[i].batch > 1 && !demands[i].is_empty();
+        core::iter::once(Reference::Clear).chain((0..demands.len()).filter(short).map(Reference::Short))
     }
 
-    /// Looks at every line of `reference`, until one fails. False if the end was not seen.
-    fn look(&self, reference: Reference, within: &[Span], mut at: impl FnMut(&Line) -> Look) -> bool {
-        let due = |j: usize| i128::from((self.sharing.services[j].latency + self.sharing.guard).as_nanos());
+    fn keys(&self, within: &[Span]) -> Keys {
+        Keys::of(self.sharing, self.demands, within)
+    }
+
+    /// `D`.
+    fn due(&self, j: usize) -> i128 {
+        i128::from((self.sharing.services[j].latency + self.sharing.guard).as_nanos())
+    }
+
+    /// What the lines of `reference` count of each service.
+    fn shifts(&self, reference: Reference, within: &[Span]) -> Vec<Shift> {
         let may_wait = |j: usize| i128::from(within[j].as_nanos());
+        let shift = |j: usize| match reference {
+            Reference::Short(i) if i == j => Shift::Less(self.due(j), self.due(j) - may_wait(j)),
+            Reference::Short(i) => {
+                let waits = may_wait(j).min(may_wait(i) + self.due(j) - self.due(i)).max(0);
+                Shift::All(self.due(j) - waits)
+            }
+            _ => Shift::All(self.due(j)),
+        };
+        (0..self.demands.len()).map(shift).collect()
+    }
+
+    fn lines(&self, reference: Reference, shifts: &[Shift]) -> Lines<'a> {
+        let promised = (0..self.demands.len()).filter(|&j| !self.demands[j].is_empty());
         let from = match reference {
-            Reference::Short(i) => due(i),
-            _ => (0..self.demands.len()).filter(|&j| !self.demands[j].is_empty()).map(due).min().unwrap_or(0),
+            Reference::Short(i) => self.due(i),
+            _ => promised.clone().map(|j| self.due(j)).min().unwrap_or(0),
         };
-        let from = u64::try_from(from).unwrap_or(u64::MAX);
-        let count = |j: usize| {
-            let counter = |shift| Counter::new(&self.demands[j], shift, from);
-            match reference {
-                Reference::Short(i) if i == j => Count::Less(counter(due(j)), counter(due(j) - may_wait(j))),
-                Reference::Short(i) => {
-                    let waits = may_wait(j).min(may_wait(i) + due(j) - due(i)).max(0);
-                    Count::All(counter(due(j) - waits))
-                }
-                _ => Count::All(counter(due(j))),
-            }
+        let n = self.sharing.workers as i128;
+        let longest = i128::from(self.sharing.longest.as_nanos());
+        let running = match reference {
+            Reference::Short(i) => i128::from(self.sharing.services[i].time.as_nanos()) + (n - 1) * longest,
+            _ => n * longest,
         };
-        let counts = (0..self.demands.len()).map(count).collect();
-        let mut batches = Vec::with_capacity(self.demands.len());
-        walk(counts, from, &self.horizon, |distance, requests| {
-            batches.clear();
-            let sizes = self.sharing.services.iter().map(|s| s.batch as u64);
-            batches.extend(requests.iter().zip(sizes).map(|(n, size)| n.div_ceil(size)));
-            // A period later there may be one.
-            if matches!(reference, Reference::Short(i) if batches[i] == 0) {
-                return Look::Irregular;
-            }
-            let work = self.sharing.work(&batches);
-            let line = |service| Line {
-                sharing: self.sharing,
-                reference,
-                service,
-                distance,
-                batches: &batches,
-                work,
+        let mut work = Ceiling::new(self.sharing.workers);
+        for j in promised {
+            let service = &self.sharing.services[j];
+            let weight = service.time.as_nanos() as f64 / service.batch as f64;
+            // A batch may hold a single request; of both counts either is enough.
+            let of = self.envelopes[j];
+            let (shift, fewer) = match shifts[j] {
+                Shift::Less(_, more) if of.rate() * ((shifts[j].all() - more) as f64) < 1.0 => (more, 1.0),
+                shift => (shift.all(), 0.0),
             };
-            // Every line is looked at, whatever the ones before it say.
-            let there = (0..batches.len()).filter(|&service| batches[service] > 0);
-            there.map(|service| at(&line(service))).fold(Look::Regular, Look::max)
-        })
-    }
-}
-
-/// One line of the test.
-struct Line<'a> {
-    sharing: &'a Sharing,
-    reference: Reference,
-    service: usize,
-    distance: u64,
-    batches: &'a [u64],
-    /// `Σ P_j·c_j`.
-    work: u128,
-}
-
-impl Line<'_> {
-    /// When the batch begins at the latest, if all that is known of a worker's share is the average.
-    fn average(&self) -> u128 {
-        let n = self.sharing.workers as u128;
-        let [guard, longest, own] =
-            [self.sharing.guard, self.sharing.longest, self.sharing.services[self.service].time]
-                .map(|span| u128::from(span.as_nanos()));
-        let work = self.work - own;
-        let clear = longest + work / n;
-        guard
-            + match self.reference {
-                Reference::Short(i) => {
-                    let first = u128::from(self.sharing.services[i].time.as_nanos());
-                    clear.min((first + (n - 1) * longest + work) / n)
-                }
-                _ => clear,
-            }
-    }
-
-    /// When it begins at the latest.
-    fn latest(&self) -> u128 {
-        let [guard, longest] =
-            [self.sharing.guard, self.sharing.longest].map(|span| u128::from(span.as_nanos()));
-        self.average().min(guard + longest + self.sharing.longest_share(self.batches, self.service))
-    }
-
-    fn binding(&self, within: &[Span], latest: u128) -> SharedBinding {
-        let service = &self.sharing.services[self.service];
-        let due = i128::from((service.latency + self.sharing.guard).as_nanos());
-        SharedBinding {
-            reference: self.reference,
-            service: self.service,
-            distance: Span::from_nanos(self.distance),
-            lhs: Span::from_nanos(u64::try_from(latest).unwrap_or(u64::MAX)),
-            rhs: i128::from(self.distance) - due + i128::from(within[self.service].as_nanos()),
+            work.count(weight, of, 1.0 - shift as f64, service.batch as f64 - 1.0 - fewer);
         }
+        let from = u64::try_from(from).unwrap_or(u64::MAX);
+        Lines { sharing: self.sharing, reference, from, running, work }
+    }
+
+    /// Looks at every line, until none is tighter than any so far: already from `over` on. False if the end was not seen.
+    fn look(
+        &mut self,
+        lines: &Lines,
+        shifts: &[Shift],
+        over: u64,
+        mut at: impl FnMut(&Front) -> Look,
+    ) -> bool {
+        if over <= lines.from {
+            return true;
+        }
+        let times: Vec<_> = self.sharing.services.iter().map(|s| i128::from(s.time.as_nanos())).collect();
+        let sweep = Sweep::new(&mut self.rises, shifts, lines.from);
+        let (mut counted, mut work) = (alloc::vec![0; times.len()], 0);
+        let mut there = 0;
+        sweep.walk(self.repeat, &mut self.points, |sweep| {
+            let mut risen = sweep.risen;
+            while risen != 0 {
+                let j = risen.trailing_zeros() as usize;
+                risen &= risen - 1;
+                work += times[j] * i128::from(sweep.batches[j] - counted[j]);
+                counted[j] = sweep.batches[j];
+                there |= u64::from(counted[j] > 0) << j;
+            }
+            // A period later there may be one.
+            if matches!(lines.reference, Reference::Short(i) if counted[i] == 0) {
+                return Look { regular: false, over: u64::MAX };
+            }
+            at(&Front { lines, distance: sweep.distance, batches: &sweep.batches, there, work })
+        })
     }
 }

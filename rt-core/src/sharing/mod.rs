@@ -18,6 +18,7 @@ mod earliest;
 mod handover;
 mod horizon;
 mod line;
+mod margin;
 mod sweep;
 mod turns;
 
@@ -186,6 +187,23 @@ pub enum SharingError {
 /// What must be served of one service: the density of each stream, and how its requests come.
 type Demands<'a> = Vec<(Density, &'a ArrivalCurve)>;
 
+/// The most distances that a test looks at, all references together.
+const MAX_POINTS: u64 = 1 << 20;
+
+/// What a test is asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Lines with margins below this alone are of interest.
+    below: i128,
+    /// So many distances may be looked at.
+    points: u64,
+}
+
+impl Asked {
+    /// More than any margin is.
+    const ANY: i128 = 1 << 100;
+}
+
 impl Sharing {
     /// Runs the test of the rule on the streams of each service, in the order of the services; best-effort streams demand
     /// nothing.
@@ -196,6 +214,19 @@ impl Sharing {
     /// # Panics
     /// If there are not as many lists of streams as services.
     pub fn admit(&self, streams: &[&[StreamSpec]]) -> Result<SharedAdmission, SharingError> {
+        self.test(streams, Asked { below: Asked::ANY, points: MAX_POINTS })
+    }
+
+    /// Whether [`Sharing::admit`] says yes, and that is seen at so many distances: far quicker, as nobody asks by how much.
+    ///
+    /// # Panics
+    /// If there are not as many lists of streams as services.
+    #[must_use]
+    pub fn admits(&self, streams: &[&[StreamSpec]], points: u64) -> bool {
+        self.test(streams, Asked { below: 0, points }).is_ok()
+    }
+
+    fn test(&self, streams: &[&[StreamSpec]], asked: Asked) -> Result<SharedAdmission, SharingError> {
         assert_eq!(streams.len(), self.services.len(), "one list of streams a service");
         self.check()?;
         let demands: Vec<Demands> =
@@ -205,8 +236,8 @@ impl Sharing {
         }
         self.check_rate(&demands)?;
         match self.rule {
-            Rule::Earliest => earliest::admit(self, &demands),
-            Rule::Turns => turns::admit(self, &demands),
+            Rule::Earliest => earliest::admit(self, &demands, asked),
+            Rule::Turns => turns::admit(self, &demands, asked),
         }
     }
 
@@ -242,7 +273,8 @@ impl Sharing {
 
     /// Refuses at once what is clearly above capacity; the tests are exact.
     fn check_rate(&self, demands: &[Demands]) -> Result<(), SharingError> {
-        let work: f64 = demands.iter().zip(&self.services).map(|(of, s)| horizon::utilisation(of, s)).sum();
+        let needs = |(of, s): (&Demands, &SharedService)| horizon::Envelope::of(of).utilisation(s);
+        let work: f64 = demands.iter().zip(&self.services).map(needs).sum();
         if work <= self.workers as f64 * (1.0 + 1e-9) {
             return Ok(());
         }

@@ -1,22 +1,15 @@
 //! Every line of Theorems E and T, at each distance at which more may have been begun.
 //!
 //! A line holds from one such distance to the next if it holds at the first: only its right side grows between. So each
-//! curve is asked where it rises, and as far as is needed, which is the least of two. *Over*: the work that can have been
-//! begun is at most a straight line, and where the workers have done even that, with twice the longest deadline to
-//! spare, no line is as tight as that of a request that finds nothing before it. *Repeated*: once the least bound alone
-//! speaks for each curve, counts grow by whole batches (of whole turns) in every period; if the workers do these in a
-//! period, no margin is smaller a period later. For that to say something each line must have been there for a period,
-//! with a margin that the average of all workers alone gives it.
+//! curve is asked where it rises, and as far as is needed.
 
-use super::super::problem::{Stream, up};
-use super::super::theorem::{lcm, repetition};
+use super::super::problem::up;
 use super::super::{MAX_STEPS, UNCONFIRMED};
-use super::read::{Service, Shared};
+use super::curves::Curve;
+use super::read::Shared;
 
-/// A part of a nanosecond of work, for slopes that are rounded up.
-const FINE: i128 = 1 << 40;
 /// No distance is looked at beyond: some two weeks, for which all products fit 128 bits.
-const FARTHEST: i128 = 1 << 50;
+pub(super) const FARTHEST: i128 = 1 << 50;
 
 /// Which service goes next.
 pub(super) enum Rule {
@@ -68,64 +61,57 @@ pub(super) fn told(no: &No) -> String {
     }
 }
 
-/// Whether there are starts with which all lines hold; found from below, as a smaller one makes fewer requests wait.
-pub(super) fn admits(shared: &Shared, rule: &Rule) -> Result<(), String> {
-    let latest: Vec<i128> = (0..shared.services.len()).map(|s| shared.latest(s)).collect();
-    if latest.iter().zip(&shared.services).any(|(&start, s)| start < 0 && s.demands()) {
-        return Err("a batch takes longer than there is".to_owned());
-    }
-    let mut lines = Lines::new(shared, rule, &latest);
-    let mut said = lines.all();
-    if matches!((&said, rule), (Err(No::Fails(_)), Rule::Earliest)) {
-        let (mut within, mut steps) = (vec![0; latest.len()], lines.steps);
-        loop {
-            lines = Lines { steps, ..Lines::new(shared, rule, &within) };
-            said = lines.all();
-            steps = lines.steps;
-            let Err(No::Fails(line)) = said else { break };
-            let raised = within[line.service] - line.margin();
-            if raised > latest[line.service] {
-                break;
-            }
-            within[line.service] = raised;
-        }
-    }
-    said.map(|_| ()).map_err(|no| told(&no))
-}
-
 /// All lines of a problem, and how many of them were looked at.
 pub(super) struct Lines<'a> {
     pub(super) shared: &'a Shared,
-    rule: &'a Rule,
-    within: Vec<i128>,
-    steps: i128,
-    least: i128,
+    pub(super) rule: &'a Rule,
+    curves: Vec<Curve<'a>>,
+    /// Who is promised something.
+    pub(super) promised: Vec<usize>,
+    pub(super) within: Vec<i128>,
+    /// Whether all batches that count take the same time.
+    pub(super) uniform: bool,
+    pub(super) steps: i128,
+    /// So many are.
+    pub(super) most: i128,
+    /// No smaller margin is known.
+    pub(super) least: i128,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn new(shared: &'a Shared, rule: &'a Rule, within: &[i128]) -> Self {
-        Self { shared, rule, within: within.to_vec(), steps: 0, least: i128::MAX }
+        let promised: Vec<_> = (0..within.len()).filter(|&s| shared.services[s].demands()).collect();
+        let curves = shared.services.iter().map(Curve::new).collect();
+        let time = |&s: &usize| shared.services[s].time;
+        let uniform = promised.windows(2).all(|two| time(&two[0]) == time(&two[1]));
+        let within = within.to_vec();
+        Self { shared, rule, curves, promised, within, uniform, steps: 0, most: MAX_STEPS, least: i128::MAX }
     }
 
     /// The smallest margin.
     pub(super) fn all(&mut self) -> Result<i128, No> {
-        let promised: Vec<_> =
-            (0..self.within.len()).filter(|&s| self.shared.services[s].demands()).collect();
+        self.each(None).map(|()| self.least)
+    }
+
+    /// Looks at all lines. What a failing one asks for is granted, as far as is in time by `latest`: later lines are about
+    /// such starts then, and the earlier ones hold if nothing had to be granted.
+    pub(super) fn each(&mut self, latest: Option<&[i128]>) -> Result<(), No> {
+        let promised = self.promised.clone();
         match self.rule {
             Rule::Earliest => {
                 let first = promised.iter().map(|&s| self.shared.due(s)).min().unwrap_or(0);
-                self.walk(Reference::Clear, &promised, first)?;
+                self.walk(Reference::Clear, &promised, first, latest)?;
                 for &s in promised.iter().filter(|&&s| self.shared.services[s].batch > 1) {
-                    self.walk(Reference::Short(s), &promised, self.shared.due(s))?;
+                    self.walk(Reference::Short(s), &promised, self.shared.due(s), latest)?;
                 }
             }
             Rule::Turns(_) => {
                 for &s in &promised {
-                    self.walk(Reference::Turn, &[s], 0)?;
+                    self.walk(Reference::Turn, &[s], 0, latest)?;
                 }
             }
         }
-        Ok(self.least)
+        Ok(())
     }
 
     /// The line of `service` at `distance`, if there is one.
@@ -134,8 +120,9 @@ impl<'a> Lines<'a> {
         if distance > FARTHEST {
             return None;
         }
-        let requests: Vec<_> =
-            (0..self.within.len()).map(|j| self.requests(reference, service, j, distance)).collect();
+        let requests: Vec<_> = (0..self.within.len())
+            .map(|j| self.requests(j, self.lengths(reference, service, j, 0), distance).0)
+            .collect();
         let batches = self.batches(reference, service, &requests);
         let there = batches[service] > 0
             && match reference {
@@ -149,66 +136,127 @@ impl<'a> Lines<'a> {
     }
 
     /// Looks at the lines of `services` from a distance on.
-    fn walk(&mut self, reference: Reference, services: &[usize], from: i128) -> Result<(), No> {
+    fn walk(
+        &mut self,
+        reference: Reference,
+        services: &[usize],
+        from: i128,
+        latest: Option<&[i128]>,
+    ) -> Result<(), No> {
         let all = 0..self.within.len();
-        let (over, repeats) = self.horizon(reference, services);
-        let (mut y, mut since) = (from, None);
+        let horizon = self.horizon(reference, services[0]);
+        // The requests are those that wait for starts as they are now.
+        let lengths: Vec<_> = all.clone().map(|j| self.lengths(reference, services[0], j, 0)).collect();
+        let (mut asked, mut over) = (self.asked(reference, services), None);
+        let (mut y, mut since, mut known) = (from, None, i128::MAX);
+        if self.least < known {
+            (over, known) = (horizon.over(self.late(reference, asked, self.least)), self.least);
+        }
+        if over.is_some_and(|over| over <= from) {
+            return Ok(());
+        }
         let (mut next, mut requests) = (vec![Some(from); all.len()], vec![0; all.len()]);
         loop {
             for j in all.clone() {
                 if next[j] == Some(y) {
-                    requests[j] = self.requests(reference, services[0], j, y);
-                    next[j] = self.next(reference, services[0], j, y);
+                    (requests[j], next[j]) = self.requests(j, lengths[j], y);
                 }
             }
             let batches = self.batches(reference, services[0], &requests);
             let there = !matches!(reference, Reference::Short(i) if batches[i] == 0);
-            let mut regular = there;
-            for &k in services.iter().filter(|_| there) {
-                self.steps += 1;
-                if batches[k] == 0 {
-                    regular = false;
-                    continue;
-                }
-                let (line, average) = self.line(reference, k, y, &batches);
-                self.least = self.least.min(line.margin());
-                if self.least < 0 {
-                    return Err(No::Fails(line));
-                }
-                regular &= average >= self.least;
-            }
+            let mut regular = there && services.iter().all(|&k| batches[k] > 0);
             self.steps += 1;
-            if self.steps > MAX_STEPS || y > FARTHEST {
+            if there && !self.holds(reference, y, asked, &batches) {
+                for &k in services {
+                    self.steps += 1;
+                    if batches[k] == 0 {
+                        continue;
+                    }
+                    let (line, mut governs) = self.line(reference, k, y, &batches);
+                    if reference == Reference::Turn {
+                        let alone = horizon.of_the_slower(self.rule, k, &batches, &requests);
+                        governs = self.line(reference, k, y, &alone).1;
+                    }
+                    match latest {
+                        Some(latest) if line.margin() < 0 && self.within[k] - line.margin() <= latest[k] => {
+                            self.within[k] -= line.margin();
+                            (asked, known) = (self.asked(reference, services), i128::MAX);
+                            regular = false;
+                            continue;
+                        }
+                        _ => self.least = self.least.min(line.margin()),
+                    }
+                    if self.least < 0 {
+                        return Err(No::Fails(line));
+                    }
+                    regular &= governs >= self.least;
+                }
+            }
+            if self.least < known {
+                (over, known) = (horizon.over(self.late(reference, asked, self.least)), self.least);
+            }
+            if self.steps > self.most || y > FARTHEST {
                 return Err(No::TooMany);
             }
             let Some(following) = next.iter().flatten().copied().min() else { return Ok(()) };
-            since = since.filter(|_| regular).or(repeats.filter(|r| regular && y >= r.0).map(|_| y));
-            let repeated = since.zip(repeats).is_some_and(|(since, (_, period))| following > since + period);
-            if repeated || over.is_some_and(|over| following > over) {
+            since = since.filter(|_| regular).or(horizon.repeats.filter(|r| regular && y >= r.0).map(|_| y));
+            let repeated =
+                since.zip(horizon.repeats).is_some_and(|(since, (_, period))| following > since + period);
+            if repeated || over.is_some_and(|over| following >= over) {
                 return Ok(());
             }
             y = following;
         }
     }
 
-    /// The mandatory requests of `j` that a line counts; for turns those of `service`, whose turn it is.
-    fn requests(&self, reference: Reference, service: usize, j: usize, y: i128) -> i128 {
-        let lengths = self.lengths(reference, service, j, y);
-        let counts = lengths.map(|length| length.map(|length| self.shared.services[j].mandatory(length)));
-        match counts {
-            [Some(all), Some(more)] => all.min((more - 1).max(0)),
-            [all, _] => all.unwrap_or(0),
+    /// What the lines of `services` leave for work at distance 0, on all workers, of whichever they leave least.
+    pub(super) fn asked(&self, reference: Reference, services: &[usize]) -> i128 {
+        let left = |&k: &usize| {
+            let due = if reference == Reference::Turn { 0 } else { self.shared.due(k) };
+            self.shared.workers * (self.within[k] - due) + self.shared.services[k].time
+        };
+        services.iter().map(left).min().unwrap_or(0)
+    }
+
+    /// How much work the workers may lack, for every margin to be at least `margin`: `n·y` less this is for batches.
+    pub(super) fn late(&self, reference: Reference, asked: i128, margin: i128) -> i128 {
+        let (n, longest) = (self.shared.workers, self.shared.longest);
+        let running = match reference {
+            Reference::Short(i) => self.shared.services[i].time + (n - 1) * longest,
+            _ => n * longest,
+        };
+        n * (self.shared.late + margin) + running - asked
+    }
+
+    /// Whether by the average no line is tighter than any so far; that asks no more than a few products.
+    fn holds(&self, reference: Reference, y: i128, asked: i128, batches: &[i128]) -> bool {
+        if self.least == i128::MAX || reference == Reference::Turn {
+            return false;
+        }
+        let services = self.shared.services.iter().zip(batches);
+        let work: i128 = services.map(|(s, count)| s.time * count).sum();
+        work <= self.shared.workers * y - self.late(reference, asked, self.least)
+    }
+
+    /// The mandatory requests of `j` in lengths that are so long at distance 0, and the next distance where they may be more.
+    fn requests(&self, j: usize, lengths: [Option<i128>; 2], y: i128) -> (i128, Option<i128>) {
+        let [all, more] = lengths.map(|length| length.map(|at_0| self.curves[j].at(at_0 + y)));
+        let next = |length: Option<i128>, at: Option<(i128, Option<i128>)>| Some(at?.1? - length?);
+        let next = [next(lengths[0], all), next(lengths[1], more)].into_iter().flatten().min();
+        match (all, more) {
+            (Some((all, _)), Some((more, _))) => (all.min((more - 1).max(0)), next),
+            (all, _) => (all.map_or(0, |all| all.0), next),
         }
     }
 
-    /// The next distance at which these may be more.
-    fn next(&self, reference: Reference, service: usize, j: usize, y: i128) -> Option<i128> {
-        let rise = |length: i128| self.shared.services[j].rise(length).map(|next| y + next - length);
-        self.lengths(reference, service, j, y).into_iter().flatten().filter_map(rise).min()
-    }
-
     /// In what lengths requests of `j` can have come: all of them; for a short start also with the one that was in it.
-    fn lengths(&self, reference: Reference, service: usize, j: usize, y: i128) -> [Option<i128>; 2] {
+    pub(super) fn lengths(
+        &self,
+        reference: Reference,
+        service: usize,
+        j: usize,
+        y: i128,
+    ) -> [Option<i128>; 2] {
         let (shared, within) = (self.shared, &self.within);
         let until = y - shared.due(j) + 1;
         match reference {
@@ -237,23 +285,28 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The line of `k`, and its margin if all that is known of a worker is the average; for turns also if nothing is
-    /// known of the arrivals of others.
-    fn line(&self, reference: Reference, k: usize, y: i128, batches: &[i128]) -> (Line, i128) {
-        let (n, services) = (self.shared.workers, &self.shared.services);
+    /// The work that is begun before `k`, and the longest batches of it that are a worker's share by their number.
+    fn before(&self, k: usize, batches: &[i128]) -> (i128, i128) {
+        let services = &self.shared.services;
         let without = |j: usize| (services[j].time, batches[j] - i128::from(j == k));
         let mut before: Vec<_> = (0..services.len()).map(without).collect();
         let work: i128 = before.iter().map(|(time, count)| time * count).sum();
         before.sort_unstable_by(|a, b| b.cmp(a));
-        let (mut left, mut longest) = (before.iter().map(|b| b.1).sum::<i128>() / n, 0);
+        let (mut left, mut longest) = (before.iter().map(|b| b.1).sum::<i128>() / self.shared.workers, 0);
         for (time, count) in before {
             longest += time * count.min(left);
             left -= count.min(left);
         }
+        (work, longest)
+    }
+
+    /// The line of `k`, and its margin if all that is known of a worker is what governs in the long run.
+    fn line(&self, reference: Reference, k: usize, y: i128, batches: &[i128]) -> (Line, i128) {
+        let (n, (work, longest)) = (self.shared.workers, self.before(k, batches));
         let busy = self.shared.late + self.shared.longest;
         let together = match reference {
             Reference::Short(i) => {
-                self.shared.late + (services[i].time + (n - 1) * self.shared.longest + work) / n
+                self.shared.late + (self.shared.services[i].time + (n - 1) * self.shared.longest + work) / n
             }
             _ => i128::MAX,
         };
@@ -263,98 +316,7 @@ impl<'a> Lines<'a> {
             Reference::Turn => y + self.within[k],
             _ => y - self.shared.due(k) + self.within[k],
         };
-        let plain = match (reference, self.rule) {
-            (Reference::Turn, Rule::Turns(turns)) => {
-                let rounds = up(batches[k], turns[k]);
-                let all = |j: usize| if j == k { batches[k] - 1 } else { rounds * turns[j] };
-                busy + (0..services.len()).map(|j| services[j].time * all(j)).sum::<i128>() / n
-            }
-            _ => average,
-        };
-        (Line { reference, service: k, distance: y, lhs, rhs }, rhs - plain)
+        let governs = if self.uniform { lhs } else { average };
+        (Line { reference, service: k, distance: y, lhs, rhs }, rhs - governs)
     }
-
-    /// Beyond what distance no line is tighter than one before; from what distance on, after what period, all counts
-    /// repeat, if the workers keep up with what comes in one.
-    fn horizon(&self, reference: Reference, services: &[usize]) -> (Option<i128>, Option<(i128, i128)>) {
-        let shared = self.shared;
-        let all = || shared.services.iter().enumerate().filter(|(_, s)| s.demands());
-        let due = all().map(|(j, _)| shared.due(j)).max().unwrap_or(0);
-        let (mut slope, mut constant, mut repeats) = (0, 0, None);
-        match (reference, self.rule) {
-            (Reference::Turn, Rule::Turns(turns)) => {
-                let (s, own) = (services[0], &shared.services[services[0]]);
-                // Batches of its own, and for each of its turns one of every other, or what can have come of it.
-                (slope, constant) = straight(own, own.time, own.batch);
-                constant += own.time;
-                for (j, other) in shared.services.iter().enumerate().filter(|&(j, _)| j != s) {
-                    let turn = other.time * turns[j];
-                    let (by_turn, most) = straight(own, turn, own.batch * turns[s]);
-                    let (arriving, come) = straight(other, other.time, 1);
-                    if by_turn <= arriving {
-                        slope = by_turn.saturating_add(slope);
-                        constant += most + 2 * turn;
-                    } else {
-                        slope = arriving.saturating_add(slope);
-                        let ahead = self.within[j] + self.within[s] + 1;
-                        constant += come + arriving.saturating_mul(ahead) / FINE + 1;
-                    }
-                }
-                let turn = own.batch.checked_mul(turns[s]);
-                if let Some((from, period)) = turn.and_then(|turn| repeated(promised(own), turn)) {
-                    let rounds = grown(own, period) / own.batch / turns[s];
-                    let cycle: i128 = shared.services.iter().zip(turns).map(|(o, turn)| o.time * turn).sum();
-                    let work = rounds.saturating_mul(cycle);
-                    repeats = (work <= shared.workers * period).then_some((from, period));
-                }
-            }
-            _ => {
-                for (_, s) in all() {
-                    let (rate, most) = straight(s, s.time, s.batch);
-                    slope = rate.saturating_add(slope);
-                    constant += most + s.time;
-                }
-                let whole = all().try_fold(1, |whole, (_, s)| lcm(whole, s.batch));
-                let streams = all().flat_map(|(_, s)| promised(s));
-                if let Some((from, period)) = whole.and_then(|whole| repeated(streams, whole)) {
-                    let work = |(_, s): (usize, &Service)| s.time.saturating_mul(grown(s, period) / s.batch);
-                    let work = all().map(work).fold(0, i128::saturating_add);
-                    repeats = (work <= shared.workers * period).then_some((from + due, period));
-                }
-            }
-        }
-        // (n - slope)·y ≥ n·(g + P̂ + 2 max D) + constant, with all lengths 1 longer.
-        let spare = (shared.workers * FINE).saturating_sub(slope);
-        let needed = shared.workers * (shared.late + shared.longest + 2 * due) + constant;
-        let over = needed.checked_mul(FINE).filter(|_| spare > 0).map(|needed| up(needed + slope, spare));
-        (over, repeats)
-    }
-}
-
-fn promised(service: &Service) -> impl Iterator<Item = &Stream> {
-    service.streams.iter().filter(|s| s.p > 0)
-}
-
-/// From where on, and in what period, the mandatory requests of each grow by a multiple of `whole`: in so many of the
-/// periods in which they grow by the same number.
-fn repeated<'a>(streams: impl IntoIterator<Item = &'a Stream>, whole: i128) -> Option<(i128, i128)> {
-    let (from, period) = repetition(streams, 1)?;
-    Some((from, period.checked_mul(whole).filter(|&period| period < 1 << 64)?))
-}
-
-/// `(r, e)` so that `time / size` for each of the mandatory requests in any length is at most `r·length/FINE + e`.
-fn straight(service: &Service, time: i128, size: i128) -> (i128, i128) {
-    promised(service).fold((0, 0), |(rate, most), stream| {
-        let Some(slow) = stream.slowest() else { return (rate, most) };
-        // In a whole step more it is always the same more, and at most all of one in a part of one.
-        let work = time.checked_mul(stream.p * slow.count() * FINE);
-        let whole = work.map_or(i128::MAX, |work| work / (stream.q * slow.step * size) + 1);
-        let part = up(stream.p * slow.most(slow.step).0, stream.q) + 1;
-        (whole.saturating_add(rate), most + up(time * part, size))
-    })
-}
-
-/// By how many mandatory requests a service's curves grow in a period.
-fn grown(service: &Service, period: i128) -> i128 {
-    promised(service).map(|s| s.p * s.growth(period) / s.q).sum()
 }
