@@ -12,7 +12,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use rt_core::{
     AdmissionError, ArrivalBound, ArrivalCurve, BalancedWord, Cause, Constraint, ConstraintSet, Dispatch,
-    SchedulerConfig, Stalls, StreamId, StreamSpec,
+    SchedulerConfig, Shield, ShieldError, Stalls, StreamId, StreamSpec,
 };
 
 fn stream(constraint: (u32, u32), bound: ArrivalBound) -> StreamSpec {
@@ -459,4 +459,40 @@ fn under_attack(setup: &Setup, stalls: Stalls, wide: &mut usize) -> u64 {
         }
     }
     harness.scheduler.absorbed()
+}
+
+/// A scheduler that takes over serves as much as its own stalls ask for, and the other way round: then all is counted anew, and a
+/// shield for its streams is one again.
+#[test]
+fn who_takes_over_serves_by_its_own_stalls() {
+    let specs = [stream((4, 6), window(1, 20)), stream((2, 3), window(1, 20))];
+    let plain = config(&[2], 1, 1, 12, Dispatch::Eager);
+    let stalls = absorbing(&plain, &specs, (1, 3)).expect("admitted");
+    let absorbing = SchedulerConfig { stalls: Some(stalls), ..plain.clone() };
+    let mut harness = Harness::new(plain.clone(), |_, bound| bound);
+    let ids = specs.each_ref().map(|spec| harness.add(spec.clone()));
+    let mandatory = |harness: &mut Harness| {
+        let before = harness.resolutions.len();
+        for _ in 0..12 {
+            harness.advance_to(harness.now + 20);
+            for id in ids {
+                harness.arrive(id);
+            }
+        }
+        harness.advance_to(harness.now + 20);
+        let came = &harness.resolutions[before..];
+        ids.map(|id| came.iter().filter(|(_, r)| r.request.stream == id && r.request.mandatory).count())
+    };
+    assert_eq!(mandatory(&mut harness), [4, 4]);
+    harness.hand_over(absorbing).expect("nothing is in the way");
+    assert_eq!(mandatory(&mut harness), [6, 8], "three of six, and two of three");
+    let shield = || Shield::new(&plain.workers[0], ns(12), specs.iter().filter_map(StreamSpec::demand));
+    let refused = harness.scheduler.set_shield(Some(shield().expect("admitted")));
+    assert_eq!(refused.map(drop), Err(ShieldError::Absorbed));
+    harness.hand_over(plain.clone()).expect("nothing is in the way");
+    assert_eq!(mandatory(&mut harness), [4, 4]);
+    harness.scheduler.set_shield(Some(shield().expect("admitted"))).expect("it counts both");
+    let _ = harness.scheduler.remove_stream(ids[0]);
+    assert_eq!(harness.scheduler.load().specs().count(), 1);
+    assert_eq!((harness.causes(), harness.mandatory_misses()), (vec![], vec![]));
 }
