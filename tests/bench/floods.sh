@@ -10,5 +10,6 @@ echo "$WEIR_FLOOD_SECONDS s; load average $(cut -d ' ' -f 1 /proc/loadavg)"
 echo
 echo '| flood | alone /s | flooded /s | of that | reserved requests missed | reading, of a core |'
 echo '|---|---:|---:|---:|---:|---:|'
-grep '^| ' "$told"
+# The first of a test stands behind its name.
+grep -o '| [^|]* | [0-9]* | [0-9]* | [0-9]* % | [0-9]* of [0-9]* | [0-9]* % |' "$told" || true
 [ -z "${failed:-}" ] || { grep -A 3 'panicked' "$told" >&2; exit "$failed"; }
