@@ -2,13 +2,16 @@
 //! part of a core from those who are promised something.
 //!
 //! What is read in vain is put down to the *process* that connected: more connections have no more of it, and who connects
-//! anew still owes what it did. Processes that owe too much share that part of the core. While they do, and many are connected,
-//! little of a connection is read at a time, for each of them reads something before it is charged; and where many processes together owe
+//! anew still owes what it did. Processes that owe too much share that part of the core; and where many processes together owe
 //! much, all who read in vain wait for it.
+//!
+//! While too much is owed, one of those that flood a service is read at a time: its *turn*. What a socket holds is then dealt with
+//! at once, and what comes after it is read while it can still be answered; if all were read, all would have waited for too long.
+//! The others wait meanwhile, and little of them is read, for each reads something before it is charged.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rt_core::{Instant, Span};
@@ -32,11 +35,13 @@ const LONGEST: Span = Span::from_millis(1_000);
 const EACH: Span = Span::from_millis(10);
 /// So much may all together owe: where many processes flood, each by its credit, who reads in vain waits for all of them.
 const CROWD: Span = Span::from_millis(200);
-/// So many connections may be read as a whole though too much is owed: what has piled up meanwhile is then dealt with at once.
-const FEW: usize = 16;
-/// Bytes that are read at a time of who owes too much where there are more, …
+/// So long one of them has its turn, if another waits for it, …
+const TURN: Span = Span::from_millis(2_000);
+/// … and not that long if it has read nothing in vain for so long after it might have.
+const IDLE: Span = Span::from_millis(100);
+/// Bytes that are read at a time of a connection that has not been charged yet though too much is owed, …
 const CHUNK: usize = 1_024;
-/// … and of who is read only because its pause has been the longest.
+/// … and of one that is read only because its pause has been the longest, and has no turn.
 const LEAST: usize = 64;
 /// Connections of a process within a second, and at once.
 const CONNECTIONS: usize = 250;
@@ -63,8 +68,8 @@ pub(crate) struct Debts {
     books: PiMutex<Books>,
     /// As in the books, for who does not wait for them: when all of all accounts will be paid, in nanoseconds.
     paid: AtomicU64,
-    /// Connections that are open.
-    open: AtomicUsize,
+    /// Connections so far.
+    ever: AtomicU64,
 }
 
 #[derive(Default)]
@@ -72,6 +77,16 @@ struct Books {
     accounts: Vec<Account>,
     /// When all of all of them would be paid.
     paid: Instant,
+    turns: Vec<Turn>,
+}
+
+/// That one connection of those that flood a service is read.
+struct Turn {
+    service: usize,
+    connection: u64,
+    /// From when on another one takes it, and from when on nobody has it.
+    ends: Instant,
+    lapses: Instant,
 }
 
 struct Account {
@@ -82,6 +97,21 @@ struct Account {
     paid: Instant,
     told: Arc<AtomicU64>,
     connections: Quota,
+}
+
+/// Whether a connection that owes too much has the turn of its service, which then is its own until some time after it may be
+/// read next.
+fn has_turn(turns: &mut Vec<Turn>, now: Instant, (service, connection): (usize, u64), next: Instant) -> bool {
+    turns.retain(|turn| {
+        now < turn.lapses && (turn.service != service || turn.connection == connection || now < turn.ends)
+    });
+    let lapses = next + IDLE;
+    match turns.iter_mut().find(|turn| turn.service == service) {
+        Some(turn) if turn.connection == connection => turn.lapses = lapses,
+        Some(_) => return false,
+        None => turns.push(Turn { service, connection, ends: now + TURN, lapses }),
+    }
+    true
 }
 
 impl Debts {
@@ -103,22 +133,22 @@ impl Debts {
         let account = &mut accounts[index];
         account.connections.take(now).then(|| {
             account.open += 1;
-            self.open.fetch_add(1, Ordering::Relaxed);
-            Debt { debts: Arc::clone(self), peer, paid: Arc::clone(&account.told) }
+            let connection = self.ever.fetch_add(1, Ordering::Relaxed);
+            Debt { debts: Arc::clone(self), peer, connection, paid: Arc::clone(&account.told) }
         })
     }
 
-    /// `look` at the account of a process, at those of others, and at when all of all would be paid.
+    /// `look` at the account of a process, at those of others, at when all of all would be paid, and at the turns.
     fn with<T>(
         &self,
         peer: Peer,
-        look: impl FnOnce(&mut Account, &[Account], &mut Instant) -> T,
+        look: impl FnOnce(&mut Account, &[Account], &mut Instant, &mut Vec<Turn>) -> T,
     ) -> Option<T> {
-        let Books { accounts, paid } = &mut *self.books.lock();
+        let Books { accounts, paid, turns } = &mut *self.books.lock();
         let index = accounts.iter().position(|account| account.peer == peer)?;
         // First, so that the others are a slice.
         accounts.swap(0, index);
-        accounts.split_first_mut().map(|(account, others)| look(account, others, paid))
+        accounts.split_first_mut().map(|(account, others)| look(account, others, paid, turns))
     }
 }
 
@@ -126,6 +156,8 @@ impl Debts {
 pub(super) struct Debt {
     debts: Arc<Debts>,
     peer: Peer,
+    /// Its number.
+    connection: u64,
     /// When its process will have paid, in nanoseconds.
     paid: Arc<AtomicU64>,
 }
@@ -137,35 +169,52 @@ pub(super) struct Pause {
     pub(super) until: Instant,
     /// When all will be paid.
     pub(super) paid: Instant,
-    /// Whether it would be longer, if that were not the longest.
-    pub(super) longest: bool,
+    /// How much is to be read then.
+    pub(super) then: Portion,
+}
+
+/// How much of a connection is to be read at a time while too much is owed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Portion {
+    /// All there is: it has its turn.
+    Whole,
+    /// A part: it has not been charged yet, or it waits for what others owe.
+    #[default]
+    Part,
+    /// Hardly anything: its pause was the longest, and should have been longer, or it has not its turn.
+    Least,
 }
 
 impl Debt {
-    /// How many bytes are to be read at a time by a connection that can be made to wait; the first time that it is read after
-    /// the `longest` pause hardly any.
-    pub(super) fn at_a_time(&self, now: impl FnOnce() -> Instant, longest: bool) -> usize {
+    /// How many bytes are to be read at a time of a connection that can be made to wait, and was told this portion last.
+    pub(super) fn at_a_time(&self, now: impl FnOnce() -> Instant, portion: Portion) -> usize {
         let told = |paid: &AtomicU64| Instant::from_nanos(paid.load(Ordering::Relaxed));
         let (own, all) = (told(&self.paid), told(&self.debts.paid));
-        if self.debts.open.load(Ordering::Relaxed) <= FEW || own.max(all) == Instant::ZERO {
+        if portion == Portion::Whole || own.max(all) == Instant::ZERO {
             return usize::MAX;
         }
         let now = now();
-        match own > now + RESUME || all > now + CROWD {
-            true if longest => LEAST,
-            true => CHUNK,
-            false => usize::MAX,
+        let owing = own > now + RESUME || all > now + CROWD;
+        match portion {
+            // Nor in the instant at which whoever has the turn is about to be read.
+            Portion::Least if owing || own > now => LEAST,
+            _ if owing => CHUNK,
+            _ => usize::MAX,
         }
     }
 
-    /// Frames were read in vain, which took so long. Who is `promised` something does not wait for what others owe.
-    pub(super) fn charge(&self, now: Instant, took: Span, promised: bool) -> Option<Pause> {
-        let charged = self.debts.with(self.peer, |account, others, all| {
+    /// Frames for a `service` were read in vain, which took so long. Who is `promised` something does not wait for what others
+    /// owe.
+    pub(super) fn charge(&self, now: Instant, took: Span, service: usize, promised: bool) -> Option<Pause> {
+        let charged = self.debts.with(self.peer, |account, others, all, turns| {
             let owe = |paid: Instant| paid > now + CREDIT;
             let owing = others.iter().filter(|other| owe(other.paid));
             let (processes, connections) =
                 owing.fold((0, 0), |(processes, open), other| (processes + 1, open + other.open as u64));
-            let shared = if promised { 1 } else { processes + 1 };
+            // Who has a turn has it of all processes.
+            let has_it = |turn: &Turn| (turn.service, turn.connection) == (service, self.connection);
+            let alone = promised || turns.iter().any(|turn| has_it(turn) && now < turn.lapses);
+            let shared = if alone { 1 } else { processes + 1 };
             let price = Span::from_nanos(took.as_nanos().saturating_mul(FACTOR));
             *all = (*all).max(now) + price;
             account.paid = account.paid.max(now) + Span::from_nanos(price.as_nanos().saturating_mul(shared));
@@ -176,10 +225,19 @@ impl Debt {
                 Span::from_nanos(EACH.as_nanos() * (connections + account.open as u64)).max(LONGEST);
             let crowd = !promised && *all > now + CROWD;
             let paid = account.paid;
+            if !owe(paid) && !crowd {
+                return None;
+            }
             let wanted = if crowd { (paid - RESUME).max(*all - CROWD) } else { paid - RESUME };
-            let until = wanted.min(now + longest);
-            let pause = Pause { until, paid: paid.max(until), longest: until < wanted };
-            (owe(paid) || crowd).then_some(pause)
+            let (until, latest) = (wanted.min(now + longest), now + longest);
+            let turns_matter = !promised && owe(paid);
+            let (until, then) = match turns_matter {
+                true if has_turn(turns, now, (service, self.connection), until) => (until, Portion::Whole),
+                true => (latest, Portion::Least),
+                false if until < wanted => (until, Portion::Least),
+                false => (until, Portion::Part),
+            };
+            Some(Pause { until, paid: paid.max(until), then })
         });
         charged.flatten()
     }
@@ -187,13 +245,17 @@ impl Debt {
 
 impl Drop for Debt {
     fn drop(&mut self) {
-        self.debts.open.fetch_sub(1, Ordering::Relaxed);
-        self.debts.with(self.peer, |account, _, _| account.open -= 1);
+        self.debts.with(self.peer, |account, _, _, turns| {
+            account.open -= 1;
+            turns.retain(|turn| turn.connection != self.connection);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
     const ONE: Peer = Peer(1, 1);
@@ -211,32 +273,33 @@ mod tests {
         assert_eq!(of_frame(600_000), micros(152));
         let debts = Arc::new(Debts::default());
         let debt = debts.connect(at(1_000), ONE).unwrap();
-        assert_eq!(debt.charge(at(1_000), micros(2_000), false), None);
+        assert_eq!(debt.charge(at(1_000), micros(2_000), 0, false), None);
         // 3 ms are paid after 30: so long nothing is read but for the last 10.
-        let pause = debt.charge(at(1_000), micros(1_000), false);
-        assert_eq!(pause, Some(Pause { until: at(1_020), paid: at(1_030), longest: false }));
+        let pause = debt.charge(at(1_000), micros(1_000), 0, false);
+        assert_eq!(pause, Some(Pause { until: at(1_020), paid: at(1_030), then: Portion::Whole }));
         // Another connection of the process has no more of it, be the first one there or not.
         drop(debt);
         let again = debts.connect(at(1_010), ONE).unwrap();
-        assert_eq!(again.charge(at(1_010), micros(1_000), false).unwrap().paid, at(1_040));
-        assert_eq!(again.charge(at(2_000), micros(2_000), false), None);
+        assert_eq!(again.charge(at(1_010), micros(1_000), 0, false).unwrap().paid, at(1_040));
+        assert_eq!(again.charge(at(2_000), micros(2_000), 0, false), None);
         // However much it is, it is read again within a second.
-        let pause = again.charge(at(2_000), micros(300_000), false);
-        assert_eq!(pause, Some(Pause { until: at(3_000), paid: at(5_020), longest: true }));
+        let pause = again.charge(at(2_000), micros(300_000), 0, false);
+        assert_eq!(pause, Some(Pause { until: at(3_000), paid: at(5_020), then: Portion::Whole }));
     }
 
     #[test]
     fn those_who_owe_too_much_share_what_there_is_and_who_is_promised_something_does_not() {
         let debts = Arc::new(Debts::default());
         let some: Vec<_> = (0..4).map(|n| debts.connect(at(1_000), Peer(1, n)).unwrap()).collect();
-        for (debt, paid) in some.iter().zip([1_040, 1_080, 1_120]) {
-            assert_eq!(debt.charge(at(1_000), micros(4_000), false).unwrap().paid, at(paid));
+        // They flood services of their own.
+        for ((service, debt), paid) in some.iter().enumerate().zip([1_040, 1_080, 1_120]) {
+            assert_eq!(debt.charge(at(1_000), micros(4_000), service, false).unwrap().paid, at(paid));
         }
-        assert_eq!(some[3].charge(at(1_000), micros(4_000), true).unwrap().paid, at(1_040));
+        assert_eq!(some[3].charge(at(1_000), micros(4_000), 0, true).unwrap().paid, at(1_040));
         // Little is no burden on others.
         let little = debts.connect(at(3_000), ONE).unwrap();
-        assert_eq!(little.charge(at(3_000), micros(1_900), false), None);
-        assert_eq!(some[0].charge(at(3_000), micros(4_000), false).unwrap().paid, at(3_040));
+        assert_eq!(little.charge(at(3_000), micros(1_900), 0, false), None);
+        assert_eq!(some[0].charge(at(3_000), micros(4_000), 0, false).unwrap().paid, at(3_040));
     }
 
     #[test]
@@ -258,21 +321,22 @@ mod tests {
         let debts = Arc::new(Debts::default());
         let connect = |n| debts.connect(at(1_000), Peer(1, n)).unwrap();
         let all = (0..processes).flat_map(|n| std::iter::repeat_n(n, connections)).map(connect);
-        let mut all: Vec<_> = all.map(|debt| (at(1_000), false, debt)).collect();
+        let mut all: Vec<_> = all.map(|debt| (at(1_000), Portion::Part, debt)).collect();
         let (end, mut took) = (at(11_000), Span::ZERO);
         loop {
-            let (next, longest, debt) = all.iter_mut().min_by_key(|(next, ..)| *next).expect("one at least");
+            let (next, portion, debt) = all.iter_mut().min_by_key(|(next, ..)| *next).expect("one at least");
             let now = *next;
             if now >= end {
                 return took.as_secs_f64() / 10.0;
             }
             // Frames of 48 bytes.
-            let bytes = debt.at_a_time(|| now, *longest).min(64 * 1024);
+            let bytes = debt.at_a_time(|| now, *portion).min(64 * 1024);
             let cost = Span::from_nanos(of_frame(48).as_nanos() * (bytes / 48).max(1) as u64);
             took = took + cost;
             let read = now + cost;
-            (*next, *longest) =
-                debt.charge(read, cost, false).map_or((read, false), |p| (p.until.max(read), p.longest));
+            (*next, *portion) = debt
+                .charge(read, cost, 0, false)
+                .map_or((read, Portion::Part), |p| (p.until.max(read), p.then));
         }
     }
 
@@ -284,30 +348,119 @@ mod tests {
         }
     }
 
+    /// Small requests a second that are read within 400 ms of their sending, where so many connections of so many processes
+    /// flood one service with them: 4000 fit into a socket, and another is written wherever one is read.
+    fn read_in_time(processes: i32, connections: usize) -> f64 {
+        let debts = Arc::new(Debts::default());
+        let connect = |n| (at(1_000), Portion::Part, debts.connect(at(1_000), Peer(1, n)).unwrap());
+        let mut all: Vec<_> =
+            (0..processes).flat_map(|n| std::iter::repeat_n(n, connections)).map(connect).collect();
+        let mut sockets = vec![VecDeque::from([(at(1_000), 4_000)]); all.len()];
+        let (begin, end, mut in_time) = (at(6_000), at(26_000), 0);
+        loop {
+            let (index, (next, portion, debt)) =
+                all.iter_mut().enumerate().min_by_key(|(_, (next, ..))| *next).expect("one at least");
+            let now = *next;
+            if now >= end {
+                return in_time as f64 / 20.0;
+            }
+            let frames = (debt.at_a_time(|| now, *portion).min(64 * 1024) / 48).max(1);
+            let mut left = frames;
+            while left > 0 {
+                let (sent, there) = sockets[index].front_mut().expect("it is full");
+                let read = left.min(*there);
+                (*there, left) = (*there - read, left - read);
+                in_time += if now >= begin && now.since(*sent) < Span::from_millis(400) { read } else { 0 };
+                if *there == 0 {
+                    sockets[index].pop_front();
+                }
+            }
+            sockets[index].push_back((now, frames));
+            let cost = Span::from_nanos(of_frame(48).as_nanos() * frames as u64);
+            let read = now + cost;
+            (*next, *portion) = debt
+                .charge(read, cost, 0, false)
+                .map_or((read, Portion::Part), |pause| (pause.until.max(read), pause.then));
+        }
+    }
+
+    #[test]
+    fn of_a_flood_on_many_connections_as_much_is_read_in_time_as_of_one_on_one() {
+        let alone = read_in_time(1, 1);
+        for (processes, connections, least) in
+            [(1, 2, 0.9), (1, 8, 0.9), (1, 50, 0.9), (1, 200, 0.9), (8, 8, 0.4), (50, 1, 0.4)]
+        {
+            let share = read_in_time(processes, connections) / alone;
+            assert!(share > least, "{processes} × {connections}: {share:.2} of {alone:.0} a second");
+        }
+    }
+
     #[test]
     fn who_owes_nothing_is_read_as_a_whole_and_who_does_bit_by_bit() {
         let debts = Arc::new(Debts::default());
         let some: Vec<_> = (0..30).map(|n| debts.connect(at(1_000), Peer(1, n)).unwrap()).collect();
-        let at_a_time = |n: usize, ms, longest| some[n].at_a_time(|| at(ms), longest);
-        assert_eq!(at_a_time(0, 1_000, false), usize::MAX);
-        assert!(some[0].charge(at(1_000), micros(4_000), false).is_some());
-        assert_eq!((at_a_time(0, 1_000, false), at_a_time(0, 1_000, true)), (CHUNK, LEAST));
-        assert_eq!((at_a_time(0, 1_035, false), at_a_time(1, 1_000, false)), (usize::MAX, usize::MAX));
+        let at_a_time = |n: usize, ms, portion| some[n].at_a_time(|| at(ms), portion);
+        assert_eq!(at_a_time(0, 1_000, Portion::Part), usize::MAX);
+        assert!(some[0].charge(at(1_000), micros(4_000), 0, false).is_some());
+        assert_eq!(
+            [Portion::Part, Portion::Least, Portion::Whole].map(|portion| at_a_time(0, 1_000, portion)),
+            [CHUNK, LEAST, usize::MAX]
+        );
+        assert_eq!(
+            (at_a_time(0, 1_035, Portion::Part), at_a_time(1, 1_000, Portion::Part)),
+            (usize::MAX, usize::MAX)
+        );
         // Where many owe a little each, nobody has credit, and who has not owed yet is read bit by bit as well.
         for debt in &some[..28] {
-            debt.charge(at(2_000), micros(1_000), false);
+            debt.charge(at(2_000), micros(1_000), 0, false);
         }
-        assert_eq!(at_a_time(29, 2_000, false), CHUNK);
-        let pause = some[28].charge(at(2_000), micros(100), false);
-        assert_eq!(pause.map(|pause| (pause.until, pause.longest)), Some((at(2_081), false)));
+        assert_eq!(at_a_time(29, 2_000, Portion::Part), CHUNK);
+        let pause = some[28].charge(at(2_000), micros(100), 0, false);
+        assert_eq!(pause.map(|pause| (pause.until, pause.then)), Some((at(2_081), Portion::Part)));
         assert_eq!(
-            some[0].charge(at(2_000), micros(1), true),
+            some[0].charge(at(2_000), micros(1), 0, true),
             None,
             "who is promised something does not wait for that"
         );
         assert_eq!(
-            (at_a_time(29, 2_082, false), some[29].charge(at(2_082), micros(80), false)),
+            (at_a_time(29, 2_082, Portion::Part), some[29].charge(at(2_082), micros(80), 0, false)),
             (usize::MAX, None)
         );
+    }
+
+    #[test]
+    fn of_those_who_flood_a_service_one_has_its_turn_until_another_gets_it() {
+        let debts = Arc::new(Debts::default());
+        let some: Vec<_> = (0..20).map(|_| debts.connect(at(1_000), ONE).unwrap()).collect();
+        let then = |n: usize, ms, service| {
+            some[n].charge(at(ms), micros(4_000), service, false).map(|pause| (pause.until, pause.then))
+        };
+        assert_eq!(then(3, 1_000, 7), Some((at(1_030), Portion::Whole)));
+        assert_eq!(then(4, 1_000, 7), Some((at(2_000), Portion::Least)), "however little it owes itself");
+        assert_eq!(then(5, 1_000, 8), Some((at(1_110), Portion::Whole)), "another service");
+        // Its turn lapses 100 ms after it might have been read, and otherwise another takes it in time.
+        assert_eq!(then(4, 1_129, 7).unwrap().1, Portion::Least);
+        assert_eq!(then(4, 1_131, 7).unwrap().1, Portion::Whole);
+        assert_eq!(then(3, 1_131, 7).unwrap().1, Portion::Least);
+        assert!(
+            (0..40).all(|n| then(4, 1_131 + 100 * n, 7).unwrap().1 == Portion::Whole),
+            "nobody asks for it"
+        );
+        assert_eq!(
+            [then(3, 5_050, 7).unwrap().1, then(4, 5_050, 7).unwrap().1],
+            [Portion::Whole, Portion::Least]
+        );
+        let promised = some[4].charge(at(5_050), micros(1), 7, true).expect("it owes too much");
+        assert_eq!(promised.then, Portion::Part, "whoever has the turn");
+    }
+
+    #[test]
+    fn a_turn_ends_with_its_connection() {
+        let debts = Arc::new(Debts::default());
+        let mut some: Vec<_> = (0..20).map(|_| debts.connect(at(1_000), ONE).unwrap()).collect();
+        let then = |debt: &Debt| debt.charge(at(1_000), micros(4_000), 7, false).map(|pause| pause.then);
+        assert_eq!([then(&some[0]), then(&some[1])], [Some(Portion::Whole), Some(Portion::Least)]);
+        drop(some.remove(0));
+        assert_eq!(then(&some[0]), Some(Portion::Whole));
     }
 }

@@ -16,7 +16,7 @@ use weir_client::wire::{
 
 use super::alarm::Alarm;
 use super::arena::Arena;
-use super::debt::{self, Debt};
+use super::debt::{self, Debt, Portion};
 use super::quota::Quota;
 use super::register::{self, Waiting};
 use super::{Connection, Front};
@@ -52,9 +52,9 @@ struct Session<'a> {
     arena: Option<Arena>,
     questions: Quota,
     debt: Debt,
-    /// Until when nothing is to be read of it, because too much was read in vain; and whether it should be longer.
+    /// Until when nothing is to be read of it, because too much was read in vain; and how much is then.
     pause: Option<Instant>,
-    longest: bool,
+    portion: Portion,
     /// Bytes of the frame at hand.
     length: usize,
     /// What it should have taken to read all since it was last charged, in vain or not, and the thread's time then.
@@ -81,7 +81,7 @@ pub(super) fn run(front: &Arc<Front>, connection: &Arc<Connection>, debt: Debt) 
         questions: Quota::new(front.overview.config.daemon.client_questions),
         debt,
         pause: None,
-        longest: false,
+        portion: Portion::default(),
         length: 0,
         read: Span::ZERO,
         charged: clock::thread_time(),

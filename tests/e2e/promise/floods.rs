@@ -13,14 +13,28 @@ use weir_client::blocking::Client;
 use weir_client::wire::{ClientFrame, DaemonFrame, HEADER_LEN};
 use weir_client::{Answer, Outcome};
 
-/// For how long the floods go on, unless `WEIR_FLOOD_SECONDS` says it.
-const LENGTH: Duration = Duration::from_secs(10);
 /// Of a promised stream.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Three services with a stream that is promised something, each on an engine of its own, and how many values they take.
 const PROMISED: [(&str, usize); 3] = [("brake", 2), ("lanes", 784), ("arm", 784)];
 /// Of a request of the flooded service: 600 kB.
 const VALUES: usize = 150_000;
+
+/// For how long the floods go on, unless `WEIR_FLOOD_SECONDS` says it.
+fn length() -> Duration {
+    let seconds = std::env::var("WEIR_FLOOD_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(10))
+}
+
+/// What came of a flood, as `tests/bench/floods.sh` tells it: what its service answers a second alone and flooded, what was
+/// missed of the reserved requests beside it, and the part of a core that reading took.
+fn tell(flood: &str, (alone, flooded): (f64, f64), (missed, sent): (usize, usize), read: f64) {
+    println!(
+        "| {flood} | {alone:.0} | {flooded:.0} | {:.0} % | {missed} of {sent} | {:.0} % |",
+        100.0 * flooded / alone,
+        100.0 * read
+    );
+}
 
 /// The three, a service of large requests that serves some 200 a second, and one of small ones, some 400.
 fn serve() -> Daemon {
@@ -182,8 +196,7 @@ fn alone_at_capacity(daemon: &Daemon, service: &str, values: &[f32]) -> f64 {
 #[test]
 fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() {
     alone();
-    let length = std::env::var("WEIR_FLOOD_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let length = length.map_or(LENGTH, Duration::from_secs);
+    let length = length();
     let daemon = serve();
     // Asked for now: amid the flood this process connects too often.
     let pid = daemon.status()["pid"].clone();
@@ -223,6 +236,10 @@ fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() 
         (missed, outcomes.len())
     });
     println!("reserved: missed and sent {missed:?}; safe mode {:?}", listener.changes());
+    let reserved = missed.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    for (flood, s) in [("600 kB, beside three more floods", 0), ("small, beside three more floods", 1)] {
+        tell(flood, (alone[s], flooded[s]), reserved, read);
+    }
     let in_real_time = !daemon.stderr().contains("no real-time priority");
     for ((service, _), (missed, sent)) in PROMISED.iter().zip(missed) {
         // What the machine does now and then is told; what a flood does, it does all the time.
@@ -238,21 +255,22 @@ fn four_floods_cost_three_promises_nothing_and_the_flooded_are_served_as_ever() 
     assert!(read < 0.4, "{read:.2} of a core");
     for (flooded, alone) in flooded.iter().zip(alone) {
         // Nine tenths are the aim, and mostly so; in ten seconds of a machine that others use as well it may be less.
-        assert!(*flooded >= 0.5 * alone, "{flooded:.1} a second, {alone:.1} alone");
+        assert!(*flooded >= 0.7 * alone, "{flooded:.1} a second, {alone:.1} alone");
     }
 }
 
-/// Small requests, a hundred in a write: first on one connection, whose service is served as ever, then on as many as there may be.
-/// Their sockets hold more than can be read in time, so what is answered of it is their own affair; what it takes to read is not.
+/// Small requests, a hundred in a write, on one connection, on some, and on as many as there may be: their sockets hold more than can
+/// be read in time, and yet the service answers as much as ever, for they are read one after the other. What it takes to read
+/// is no more for many than for one.
 #[test]
-fn a_flood_of_packed_requests_on_many_connections_is_read_no_more_than_one() {
+fn a_flood_of_packed_requests_on_many_connections_is_served_as_ever_and_read_no_more_than_one() {
     alone();
-    let length = Duration::from_secs(5);
+    let length = length() / 2;
     let daemon = serve();
     let pid = daemon.status()["pid"].clone();
     let alone = alone_at_capacity(&daemon, "small", &[1.0; 2]);
     let mut watcher = daemon.client();
-    for connections in [1, 50] {
+    for connections in [1, 8, 50] {
         let mut listener = Listener::new(&daemon);
         let going = AtomicBool::new(true);
         let (outcomes, flooded, read) = std::thread::scope(|scope| {
@@ -271,17 +289,16 @@ fn a_flood_of_packed_requests_on_many_connections_is_read_no_more_than_one() {
             (promised.join().expect("no panic"), flooded, read)
         });
         let missed = outcomes.iter().filter(|outcome| outcome.result().is_none()).count();
-        println!(
-            "{connections} connection(s): answered a second: alone {alone:.1}, flooded {flooded:.1}; read with {:.0} % of a \
-             core; promised: {missed} of {} missed",
-            100.0 * read,
-            outcomes.len()
-        );
+        let flood = format!("100 small in a write, {connections} connection(s)");
+        tell(&flood, (alone, flooded), (missed, outcomes.len()), read);
+        println!("safe mode and suspensions: {:?}", listener.changes());
         let in_real_time = !daemon.stderr().contains("no real-time priority");
         assert!(!in_real_time || missed * 50 <= outcomes.len(), "{missed} of {} missed", outcomes.len());
         listener.kept_or_told("brake", missed == 0, &missed);
         // A tenth for what is in vain; what is answered, and the promised stream, take some more.
         assert!(read < 0.25, "{read:.2} of a core");
-        assert!(connections > 1 || flooded >= 0.75 * alone, "{flooded:.1} a second, {alone:.1} alone");
+        // Each time that another connection gets its turn, what is old in its socket comes first.
+        let least = if connections == 1 { 0.75 } else { 0.5 };
+        assert!(flooded >= least * alone, "{flooded:.1} a second, {alone:.1} alone");
     }
 }

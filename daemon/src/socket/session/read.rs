@@ -1,6 +1,7 @@
 //! How much of a connection is read, and when: less of who owes for what was read in vain.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -17,6 +18,9 @@ use weir_os::clock;
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// Fewer bytes at a time that make no frame whole are read in vain: whoever sends frames sends more at once.
 pub(super) const CRUMBS: usize = 4096;
+/// So many bytes are read at a time with real-time priority of who is promised nothing: workers wait meanwhile, and only what was
+/// read can be charged.
+const AT_ONCE: usize = 16 << 10;
 
 impl<'a> Session<'a> {
     /// Waits for bytes, flushing meanwhile what others could not send, and reads them; whether they were fewer than who sends
@@ -86,10 +90,12 @@ impl<'a> Session<'a> {
     /// How many bytes are to be read now: fewer while its process owes too much, unless it holds a stream that is promised
     /// something and has read nothing in vain itself.
     fn at_a_time(&self) -> usize {
-        if self.calm.is_none() && self.leases.values().any(|lease| lease.promised) {
+        let urgent = self.calm.is_none();
+        if urgent && self.leases.values().any(|lease| lease.promised) {
             return usize::MAX;
         }
-        self.debt.at_a_time(clock::now, self.longest)
+        let most = self.debt.at_a_time(clock::now, self.portion);
+        if urgent { most.min(AT_ONCE) } else { most }
     }
 
     /// How long nothing is to be read: so long as too much is owed of what was read in vain. It is read without real-time
@@ -107,8 +113,11 @@ impl<'a> Session<'a> {
             let all = time.as_nanos().saturating_sub(self.charged.as_nanos());
             let took = u128::from(all) * u128::from(owed.as_nanos()) / u128::from(read);
             (self.read, self.charged) = (Span::ZERO, time);
-            let pause = self.debt.charge(now, Span::from_nanos(took as u64), promised);
-            self.longest = pause.is_some_and(|pause| pause.longest);
+            // Who floods several services has its turn as one of those that flood the first.
+            let first = self.leases.iter().min_by_key(|(number, _)| **number);
+            let service = first.map_or(0, |(_, lease)| Arc::as_ptr(&lease.service) as usize);
+            let pause = self.debt.charge(now, Span::from_nanos(took as u64), service, promised);
+            self.portion = pause.map(|pause| pause.then).unwrap_or_default();
             if let Some(pause) = pause {
                 self.pause = Some(pause.until);
                 self.calm_down(pause.paid);
