@@ -648,6 +648,25 @@ Proof.
     rewrite <- not_true_iff_false in E. destruct E. apply existsb_exists. exists x. split; [apply in_seq; lia|auto].
 Qed.
 
+(** What was begun before is no part of what was done later: counted together they are at most what has come. *)
+Lemma counted (bt bs ms mt ds dt : nat -> nat) j1 j k c : j1 <= j -> j <= k -> c <= sum (fun x => bt x - bs x) (S j) ->
+  (forall x, x <= j -> bt x - bs x <= mt x - ms x) -> (forall x, x < j1 -> mt x <= ms x) -> ms j <= bt j <= ds j -> bs j = ms j ->
+  (forall x, dt x <= mt x) -> ds j <= dt j ->
+  c + sum (fun x => if x <? j then 0 else dt x - if x =? j then ds x else 0) (S k) <=
+  sum (fun x => if x <? j1 then 0 else mt x - if x =? j1 then ms x else 0) (S k).
+Proof.
+  clear. intros Hj1 Hjk Hc Hb Hless Hbj Hbs Hd Hdj.
+  transitivity (sum (fun x => (if x <? S j then bt x - bs x else 0) + (if x <? j then 0 else dt x - if x =? j then ds x else 0)) (S k)).
+  - rewrite sum_add. apply Nat.add_le_mono_r. etransitivity; [exact Hc|].
+    clear - Hjk. replace (S k) with (S j + (k - j)) by lia. generalize (k - j). intros d. induction d as [|d IH].
+    + rewrite Nat.add_0_r. rewrite (sum_ext (fun x => if x <? S j then _ else 0) (fun x => bt x - bs x)); [auto|].
+      intros x Hx. destruct (Nat.ltb_spec x (S j)); [auto|lia].
+    + rewrite Nat.add_succ_r. cbn [sum] in *. lia.
+  - apply sum_mono. intros x Hx. specialize (Hb x). specialize (Hless x). specialize (Hd x). clear Hc.
+    destruct (Nat.ltb_spec x j1); [|destruct (Nat.eqb_spec x j1)]; destruct (Nat.ltb_spec x (S j)), (Nat.ltb_spec x j); try lia.
+    all: destruct (Nat.eqb_spec x j) as [->|]; lia.
+Qed.
+
 Lemma paid i : i < m -> forall s st j k, reachable s -> path s st -> conforms p (arrived st) -> j <= k < length (arrived st) ->
   made s i j < made st i j -> now s + f i (from s st i j k) <= arr (source st k) + allowed q.
 Proof.
@@ -680,8 +699,8 @@ Proof.
     pose proof (path_later _ _ Hrs' Hp') as L'.
     assert (Hbegun : forall x, x <= j -> begun t' u x - begun s' u x <= made st u x - made s' u x).
     { intros x Hx. rewrite (quiet_begun s' u j x Hq Hx). pose proof (la_begun _ _ L2 u x Hu). unfold begun in *. lia. }
-    pose proof (la_begun _ _ L1 u j Hu) as Hbj. rewrite (quiet_begun s' u j j Hq) in Hbj by auto.
-    assert (Hmj : made s' u j < made st u j) by (unfold done, begun in *; lia).
+    pose proof (la_begun _ _ L1 u j Hu) as Hbj. rewrite (quiet_begun s' u j j Hq) in Hbj by auto. pose proof (la_done _ _ L u j Hu) as Hdj.
+    assert (Hmj : made s' u j < made st u j) by (clear - Hb Hbj Hd Ed; unfold done, begun in *; lia).
     destruct (least_below (fun x => made s' u x <? made st u x) j ltac:(now apply Nat.ltb_lt)) as (j1 & Hj1 & Hm1 & Hleast).
     apply Nat.ltb_lt in Hm1.
     specialize (IH u ltac:(lia) Hu s' st j1 k Hrs' Hp' Hc ltac:(lia) Hm1).
@@ -692,22 +711,11 @@ Proof.
       pose proof (la_flow _ _ L i x ltac:(lia)) as Hfx. fold u in Hfx. destruct (Nat.eqb_spec x j) as [->|Hne]; [rewrite Nat.mul_sub_distr_l; lia|].
       rewrite !Nat.sub_0_r. pose proof (la_flow _ _ (path_later _ _ Reach_init (reachable_path st Hr)) i x ltac:(lia)) as Hf0.
       cbn [initial made] in Hf0. fold u in Hf0. lia. }
-    assert (HY : B u * X + G <= from s' st u j1 k).
-    { transitivity (sum (fun x => (if x <? S j then begun t' u x - begun s' u x else 0) + (if x <? j then 0 else done st u x - if x =? j then done s u x else 0)) (S k)).
-      - rewrite sum_add. apply Nat.add_le_mono_r. etransitivity; [exact Hsum|].
-        clear - Hjk. replace (S k) with (S j + (k - j)) by lia. generalize (k - j). intros d. induction d as [|d IH].
-        + rewrite Nat.add_0_r. rewrite (sum_ext (fun x => if x <? S j then _ else 0) (fun x => begun t' u x - begun s' u x)); [auto|].
-          intros x Hx. destruct (Nat.ltb_spec x (S j)); [auto|lia].
-        + rewrite Nat.add_succ_r. cbn [sum] in *. lia.
-      - apply sum_mono. intros x Hx. destruct (Nat.ltb_spec x (S j)) as [Hxj|Hxj].
-        + specialize (Hbegun x ltac:(lia)). destruct (Nat.ltb_spec x j) as [Hlt|Hge].
-          * destruct (Nat.ltb_spec x j1) as [H1|H1]; [specialize (Hleast x H1); apply Nat.ltb_ge in Hleast; lia|].
-            destruct (x =? j1); lia.
-          * assert (x = j) by lia. subst x. rewrite Nat.eqb_refl. destruct (Nat.ltb_spec j j1) as [H1|H1]; [lia|].
-            rewrite (quiet_begun s' u j j Hq) by auto. pose proof (la_done _ _ L u j Hu).
-            assert (done st u j <= made st u j) by (unfold done, begun; lia). destruct (j =? j1); lia.
-        + destruct (Nat.ltb_spec x j), (Nat.ltb_spec x j1); try lia. destruct (Nat.eqb_spec x j), (Nat.eqb_spec x j1); try lia.
-          unfold done, begun. lia. }
+    rewrite Ed in Hb. assert (HY : B u * X + G <= from s' st u j1 k).
+    { apply (counted (begun t' u) (begun s' u) (made s' u) (made st u) (done s u) (done st u)); auto; [lia| | |].
+      - intros x Hx. specialize (Hleast x Hx). now apply Nat.ltb_ge in Hleast.
+      - now apply (quiet_begun s' u j).
+      - intros x. unfold done, begun. lia. }
     assert (HG0 : 0 < G) by (destruct G; lia).
     specialize (Hstep i X (from s' st u j1 k) ltac:(lia)). fold u in Hstep. specialize (Hstep ltac:(lia)).
     assert (Hle : from s st i j k <= F i * (from s' st u j1 k - B u * X)).

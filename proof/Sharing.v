@@ -534,7 +534,9 @@ Proof.
   - intros j. pose proof (inv_line _ I j) as Hj. rewrite Hline in Hj. rewrite El'. unfold set. destruct (Nat.eqb_spec j i) as [->|Hji].
     + destruct left; [split; [contradiction|congruence]|]. split; [congruence|intros _].
       destruct (used st + 1 =? K i); [apply in_or_app|]; simpl; auto.
-    + rewrite <- Hj. destruct left; [simpl; intuition congruence|]. destruct (used st + 1 =? K i); rewrite ?in_app_iff; simpl; intuition congruence.
+    + rewrite <- Hj. assert (Hin : In j (i :: rest) <-> In j rest) by (clear - Hji; simpl; split; [intros [E|H]; [congruence|auto]|auto]).
+      destruct left; [now rewrite Hin|]. destruct (used st + 1 =? K i); [|reflexivity]. rewrite in_app_iff, Hin.
+      clear - Hji. split; [intros [H|[E|[]]]; [auto|congruence]|auto].
   - assert (Hrest : forall l, (forall h, In h l -> In h (line st)) -> match l with [] => 0 = 0 | h :: _ => 0 < K h end).
     { intros [|h l] Hl; [auto|]. specialize (Hl h (or_introl eq_refl)). apply (inv_line _ I) in Hl.
       destruct (waiting st h) as [|r z] eqn:E; [congruence|]. destruct (inv_wait _ I h r) as (Hm & <- & _); [rewrite E; simpl; auto|].

@@ -27,11 +27,10 @@ pub(crate) struct Rise {
 /// The rises of `α_m` until the longest busy period is over, or all repeats.
 pub(crate) struct BusyPeriod<'a> {
     system: &'a System,
-    demand: Vec<Demand<'a>>,
+    curve: MandatoryCurve<'a>,
     repetition: Span,
     /// What has been lost before the workers begin.
     delay: Span,
-    length: Span,
     left: u64,
     /// Whether the last rise was the last that matters, and not just the last that is looked at.
     pub(crate) ended: bool,
@@ -45,12 +44,9 @@ impl<'a> BusyPeriod<'a> {
 
     /// The same, of which the workers begin everything by so much later.
     pub(crate) fn after(system: &'a System, load: &Load<'a>, delay: Span) -> Self {
-        let length = Span::from_nanos(1);
-        let demand = load.iter().filter(|(density, _)| density.numerator() > 0);
-        let demand = demand.map(|&(density, arrivals)| Demand::new(density, arrivals, length)).collect();
         // Behind a delay that the workers work off the load does not repeat, though it does by itself.
         let repetition = if delay == Span::ZERO { system.repetition(load) } else { MAX_SPAN };
-        Self { system, demand, repetition, delay, length, left: MAX_RISES, ended: false }
+        Self { system, curve: MandatoryCurve::new(load), repetition, delay, left: MAX_RISES, ended: false }
     }
 }
 
@@ -67,35 +63,68 @@ impl Iterator for BusyPeriod<'_> {
 
     fn next(&mut self) -> Option<Rise> {
         self.left = self.left.checked_sub(1).filter(|_| !self.ended)?;
-        let length = self.length;
-        let backlog = self.demand.iter().map(|d| d.mandatory).fold(0, u64::saturating_add);
-        let next = self.demand.iter().map(|d| d.next_rise).min().unwrap_or(MAX_SPAN);
+        let (length, backlog, next) = (self.curve.length(), self.curve.requests(), self.curve.next_rise());
         let begun = self.system.time_to_begin(backlog) + self.delay;
         // Before the next rise the workers have begun all that can have come; or what comes has come before.
         self.ended = begun < next || length > self.repetition;
-        self.demand.iter_mut().filter(|d| d.next_rise == next).for_each(|d| d.rise(next));
-        self.length = next;
+        self.curve.rise();
         Some(Rise { length, next, backlog, begun })
     }
 }
 
+/// `α_m` of a load, from rise to rise.
+pub(crate) struct MandatoryCurve<'a> {
+    streams: Vec<Demand<'a>>,
+    length: Span,
+}
+
 /// What one stream demands up to the length under test.
-pub(crate) struct Demand<'a> {
+struct Demand<'a> {
     density: Density,
     arrivals: &'a ArrivalCurve,
     mandatory: u64,
     next_rise: Span,
 }
 
-impl<'a> Demand<'a> {
-    pub(crate) fn new(density: Density, arrivals: &'a ArrivalCurve, length: Span) -> Self {
-        let mut demand = Self { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
-        demand.rise(length);
-        demand
+impl<'a> MandatoryCurve<'a> {
+    /// At the shortest length.
+    pub(crate) fn new(load: &Load<'a>) -> Self {
+        let length = Span::from_nanos(1);
+        let demands = load.iter().filter(|(density, _)| density.numerator() > 0);
+        let streams = demands.map(|&(density, arrivals)| {
+            let mut demand = Demand { density, arrivals, mandatory: 0, next_rise: Span::ZERO };
+            demand.rise(length);
+            demand
+        });
+        Self { streams: streams.collect(), length }
     }
 
+    /// The length that it is at.
+    pub(crate) fn length(&self) -> Span {
+        self.length
+    }
+
+    /// `α_m(length)`.
+    pub(crate) fn requests(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.mandatory).fold(0, u64::saturating_add)
+    }
+
+    /// The next length at which it may be more; the longest span if none.
+    pub(crate) fn next_rise(&self) -> Span {
+        self.streams.iter().map(|stream| stream.next_rise).min().unwrap_or(MAX_SPAN)
+    }
+
+    /// Goes on to that length.
+    pub(crate) fn rise(&mut self) {
+        self.length = self.next_rise();
+        let rises = self.streams.iter_mut().filter(|stream| stream.next_rise == self.length);
+        rises.for_each(|stream| stream.rise(self.length));
+    }
+}
+
+impl Demand<'_> {
     /// Goes on to `length`.
-    pub(crate) fn rise(&mut self, length: Span) {
+    fn rise(&mut self, length: Span) {
         self.mandatory = self.density.ceil_of(self.arrivals.count(length));
         self.next_rise = self.arrivals.next_rise(length);
     }

@@ -27,7 +27,7 @@ mod path;
 
 use alloc::vec::Vec;
 
-use crate::busy::{Demand, MAX_RISES};
+use crate::busy::{MAX_RISES, MandatoryCurve};
 use crate::stream::StreamSpec;
 use crate::time::{MAX_SPAN, Span};
 use crate::{MAX_BATCH, MAX_WORKERS};
@@ -157,12 +157,12 @@ impl Pipeline {
         }
         self.check_rate(&descendants, &load)?;
         let horizon = Horizon::new(self, &descendants, &load);
-        let mut demands: Vec<_> = load.iter().map(|&(d, a)| Demand::new(d, a, Span::from_nanos(1))).collect();
+        let mut curve = MandatoryCurve::new(&load);
         let mut tables = Tables::new(self, &descendants);
         let mut responses = alloc::vec![0; self.stages.len()];
-        let (mut latest, mut length) = (None::<(u64, u64, u64)>, 1);
+        let mut latest = None::<(u64, u64, u64)>;
         for _ in 0..MAX_RISES {
-            let sources = demands.iter().map(Demand::mandatory).fold(0, u64::saturating_add);
+            let (sources, length) = (curve.requests(), curve.length().as_nanos());
             let delta = length - 1;
             let end = tables.end(sources).ok_or(PipelineError::Horizon)?.saturating_sub(delta);
             if latest.is_none_or(|(bound, ..)| end > bound) {
@@ -171,12 +171,11 @@ impl Pipeline {
             for (stage, response) in responses.iter_mut().enumerate() {
                 *response = tables.alone(stage, sources).saturating_sub(delta).max(*response);
             }
-            let next = demands.iter().map(Demand::next_rise).min().unwrap_or(MAX_SPAN);
+            let next = curve.next_rise();
             if next >= MAX_SPAN || horizon.is_over(next.as_nanos(), length, sources) {
                 return self.answer(&tables, &responses, latest);
             }
-            demands.iter_mut().filter(|d| d.next_rise() == next).for_each(|d| d.rise(next));
-            length = next.as_nanos();
+            curve.rise();
         }
         Err(PipelineError::Horizon)
     }
