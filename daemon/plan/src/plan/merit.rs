@@ -1,8 +1,6 @@
 //! The batch size of the promise: the best one for what the service wants of it.
 
-use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, Shield, Span, StreamSpec, System,
-};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, Span, StreamSpec, System};
 
 use super::{PlanError, ServicePlan};
 use crate::config::{Optimise, ReservedStream, ServiceConfig};
@@ -79,8 +77,7 @@ impl ServicePlan {
     /// The longest batch that the shield allows while nothing waits: the time that a slower, more accurate model
     /// may take in a lull.
     pub fn headroom(&self) -> Span {
-        let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
-        let shield = Shield::new(self.workers(), self.system.unstalled_latency(), load);
+        let shield = self.shield_alone(self.config.reserved.iter().map(|s| &s.spec));
         shield.map_or(Span::ZERO, |s| {
             s.longest(Instant::ZERO, std::iter::empty(), std::iter::empty::<Instant>(), Span::ZERO)
         })

@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 15;
+const HEAD: usize = 16;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -47,6 +47,8 @@ pub struct Standing {
     pub suspensions: (u64, u64),
     /// Stalls so far that were declared.
     pub stalls: u64,
+    /// By how much requests may come early now.
+    pub tolerance: Span,
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -84,6 +86,7 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     let (sequence, suspended) = scheduler.suspensions();
     (words[12], words[13]) = (sequence, suspended as u64);
     words[14] = scheduler.stalls();
+    words[15] = scheduler.tolerance().as_nanos();
     words
 }
 
@@ -110,6 +113,7 @@ impl Standing {
             shielded: words[11] != 0,
             suspensions: (words[12], words[13]),
             stalls: words[14],
+            tolerance: span(words[15]),
         }
     }
 
