@@ -131,6 +131,9 @@ pub struct Service {
     /// Requests so far that had to be served and were missed for them, where constraints absorb that.
     #[serde(default)]
     pub stall_misses: u64,
+    /// By how much requests may come before their declaration allows them now, so that it suspends nothing and harms nobody.
+    #[serde(default)]
+    pub tolerance_ns: u64,
     /// What the way to a worker and back may take.
     pub handover_ns: u64,
     /// The longest such way so far.
@@ -290,6 +293,10 @@ pub struct Stream {
     pub arrived: u64,
     /// Requests answered in time.
     pub served: u64,
+    /// Requests that came before its declaration allows them, by no more than the tolerance: they count as declared.
+    pub early: u64,
+    /// By how much such a request was early at most.
+    pub earliest_ns: u64,
     /// Requests missed, by the name of the reason.
     pub missed: BTreeMap<String, u64>,
     /// Misses until a constraint is violated; none without constraints.

@@ -58,11 +58,10 @@ impl System {
         let (latency, mut left) = (self.unstalled_latency(), most);
         let mut rises = BusyPeriod::after(self, &load, most);
         for Rise { length, begun, .. } in &mut rises {
-            let (rhs, lhs) =
-                (length + latency, begun.saturating_sub(most) + self.longest_batch() + Span::from_nanos(1));
-            // At `length - 1`.
-            if lhs > latency + Span::from_nanos(1) {
-                left = left.min(rhs.saturating_sub(lhs));
+            let delta = length.saturating_sub(Span::from_nanos(1));
+            let lhs = begun.saturating_sub(most) + self.longest_batch();
+            if lhs > latency {
+                left = left.min((delta + latency).saturating_sub(lhs));
             }
         }
         if rises.ended { left } else { Span::ZERO }

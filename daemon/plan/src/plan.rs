@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use planner::selection::SelectionError;
 use rt_core::{
-    Admission, AdmissionError, Constraint, LoadMonitor, SelectError, Selector, Span, StreamSpec, System,
-    Workers,
+    Admission, AdmissionError, ArrivalCurve, Constraint, LoadMonitor, SelectError, Selector, Shield,
+    ShieldError, Span, StreamSpec, System, Workers,
 };
 
-use crate::config::{Config, ServiceConfig};
+use crate::config::{Config, ServiceConfig, Tolerance};
 use crate::models::{ModelsError, prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
@@ -300,6 +300,29 @@ impl ServicePlan {
             shared: None,
             rate,
         })
+    }
+
+    /// By how much the requests of all of `load` may come before their declarations allow them, so that it harms nobody: what
+    /// their admission leaves of the deadline, and no more than is configured.
+    pub fn tolerance<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Span {
+        if self.shared.is_some() {
+            return Span::ZERO;
+        }
+        let Tolerance { most, paced } = self.config.tolerance;
+        let load: Vec<_> = load.into_iter().collect();
+        let quarter = |arrivals: &ArrivalCurve| Span::from_nanos((1e9 / arrivals.rate_per_s() / 4.0) as u64);
+        let paces = load.iter().filter_map(|spec| spec.demand()).filter(|_| paced);
+        let most = paces.map(|(_, arrivals)| quarter(arrivals)).fold(most, Span::min);
+        self.system.tolerance(load, most, self.config.queue as u64)
+    }
+
+    /// The shield for `load`.
+    fn shield_alone<'a>(
+        &self,
+        load: impl IntoIterator<Item = &'a StreamSpec> + Clone,
+    ) -> Result<Shield, ShieldError> {
+        let times = (self.system.unstalled_latency(), self.tolerance(load.clone()));
+        Shield::tolerant(self.workers(), times, load.into_iter().filter_map(StreamSpec::demand))
     }
 
     /// The device whose workers it shares, if it does.

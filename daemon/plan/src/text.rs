@@ -115,6 +115,7 @@ fn print_service(plan: &ServicePlan) {
     if !config.background {
         say!("  closed (background = false): nothing is served that no stream declared");
     }
+    print_tolerance(plan);
     if plan.shared.is_none() && config.reserved.iter().any(|s| s.spec.demand().is_some()) {
         say!(
             "  in a lull of the reserved streams a slower model may take a batch for up to {}",
@@ -135,6 +136,26 @@ fn print_service(plan: &ServicePlan) {
         (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
         (false, Some(b)) => say!("  reserved: {}; tightest where {}", reserved.join(", "), binding(&b)),
     }
+}
+
+/// How early requests may come.
+fn print_tolerance(plan: &ServicePlan) {
+    let (most, reserved) = (plan.config.tolerance.most, reserved_tolerance(plan));
+    match reserved {
+        _ if most == Span::ZERO => {}
+        Some(tolerance) => say!(
+            "  tolerance: requests of the reserved streams may come up to {tolerance} early and harm nobody"
+        ),
+        None => {
+            say!("  tolerance: requests may come up to {most} early, as far as admission leaves room for it")
+        }
+    }
+}
+
+/// The same, of the reserved streams alone; none if nothing is promised to these.
+fn reserved_tolerance(plan: &ServicePlan) -> Option<Span> {
+    let reserved = || plan.config.reserved.iter().map(|stream| &stream.spec);
+    reserved().any(|spec| spec.demand().is_some()).then(|| plan.tolerance(reserved()))
 }
 
 /// What is served beside the promise, and what rare long times keep from being promised.
@@ -260,6 +281,7 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "simulated": plan.is_simulated(),
         "deadline_ns": plan.config.deadline.as_nanos(),
         "guard_ns": plan.config.guard.as_nanos(),
+        "tolerance_ns": reserved_tolerance(plan).unwrap_or(plan.config.tolerance.most).as_nanos(),
         "stalls_declared": plan.config.stalls.map(|stalls| json!({
             "at_most": stalls.count(),
             "in_ns": stalls.window().as_nanos(),

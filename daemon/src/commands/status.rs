@@ -1,6 +1,7 @@
 //! `weir status`: what a running daemon says about itself.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -76,6 +77,10 @@ fn print_stream(stream: &Stream) {
     );
     if let Some(seen) = &stream.fitting {
         say!("  {:<16} seen so far: {seen}", "");
+    }
+    if stream.early > 0 {
+        let earliest = Duration::from_nanos(stream.earliest_ns);
+        say!("  {:<16} {} came early, by {earliest:.2?} at most, which is tolerated", "", stream.early);
     }
     if let Some(why) = &stream.suspended {
         say!("  {:<16} suspended: {}", "", why.text);

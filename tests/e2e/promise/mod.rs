@@ -5,6 +5,7 @@ mod batches;
 mod certificates;
 mod closed;
 mod devices;
+mod early;
 mod floods;
 mod observers;
 mod recorded;

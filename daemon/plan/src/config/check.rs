@@ -16,7 +16,8 @@ use toml::ser::ValueSerializer;
 use super::LONGEST_PATH;
 use super::device::Place;
 use super::{
-    Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig, raw,
+    Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig,
+    Tolerance, raw,
 };
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
@@ -24,6 +25,8 @@ const MIN_FRAME: u64 = 16 << 10;
 
 /// The largest batch that is profiled and served, unless told otherwise.
 const MOST_SERVED: u64 = 8;
+/// Unless it is stated, requests may be early by one such part of the time that there is to answer them.
+const AUTO_TOLERANCE: u64 = 10;
 
 /// Knows the file, to name it and to resolve paths against its folder.
 pub(super) struct Check<'a> {
@@ -132,6 +135,10 @@ impl<'a> Check<'a> {
             return Err(self.refuse(&field("guard"), &raw.guard, reason));
         }
         let stalls_held_by = raw.stalls.as_ref().map_or(HeldBy::Auto, |stalls| stalls.by);
+        let possible = raw.background && share.is_none();
+        let stated = raw.tolerance.as_deref().unwrap_or("auto");
+        let tolerance =
+            self.tolerance((&field("tolerance"), stated), deadline.saturating_sub(guard), possible)?;
         let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose()?;
         let batch = match raw.batch {
             Some(b) => Some(self.number(&field("batch"), b, 1, max_batch)? as usize),
@@ -166,6 +173,7 @@ impl<'a> Check<'a> {
             select,
             deadline,
             guard,
+            tolerance,
             stalls,
             stalls_held_by,
             handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
@@ -187,6 +195,30 @@ impl<'a> Check<'a> {
             record,
             reserved,
         })
+    }
+
+    /// How early requests may come, of `latency` to answer them, where that is `possible`.
+    fn tolerance(
+        &self,
+        (at, stated): (&str, &str),
+        latency: Span,
+        possible: bool,
+    ) -> Result<Tolerance, ConfigError> {
+        if stated == "auto" {
+            let most = Span::from_nanos(latency.as_nanos() / AUTO_TOLERANCE);
+            return Ok(Tolerance { most: if possible { most } else { Span::ZERO }, paced: true });
+        }
+        let most = self.span(at, stated, Span::ZERO)?;
+        if most > Span::ZERO && !possible {
+            let reason =
+                "is not possible where services share workers, nor with background = false: remove it";
+            return Err(self.refuse(at, stated, reason));
+        }
+        if most >= latency {
+            let reason = format!("must be below the deadline less the guard, {latency}");
+            return Err(self.refuse(at, stated, reason));
+        }
+        Ok(Tolerance { most, paced: false })
     }
 
     fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, ConfigError> {

@@ -103,6 +103,14 @@ pub struct Allowed {
     pub groups: Vec<u32>,
 }
 
+/// How early requests may come, as far as admission leaves room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tolerance {
+    pub most: Span,
+    /// Whether it is also no more than a quarter of the time between two requests of the quickest stream.
+    pub paced: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     pub name: String,
@@ -117,6 +125,8 @@ pub struct ServiceConfig {
     pub select: Select,
     pub deadline: Span,
     pub guard: Span,
+    /// The most that requests may come before their declaration allows them without suspending its promise.
+    pub tolerance: Tolerance,
     /// Rare losses of time that the promise holds through.
     pub stalls: Option<Stalls>,
     pub stalls_held_by: HeldBy,

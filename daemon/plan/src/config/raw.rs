@@ -145,6 +145,7 @@ pub(super) struct Service {
     pub(super) deadline: String,
     #[serde(default = "default_guard")]
     pub(super) guard: String,
+    pub(super) tolerance: Option<String>,
     pub(super) stalls: Option<Stalls>,
     #[serde(default = "default_handover")]
     pub(super) handover: String,

@@ -37,6 +37,23 @@ fn a_good_file_loads_with_defaults_and_resolved_paths() {
 }
 
 #[test]
+fn requests_may_be_early_by_a_tenth_of_the_time_to_answer_them_or_by_what_is_stated() {
+    let tolerance = |more: &str| {
+        let text =
+            GOOD.replace("deadline = \"50ms\"", &format!("deadline = \"50ms\"\nguard = \"10ms\"\n{more}"));
+        let Tolerance { most, paced } = parse(&text).expect("good").services[0].tolerance;
+        (most, paced)
+    };
+    let ms = Span::from_millis;
+    assert_eq!((tolerance(""), tolerance("tolerance = \"auto\"")), ((ms(4), true), (ms(4), true)));
+    assert_eq!(tolerance("tolerance = \"39ms\""), (ms(39), false));
+    assert_eq!(
+        (tolerance("tolerance = \"0s\""), tolerance("background = false")),
+        ((ms(0), false), (ms(0), true))
+    );
+}
+
+#[test]
 fn what_is_run_or_loaded_is_that_beside_the_file() {
     let loaded = |file: &str| {
         let text = GOOD.replace("[daemon]", "[daemon]\nonnxruntime = \"lib.so\"");
@@ -71,6 +88,16 @@ fn every_refusal_names_file_field_value_and_limit() {
         ("[daemon]", "[daemon]\nmax-clients = 0", &["daemon.max-clients", "0", "1..=1024"]),
         ("[daemon]", "[daemon]\nallow-users = [\"nobody-here\"]", &["daemon.allow-users", "nobody-here"]),
         ("deadline = \"50ms\"", "deadline = \"50ms\"\nguard = \"60ms\"", &["service[0].guard", "60ms"]),
+        (
+            "deadline = \"50ms\"",
+            "deadline = \"50ms\"\ntolerance = \"45ms\"",
+            &["service[0].tolerance", "45ms", "less the guard, 45.0 ms"],
+        ),
+        (
+            "deadline = \"50ms\"",
+            "deadline = \"50ms\"\ntolerance = \"1ms\"\nbackground = false",
+            &["service[0].tolerance", "1ms", "background = false"],
+        ),
         ("model = \"digits-m\"", "engine = \"simulated\"", &["service[0].simulated"]),
         ("[daemon]", "[daemon]\nmax-model = 0", &["daemon.max-model", "0", "1..="]),
         (

@@ -1,8 +1,6 @@
 //! The batch size of the promise: the best one for what the service wants of it.
 
-use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, Shield, Span, StreamSpec, System,
-};
+use rt_core::{ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Instant, Span, StreamSpec, System};
 
 use super::{PlanError, ServicePlan};
 use crate::config::{Optimise, ReservedStream, ServiceConfig};
@@ -82,8 +80,7 @@ impl ServicePlan {
         if self.is_absorbed() {
             return Span::ZERO;
         }
-        let load = self.config.reserved.iter().filter_map(|s| s.spec.demand());
-        let shield = Shield::new(self.workers(), self.system.unstalled_latency(), load);
+        let shield = self.shield_alone(self.config.reserved.iter().map(|s| &s.spec));
         shield.map_or(Span::ZERO, |s| {
             s.longest(Instant::ZERO, std::iter::empty(), std::iter::empty::<Instant>(), Span::ZERO)
         })

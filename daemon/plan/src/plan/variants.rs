@@ -183,9 +183,13 @@ impl ServicePlan {
             let reserved = self.config.reserved.iter().filter(|s| s.spec == *spec).count();
             load.iter().filter(|s| **s == spec).count() <= reserved
         };
+        // Who is there may be no less early for one that is not.
+        let anyone = load.iter().any(|spec| spec.demand().is_some());
+        let tolerance = if anyone { self.tolerance(load.iter().copied()) } else { Span::ZERO };
         promised.filter(missing).filter(|spec| {
-            let all = load.iter().copied().chain([spec]);
-            self.system.admit(all).is_ok_and(|a| a.waiting <= self.config.queue as u64)
+            let all = || load.iter().copied().chain([spec]);
+            self.system.admit(all()).is_ok_and(|a| a.waiting <= self.config.queue as u64)
+                && self.tolerance(all()) >= tolerance
         })
     }
 
@@ -193,8 +197,7 @@ impl ServicePlan {
         if self.is_absorbed() {
             return Err(ShieldError::Absorbed);
         }
-        let demand = load.iter().filter_map(|spec| spec.demand());
-        let shield = Shield::new(self.workers(), self.system.unstalled_latency(), demand)?;
+        let shield = self.shield_alone(load.iter().copied())?;
         let waiting = shield.most_waiting(self.config.deadline);
         if waiting > self.config.queue as u64 {
             return Err(ShieldError::Queue { waiting, limit: self.config.queue });

@@ -25,11 +25,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Span = Span::from_millis(1_000);
 
 impl Service {
-    /// Sets the first shield, before anything runs.
+    /// Sets the first shield, and how early requests may come, before anything runs.
     pub(super) fn raise_shield(&self) {
         let reserved: Vec<_> = self.plan.config.reserved.iter().map(|s| &s.spec).collect();
-        let shield = self.work_out_shield(&reserved);
-        self.set_shield(&mut self.scheduler(), shield);
+        let (shield, tolerance) = (self.work_out_shield(&reserved), self.work_out_tolerance(&reserved));
+        let mut scheduler = self.scheduler();
+        scheduler.set_tolerance(tolerance);
+        self.set_shield(&mut scheduler, shield);
     }
 
     /// Adds a stream once it is admitted beside all that count, and no long batch is in its way, nor in a closed service
@@ -48,6 +50,7 @@ impl Service {
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
             let shield = if shielded { None } else { self.work_out_shield(&all()) };
             let newcomer = Newcomer::new(&config, spec.clone()).beside(&load).shielded(shield);
+            let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
             if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
                 return Ok(id);
             }
@@ -140,6 +143,11 @@ impl Service {
         calmly(|| self.plan.shield(load))
             .inspect_err(|e| warn!("service {}: base only: {e}", self.name()))
             .ok()
+    }
+
+    /// How early requests may come where these are promised something.
+    pub(super) fn work_out_tolerance(&self, load: &[&StreamSpec]) -> Span {
+        calmly(|| self.plan.tolerance(load.iter().copied()))
     }
 
     pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {

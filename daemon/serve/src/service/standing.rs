@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 16;
+const HEAD: usize = 17;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -48,6 +48,8 @@ pub struct Standing {
     /// Stalls so far that were declared, and what had to be served and was missed for them.
     pub stalls: u64,
     pub stall_misses: u64,
+    /// By how much requests may come early now.
+    pub tolerance: Span,
 }
 
 /// An alarm with the name of its stream, which may have gone; empty if it is about none.
@@ -85,6 +87,7 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     let (sequence, suspended) = scheduler.suspensions();
     (words[12], words[13]) = (sequence, suspended as u64);
     (words[14], words[15]) = (scheduler.stalls(), scheduler.absorbed());
+    words[16] = scheduler.tolerance().as_nanos();
     words
 }
 
@@ -112,6 +115,7 @@ impl Standing {
             suspensions: (words[12], words[13]),
             stalls: words[14],
             stall_misses: words[15],
+            tolerance: span(words[16]),
         }
     }
 

@@ -142,7 +142,7 @@ fn scheduler_config(plan: &ServicePlan, safe_mode: SafeModeConfig) -> SchedulerC
     SchedulerConfig {
         deadline: config.deadline,
         guard: config.guard,
-        tolerance: Span::ZERO,
+        tolerance: config.tolerance.most,
         stalls: config.stalls,
         workers: vec![plan.workers().clone()],
         dispatch: config.dispatch,

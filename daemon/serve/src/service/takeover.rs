@@ -38,10 +38,16 @@ struct Successor {
     from: Vec<Arc<Service>>,
     /// Of each of these: who takes over from it; none where it ends.
     heirs: Vec<Option<Arc<Service>>>,
-    /// Of each: what becomes of its streams, and the shield behind them.
-    moves: Vec<(Moves, Option<Shield>)>,
+    /// Of each: what becomes of its streams, and what they leave room for.
+    moves: Vec<(Moves, Room)>,
     /// What stood in the way last.
     refused: Option<Obstacle>,
+}
+
+/// What streams leave room for: longer batches, and early requests.
+struct Room {
+    shield: Option<Shield>,
+    tolerance: Span,
 }
 
 enum Obstacle {
@@ -117,7 +123,8 @@ impl Service {
                 next.scheduler().expect_streams(old.plan.config.streams, moves.load());
                 next.work_out_shield(&moves.load())
             });
-            (moves, shield)
+            let tolerance = heir.as_ref().map_or(Span::ZERO, |next| next.work_out_tolerance(&moves.load()));
+            (moves, Room { shield, tolerance })
         };
         let moves = old.iter().zip(&heirs).zip(moves).map(expect).collect();
         let device = Arc::clone(&first.device);
@@ -259,7 +266,7 @@ impl Successor {
             return false;
         }
         let mut to = to.into_iter();
-        for (((registry, heir), service), (moves, shield)) in
+        for (((registry, heir), service), (moves, room)) in
             registries.iter_mut().zip(&*heirs).zip(&*from).zip(moves)
         {
             match heir.as_ref().zip(to.next()) {
@@ -267,7 +274,8 @@ impl Successor {
                 Some((heir, mut to)) => {
                     next.turn_to(heir.index);
                     registry.give(&mut to, moves, &mut next, now);
-                    heir.set_shield(&mut next, shield.take());
+                    next.set_tolerance(room.tolerance);
+                    heir.set_shield(&mut next, room.shield.take());
                     service.pass_recorder_on(heir);
                     let _ = service.heir.set(Arc::clone(heir));
                 }

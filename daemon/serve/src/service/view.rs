@@ -13,14 +13,16 @@ use super::standing::{self, Standing};
 const REASONS: usize = MissReason::ALL.len();
 /// Of a stream: where its suspension begins, and all.
 const SUSPENDED: usize = 3 + REASONS;
-const WORDS: usize = SUSPENDED + 5;
+/// Where it is told how early requests came.
+const EARLY: usize = SUSPENDED + 5;
+const WORDS: usize = EARLY + 2;
 
 /// A stream as others see it, under one name for as long as it is there, whoever holds it.
 #[derive(Debug)]
 pub struct StreamView {
     pub name: String,
     /// Arrived, served, missed by reason, one more than the misses left, or 0, and why its promise is suspended: the number of
-    /// the cause, or 0, its evidence and when.
+    /// the cause, or 0, its evidence and when; how many were early, and by how much at most.
     words: Latch<WORDS>,
     /// How its requests come.
     pub pace: Pace,
@@ -31,6 +33,9 @@ pub struct StreamView {
 pub struct Fared {
     pub arrived: u64,
     pub served: u64,
+    /// Requests that came before they were declared to, within the tolerance, and by how much at most.
+    pub early: u64,
+    pub earliest: Span,
     missed: [u64; REASONS],
     pub misses_left: Option<u32>,
     /// What it broke itself, while that suspends its promise; the stream is not named in it.
@@ -52,7 +57,7 @@ impl StreamView {
         }
         words[2 + REASONS] = misses_left.map_or(0, |left| u64::from(left) + 1);
         if let Some(Alarm { cause, evidence: e, entered }) = suspended {
-            words[SUSPENDED..].copy_from_slice(&[
+            words[SUSPENDED..EARLY].copy_from_slice(&[
                 cause as u64,
                 e.limit,
                 e.seen,
@@ -60,6 +65,7 @@ impl StreamView {
                 entered.as_nanos(),
             ]);
         }
+        (words[EARLY], words[EARLY + 1]) = (counts.early, counts.earliest.as_nanos());
         self.words.write(words);
     }
 
@@ -74,7 +80,8 @@ impl StreamView {
             let entered = Instant::from_nanos(entered);
             Alarm { cause, evidence, entered }
         });
-        Fared { arrived: words[0], served: words[1], missed, misses_left, suspended }
+        let (early, earliest) = (words[EARLY], Span::from_nanos(words[EARLY + 1]));
+        Fared { arrived: words[0], served: words[1], early, earliest, missed, misses_left, suspended }
     }
 }
 
@@ -245,6 +252,7 @@ mod tests {
         let published = [None, Some(0), Some(7)].map(|left| {
             let mut counts = StreamCounts::default();
             (counts.arrived, counts.served) = (5, 3);
+            (counts.early, counts.earliest) = (2, Span::from_nanos(8));
             let evidence = Evidence { limit: 1, seen: 2, window: 3, stream: None };
             let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: at };
             view.publish(&counts, left, left.map(|_| alarm));
@@ -256,5 +264,6 @@ mod tests {
         );
         assert_eq!(published.map(|fared| fared.misses_left), [None, Some(0), Some(7)]);
         assert_eq!((published[0].arrived, published[0].served), (5, 3));
+        assert!(published.iter().all(|fared| (fared.early, fared.earliest) == (2, Span::from_nanos(8))));
     }
 }

@@ -66,6 +66,13 @@ pub(super) fn render(status: &Value) -> String {
             "/stall_misses",
             1.0,
         ),
+        (
+            "weir_tolerance_seconds",
+            "gauge",
+            "By how much requests may come before they are declared to, and harm nobody.",
+            "/tolerance_ns",
+            1e-9,
+        ),
         ("weir_handover_seconds", "gauge", "Allowed for the way to a worker and back.", "/handover_ns", 1e-9),
         ("weir_handover_seen_seconds", "gauge", "The longest such way so far.", "/handover_seen_ns", 1e-9),
         (
@@ -125,6 +132,12 @@ fn streams(text: &mut Text, status: &Value) {
     for (metric, kind, help, field) in [
         ("weir_arrived_total", "counter", "Requests that came.", "arrived"),
         ("weir_served_total", "counter", "Requests answered in time.", "served"),
+        (
+            "weir_early_total",
+            "counter",
+            "Requests that came before they were declared to, within the tolerance.",
+            "early",
+        ),
         ("weir_misses_left", "gauge", "Misses until a constraint is violated.", "misses_left"),
         ("weir_stream_connected", "gauge", "1 if a client holds the stream.", "connected"),
         (
@@ -137,10 +150,20 @@ fn streams(text: &mut Text, status: &Value) {
         text.family(metric, kind, help);
         each().for_each(|of| text.sample(metric, &labels(of), number(&of.1[field])));
     }
-    let jitter = "weir_stream_jitter_seen_seconds";
-    text.family(jitter, "gauge", "The jitter that all requests of the stream would fit.");
-    for of in each() {
-        text.sample(jitter, &labels(of), number(&of.1["jitter_seen_ns"]).map(|ns| ns * 1e-9));
+    for (metric, help, field) in [
+        (
+            "weir_stream_jitter_seen_seconds",
+            "The jitter that all requests of the stream would fit.",
+            "jitter_seen_ns",
+        ),
+        (
+            "weir_stream_earliest_seconds",
+            "By how much a request came early within the tolerance, at most.",
+            "earliest_ns",
+        ),
+    ] {
+        text.family(metric, "gauge", help);
+        each().for_each(|of| text.sample(metric, &labels(of), number(&of.1[field]).map(|ns| ns * 1e-9)));
     }
     text.family("weir_stream_suspended", "gauge", "1 while the promise to the stream is suspended.");
     for of in each() {

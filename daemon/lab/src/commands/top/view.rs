@@ -184,6 +184,12 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
         Line::from(format!("queue    {} waiting, {} running", service.waiting, service.running)),
         Line::from(format!("guard    {} of {} seen", time(service.guard_seen_ns), time(service.guard_ns))),
         Line::from(format!(
+            "early    {} by up to {} of {}",
+            service.streams.iter().map(|stream| stream.early).sum::<u64>(),
+            time(service.streams.iter().map(|stream| stream.earliest_ns).max().unwrap_or(0)),
+            time(service.tolerance_ns)
+        )),
+        Line::from(format!(
             "handover {} of {} seen",
             time(service.handover_seen_ns),
             time(service.handover_ns)

@@ -13,13 +13,13 @@ fn state() -> State {
     let status = |now_s: u64, arrived: u64| -> Status {
         let stream = |name: &str, left: Value, shed: u64| {
             json!({"name": name, "connected": true, "arrived": arrived, "served": 70, "misses_left": left,
-                "missed": {"late": 0, "shed": shed}, "jitter_seen_ns": 2_500_000, "burst_seen": 2})
+                "missed": {"late": 0, "shed": shed}, "early": shed, "earliest_ns": 900_000, "jitter_seen_ns": 2_500_000, "burst_seen": 2})
         };
         let lanes = json!({
             "name": "lanes", "engine": "tract", "certified_per_s": 100.0,
             "safe_mode": {"state": "normal", "sequence": 0, "breaches": 0},
             "workers": 2, "workers_alive": 2, "waiting": 3, "running": 1,
-            "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "handover_ns": 100_000, "handover_seen_ns": 20_500,
+            "guard_ns": 2_000_000, "guard_seen_ns": 150_000, "tolerance_ns": 3_000_000, "handover_ns": 100_000, "handover_seen_ns": 20_500,
             "lock_held_ns": 35_000,
             "variants": [{"model": "xs", "answered": 30}, {"model": "xxl", "answered": 10}],
             "streams": [stream("front", json!(if now_s == 1 { 3 } else { 1 }), 5), stream("rear", Value::Null, 2),
@@ -64,7 +64,7 @@ fn colour_of(buffer: &Buffer, text: &str) -> Color {
 
 #[test]
 fn a_wide_screen_has_streams_and_counters_side_by_side() {
-    let shown = lines(&screen(&state(), 114, 18));
+    let shown = lines(&screen(&state(), 114, 19));
     let expected = [
         "weir 1.2, 2 client(s)".to_owned(),
         format!(" services: measured rate of the certified one {}", "─".repeat(68)),
@@ -79,8 +79,9 @@ fn a_wide_screen_has_streams_and_counters_side_by_side() {
             .to_owned(),
         "rear         20.0      70        2         -              2.50 ms     2     guard    150us of 2ms seen"
             .to_owned(),
-        "loud         20.0      0         0         suspended      -           -     handover 20us of 100us seen"
+        "loud         20.0      0         0         suspended      -           -     early    7 by up to 900us of 3ms"
             .to_owned(),
+        format!("{}handover 20us of 100us seen", " ".repeat(76)),
         format!("{}lock     held for 35us at most", " ".repeat(76)),
         format!("{}answers  xs 75.0%, xxl 25.0%", " ".repeat(76)),
         format!("{}missed   shed 7", " ".repeat(76)),
