@@ -72,7 +72,11 @@ fn reload(this: &Reload) -> Result<Outcome> {
         this.overview.reloads.at(&step, progress.done as u64, progress.of as u64);
     })?;
     at("planning what can be promised");
-    let plan = checked(&config, Plan::of(&config, models, &profile)?)?;
+    let plan = Plan::watched(&config, models, &profile, &mut |search| {
+        let step = format!("choosing the batches of device {}, by admission tests", search.device);
+        this.overview.reloads.at(&step, search.tests, search.most);
+    })?;
+    let plan = checked(&config, plan)?;
     let profiled = plan.profiled.clone();
     let present = this.overview.served.services();
     let same_mode = this.overview.reloads.taken().safe_mode == config.safe_mode;

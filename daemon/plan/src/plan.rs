@@ -24,7 +24,7 @@ use crate::models::{ModelsError, prepare_engines, resolve_models};
 use crate::profile::{Entry, Fingerprint, Profile, ProfileError, Work};
 use weir_engine::{EngineError, EngineKind, ModelSpec};
 
-pub use device::{DevicePlan, Share, planned_problem, refused_problem};
+pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
 use rate::densest;
 pub use rate::{Counts, RatePlan};
@@ -145,10 +145,23 @@ impl Plan {
     /// # Errors
     /// As [`Plan::compute`].
     pub fn of(config: &Config, models: Vec<Vec<ModelSpec>>, profile: &Profile) -> Result<Self, PlanError> {
+        Self::watched(config, models, profile, &mut |_| {})
+    }
+
+    /// The same, which tells `observe` now and then how far it is with a device.
+    ///
+    /// # Errors
+    /// As [`Plan::compute`].
+    pub fn watched(
+        config: &Config,
+        models: Vec<Vec<ModelSpec>>,
+        profile: &Profile,
+        observe: &mut dyn FnMut(Searching<'_>),
+    ) -> Result<Self, PlanError> {
         prepare_engines(config)?;
         let other_company = Work::other_company(config, &models, profile);
         let mut devices: Vec<_> =
-            device::compute_all(config, &models, profile)?.into_iter().map(Some).collect();
+            device::compute_all(config, &models, profile, observe)?.into_iter().map(Some).collect();
         let services: Result<Vec<_>, _> = config
             .services
             .iter()

@@ -25,7 +25,7 @@ pub fn print_plan(plan: &Plan) {
 
 /// What the services of a device promise together, and what keeps them from larger batches.
 fn print_device(device: &DevicePlan) {
-    let DevicePlan { config, services, sharing, admission, limits, model_bytes } = device;
+    let DevicePlan { config, services, sharing, admission, limits, untried, model_bytes } = device;
     let rule = match sharing.rule {
         Rule::Earliest => "by earliest deadline (Theorem E)",
         Rule::Turns => "in turns (Theorem T)",
@@ -48,6 +48,12 @@ fn print_device(device: &DevicePlan) {
         ),
     }
     limits.iter().for_each(|line| say!("  {line}"));
+    if *untried > 0 {
+        say!(
+            "  {untried} more combination(s) of batches were not looked at, which might leave more to promise: `batch` or \
+             `max-batch` in a [[service]] leaves fewer to try"
+        );
+    }
     if *model_bytes > 0 {
         let megabytes = *model_bytes as f64 / 1e6;
         say!("  each worker loads all models: {megabytes:.1} MB of model files in all");
@@ -56,7 +62,7 @@ fn print_device(device: &DevicePlan) {
 
 /// The same as a JSON object; times in nanoseconds.
 pub fn device_json(device: &DevicePlan) -> Value {
-    let DevicePlan { config, services, sharing, admission, limits, model_bytes } = device;
+    let DevicePlan { config, services, sharing, admission, limits, untried, model_bytes } = device;
     let service = |(index, name): (usize, &String)| {
         let own = sharing.services[index];
         json!({
@@ -75,6 +81,7 @@ pub fn device_json(device: &DevicePlan) -> Value {
         "overrun_margin_ns": admission.binding.map(|_| admission.overrun_margin().as_nanos()),
         "services": services.iter().enumerate().map(service).collect::<Vec<_>>(),
         "limits": limits,
+        "untried": untried,
         "model_bytes": model_bytes,
     })
 }

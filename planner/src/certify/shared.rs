@@ -151,12 +151,14 @@ fn admit(problem: &SharedProblem, rule: Rule, turns: &[u32]) -> Result<SharedAdm
 #[must_use]
 pub fn told<'a>(no: &SharingError, name: impl Fn(usize) -> &'a str) -> String {
     match no {
-        SharingError::Late(line) => format!(
-            "a request of {} may begin {} behind its reference, {} ns are left",
-            name(line.service),
-            line.lhs,
-            line.rhs
-        ),
+        SharingError::Late(line) => {
+            let late = Span::from_nanos(u64::try_from(-line.margin()).unwrap_or(0));
+            format!(
+                "a request of {} may begin {late} too late: up to {} go by before",
+                name(line.service),
+                line.lhs
+            )
+        }
         SharingError::Latency { service, time, latency } => {
             format!(
                 "a batch of {} takes {time}, but its deadline less its guard is {latency}",

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
 use planner::selection::DEFAULT_MAX_MISS;
 use serde_json::{Value, json};
 
@@ -14,7 +15,9 @@ use super::place_of;
 use weir_os::pipe::say;
 use weir_plan::certificate::{planned_on, problem_of};
 use weir_plan::config::{Config, Select};
+use weir_plan::models::resolve_models;
 use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
+use weir_plan::profile::Profile;
 use weir_plan::text::{device_json, print_plan, service_json};
 
 #[derive(clap::Args)]
@@ -114,13 +117,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// The plan; tables that are about to be made need not be there.
 fn plan(args: &Args) -> Result<Plan> {
     let mut config = Config::load(&args.file)?;
-    let Some((name, _)) = &args.select else { return Ok(Plan::compute(&config)?) };
+    let Some((name, _)) = &args.select else { return watched(&config) };
     let names = config.services.iter().map(|service| service.name.as_str());
     let index = place_of("--select = ", name, names)?;
     let select = std::mem::replace(&mut config.services[index].select, Select::Base);
-    let mut plan = Plan::compute(&config)?;
+    let mut plan = watched(&config)?;
     plan.services[index].config.select = select;
     Ok(plan)
+}
+
+/// Computes the plan, and shows on a terminal how far it is where several services share workers.
+fn watched(config: &Config) -> Result<Plan> {
+    let style = ProgressStyle::with_template("{bar:24} {pos} of at most {len} admission tests: {wide_msg}");
+    let bar = ProgressBar::new(0).with_style(style.context("progress template")?);
+    let plan = Plan::watched(
+        config,
+        resolve_models(config)?,
+        &Profile::load(&config.daemon.profile)?,
+        &mut |search| {
+            bar.set_length(search.most);
+            bar.set_position(search.tests);
+            bar.set_message(format!("the batches of device {}", search.device));
+        },
+    );
+    bar.finish_and_clear();
+    Ok(plan?)
 }
 
 /// Parses `SERVICE=FILE`.

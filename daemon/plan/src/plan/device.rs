@@ -1,6 +1,7 @@
 //! The plan of services that share a device: batches of which size, by which rule, and what that leaves to promise.
 
 mod choice;
+mod search;
 
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use super::{PlanError, RatePlan, ServicePlan};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
 use crate::profile::Profile;
 use choice::Choice;
+pub use search::Searching;
+use search::search;
 use weir_engine::ModelSpec;
 
 /// What services that share workers can promise together.
@@ -27,6 +30,8 @@ pub struct DevicePlan {
     pub admission: SharedAdmission,
     /// What keeps services from larger batches, one line each.
     pub limits: Vec<String>,
+    /// Combinations of batches that might leave more to promise and were not looked at, as the search had gone on long enough.
+    pub untried: usize,
     /// Bytes of model files that all workers load together: each loads those of all services.
     pub model_bytes: u64,
 }
@@ -97,15 +102,15 @@ pub(super) fn compute_all(
     config: &Config,
     models: &[Vec<ModelSpec>],
     profile: &Profile,
+    observe: &mut dyn FnMut(Searching<'_>),
 ) -> Result<Vec<Option<Part>>, PlanError> {
     let mut parts: Vec<Option<Part>> = models.iter().map(|_| None).collect();
     for index in 0..config.devices.len() {
         let members = members(config, index);
         let choice = Choice::new(config, index, models, profile)?;
-        let chosen = choice
-            .best()
+        let (chosen, untried) = search(&choice, observe)
             .map_err(|reason| PlanError::Device { device: config.devices[index].name.clone(), reason })?;
-        for (place, part) in members.into_iter().zip(choice.parts(chosen)) {
+        for (place, part) in members.into_iter().zip(choice.parts(chosen, untried)) {
             parts[place] = Some(part);
         }
     }
@@ -129,7 +134,7 @@ pub fn planned_problem(
 ) -> Result<SharedProblem, PlanError> {
     let choice = Choice::new(config, device, models, profile)?;
     let refused = |reason| PlanError::Device { device: config.devices[device].name.clone(), reason };
-    let chosen = choice.best().map_err(refused)?;
+    let (chosen, _) = search(&choice, &mut |_| {}).map_err(refused)?;
     choice.problem(&chosen.picks).map_err(|error| refused(error.to_string()))
 }
 

@@ -68,7 +68,7 @@ impl RatePlan {
             let middle = count + (above - count) / 2;
             if window(middle).is_some() { count = middle } else { above = middle }
         }
-        let spare = shortest_period(workers, density, (config.jitter, EXACT), |t| {
+        let spare = shortest_period(workers, density, (config.jitter, EXACT), None, |t| {
             admits(&config.reserved, ArrivalBound::periodic(t, config.jitter))
         });
         // Of a deadline of many batches the queue may hold too little for one request each batch, but for fewer.
@@ -120,12 +120,13 @@ impl RatePlan {
     }
 }
 
-/// The shortest period that is admitted, to within one of so many parts of it: from the period at which the workers are
-/// just busy, the excess is doubled until it is admitted, then bisected.
+/// The shortest period that is admitted, to within one of so many parts of that at which the workers are just busy: from there, or
+/// from one that it may be `near`, in steps that double, then bisected.
 pub(super) fn shortest_period<T>(
     workers: &Workers,
     density: Density,
     (jitter, parts): (Span, u64),
+    near: Option<Span>,
     admits: impl Fn(Span) -> Option<T>,
 ) -> Option<(Span, T)> {
     let round = u128::from(workers.round()) * u128::from(density.denominator());
@@ -133,20 +134,30 @@ pub(super) fn shortest_period<T>(
     let least = u64::try_from(busy.div_ceil(round)).ok()?.max(1);
     let step = (least / parts).max(1);
     let longest = least.max(jitter.as_nanos()).saturating_mul(1 << 20);
-    let (mut refused, mut excess) = (0, step);
+    let period = |steps: u64| Span::from_nanos(least.saturating_add(steps.saturating_mul(step)));
+    let first = near.map_or(1, |near| near.as_nanos().saturating_sub(least).div_ceil(step).max(1));
+    let (mut refused, mut steps, mut jump) = (0, first, 1u64);
     let mut found = loop {
-        let period = Span::from_nanos(least.saturating_add(excess));
-        match admits(period) {
-            Some(admission) => break (period, admission),
-            None if period.as_nanos() > longest => return None,
-            None => (refused, excess) = (excess, excess.saturating_mul(2)),
+        match admits(period(steps)) {
+            Some(admission) => break (period(steps), admission),
+            None if period(steps).as_nanos() > longest => return None,
+            None => (refused, steps, jump) = (steps, steps.saturating_add(jump), jump.saturating_mul(2)),
         }
     };
-    while excess - refused > step {
-        let middle = refused + (excess - refused) / 2;
-        let period = Span::from_nanos(least + middle);
-        match admits(period) {
-            Some(admission) => (excess, found) = (middle, (period, admission)),
+    // Where the first one was admitted, shorter ones may be.
+    let mut back = 1;
+    while refused == 0 && back < steps {
+        let shorter = steps - back;
+        match admits(period(shorter)) {
+            Some(admission) => (steps, found) = (shorter, (period(shorter), admission)),
+            None => refused = shorter,
+        }
+        back *= 2;
+    }
+    while steps - refused > 1 {
+        let middle = refused + (steps - refused) / 2;
+        match admits(period(middle)) {
+            Some(admission) => (steps, found) = (middle, (period(middle), admission)),
             None => refused = middle,
         }
     }

@@ -56,7 +56,11 @@ pub(super) fn draw(plan: &Plan, names: &[String], output: &Path) -> Result<()> {
     planner::write_atomically(output, figure.svg().as_bytes())
         .with_context(|| output.display().to_string())?;
     let ((_, up), (right, _)) = (edge[0], edge[edge.len() - 1]);
-    say!("{one} alone: up to {:.1} requests/s, {other} alone: up to {:.1}", x * right, y * up);
+    say!(
+        "{one} without {other}: up to {:.1} requests/s, {other} without {one}: up to {:.1}",
+        x * right,
+        y * up
+    );
     say!("written to {}", output.display());
     Ok(())
 }

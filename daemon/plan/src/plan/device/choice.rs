@@ -1,10 +1,11 @@
-//! The batches of services that share a device: which of them hold, and which of those leave most to promise.
+//! Batches of services that share a device: whether they hold, and how much they leave to promise.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use planner::certify::{Decision, decide};
 use planner::{ProblemError, SharedProblem};
-use rt_core::sharing::{SharedAdmission, Sharing};
+use rt_core::sharing::{SharedAdmission, Sharing, SharingError};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, Span, StreamSpec, Workers};
 
 use super::super::rate::{densest, shortest_period};
@@ -23,8 +24,8 @@ const FEW: usize = 6;
 const COARSE: u64 = 16;
 /// See [`COARSE`].
 const FINE: u64 = 128;
-/// How often each service's batch is looked at again, after those of the others.
-const PASSES: usize = 3;
+/// What a batch may take at most is told in steps of such a part of what it takes.
+const PARTS: u64 = 1024;
 /// For batches that serve most requests a second, of what is promised nothing too, up to this share of the rest of the merit
 /// is given up.
 const FOR_CAPACITY: f64 = 0.02;
@@ -39,6 +40,8 @@ pub(super) struct Choice<'a> {
     pub(super) sizes: Vec<Vec<Workers>>,
     /// Bytes of model files that all workers load together.
     model_bytes: u64,
+    /// Admission tests that were made.
+    tests: Cell<u64>,
 }
 
 /// A choice that holds, and how good it is.
@@ -46,7 +49,9 @@ pub(super) struct Chosen {
     pub(super) picks: Vec<usize>,
     sharing: Sharing,
     admission: SharedAdmission,
-    merit: f64,
+    pub(super) merit: f64,
+    /// Of each service: the shortest period of one more stream, to within [`COARSE`], if it was looked for and there is one.
+    periods: Vec<Option<Span>>,
 }
 
 impl<'a> Choice<'a> {
@@ -80,73 +85,115 @@ impl<'a> Choice<'a> {
         }
         let specs = |service: &&ServiceConfig| service.reserved.iter().map(|s| s.spec.clone()).collect();
         let reserved = services.iter().map(specs).collect();
-        Ok(Self { device: &config.devices[device], services, reserved, sizes, model_bytes })
+        let (device, tests) = (&config.devices[device], Cell::new(0));
+        Ok(Self { device, services, reserved, sizes, model_bytes, tests })
     }
 
-    /// The best choice that holds. It is looked for among those whose batches take no longer than each of the times that
-    /// there are, and from the best of them by changing one service's batch after the other.
-    ///
-    /// # Errors
-    /// Why none holds: what is wrong with the one that serves most.
-    pub(super) fn best(&self) -> Result<Chosen, String> {
-        let mut caps: Vec<Span> = self.sizes.iter().flatten().map(Workers::batch_time).collect();
-        caps.sort();
-        caps.dedup();
-        let (mut best, mut reason): (Option<Chosen>, _) = (None, None);
-        let mut seen = Vec::new();
-        for cap in caps {
-            let within = |sizes: &Vec<Workers>| {
-                sizes.iter().rposition(|workers| workers.batch_time() <= cap).unwrap_or(0)
-            };
-            let picks: Vec<_> = self.sizes.iter().map(within).collect();
-            if seen.last() == Some(&picks) {
-                continue;
-            }
-            match self.look_at(&picks) {
-                Ok(chosen) => drop(better(&mut best, chosen)),
-                Err(no) => reason = Some(no),
-            }
-            seen.push(picks);
-        }
-        let Some(mut best) = best.map(Some) else { return Err(reason.unwrap_or_default()) };
-        for _ in 0..PASSES {
-            let mut changed = false;
-            for service in 0..self.sizes.len() {
-                for pick in 0..self.sizes[service].len() {
-                    let mut picks = best.as_ref().map_or_else(Vec::new, |best| best.picks.clone());
-                    if std::mem::replace(&mut picks[service], pick) != pick && !seen.contains(&picks) {
-                        changed |= self.look_at(&picks).is_ok_and(|chosen| better(&mut best, chosen));
-                        seen.push(picks);
-                    }
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        best.ok_or_else(String::new)
+    pub(super) fn name(&self) -> &str {
+        &self.device.name
     }
 
-    /// Whether all that is reserved holds with these batches, and what more could be promised.
-    fn look_at(&self, picks: &[usize]) -> Result<Chosen, String> {
-        let mut chosen = self.admitted(picks)?;
-        let rated = self.services.len() <= FEW && self.services.iter().any(|s| !s.constraints.is_empty());
-        chosen.merit = if rated {
-            let worth = |(rate, config): (Option<RatePlan>, &&ServiceConfig)| {
-                let weight = config.share.map_or(1.0, |share| share.weight);
-                weight * rate.and_then(|rate| rate.per_second()).unwrap_or(0.0)
-            };
-            self.rates(&chosen, COARSE).into_iter().zip(&self.services).map(worth).sum()
+    /// Admission tests that were made until now.
+    pub(super) fn tests(&self) -> u64 {
+        self.tests.get()
+    }
+
+    /// Whether choices are compared by rates; else by the capacity that is left.
+    fn is_rated(&self) -> bool {
+        self.services.len() <= FEW && self.services.iter().any(|s| !s.constraints.is_empty())
+    }
+
+    /// No choice of these batches has more merit: what the workers have left after the reserved streams does no more for anybody.
+    pub(super) fn merit_at_most(&self, picks: &[usize]) -> f64 {
+        let left = (self.device.workers as f64 - self.busy(picks)).max(0.0);
+        let all = if self.is_rated() {
+            (0..self.services.len()).map(|service| self.worth_at_most(service, picks, left)).sum()
         } else {
-            self.device.workers as f64 - self.busy(picks)
+            left
         };
-        chosen.merit *= 1.0 + FOR_CAPACITY * self.efficiency(picks);
+        all * self.for_capacity(picks)
+    }
+
+    /// The same of the rate of one service, of which `left` workers are left.
+    fn worth_at_most(&self, service: usize, picks: &[usize], left: f64) -> f64 {
+        let workers = &self.sizes[service][picks[service]];
+        let each = workers.batch_time().as_secs_f64() / workers.batch as f64;
+        let set = ConstraintSet::new(&self.services[service].constraints).unwrap_or_default();
+        match set.as_slice() {
+            [] => 0.0,
+            _ => self.weight(service) * left / (each * set.density().as_f64()).max(f64::MIN_POSITIVE),
+        }
+    }
+
+    /// About how good these batches are, to look at the best first: the rate of each service by what is left of the workers, less
+    /// the part of its time that the longest batch and its own take from it.
+    pub(super) fn promising(&self, picks: &[usize]) -> f64 {
+        let left = (self.device.workers as f64 - self.busy(picks)).max(0.0);
+        let times: Vec<f64> = self
+            .sizes
+            .iter()
+            .zip(picks)
+            .map(|(sizes, &pick)| sizes[pick].batch_time().as_secs_f64())
+            .collect();
+        let longest = times.iter().copied().fold(0.0, f64::max);
+        let of = |(service, config): (usize, &&ServiceConfig)| {
+            let latency = config.deadline.saturating_sub(config.guard).as_secs_f64();
+            let room = (1.0 - (longest + times[service]) / latency).max(0.0);
+            room * if self.is_rated() { self.worth_at_most(service, picks, left) } else { left }
+        };
+        self.services.iter().enumerate().map(of).sum()
+    }
+
+    fn weight(&self, service: usize) -> f64 {
+        self.services[service].share.map_or(1.0, |share| share.weight)
+    }
+
+    fn for_capacity(&self, picks: &[usize]) -> f64 {
+        1.0 + FOR_CAPACITY * self.efficiency(picks)
+    }
+
+    /// Whether all that is reserved holds with these batches, and what more could be promised: as long as it may be more than with
+    /// the `best` until now.
+    pub(super) fn look_at(&self, picks: &[usize], best: Option<&Chosen>) -> Result<Chosen, String> {
+        let mut chosen = self.admitted(picks)?;
+        let left = (self.device.workers as f64 - self.busy(picks)).max(0.0);
+        if !self.is_rated() {
+            chosen.merit = left * self.for_capacity(picks);
+            return Ok(chosen);
+        }
+        let near = |service: usize| best.and_then(|best| best.periods[service]);
+        let worth = |service: usize, period: Option<Span>| {
+            period.map_or(0.0, |period| self.weight(service) / period.as_secs_f64())
+        };
+        // At most: by what is left, and no more than with the best until now where not even that is carried.
+        let at_most = |service: usize| {
+            let most = self.worth_at_most(service, picks, left);
+            match near(service).filter(|_| most > 0.0) {
+                Some(period) if self.carries(&chosen, service, period).is_none() => {
+                    most.min(worth(service, Some(period)))
+                }
+                _ => most,
+            }
+        };
+        let mut most: Vec<f64> = (0..picks.len()).map(at_most).collect();
+        let factor = self.for_capacity(picks);
+        for service in 0..picks.len() {
+            chosen.merit = most.iter().sum::<f64>() * factor;
+            if best.is_some_and(|best| chosen.merit <= best.merit) {
+                return Ok(chosen);
+            }
+            let period = self.shortest(&chosen, service, COARSE, near(service));
+            most[service] = worth(service, period);
+            chosen.periods[service] = period;
+        }
+        chosen.merit = most.iter().sum::<f64>() * factor;
         Ok(chosen)
     }
 
     /// Whether all that is reserved holds with these batches.
     fn admitted(&self, picks: &[usize]) -> Result<Chosen, String> {
         let problem = self.problem(picks).map_err(|error| error.to_string())?;
+        self.tests.set(self.tests.get() + 1);
         let Decision { rule, turns, answer, reason } = decide(&problem);
         let Ok(admission) = answer else { return Err(reason.unwrap_or_default()) };
         let sharing = problem.sharing(rule, &turns);
@@ -154,7 +201,8 @@ impl<'a> Choice<'a> {
         if let Some((service, text)) = overfull(&admission, &lists, |service| self.services[service].queue) {
             return Err(format!("service {}: {text}", self.services[service].name));
         }
-        Ok(Chosen { picks: picks.to_vec(), sharing, admission, merit: 0.0 })
+        let periods = vec![None; picks.len()];
+        Ok(Chosen { picks: picks.to_vec(), sharing, admission, merit: 0.0, periods })
     }
 
     /// The capacities with these batches, of the largest that there are with any; 0 to 1.
@@ -178,31 +226,49 @@ impl<'a> Choice<'a> {
     }
 
     /// The largest rate of one more stream of each service that has constraints, the others as they are reserved.
-    fn rates(&self, chosen: &Chosen, parts: u64) -> Vec<Option<RatePlan>> {
-        let streams: Vec<&[StreamSpec]> = self.reserved.iter().map(Vec::as_slice).collect();
+    fn rates(&self, chosen: &Chosen) -> Vec<Option<RatePlan>> {
         let rate = |(service, config): (usize, &&ServiceConfig)| {
             let set =
                 ConstraintSet::new(&config.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
             let (binding, density) = (densest(&set), set.density());
-            let workers = &self.sizes[service][chosen.picks[service]];
-            let carries = |period: Span| {
-                let curve = ArrivalCurve::new(&[ArrivalBound::periodic(period, config.jitter).ok()?]).ok()?;
-                let own = [streams[service], &[StreamSpec::promised(set.clone(), curve)]].concat();
-                let mut lists = streams.clone();
-                lists[service] = &own;
-                let admission = chosen.sharing.admit(&lists).ok()?;
-                Some(waiting(&own, admission.start_within[service]))
-            };
-            let fits = |period| carries(period).filter(|&waiting| waiting <= config.queue as u64);
-            let spare = shortest_period(workers, density, (config.jitter, parts), fits)
-                .map(|(period, _)| (period, None));
+            let spare = self.shortest(chosen, service, FINE, chosen.periods[service]);
             // Faster by more than the period is exact to.
-            let faster =
-                |period: Span| period.saturating_sub(Span::from_nanos(period.as_nanos() / parts + 1));
-            let queue_limits = spare.is_some_and(|(period, _)| carries(faster(period)).is_some());
+            let faster = |period: Span| period.saturating_sub(Span::from_nanos(period.as_nanos() / FINE + 1));
+            let queue_limits =
+                spare.is_some_and(|period| self.waiting(chosen, service, faster(period)).is_some());
+            let spare = spare.map(|period| (period, None));
             Some(RatePlan { binding, density, alone: None, spare, queue_limits })
         };
         self.services.iter().enumerate().map(rate).collect()
+    }
+
+    /// The shortest period of one more stream of a service that holds, to within one of so many parts; it may be `near` that.
+    fn shortest(&self, chosen: &Chosen, service: usize, parts: u64, near: Option<Span>) -> Option<Span> {
+        let config = self.services[service];
+        let set = ConstraintSet::new(&config.constraints).ok().filter(|set| !set.as_slice().is_empty())?;
+        let workers = &self.sizes[service][chosen.picks[service]];
+        let carries = |period| self.carries(chosen, service, period);
+        shortest_period(workers, set.density(), (config.jitter, parts), near, carries)
+            .map(|(period, ())| period)
+    }
+
+    /// Whether one more stream of a service with this period holds beside the reserved ones, and its queue holds what waits.
+    fn carries(&self, chosen: &Chosen, service: usize, period: Span) -> Option<()> {
+        let queue = self.services[service].queue as u64;
+        self.waiting(chosen, service, period).filter(|&waiting| waiting <= queue).map(drop)
+    }
+
+    /// How many requests of the service can wait then; `None` if it does not hold.
+    fn waiting(&self, chosen: &Chosen, service: usize, period: Span) -> Option<u64> {
+        let config = self.services[service];
+        let set = ConstraintSet::new(&config.constraints).ok()?;
+        let curve = ArrivalCurve::new(&[ArrivalBound::periodic(period, config.jitter).ok()?]).ok()?;
+        let own = [&self.reserved[service][..], &[StreamSpec::promised(set, curve)]].concat();
+        let mut lists: Vec<&[StreamSpec]> = self.reserved.iter().map(Vec::as_slice).collect();
+        lists[service] = &own;
+        self.tests.set(self.tests.get() + 1);
+        let admission = chosen.sharing.admit(&lists).ok()?;
+        Some(waiting(&own, admission.start_within[service]))
     }
 
     pub(super) fn problem(&self, picks: &[usize]) -> Result<SharedProblem, ProblemError> {
@@ -217,19 +283,52 @@ impl<'a> Choice<'a> {
             picks[service] += 1;
             let next = sizes.get(picks[service])?;
             let reason = self.admitted(&picks).err()?;
-            let name = &self.services[service].name;
-            Some(format!("batches of {} of {name} would take {}: {reason}", next.batch, next.batch_time()))
+            Some(self.blocked(&picks, service).unwrap_or_else(|| {
+                let (batch, name, time) = (next.batch, &self.services[service].name, next.batch_time());
+                format!("batches of {batch} of {name} would take {time}: {reason}")
+            }))
         };
         self.sizes.iter().enumerate().filter_map(limit).collect()
     }
 
+    /// Whom these batches of a service come in the way of, and how short they would have to be; `None` if no time would do.
+    fn blocked(&self, picks: &[usize], service: usize) -> Option<String> {
+        let mut problem = self.problem(picks).ok()?;
+        let Err(SharingError::Late(line)) = decide(&problem).answer else { return None };
+        let time = problem.services[service].time;
+        let mut holds = |part: u64| {
+            problem.services[service].time = Span::from_nanos((time.as_nanos() / PARTS).max(1) * part);
+            decide(&problem).answer.is_ok()
+        };
+        let (mut short, mut long) = (1, PARTS);
+        if !holds(short) {
+            return None;
+        }
+        while long - short > 1 {
+            let middle = short + (long - short) / 2;
+            *(if holds(middle) { &mut short } else { &mut long }) = middle;
+        }
+        let (next, needed) =
+            (&self.sizes[service][picks[service]], Span::from_nanos(time.as_nanos() / PARTS * short));
+        let (name, other) = (&self.services[service].name, self.services[line.service]);
+        let whom = if line.service == service { "it" } else { &other.name };
+        Some(format!(
+            "a batch of {} of {name} takes {time}; {whom} with {} needs P({}) ≤ {needed}: batch ≤ {}",
+            next.batch,
+            other.deadline,
+            next.batch,
+            self.sizes[service][picks[service] - 1].batch
+        ))
+    }
+
     /// What was chosen, service by service.
-    pub(super) fn parts(self, chosen: Chosen) -> Vec<Part> {
-        let (rates, limits) = (self.rates(&chosen, FINE), self.limits(&chosen));
+    pub(super) fn parts(self, chosen: Chosen, untried: usize) -> Vec<Part> {
+        let (rates, limits) = (self.rates(&chosen), self.limits(&chosen));
         let Chosen { picks, sharing, admission, .. } = chosen;
         let services = self.services.iter().map(|config| config.name.clone()).collect();
         let (config, model_bytes) = (self.device.clone(), self.model_bytes);
-        let device = Arc::new(DevicePlan { config, services, sharing, admission, limits, model_bytes });
+        let device =
+            Arc::new(DevicePlan { config, services, sharing, admission, limits, untried, model_bytes });
         let all = self.sizes.into_iter().zip(picks).zip(rates).enumerate();
         all.map(|(index, ((mut sizes, pick), rate))| Part {
             share: Share { device: Arc::clone(&device), index },
@@ -238,13 +337,4 @@ impl<'a> Choice<'a> {
         })
         .collect()
     }
-}
-
-/// Takes `one` in place of a choice that is no better.
-fn better(best: &mut Option<Chosen>, one: Chosen) -> bool {
-    let is_better = best.as_ref().is_none_or(|best| one.merit > best.merit + 1e-9);
-    if is_better {
-        *best = Some(one);
-    }
-    is_better
 }

@@ -1,0 +1,158 @@
+//! Tests of the search: it finds what trying everything finds, ends when it must and says so, and heeds the weights.
+
+use rt_core::Span;
+
+use super::*;
+use crate::config::Config;
+use crate::models::resolve_models;
+use crate::plan::{DevicePlan, Plan};
+use crate::profile::{Entry, Fingerprint, Profile, Rule, Runs, Work};
+use weir_engine::{ModelSpec, RunMode};
+
+/// A service: its name, what batches of 1, 2, … take and its deadline in milliseconds, and more fields.
+type Of<'a> = (&'a str, &'a [u64], u64, &'a str);
+
+struct Case {
+    config: Config,
+    models: Vec<Vec<ModelSpec>>,
+    profile: Profile,
+}
+
+impl Case {
+    /// Services on one worker, whose batches take as long as they are said to.
+    fn new(services: &[Of<'_>]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("weir.toml");
+        let mut text = "[daemon]\nrealtime = false\n[[device]]\nname = \"box\"\n".to_owned();
+        for (name, times, deadline, more) in services {
+            let times: Vec<_> = times.iter().map(|ms| format!("\"{ms}ms\"")).collect();
+            text += &format!(
+                "[[service]]\nname = \"{name}\"\ndevice = \"box\"\nengine = \"simulated\"\nguard = \"1ms\"\nhandover = \"0ms\"\n\
+                 simulated = {{ times = [{}], input = 1, output = 1 }}\nmax-batch = {}\ndeadline = \"{deadline}ms\"\n{more}",
+                times.join(", "),
+                times.len()
+            );
+        }
+        std::fs::write(&path, text).expect("written");
+        let config = Config::load(&path).expect("good");
+        let models = resolve_models(&config).expect("simulated");
+        let work = Work::new(&config, &models, false);
+        let rule = Rule::new(1e-4, 0.0, true).expect("a rule");
+        let mut profile = Profile::new(Fingerprint::current());
+        for (subject, (_, times, ..)) in work.subjects.iter().zip(services) {
+            let runs: Vec<_> = times
+                .iter()
+                .map(|ms| Runs { times: vec![ms * 1_000_000; 300], disturbed: Vec::new() })
+                .collect();
+            let modes = vec![RunMode::Simulated; times.len()];
+            profile.put(Entry::of_runs(subject, &modes, (&runs, &vec![true; times.len()]), &rule, 1));
+        }
+        Self { config, models, profile }
+    }
+
+    fn choice(&self) -> Choice<'_> {
+        Choice::new(&self.config, 0, &self.models, &self.profile).expect("all of it fits")
+    }
+
+    fn plan(&self) -> DevicePlan {
+        let plan = Plan::of(&self.config, self.models.clone(), &self.profile).expect("it holds");
+        plan.devices()[0].clone()
+    }
+}
+
+const PROMISED: &str = "constraints = [{ row-miss = 1 }]\n";
+
+/// Single requests of all kinds of cost, and batches that pay more or less.
+fn cases() -> Vec<Case> {
+    let systems: [[Of<'_>; 3]; 4] = [
+        [
+            ("stop", &[2, 3, 4, 5], 40, PROMISED),
+            ("track", &[5, 8, 11, 14], 90, PROMISED),
+            ("scene", &[12, 20, 28, 36], 300, PROMISED),
+        ],
+        [
+            ("stop", &[2, 4, 6, 8], 20, PROMISED),
+            ("track", &[3, 4, 5, 6], 60, PROMISED),
+            ("scene", &[7, 13, 19, 25], 90, PROMISED),
+        ],
+        [
+            ("stop", &[1, 2, 3, 3], 30, PROMISED),
+            ("track", &[9, 10, 11, 12], 80, PROMISED),
+            ("scene", &[15, 16, 25, 26], 120, ""),
+        ],
+        [
+            ("stop", &[4, 5, 6, 7], 30, "constraints = [{ any-miss = { m = 2, k = 3 } }]\nweight = 20\n"),
+            ("track", &[4, 6, 8, 10], 60, PROMISED),
+            ("scene", &[9, 12, 15, 18], 200, PROMISED),
+        ],
+    ];
+    systems.iter().map(|services| Case::new(services)).collect()
+}
+
+#[test]
+fn no_combination_of_batches_leaves_much_more_than_the_one_that_is_found() {
+    for (number, case) in cases().iter().enumerate() {
+        let (found, untried) = search(&case.choice(), &mut |_| {}).expect("it holds");
+        let choice = case.choice();
+        let sizes: Vec<usize> = choice.sizes.iter().map(Vec::len).collect();
+        let picks = |n: usize| vec![n % sizes[0], n / sizes[0] % sizes[1], n / sizes[0] / sizes[1]];
+        let all = (0..sizes.iter().product()).filter_map(|n| choice.look_at(&picks(n), None).ok());
+        let best = all.map(|chosen| chosen.merit).fold(0.0, f64::max);
+        println!("{number}: {} of {best} at {:?}", found.merit, found.picks);
+        assert!(found.merit >= 0.97 * best && untried == 0, "{number}: {} of {best}", found.merit);
+        // What is said to be the most there can be is.
+        assert!(
+            best <= (0..sizes.iter().product()).map(|n| choice.merit_at_most(&picks(n))).fold(0.0, f64::max)
+        );
+    }
+}
+
+#[test]
+fn a_search_that_must_end_has_found_something_and_says_what_it_did_not_try() {
+    let mut left_out = 0;
+    for case in cases() {
+        let choice = case.choice();
+        let mut told = Vec::new();
+        let (found, untried) = bounded(&choice, 60, &mut |at| told.push(at.tests)).expect("it holds");
+        let (best, all) = search(&case.choice(), &mut |_| {}).expect("it holds");
+        assert!(all == 0 && found.merit <= best.merit + 1e-9);
+        // The first that are looked at are among the best.
+        println!("{} of {} after {} tests", found.merit, best.merit, choice.tests());
+        assert!(found.merit >= 0.7 * best.merit, "{} of {}", found.merit, best.merit);
+        assert!(told.is_sorted() && told.iter().all(|&tests| tests < 60), "{told:?}");
+        assert!(choice.look_at(&found.picks, None).is_ok());
+        left_out += untried;
+    }
+    assert!(left_out > 0);
+}
+
+#[test]
+fn what_weighs_more_can_be_promised_more() {
+    let rate = |weight: &str| {
+        let more = format!("{PROMISED}weight = {weight}\n");
+        let case = Case::new(&[
+            ("stop", &[4], 22, PROMISED),
+            ("scene", &[10, 12, 14, 16, 18, 20, 22, 24], 200, &more),
+        ]);
+        let plan = Plan::of(&case.config, case.models.clone(), &case.profile).expect("it holds");
+        let per_second =
+            |service: usize| plan.services[service].rate.as_ref().and_then(|rate| rate.per_second());
+        [0, 1].map(|service| per_second(service).unwrap_or(0.0))
+    };
+    let (light, heavy) = (rate("0.001"), rate("1000"));
+    assert!(heavy[1] > 1.1 * light[1] && heavy[0] < light[0], "{light:?} {heavy:?}");
+}
+
+#[test]
+fn who_keeps_a_service_from_larger_batches_is_named_with_what_it_needs() {
+    let reserved = "[[service.stream]]\nname = \"line\"\nconstraints = [{ row-miss = 0 }]\n\
+                    arrivals = [{ window = { count = 1, length = \"100ms\" } }]\n";
+    let case = Case::new(&[("stop", &[2], 20, reserved), ("scene", &[6, 10, 14, 18], 500, "")]);
+    let plan = case.plan();
+    // Of 20 ms 1 is the guard's and 2 its own batch's: 17 are left for the guard and what runs.
+    assert_eq!(
+        plan.limits,
+        ["a batch of 4 of scene takes 18.0 ms; stop with 20.0 ms needs P(4) ≤ 17.0 ms: batch ≤ 3"]
+    );
+    assert_eq!(plan.sharing.longest, Span::from_millis(14));
+}
