@@ -27,7 +27,7 @@ pub(super) fn utilisation(demands: &Demands, service: &SharedService) -> f64 {
 }
 
 /// `(r, e)` so that never more than `r·Δ + e` mandatory requests come in `Δ` nanoseconds.
-fn envelope(demands: &Demands) -> (f64, f64) {
+pub(super) fn envelope(demands: &Demands) -> (f64, f64) {
     let of = |&(density, curve): &(Density, &ArrivalCurve)| {
         let slowest = curve.slowest();
         let (count, per) = slowest.rate();

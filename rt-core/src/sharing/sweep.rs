@@ -29,7 +29,7 @@ impl<'a> Counter<'a> {
     }
 
     /// Goes on to `y`, which is not beyond `next`.
-    fn go_to(&mut self, y: u64) {
+    pub(super) fn go_to(&mut self, y: u64) {
         if y == self.next
             && let Ok(length) = u64::try_from(i128::from(y) + 1 - self.shift)
         {
@@ -37,6 +37,15 @@ impl<'a> Counter<'a> {
             self.demands.iter_mut().filter(|d| d.next_rise() == length).for_each(|d| d.rise(length));
             self.sum_up();
         }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The next distance at which it rises.
+    pub(super) fn next(&self) -> u64 {
+        self.next
     }
 
     fn sum_up(&mut self) {
