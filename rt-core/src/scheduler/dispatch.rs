@@ -284,6 +284,9 @@ impl Scheduler {
         if self.batch(worker).is_empty() {
             return false;
         }
+        if self.in_order {
+            self.shed_overtaken(now, worker);
+        }
         self.pool.start(now, worker);
         true
     }
