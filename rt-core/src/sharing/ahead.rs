@@ -1,6 +1,6 @@
 //! Out of turn: what nothing is promised for goes before mandatory requests where the shield allows it.
 
-use super::device::{Device, DeviceAction, NEVER};
+use super::device::{Device, NEVER};
 use super::shield::SharedShield;
 use crate::scheduler::WorkerId;
 use crate::shield::ShieldError;
@@ -38,7 +38,7 @@ impl Device {
         self.gone_ahead
     }
 
-    /// Starts a batch before what `next` has waiting, if one may: of what nothing is promised for and would else be late, or a full
+    /// Takes a batch before what `next` has waiting, of which service and how long at most, if one may: of what nothing is promised for and would else be late, or a full
     /// one where that of `next` would not be.
     #[inline(never)]
     pub(super) fn start_ahead(
@@ -46,7 +46,7 @@ impl Device {
         now: Instant,
         worker: WorkerId,
         next: usize,
-    ) -> Option<DeviceAction> {
+    ) -> Option<(usize, Span)> {
         let full = self.full(next);
         let least = self.candidates().map(|(.., time)| time).chain(full.map(|(_, time)| time)).min()?;
         let longest = self.longest_ahead(now, least);
@@ -63,17 +63,9 @@ impl Device {
             self.touched |= 1 << service;
             Some((service, self.schedulers[service].take_turn(now, worker, false)?))
         })?;
-        match self.schedulers[service].rest_after_turn(now) {
-            Some(wake) => self.look_at(service, wake),
-            None => {
-                self.note_mandatory(service);
-                self.touched |= 1 << service;
-            }
-        }
-        self.crew.start(now, worker, service, time);
-        (self.ahead, self.armed) = (true, NEVER);
+        self.ahead = true;
         self.gone_ahead += 1;
-        Some(DeviceAction::Start { service, worker })
+        Some((service, time))
     }
 
     /// The service with the earliest deadline of those that fill a batch, if `next` does not, and what that takes.

@@ -104,7 +104,7 @@ pub struct Device {
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
     /// Since when a free worker should have been given what waits; the end of time if none should.
-    pub(super) armed: Instant,
+    armed: Instant,
     /// See [`Device::set_quiet`].
     pub(super) quiet: bool,
     /// See [`Device::set_shield`].
@@ -316,7 +316,7 @@ impl Device {
     }
 
     /// A service has nothing to do before `wake` if nothing happens to it: what waits there now.
-    pub(super) fn look_at(&mut self, service: usize, wake: Instant) {
+    fn look_at(&mut self, service: usize, wake: Instant) {
         let first = self.note_mandatory(service);
         let (scheduler, bit) = (&self.schedulers[service], 1 << service);
         self.wake.set(service, wake);
@@ -336,7 +336,7 @@ impl Device {
 
     /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
     #[inline]
-    pub(super) fn note_mandatory(&mut self, service: usize) -> Instant {
+    fn note_mandatory(&mut self, service: usize) -> Instant {
         let first = self.schedulers[service].first_mandatory();
         if self.rule == Rule::Turns {
             self.line.set(service, first < NEVER);
@@ -377,9 +377,9 @@ impl Device {
         };
         if let Some(next) = next
             && self.shield.is_some()
-            && let Some(action) = self.start_ahead(now, worker, next)
+            && let Some((service, time)) = self.start_ahead(now, worker, next)
         {
-            return Some(Ok(action));
+            return Some(Ok(self.started(now, worker, service, time)));
         }
         let background = next.is_none();
         let service = next.or_else(|| if self.quiet { None } else { self.next_background() })?;
@@ -398,9 +398,14 @@ impl Device {
         if background {
             self.used[service] = self.used[service] + time;
         }
+        Some(Ok(self.started(now, worker, service, time)))
+    }
+
+    #[inline(always)]
+    fn started(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) -> DeviceAction {
         self.crew.start(now, worker, service, time);
         self.armed = NEVER;
-        Some(Ok(DeviceAction::Start { service, worker }))
+        DeviceAction::Start { service, worker }
     }
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
