@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
+use crate::counted::Counted;
 use crate::curve::ArrivalCurve;
 use crate::shield::Shield;
 use crate::stream::StreamSpec;
@@ -158,10 +159,9 @@ impl LoadLedger {
         });
     }
 
-    /// How many streams a shield would leave out.
-    pub(crate) fn left_out(&self, shield: &Shield) -> usize {
-        let left_out =
-            |class: &Class| class.count().saturating_sub(shield.counts_alike(&class.spec, class.digest));
+    /// How many streams are not among those.
+    pub(crate) fn left_out(&self, counted: &Counted) -> usize {
+        let left_out = |class: &Class| class.count().saturating_sub(counted.alike(&class.spec, class.digest));
         self.classes.iter().map(left_out).sum()
     }
 

@@ -21,6 +21,7 @@ mod algebra;
 mod arrival;
 mod busy;
 mod constraint;
+mod counted;
 mod curve;
 mod distances;
 mod greedy;

@@ -188,6 +188,12 @@ impl Policer {
         self.bounds.iter().map(BoundState::earliest).max().unwrap_or(Instant::ZERO)
     }
 
+    /// The earliest instant at which the `nth` request to come, counted from 0, can conform if none comes before `from`, as far as
+    /// the bounds are concerned.
+    pub(crate) fn nth(&self, from: Instant, nth: u64) -> Instant {
+        self.bounds.iter().map(|bound| bound.nth(from, nth)).max().unwrap_or(from)
+    }
+
     /// Whether more came since this period began than the curve allows: spaced requests conform, so the bounds
     /// alone would not see that the flood goes on.
     fn still_too_many(&mut self, now: Instant) -> bool {
@@ -254,6 +260,33 @@ impl BoundState {
             Self::Distances { distances, recent } => {
                 let latest_first = recent.iter().rev().zip(distances.as_slice());
                 latest_first.map(|(&earlier, &least)| earlier + least).max().unwrap_or(Instant::ZERO)
+            }
+        }
+    }
+
+    /// See [`Policer::nth`].
+    fn nth(&self, from: Instant, nth: u64) -> Instant {
+        match self {
+            Self::Window { length, ring, next } => {
+                let (rounds, place) = (nth / ring.len() as u64, (nth % ring.len() as u64) as usize);
+                let place = next + place;
+                let at = ring[if place < ring.len() { place } else { place - ring.len() }];
+                at.max(from) + times(*length, rounds)
+            }
+            Self::Periodic { period, jitter, run: (began, held) } => {
+                // Of the present run, and of one that begins with what comes.
+                let run = if *held > 0 { *began + times(*period, held.saturating_add(nth)) } else { from };
+                run.max(from + times(*period, nth)).max(from + *jitter) - *jitter
+            }
+            Self::Distances { distances, recent } => {
+                let fresh = from + Span::from_nanos(distances.distance(nth));
+                let later = (nth + 1..).map(|i| Span::from_nanos(distances.distance(i)));
+                recent
+                    .iter()
+                    .rev()
+                    .zip(later)
+                    .map(|(&earlier, least)| earlier + least)
+                    .fold(fresh, Instant::max)
             }
         }
     }
@@ -348,6 +381,30 @@ pub(crate) mod tests {
             let asked = at(now + pause);
             let excess = police.bounds.iter().any(|bound| bound.excess(asked).is_some());
             prop_assert_eq!(excess, asked < police.earliest());
+        }
+
+        /// Whoever sends as soon as it may, none of what comes conforms before; of one window, it does then.
+        #[test]
+        fn no_request_conforms_before_its_number_can(
+            curve in curve(),
+            gaps in proptest::collection::vec(0u64..8, 0..40),
+            pauses in proptest::collection::vec(0u64..6, 1..30),
+        ) {
+            let mut police = Policer::new(&curve);
+            let mut now = 0;
+            for gap in gaps {
+                now += gap;
+                police.observe(at(now), false);
+            }
+            let (from, known, greedy) = (at(now), police.clone(), pauses.iter().all(|&pause| pause < 3));
+            for (nth, pause) in pauses.into_iter().enumerate() {
+                let least = known.nth(from, nth as u64);
+                now = now.max(police.earliest().as_nanos()) + if greedy { 0 } else { pause };
+                police.bounds.iter_mut().for_each(|bound| bound.count(at(now)));
+                prop_assert!(least <= at(now));
+                let exact = greedy && matches!(curve.bounds(), [ArrivalBound::Window { .. }]);
+                prop_assert!(!exact || least == at(now));
+            }
         }
 
         #[test]

@@ -258,6 +258,11 @@ impl Stream {
         self.police.as_ref().map_or(Instant::ZERO, Policer::earliest)
     }
 
+    /// The earliest instant at which the `nth` mandatory request to come can come, counted from 0, if none comes before `from`.
+    pub(crate) fn nth_mandatory(&self, from: Instant, nth: u64) -> Instant {
+        self.police.as_ref().map_or(from, |police| police.nth(from, self.marks.before_mandatory(nth)))
+    }
+
     /// Records its next request, at `now`, if it conforms and no excess is remembered: how much it counts.
     #[inline]
     pub(crate) fn observe(&mut self, now: Instant) -> Option<Class> {

@@ -147,6 +147,19 @@ impl Marks {
         u64::from(self.word.remainder) + u64::from(p) >= u64::from(q)
     }
 
+    /// Whether a request is ever mandatory.
+    pub(crate) fn may_ever_be(&self) -> bool {
+        self.word.density.p > 0
+    }
+
+    /// How many conforming requests come before the `nth` to come, counted from 0, that is mandatory at the earliest; none ever is
+    /// if nothing is promised.
+    pub(crate) fn before_mandatory(&self, nth: u64) -> u64 {
+        let (p, q) = (u128::from(self.word.density.p), u128::from(self.word.density.q));
+        let missing = (u128::from(nth) + 1) * q - u128::from(self.earned);
+        missing.div_ceil(p.max(1)) as u64 - 1
+    }
+
     /// The class of the next request. Outside an excess nothing is demoted: what the word is ahead is forgotten.
     pub(crate) fn next(&mut self, conforms: bool, excess: bool) -> Class {
         if !excess {
@@ -276,6 +289,26 @@ mod tests {
                 let (p, q, o, r) = (u64::from(p), u64::from(q), u64::from(o), u64::from(r));
                 prop_assert!(old + new >= (before * p * r + n * o * q) / (q * r));
                 prop_assert!(new <= (n * o).div_ceil(r));
+            }
+        }
+
+        #[test]
+        fn no_request_is_mandatory_before_its_number_can_be(
+            (q, p) in (1u32..12).prop_flat_map(|q| (Just(q), 1..=q)),
+            before in proptest::collection::vec((any::<bool>(), any::<bool>()), 0..30),
+            after in proptest::collection::vec(any::<bool>(), 1..60),
+        ) {
+            let mut marks = Marks::new(Density::new(p, q).expect("p ≤ q"));
+            for (conforms, excess) in before {
+                marks.next(conforms || !excess, excess);
+            }
+            let known = marks.clone();
+            let mut nth = 0;
+            for (conforming, excess) in after.into_iter().enumerate() {
+                if marks.next(true, excess) == Class::Mandatory {
+                    prop_assert!(known.before_mandatory(nth) <= conforming as u64);
+                    nth += 1;
+                }
             }
         }
     }

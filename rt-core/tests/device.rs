@@ -160,7 +160,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
                     shared.services[*s].streams.iter().filter(|k| self::spec(k).demand() == spec.demand());
                 if load.specs().filter(same).count() < alike.count() {
                     history.clear();
-                    *id = Some(run.add(*s, spec.clone()));
+                    *id = run.try_add(*s, spec.clone());
                 }
                 continue;
             };

@@ -74,6 +74,83 @@ fn the_margin_is_for_all_overruns_of_a_busy_period_together() {
     }
 }
 
+/// A stranger in 3 to 8 of a service whose batches take `time`, and what is mandatory of another, which comes at 2, takes 2 and is
+/// due at 10; the worker is busy up to 3. Who is served first, and whether what is mandatory is missed.
+fn one_goes_ahead(turns: bool, time: u8, deadline: u8) -> (usize, bool) {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
+    let services = vec![
+        Service { streams: vec![stream()], batch: 1, time: 2, deadline: 8, turn: 1 },
+        Service { streams: vec![], batch: 1, time, deadline, turn: 1 },
+    ];
+    let shared = Shared { services, workers: 1, longest: 6, turns, late: 0, overrun: 0 };
+    let mut first = true;
+    let mut run = Run::new(&shared, 0, move |_, bound| if std::mem::take(&mut first) { 3 } else { bound });
+    let own = run.add(0, spec(&stream()));
+    let stranger = run.add(1, StreamSpec::best_effort());
+    run.arrive(1, stranger);
+    run.settle();
+    run.advance(1, true);
+    run.arrive(1, stranger);
+    run.advance(2, true);
+    run.arrive(0, own);
+    run.settle();
+    run.advance(3, true);
+    let first = run.device.owner(0).expect("something waits");
+    run.drain();
+    (first, !run.missed.is_empty())
+}
+
+/// At 3 what is mandatory has 7 left, of which it takes 2: a batch of 5 may go before it, and none of 6, with which it would be
+/// missed.
+#[test]
+fn what_goes_ahead_leaves_just_enough() {
+    for turns in [false, true] {
+        assert_eq!(one_goes_ahead(turns, 5, 8), (1, false), "it goes ahead");
+        assert_eq!(one_goes_ahead(turns, 6, 8), (0, false), "it would take too long");
+        assert_eq!(one_goes_ahead(turns, 5, 10), (0, false), "it is not due before what is mandatory");
+    }
+}
+
+/// What has gone ahead counts nobody who comes later, and has left no room for a larger margin: a newcomer waits until nothing
+/// mandatory waits, and so does the margin.
+#[test]
+fn who_comes_waits_for_what_has_gone_ahead() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 100 }], constraints: vec![(0, 1)] };
+    let service = |time, deadline| Service { streams: vec![stream()], batch: 1, time, deadline, turn: 1 };
+    for over in [0, 1] {
+        let services = vec![service(2, 20), service(3, 16)];
+        let shared = Shared { services, workers: 1, longest: 3, turns: false, late: 0, overrun: 0 };
+        let mut batches = 0;
+        let mut run = Run::new(&shared, 0, move |_, bound| {
+            batches += 1;
+            if batches == 3 { bound + over } else { bound }
+        });
+        let own = run.add(0, spec(&stream()));
+        let stranger = run.add(1, StreamSpec::best_effort());
+        for _ in 0..2 {
+            run.arrive(1, stranger);
+        }
+        run.settle();
+        run.advance(1, true);
+        run.arrive(0, own);
+        run.advance(4, true);
+        assert_eq!(run.device.gone_ahead(), 1);
+        assert!(run.device.set_overrun_margin(Instant::from_nanos(4), Span::from_nanos(1)));
+        assert!(run.try_add(1, spec(&stream())).is_none());
+        run.advance(7, true);
+        // What is mandatory is begun, and nothing else waits.
+        assert_eq!(run.device.owner(0), Some(0));
+        assert!(run.try_add(1, spec(&stream())).is_some());
+        run.drain();
+        assert!(run.missed.is_empty());
+        // From the calm instant on at which it was begun it may run over by that much.
+        let told: HashSet<_> = run.causes.iter().map(|&(_, service, _)| service).collect();
+        assert_eq!(told, if over > 0 { HashSet::from([0]) } else { HashSet::new() });
+    }
+}
+
 /// Who comes later may leave less of a margin: it holds from the next calm instant on, and not while more is run over.
 #[test]
 fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
@@ -104,6 +181,31 @@ fn a_smaller_margin_waits_until_no_more_than_that_is_run_over() {
     run.settle();
     run.advance(60, true);
     assert_eq!((run.served[1], run.missed.len()), (1, 0));
+}
+
+/// Others hear of a batch that runs on as soon as it has run over by more than the margin that counts now.
+#[test]
+fn the_margin_that_counts_now_is_watched() {
+    let stream =
+        || Stream { bounds: vec![Bound::Window { count: 1, length: 50 }], constraints: vec![(0, 1)] };
+    let service = || Service { streams: vec![stream()], batch: 1, time: 2, deadline: 30, turn: 1 };
+    let shared = Shared {
+        services: vec![service(), service()],
+        workers: 1,
+        longest: 2,
+        turns: false,
+        late: 0,
+        overrun: 0,
+    };
+    // A guard that is longer than the margin: its own alarm comes later.
+    let mut run = Run::guarded(&shared, &[9, 9], 5, |_, bound| bound + 20);
+    let stranger = run.add(0, StreamSpec::best_effort());
+    assert!(run.device.set_overrun_margin(Instant::ZERO, Span::from_nanos(1)));
+    run.arrive(0, stranger);
+    run.settle();
+    run.advance(4, true);
+    let told: Vec<_> = run.causes.iter().map(|&(at, service, _)| (at, service)).collect();
+    assert!(told.contains(&(4, 1)), "{told:?}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn play(shared: &Shared, margin: u64, dice: &mut Dice, trouble: Trouble) -> Run 
                 if has_place(&run, shared, client) {
                     client.history.clear();
                     client.unread.clear();
-                    client.id = Some(run.add(client.service, client.spec.clone()));
+                    client.id = run.try_add(client.service, client.spec.clone());
                 }
                 continue;
             };
@@ -136,7 +136,7 @@ fn read(run: &mut Run, client: &mut Client, dice: &mut Dice) {
 /// Nothing mandatory is missed, and nobody is told of anything but the service whose own batch ran over.
 fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
     for turns in [false, true] {
-        let (mut dice, mut served, mut over) = (Dice(seed), 0, 0);
+        let (mut dice, mut served, mut over, mut ahead) = (Dice(seed), 0, 0, 0);
         for _ in 0..instances(count) {
             let (late, churn, overruns) = of(&mut dice);
             let (shared, margin) = admitted(&mut dice, turns, late);
@@ -147,10 +147,11 @@ fn stands(count: usize, seed: u64, of: impl Fn(&mut Dice) -> (u8, bool, u64)) {
                 assert!(own, "{cause:?} of service {service} at {at}, margin {margin}: {shared:?}");
             }
             served += run.served.iter().sum::<usize>();
+            ahead += run.gone_ahead;
             over += run.overran.iter().filter(|over| **over).count();
         }
-        println!("turns {turns}: {served} served, {over} services ran over");
-        assert!(served > 10 * count);
+        println!("turns {turns}: {served} served, {over} services ran over, {ahead} batches went ahead");
+        assert!(served > 10 * count && ahead > count);
     }
 }
 
@@ -210,7 +211,7 @@ fn choose_all(shared: &Shared, margin: u64, ticks: u64, choices: &Rc<RefCell<Cho
             let Some(id) = client.id else {
                 if has_place(&run, shared, client) {
                     (client.history, client.unread) = (Vec::new(), Vec::new());
-                    client.id = Some(run.add(client.service, client.spec.clone()));
+                    client.id = run.try_add(client.service, client.spec.clone());
                 }
                 continue;
             };

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 
-use rt_core::sharing::{Device, DeviceAction, DeviceConfig, Rule};
+use rt_core::sharing::{Device, DeviceAction, DeviceConfig, Rule, SharedService, Sharing};
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
     LatencyProfile, LoadMonitor, Outcome, Ran, SafeModeConfig, Scheduler, SchedulerConfig, SelectTable,
@@ -408,12 +408,25 @@ fn nothing_is_allocated_while_services_share_a_worker() {
         let mut device = Device::new(config).expect("a device");
         let every = ArrivalCurve::new(&[ArrivalBound::window(1, span(1_000)).expect("valid")]).expect("one");
         let all = ConstraintSet::new(&[Constraint::any_miss(0, 1).expect("valid")]).expect("one");
+        let promised = [StreamSpec::promised(all.clone(), every.clone())];
+        let of =
+            |time, latency| SharedService { latency: span(latency), batch: 2, time: span(time), turn: 1 };
+        let sharing = Sharing {
+            workers: 1,
+            guard: Span::ZERO,
+            longest: span(300),
+            rule,
+            services: vec![of(200, 1_500), of(300, 2_500)],
+        };
+        let lists: [&[StreamSpec]; 2] = [&promised, &promised];
+        let admission = sharing.admit(&lists).expect("admitted");
         let streams = [0, 1].map(|s| {
             let (service, promised) =
                 (device.service_mut(s), StreamSpec::promised(all.clone(), every.clone()));
             let promised = service.add_stream(Instant::ZERO, promised).expect("room");
             (promised, service.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room"))
         });
+        drop(device.set_shield(sharing.shield(&lists, &admission)).expect("its shield"));
         let (before, mut token, mut done, mut served, mut mandatory) = (allocations(), 0, None, 0u64, 0u64);
         for now in 0..200_000u64 {
             let at = Instant::from_nanos(now);
@@ -450,6 +463,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
             }
         }
         assert_eq!(allocations(), before, "{rule:?}");
+        assert!(device.gone_ahead() > 50, "{} went ahead", device.gone_ahead());
         assert!(mandatory > 390 && served > mandatory + 200, "{served} served, {mandatory} mandatory");
     }
 }

@@ -7,6 +7,7 @@ mod shared;
 
 use harness::{Dice, instances};
 
+use oracle::ahead::Ahead;
 use oracle::sharing::Shared;
 use shared::admission;
 
@@ -81,4 +82,50 @@ fn an_overrun_within_the_margin_harms_nobody() {
         }
         assert!(too_large * 2 < looked, "{too_large} of {looked} searches were cut short");
     }
+}
+
+/// Batches that go before those that wait, whatever is in them, as far as the shield's lines allow; of an overrun within the margin
+/// as well. Nothing mandatory is missed; a tick more is too much.
+fn nothing_that_goes_ahead_harms(turns: bool, late: u8, seed: u64) {
+    let mut dice = Dice(seed);
+    let (mut looked, mut too_large, mut asked, mut granted, mut too_much) = (0, 0, 0, 0, 0);
+    let count = instances(16);
+    while looked < count {
+        let shared = Shared { workers: 1, ..Shared::draw(&mut dice, turns, late) };
+        let Ok(admission) = admission(&shared) else { continue };
+        looked += 1;
+        let margin = admission.binding.map_or(0, |b| b.margin());
+        let shared = Shared { overrun: if looked % 2 == 0 { margin.min(4) as u8 } else { 0 }, ..shared };
+        let latest = |s: usize| u64::from(shared.services[s].deadline - shared.services[s].time);
+        let early =
+            (0..shared.services.len()).map(|s| latest(s) - admission.start_within[s].as_nanos()).max();
+        let early = early.unwrap_or(0) as u8;
+        let judge = |generous| Ahead { shared: &shared, early, generous }.judge(LIMIT);
+        let (found, states, yes) = judge(0);
+        (asked, granted) = (asked + states, granted + yes);
+        match found {
+            Ok(_) => {}
+            Err(None) => too_large += 1,
+            Err(Some(moves)) => panic!("what goes ahead breaks {shared:?}: {moves:?}"),
+        }
+        too_much += usize::from(matches!(judge(1).0, Err(Some(_))));
+    }
+    println!(
+        "turns {turns}, late {late}: {granted} yes of {asked} asked, {too_large} of {count} too large; a tick more breaks {too_much}"
+    );
+    assert!(granted * 20 > asked, "it hardly ever says yes");
+    assert!(too_large * 3 < count, "too many searches were cut short");
+    assert!(too_much > 0, "it could grant more");
+}
+
+#[test]
+fn nothing_that_goes_ahead_of_deadlines_harms() {
+    nothing_that_goes_ahead_harms(false, 0, 21);
+    nothing_that_goes_ahead_harms(false, 1, 22);
+}
+
+#[test]
+fn nothing_that_goes_ahead_in_turns_harms() {
+    nothing_that_goes_ahead_harms(true, 0, 23);
+    nothing_that_goes_ahead_harms(true, 1, 24);
 }

@@ -2,12 +2,13 @@
 
 use std::io::Read;
 
+use planner::certify::decide;
 use planner::{Problem, SharedProblem};
 use rt_core::{Selector, Span, StreamSpec, WorkerId};
 
 use crate::arrivals::{Arrivals, ArrivalsError, service_of};
 use crate::log::Log;
-use crate::policy::{Logged, PlayError, PolicyKind, on_device, scheduled, selecting};
+use crate::policy::{Logged, PlayError, PolicyKind, on_device_by, scheduled, selecting};
 use crate::record::{MAX_WAITING, record};
 use crate::report::Report;
 use virtual_time::{Order, Run, drive};
@@ -77,7 +78,7 @@ pub(crate) fn run_shared(
     let stranger = |name: &String| (service_of(problem, name).unwrap_or(0), StreamSpec::best_effort());
     streams.extend(arrivals.streams.iter().skip(streams.len()).map(stranger));
     let queue = arrivals.list.len().clamp(1, MAX_WAITING);
-    let mut device = Logged::new(on_device(problem, queue, &streams)?);
+    let mut device = Logged::new(on_device_by(problem, &decide(problem), queue, &streams)?);
     let mut run = Run { streams: streams.len(), ..Run::default() };
     drive(&mut device, arrivals.list.iter().copied(), order, service, &mut run)?;
     Ok((run, Log { streams: arrivals.streams.clone(), entries: device.entries }))

@@ -12,7 +12,7 @@ use core::ops::Range;
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL, Waiting};
 use super::types::Request;
 use crate::stream::{MissReason, StreamId};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use crate::workers::Workers;
 
 /// The classes that fill a batch, in order.
@@ -155,6 +155,40 @@ impl BatchPlanner {
         let size = self.size(view, if spread { full } else { view.most.max(full) }, rest);
         self.take_mandatory(view, size);
         self.fill(view, size);
+    }
+
+    /// Plans a batch that takes at most `longest` and goes before mandatory requests: what nothing is promised for, and mandatory ones
+    /// only for the places that are left. None if `longest` would cut it by so much that it pays less.
+    pub(super) fn plan_ahead(&mut self, view: &View, longest: Span) {
+        self.fates.iter_mut().for_each(Vec::clear);
+        (self.rows, self.taken) = (Default::default(), 0);
+        let (profile, mandatory) = (&view.workers.profile, view.waiting.class(MANDATORY));
+        let others = |size: usize| {
+            let end = view.now + profile.likely(size);
+            let in_time = |class| view.waiting.class(class).len() - self.first_in_time(view, class, end);
+            FILLING.map(in_time).iter().sum::<usize>()
+        };
+        let Some(largest) = (1..=view.most).rev().find(|&size| others(size) >= size) else { return };
+        let (wanted, most) =
+            (usize::from(view.paying[largest - 1]), profile.largest_within(longest, view.most));
+        let pays = |size: usize| {
+            10 * size as u64 * profile.mean(wanted).as_nanos()
+                >= 9 * wanted as u64 * profile.mean(size).as_nanos()
+        };
+        let size = wanted.min(most);
+        if size == 0 || !pays(size) {
+            return;
+        }
+        // Places that are left cost little.
+        let more = (size..=most.min(size + mandatory.len())).rev().find(|&more| others(more) >= size);
+        let size = more.map_or(size, |more| size.max(usize::from(view.paying[more - 1])));
+        self.fill(view, size);
+        let in_time = mandatory.first().is_some_and(|head| head.deadline >= view.now + profile.bound(size));
+        if self.taken > 0 && in_time {
+            let run = (size - self.taken).min(mandatory.len());
+            self.rows[MANDATORY] = Row { wait: 0, expire: 0, run };
+            self.taken += run;
+        }
     }
 
     /// Takes out of `waiting` what the plan disposes of: `run` hears of each request of the batch, in order of class and

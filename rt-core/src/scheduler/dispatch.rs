@@ -32,7 +32,7 @@ use super::types::{Action, Event, NEVER, Request, WorkerId};
 use crate::admission::Dispatch;
 use crate::stalls::StallMonitor;
 use crate::stream::MissReason;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 impl Scheduler {
     /// The next thing to do at `now`; see the calling contract.
@@ -262,6 +262,33 @@ impl Scheduler {
         }
         let long = self.pool.start(now, worker);
         self.note_long(long);
+        true
+    }
+
+    /// Takes a batch for `worker` that takes at most `longest`, of what nothing is promised for. False if there is none.
+    pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> bool {
+        let kind = self.pool.kind(worker);
+        let view = View {
+            now,
+            workers: &kind.workers,
+            waiting: &self.waiting,
+            skip: [0; 3],
+            next_answer: &|| self.pool.next_answer(now, worker),
+            closed: false,
+            whole: false,
+            most: self.most_of_any(worker),
+            paying: &kind.paying,
+        };
+        self.planner.plan_ahead(&view, longest);
+        let batch = self.pool.batch_mut(worker);
+        self.planner.carry_out(&mut self.waiting, |request| batch.push(request), |_, _| {});
+        if self.batch(worker).is_empty() {
+            return false;
+        }
+        if self.in_order {
+            self.shed_overtaken(now, worker);
+        }
+        self.pool.start(now, worker);
         true
     }
 

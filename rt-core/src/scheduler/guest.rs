@@ -7,8 +7,9 @@
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
-use super::queue::{DEMOTED, MANDATORY};
+use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{NEVER, WorkerId};
+use crate::counted::Counted;
 use crate::safe_mode::Severity;
 use crate::time::{Instant, Span};
 
@@ -67,6 +68,64 @@ impl Scheduler {
         // It has variants, but nothing that would allow another one than the base.
         let _ = self.start(now, worker);
         Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+    }
+
+    /// The earliest deadline of those that wait and nothing is promised for, and what a batch of one takes at most; `None` if none
+    /// does, or if one would be begun after a later one of its stream.
+    pub(crate) fn first_ahead(&self) -> Option<(Instant, Span)> {
+        let first =
+            [DEMOTED, OPTIONAL].iter().filter_map(|&class| self.waiting.first_deadline(class)).min()?;
+        let may = !self.in_order || self.waiting.is_clear();
+        may.then_some((first, self.config.workers[0].profile.bound(1)))
+    }
+
+    /// Whether as many wait as make a full batch that pays; what that takes at most.
+    pub(crate) fn full_batch(&self) -> (bool, Span) {
+        let kind = self.pool.kind(0);
+        (self.waiting.len() >= usize::from(kind.paying[kind.workers.batch - 1]), kind.time)
+    }
+
+    /// A batch on a worker that is free, of at most `longest`, that goes before what is mandatory: what it takes at most; `None` if
+    /// nothing that waits and nothing is promised for could be served.
+    pub(crate) fn take_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> Option<Span> {
+        self.changed = true;
+        if !self.form_batch_ahead(now, worker, longest) {
+            return None;
+        }
+        let _ = self.start(now, worker);
+        Some(self.pool.get(worker).map_or(Span::ZERO, |w| w.left(now)))
+    }
+
+    /// By when the `nth` mandatory request that waits must be answered, less the guard; the end of time if fewer do.
+    pub(crate) fn nth_due(&self, nth: usize) -> Instant {
+        self.waiting.class(MANDATORY).get(nth).map_or(NEVER, |request| self.due(request))
+    }
+
+    /// The places of the streams that something is promised to.
+    pub(crate) fn promised_slots(&self) -> impl Iterator<Item = u16> + '_ {
+        self.streams.iter().filter(|stream| stream.spec.demand().is_some()).map(|stream| stream.id.slot)
+    }
+
+    /// The earliest instant at which the `nth` mandatory request to come of the stream in this place can come, from 0, if none comes
+    /// before `from`; the end of time if nothing is promised there.
+    pub(crate) fn nth_mandatory(&self, slot: u16, from: Instant, nth: u64) -> Instant {
+        let stream = self.streams.at(slot).filter(|stream| stream.marks.may_ever_be());
+        stream.map_or(NEVER, |stream| stream.nth_mandatory(from, nth))
+    }
+
+    /// How many of the streams that demand something, or have gone and still count, are not among those.
+    pub(crate) fn left_out(&self, counted: &Counted) -> usize {
+        self.ledger.left_out(counted)
+    }
+
+    /// Whether a stream waits to be added.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Something was begun that counts nobody who comes now: who comes waits to hear that nothing mandatory waits.
+    pub(crate) fn await_clear(&mut self) {
+        self.carry_in = CarryIn::Open;
     }
 
     /// When it has something to do if nothing happens before, if it need not be polled to tell.

@@ -52,7 +52,7 @@ impl Scheduler {
         if waiting > self.config.queue as u64 {
             return Err(ShieldError::Queue { waiting, limit: self.config.queue });
         }
-        match self.ledger.left_out(shield) {
+        match self.ledger.left_out(shield.counted()) {
             0 => Ok(()),
             count => Err(ShieldError::Stream { count }),
         }
@@ -139,8 +139,7 @@ impl Scheduler {
     pub(super) fn most(&self, now: Instant, worker: WorkerId) -> usize {
         let kind = &self.pool.kind(worker).workers;
         if let Some(guest) = &self.guest {
-            let most = kind.profile.largest_within(guest.longest, kind.profile.max_batch());
-            return if guest.background { most } else { kind.batch };
+            return if guest.background { self.most_of_any(worker) } else { kind.batch };
         }
         let size = kind.profile.max_batch().min(self.waiting.len());
         if size <= kind.batch || !self.may_be_long() {
@@ -148,6 +147,13 @@ impl Scheduler {
         } else {
             self.most_allowed(now, worker, size)
         }
+    }
+
+    /// The most that a batch may hold if it may take as long as any on workers that are shared.
+    pub(super) fn most_of_any(&self, worker: WorkerId) -> usize {
+        let profile = &self.pool.kind(worker).workers.profile;
+        let longest = self.guest.map_or(Span::ZERO, |guest| guest.longest);
+        profile.largest_within(longest, profile.max_batch())
     }
 
     /// The same, of batches of more than are full and at most `size`.

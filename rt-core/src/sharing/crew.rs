@@ -34,6 +34,8 @@ pub(super) struct Crew {
     margin: Span,
     each: Span,
     spent: Span,
+    /// The margin from the next calm instant on.
+    after: Span,
 }
 
 impl Crew {
@@ -50,6 +52,7 @@ impl Crew {
             margin,
             each: share(margin, count),
             spent: Span::ZERO,
+            after: margin,
         }
     }
 
@@ -105,13 +108,24 @@ impl Crew {
         self.free_count += 1;
     }
 
-    /// From now on batches may run over by `margin`; false, and nothing has changed, if they have by more.
-    pub(super) fn set_margin(&mut self, now: Instant, margin: Span) -> bool {
+    /// From now on batches may run over by `margin`, or by more than before from the next calm instant on if what is there leaves no
+    /// `room`; false, and nothing has changed, if they have by more.
+    pub(super) fn set_margin(&mut self, now: Instant, margin: Span, room: bool) -> bool {
         let kept = self.excess(now) <= margin;
         if kept {
-            self.margin = margin;
+            self.after = margin;
+            self.count_on(if room { margin } else { margin.min(self.margin) });
         }
         kept
+    }
+
+    fn count_on(&mut self, margin: Span) {
+        (self.margin, self.each) = (margin, share(margin, self.running.len()));
+    }
+
+    /// By how much batches may yet run over in all until the next calm instant, no worker running any; `None` if they have by more.
+    pub(super) fn left(&self) -> Option<Span> {
+        (self.spent <= self.margin).then(|| self.margin.saturating_sub(self.spent))
     }
 
     /// Whether a batch has run over since the last calm instant.
@@ -123,6 +137,9 @@ impl Crew {
     /// is to come.
     pub(super) fn calm(&mut self) {
         self.spent = Span::ZERO;
+        if self.margin < self.after {
+            self.count_on(self.after);
+        }
     }
 
     /// By how much batches have run over since the last calm instant, those that run on among them.

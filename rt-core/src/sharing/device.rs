@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::crew::{Crew, Running};
 use super::line::Line;
+use super::shield::SharedShield;
 use super::{MAX_SERVICES, Rule};
 use crate::admission::Dispatch;
 use crate::scheduler::earliest::Earliest;
@@ -13,7 +14,7 @@ use crate::scheduler::{
 use crate::time::{Instant, Span};
 
 /// The end of time.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// Everything that is fixed for the life of a device.
 #[derive(Clone, Debug)]
@@ -85,20 +86,20 @@ pub enum DeviceAction {
 /// looks at the services that something has happened to, and at all of them only where nothing mandatory waits.
 #[derive(Debug)]
 pub struct Device {
-    rule: Rule,
+    pub(super) rule: Rule,
     turns: Vec<u32>,
     longest: Span,
     pub(super) schedulers: Vec<Scheduler>,
-    crew: Crew,
+    pub(super) crew: Crew,
     line: Line,
     /// Of each service of which a mandatory request waits: when the earliest must be answered.
-    due: Earliest,
+    pub(super) due: Earliest,
     /// Of each service, when its scheduler has something to do if nothing happens to it before.
     wake: Earliest,
     /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, and
     /// those that wait for nothing mandatory to wait.
     pub(super) touched: u64,
-    waiting: u64,
+    pub(super) waiting: u64,
     unclear: u64,
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
@@ -106,6 +107,14 @@ pub struct Device {
     armed: Instant,
     /// See [`Device::set_quiet`].
     pub(super) quiet: bool,
+    /// See [`Device::set_shield`].
+    pub(super) shield: Option<SharedShield>,
+    /// Services, a bit each, whose streams may have changed since the shield looked at them.
+    pub(super) unknown: u64,
+    /// Something has gone before mandatory requests since nothing mandatory waited.
+    pub(super) ahead: bool,
+    /// See [`Device::gone_ahead`].
+    pub(super) gone_ahead: u64,
 }
 
 impl Device {
@@ -154,6 +163,10 @@ impl Device {
             used: alloc::vec![Span::ZERO; count],
             armed: NEVER,
             quiet: false,
+            shield: None,
+            unknown: 0,
+            ahead: false,
+            gone_ahead: 0,
         })
     }
 
@@ -172,6 +185,10 @@ impl Device {
     /// The scheduler of a service, for what concerns its streams and its safe mode; requests and workers are the device's.
     pub fn service_mut(&mut self, service: usize) -> &mut Scheduler {
         self.touched |= 1 << service;
+        self.unknown |= 1 << service;
+        if self.ahead {
+            self.schedulers[service].await_clear();
+        }
         &mut self.schedulers[service]
     }
 
@@ -179,7 +196,8 @@ impl Device {
     /// if batches have run over by more since the last calm instant: then they are to be added later.
     #[must_use]
     pub fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
-        self.crew.set_margin(now, margin)
+        // What has gone before mandatory requests may have left no room for more.
+        self.crew.set_margin(now, margin, !self.ahead)
     }
 
     /// Whose batch a worker runs.
@@ -269,7 +287,7 @@ impl Device {
                     Action::WakeAt(at) => self.look_at(service, at.unwrap_or(NEVER)),
                 }
             }
-            if (self.unclear != 0 || self.crew.is_strained()) && self.clear(now) {
+            if (self.unclear != 0 || self.ahead || self.crew.is_strained()) && self.clear(now) {
                 continue;
             }
             match self.start(now) {
@@ -341,6 +359,7 @@ impl Device {
             return false;
         }
         self.crew.calm();
+        self.ahead = false;
         let any = self.unclear != 0;
         for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
             self.schedulers[service].all_clear();
@@ -356,6 +375,12 @@ impl Device {
             Rule::Earliest => self.due.earliest().map(|(_, service)| service),
             Rule::Turns => self.line.first(),
         };
+        if let Some(next) = next
+            && self.shield.is_some()
+            && let Some((service, time)) = self.start_ahead(now, worker, next)
+        {
+            return Some(Ok(self.started(now, worker, service, time)));
+        }
         let background = next.is_none();
         let service = next.or_else(|| if self.quiet { None } else { self.next_background() })?;
         let scheduler = &mut self.schedulers[service];
@@ -373,9 +398,14 @@ impl Device {
         if background {
             self.used[service] = self.used[service] + time;
         }
+        Some(Ok(self.started(now, worker, service, time)))
+    }
+
+    #[inline(always)]
+    fn started(&mut self, now: Instant, worker: WorkerId, service: usize, time: Span) -> DeviceAction {
         self.crew.start(now, worker, service, time);
         self.armed = NEVER;
-        Some(Ok(DeviceAction::Start { service, worker }))
+        DeviceAction::Start { service, worker }
     }
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one

@@ -57,7 +57,7 @@ impl Device {
                 scheduler.pass_on(now, &mut next.schedulers[to]);
             }
         }
-        (self.touched, next.touched) = (self.all(), next.all());
+        (self.touched, next.touched, next.unknown) = (self.all(), next.all(), next.all());
         Ok(())
     }
 

@@ -41,6 +41,11 @@ impl Envelope {
         self.rate
     }
 
+    /// `r + e`: in no longer than a nanosecond.
+    pub(super) fn at_once(self) -> f64 {
+        self.rate + self.excess
+    }
+
     /// The demand of a service, in workers.
     pub(super) fn utilisation(self, service: &SharedService) -> f64 {
         self.rate * service.time.as_nanos() as f64 / service.batch as f64

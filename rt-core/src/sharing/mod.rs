@@ -12,6 +12,7 @@
 //! of it, for one got at most the average, and one at most as many batches. Both tests look at how much can have been begun
 //! before a request, and ask whether that share leaves it in time. What is proved of them is in `docs/guarantee.md`.
 
+mod ahead;
 mod crew;
 mod device;
 mod earliest;
@@ -19,6 +20,7 @@ mod handover;
 mod horizon;
 mod line;
 mod margin;
+mod shield;
 mod sweep;
 mod turns;
 
@@ -31,6 +33,7 @@ use crate::word::Density;
 
 pub use device::{Device, DeviceAction, DeviceConfig, DeviceError};
 pub use handover::Heir;
+pub use shield::SharedShield;
 
 /// The most services that may share workers.
 pub const MAX_SERVICES: usize = 64;

@@ -31,13 +31,13 @@
 
 mod table;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::iter::empty;
 
 use crate::admission::AdmissionError;
+use crate::counted::Counted;
 use crate::curve::ArrivalCurve;
-use crate::ledger::{curve_digest, digest};
+use crate::ledger::digest;
 use crate::scheduler::MAX_WORKERS;
 use crate::stream::StreamSpec;
 use crate::time::{Instant, Span};
@@ -51,36 +51,10 @@ pub struct Shield {
     workers: Workers,
     latency: Span,
     tolerance: Span,
-    /// By rising digest.
-    load: Box<[Alike]>,
+    load: Counted,
     table: Table,
     /// See [`Shield::longest_alone`].
     alone: Span,
-}
-
-/// Streams that demand the same.
-#[derive(Clone, Debug)]
-struct Alike {
-    digest: u64,
-    density: Density,
-    arrivals: ArrivalCurve,
-    count: usize,
-}
-
-/// The streams of a load, those that demand the same together.
-fn classes(load: &[(Density, &ArrivalCurve)]) -> Box<[Alike]> {
-    let mut order: Vec<_> =
-        load.iter().map(|&(density, arrivals)| (curve_digest(arrivals), density, arrivals)).collect();
-    order.sort_by_key(|&(digest, ..)| digest);
-    let mut classes: Vec<Alike> = Vec::new();
-    for (digest, density, arrivals) in order {
-        let same = classes.iter_mut().rev().take_while(|alike| alike.digest == digest);
-        match same.into_iter().find(|alike| alike.density == density && alike.arrivals == *arrivals) {
-            Some(alike) => alike.count += 1,
-            None => classes.push(Alike { digest, density, arrivals: arrivals.clone(), count: 1 }),
-        }
-    }
-    classes.into()
 }
 
 /// Why there is no shield.
@@ -175,7 +149,7 @@ impl Shield {
         }
         let load: Vec<_> = load.into_iter().filter(|(density, _)| density.numerator() > 0).collect();
         let table = Table::new(workers, (latency, tolerance), &load)?;
-        let load = classes(&load);
+        let load = Counted::new(&load);
         let mut shield = Self { workers: workers.clone(), latency, tolerance, load, table, alone: latency };
         shield.alone = shield.longest(Instant::ZERO, empty(), empty(), Span::ZERO);
         Ok(shield)
@@ -281,19 +255,20 @@ impl Shield {
 
     /// The same, of a stream whose digest is known.
     pub(crate) fn counts_alike(&self, spec: &StreamSpec, digest: u64) -> usize {
-        let Some((density, arrivals)) = spec.demand() else { return usize::MAX };
-        let from = self.load.partition_point(|alike| alike.digest < digest);
-        let same = self.load[from..].iter().take_while(|alike| alike.digest == digest);
-        let alike = |alike: &&Alike| alike.density == density && alike.arrivals == *arrivals;
-        same.filter(alike).map(|alike| alike.count).sum()
+        self.load.alike(spec, digest)
+    }
+
+    /// The streams that it counts.
+    pub(crate) fn counted(&self) -> &Counted {
+        &self.load
     }
 
     /// The most mandatory requests that wait at once if each starts by `deadline - P` of its arrival.
     #[must_use]
     pub fn most_waiting(&self, deadline: Span) -> u64 {
         let life = deadline.saturating_sub(self.workers.batch_time()) + self.tolerance + Span::from_nanos(1);
-        let most = |alike: &Alike| {
-            alike.density.ceil_of(alike.arrivals.count(life)).saturating_mul(alike.count as u64)
+        let most = |(density, arrivals, count): (Density, &ArrivalCurve, usize)| {
+            density.ceil_of(arrivals.count(life)).saturating_mul(count as u64)
         };
         self.load.iter().map(most).fold(0, u64::saturating_add)
     }

@@ -21,6 +21,7 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod ahead;
 pub(crate) mod pipeline;
 pub(crate) mod sample;
 mod search;

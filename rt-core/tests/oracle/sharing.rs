@@ -46,22 +46,24 @@ pub(crate) enum Move {
     Tick,
     /// The same, although something should have been started.
     Late,
+    /// A free worker takes a batch before those that wait, with so many of this service; it takes so long.
+    Ahead(usize, usize, u8),
 }
 
 /// Streams of one service at most.
 const STREAMS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct State {
-    streams: [[Record; STREAMS]; 3],
+pub(super) struct State {
+    pub(super) streams: [[Record; STREAMS]; 3],
     /// Time left to the deadlines of the mandatory requests that wait.
-    waiting: [Queue; 3],
+    pub(super) waiting: [Queue; 3],
     busy: [u8; 2],
     line: List<3>,
     /// Batches that the first of the line has had in this turn.
     used: u8,
     late: u8,
-    overrun: bool,
+    pub(super) overrun: bool,
 }
 
 impl Shared {
@@ -107,11 +109,21 @@ impl Shared {
 
     /// Visits every state that can be reached, `limit` at most.
     pub(crate) fn judge(&self, limit: usize) -> Result<usize, Option<Vec<Move>>> {
+        self.search(limit, |_| 0)
+    }
+
+    /// The same, where batches may go before those that wait as far as `shield` allows, asked in each state of one worker.
+    pub(super) fn search(
+        &self,
+        limit: usize,
+        mut shield: impl FnMut(&State) -> u8,
+    ) -> Result<usize, Option<Vec<Move>>> {
         let mut seen = Seen::<State, Move>::new(Move::Tick);
         let (mut open, mut next) = (vec![0u32], Vec::new());
         while let Some(at) = open.pop() {
             let state = seen.states[at as usize].0;
             self.moves(&state, &mut next);
+            self.go_ahead(&state, &mut shield, &mut next);
             for (made, state) in next.drain(..) {
                 match state {
                     None => return Err(Some(seen.trace(at, made))),
@@ -148,6 +160,38 @@ impl Shared {
             for (k, stream) in service.streams.iter().enumerate() {
                 if state.streams[s][k].allows(stream) {
                     next.push((Move::Arrive(s, k), Some(self.arrive(state, s, k))));
+                }
+            }
+        }
+    }
+
+    /// Batches that go before those that wait, with as many of one service as leave a place to others.
+    fn go_ahead(
+        &self,
+        state: &State,
+        shield: &mut impl FnMut(&State) -> u8,
+        next: &mut Vec<(Move, Option<State>)>,
+    ) {
+        if state.busy[0] > 0 || state.waiting.iter().all(|queue| queue.len() == 0) {
+            return;
+        }
+        let longest = shield(state);
+        if longest == 0 {
+            return;
+        }
+        for time in 1..=longest + if state.overrun { 0 } else { self.overrun } {
+            for (s, service) in self.services.iter().enumerate() {
+                let may = |taken: &usize| *taken == 0 || state.waiting[s].as_slice()[0] >= time;
+                let most = state.waiting[s].len().min(service.batch - 1);
+                for taken in (usize::from(s > 0)..=most).filter(may) {
+                    let mut other = self.occupied(state, time);
+                    other.overrun |= time > longest;
+                    other.waiting[s].drop_front(taken);
+                    if self.turns && taken > 0 && other.waiting[s].len() == 0 {
+                        leave(&mut other, s as u8);
+                    }
+                    self.look_back(&mut other);
+                    next.push((Move::Ahead(s, taken, time), Some(other)));
                 }
             }
         }
@@ -237,6 +281,16 @@ impl Shared {
         other.busy[..self.workers].sort_unstable();
         other
     }
+}
+
+/// Nothing of this service waits any more: it stands in the line no longer.
+fn leave(state: &mut State, service: u8) {
+    if state.line.as_slice()[0] == service {
+        state.used = 0;
+    }
+    let line: Vec<u8> = state.line.as_slice().iter().copied().filter(|&s| s != service).collect();
+    state.line.drop_front(state.line.len());
+    line.into_iter().for_each(|s| state.line.push(s));
 }
 
 fn small(dice: &mut Dice, low: u64, high: u64) -> u8 {

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use rt_core::sharing::{
-    Device, DeviceAction, DeviceConfig, Heir, Rule, SharedAdmission, SharedService, Sharing, SharingError,
+    Device, DeviceAction, DeviceConfig, Heir, Rule, SharedAdmission, SharedService, SharedShield, Sharing,
+    SharingError,
 };
 use rt_core::{
     Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, HandOverError,
-    Instant, Outcome, Ran, Span, StreamId, StreamSpec,
+    Instant, Outcome, Ran, Span, StreamError, StreamId, StreamSpec,
 };
 
 use crate::harness::{Dice, config};
@@ -39,22 +40,39 @@ fn rule(shared: &Shared) -> Rule {
 
 /// What admission says.
 pub(crate) fn admission(shared: &Shared) -> Result<SharedAdmission, SharingError> {
+    sharing(shared).admit(&lists(&specs(shared)))
+}
+
+/// What may go before mandatory requests, if it is admitted.
+fn shield(shared: &Shared) -> Option<SharedShield> {
+    let (sharing, specs) = (sharing(shared), specs(shared));
+    let admission = sharing.admit(&lists(&specs)).ok()?;
+    sharing.shield(&lists(&specs), &admission)
+}
+
+/// The streams of each service.
+fn specs(shared: &Shared) -> Vec<Vec<StreamSpec>> {
+    shared.services.iter().map(|s| s.streams.iter().map(spec).collect()).collect()
+}
+
+fn lists(specs: &[Vec<StreamSpec>]) -> Vec<&[StreamSpec]> {
+    specs.iter().map(Vec::as_slice).collect()
+}
+
+fn sharing(shared: &Shared) -> Sharing {
     let service = |s: &Service| SharedService {
         latency: ns(s.deadline - shared.late),
         batch: s.batch,
         time: ns(s.time),
         turn: s.turn.into(),
     };
-    let sharing = Sharing {
+    Sharing {
         workers: shared.workers,
         guard: ns(shared.late),
         longest: ns(shared.longest),
         rule: rule(shared),
         services: shared.services.iter().map(service).collect(),
-    };
-    let specs: Vec<Vec<_>> = shared.services.iter().map(|s| s.streams.iter().map(spec).collect()).collect();
-    let streams: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
-    sharing.admit(&streams)
+    }
 }
 
 /// A system that is admitted, and by how much a batch of it may run over.
@@ -119,6 +137,9 @@ pub(crate) struct Run {
     longest: u64,
     /// Of each service: whether a batch of it has run over.
     pub(crate) overran: Vec<bool>,
+    /// How often something went before mandatory requests, on this device and on all.
+    ahead: u64,
+    pub(crate) gone_ahead: usize,
 }
 
 impl Run {
@@ -160,6 +181,8 @@ impl Run {
             over: 0,
             longest: shared.longest.into(),
             overran: vec![false; count],
+            ahead: 0,
+            gone_ahead: 0,
         }
     }
 
@@ -193,7 +216,7 @@ impl Run {
         // What is cancelled is told by the old one.
         self.leaving = true;
         self.settle();
-        self.device = next;
+        (self.device, self.ahead) = (next, 0);
         (self.leaving, self.quiet) = (false, false);
         self.turns = shared.services.iter().map(|s| s.turn.into()).collect();
         self.served.rotate_right(1);
@@ -229,13 +252,25 @@ fn device(shared: &Shared, guards: &[u64], margin: u64) -> Device {
         overrun_margin: Span::from_nanos(margin),
         services: shared.services.iter().zip(guards).map(config_of).collect(),
     });
-    device.expect("a device")
+    let mut device = device.expect("a device");
+    drop(device.set_shield(shield(shared)).expect("its shield"));
+    device
 }
 
 impl Run {
     pub(crate) fn add(&mut self, service: usize, spec: StreamSpec) -> StreamId {
+        self.try_add(service, spec).expect("room for a stream")
+    }
+
+    /// The same; nothing if it would have to wait.
+    pub(crate) fn try_add(&mut self, service: usize, spec: StreamSpec) -> Option<StreamId> {
         let now = Instant::from_nanos(self.now);
-        self.device.service_mut(service).add_stream(now, spec).expect("room for a stream")
+        let added = self.device.service_mut(service).add_stream(now, spec);
+        self.settle();
+        match added {
+            Err(StreamError::Wait) => None,
+            added => Some(added.expect("room for a stream")),
+        }
     }
 
     /// A stream goes: what it has waiting is cancelled.
@@ -384,8 +419,13 @@ impl Run {
         let batch: Vec<_> = self.device.service(service).batch(worker).to_vec();
         let kind = self.device.service(service).config().workers[0].clone();
         let mandatory = batch.iter().filter(|request| request.mandatory).count();
+        let ahead = self.device.gone_ahead() > self.ahead;
+        self.ahead = self.device.gone_ahead();
         match self.next() {
-            None => assert_eq!(mandatory, 0),
+            None => assert!(mandatory == 0 && !ahead),
+            Some(_) if ahead => {
+                self.gone_ahead += 1;
+            }
             Some(next) => {
                 assert!(next.contains(&service), "{service} goes before {next:?}");
                 assert!(batch.len() <= kind.batch, "a batch of {}", batch.len());
@@ -397,7 +437,7 @@ impl Run {
         for request in &batch {
             self.waiting[service].retain(|waits| waits.token != request.token);
         }
-        if let Some((_, used)) = turn.filter(|_| mandatory > 0) {
+        if let Some((_, used)) = turn.filter(|_| mandatory > 0 && !ahead) {
             self.line.pop_front();
             match (self.waiting[service].is_empty(), used + 1 >= self.turns[service]) {
                 (true, _) => {}

@@ -64,7 +64,8 @@ pub fn selecting(
 }
 
 /// The device of the services of `problem`, by the rule and the turns that decide it, with place for `queue` waiting requests of
-/// each. `streams` are those of the problem, then those of no promise, each with its service.
+/// each. `streams` are those of the problem, then those of no promise, each with its service. What nothing is promised for goes
+/// before mandatory requests where that harms none.
 ///
 /// # Errors
 /// [`WeirError`]: a deadline that no batch can meet, or too many streams.
@@ -73,10 +74,19 @@ pub fn on_device(
     queue: usize,
     streams: &[(usize, StreamSpec)],
 ) -> Result<OnDevice, WeirError> {
-    on_device_by(problem, &decide(problem), queue, streams)
+    let decision = decide(problem);
+    let (mut device, streams) = with_streams(problem, &decision, queue, streams)?;
+    if let Ok(admission) = &decision.answer {
+        let specs: Vec<_> = problem.specs().collect();
+        let lists: Vec<&[StreamSpec]> = specs.iter().map(Vec::as_slice).collect();
+        let sharing = problem.sharing(decision.rule, &decision.turns);
+        device.set_shield(sharing.shield(&lists, admission))?;
+    }
+    Ok(OnDevice::new(device, streams))
 }
 
-/// The same by a rule and turns that were decided before.
+/// The same by a rule and turns that were decided before, where nothing goes before mandatory requests: the proved model knows of
+/// no such batches.
 ///
 /// # Errors
 /// As [`on_device`].
@@ -86,13 +96,24 @@ pub(crate) fn on_device_by(
     queue: usize,
     streams: &[(usize, StreamSpec)],
 ) -> Result<OnDevice, WeirError> {
+    let (device, streams) = with_streams(problem, decision, queue, streams)?;
+    Ok(OnDevice::new(device, streams))
+}
+
+/// A device and its streams, each with its service.
+fn with_streams(
+    problem: &SharedProblem,
+    decision: &Decision,
+    queue: usize,
+    streams: &[(usize, StreamSpec)],
+) -> Result<(Device, Vec<(usize, StreamId)>), WeirError> {
     let count = |service: usize| streams.iter().filter(|(of, _)| *of == service).count().max(1);
     let mut device = device_of(problem, decision, (queue, count), safe_mode())?;
     let mut add = |(service, spec): &(usize, StreamSpec)| {
         Ok((*service, device.service_mut(*service).add_stream(Instant::ZERO, spec.clone())?))
     };
-    let added: Result<Vec<_>, WeirError> = streams.iter().map(&mut add).collect();
-    Ok(OnDevice::new(device, added?))
+    let added = streams.iter().map(&mut add).collect::<Result<Vec<_>, WeirError>>()?;
+    Ok((device, added))
 }
 
 /// The device of a problem by what was decided, without streams: of each service `queue` requests may wait, and as many streams

@@ -1,0 +1,117 @@
+//! Out of turn: what nothing is promised for goes before mandatory requests where the shield allows it.
+
+use super::device::{Device, NEVER};
+use super::shield::SharedShield;
+use crate::scheduler::WorkerId;
+use crate::shield::ShieldError;
+use crate::time::{Instant, Span};
+
+impl Device {
+    /// Sets the shield that is asked whether something may go before mandatory requests, or takes it away; returns the old one, to
+    /// be dropped where nobody waits. It must count every promised stream that is there, and may count streams that are yet to
+    /// come. Once one is added that it does not count it is asked no more: set the one of the admission that counts it.
+    ///
+    /// # Errors
+    /// If it is for other services, or leaves out a stream; there is none then.
+    pub fn set_shield(&mut self, shield: Option<SharedShield>) -> Result<Option<SharedShield>, ShieldError> {
+        let old = self.shield.take();
+        if let Some(mut shield) = shield {
+            let all = || self.schedulers.iter().enumerate();
+            if shield.rule() != self.rule
+                || shield.services() != self.schedulers.len()
+                || !all().all(|(service, scheduler)| shield.fits(service, scheduler))
+            {
+                return Err(ShieldError::Foreign);
+            }
+            match all().map(|(service, scheduler)| shield.note_streams(service, scheduler)).sum() {
+                0 => {}
+                count => return Err(ShieldError::Stream { count }),
+            }
+            (self.shield, self.unknown) = (Some(shield), 0);
+        }
+        Ok(old)
+    }
+
+    /// How often something went before mandatory requests.
+    #[must_use]
+    pub fn gone_ahead(&self) -> u64 {
+        self.gone_ahead
+    }
+
+    /// Takes a batch before what `next` has waiting, of which service and how long at most, if one may: of what nothing is promised for and would else be late, or a full
+    /// one where that of `next` would not be.
+    #[inline(never)]
+    pub(super) fn start_ahead(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        next: usize,
+    ) -> Option<(usize, Span)> {
+        let full = self.full(next);
+        let least = self.candidates().map(|(.., time)| time).chain(full.map(|(_, time)| time)).min()?;
+        let longest = self.longest_ahead(now, least);
+        if longest < least {
+            return None;
+        }
+        let fits = |&(.., time): &(Instant, usize, Span)| time <= longest;
+        let late = self.candidates().filter(fits).min().and_then(|(_, service, _)| {
+            self.touched |= 1 << service;
+            Some((service, self.schedulers[service].take_ahead(now, worker, longest)?))
+        });
+        let (service, time) = late.or_else(|| {
+            let (service, _) = full.filter(|&(_, time)| time <= longest)?;
+            self.touched |= 1 << service;
+            Some((service, self.schedulers[service].take_turn(now, worker, false)?))
+        })?;
+        self.ahead = true;
+        self.gone_ahead += 1;
+        Some((service, time))
+    }
+
+    /// The service with the earliest deadline of those that fill a batch, if `next` does not, and what that takes.
+    fn full(&self, next: usize) -> Option<(usize, Span)> {
+        if self.quiet || self.schedulers[next].full_batch().0 {
+            return None;
+        }
+        let waits = |service: &usize| self.waiting >> service & 1 == 1;
+        let of = |service: usize| {
+            let scheduler = &self.schedulers[service];
+            let (full, time) = scheduler.full_batch();
+            let first = scheduler.first_ahead().map_or(NEVER, |(first, _)| first);
+            full.then_some((first.min(scheduler.first_mandatory()), service, time))
+        };
+        let (_, service, time) = (0..self.schedulers.len()).filter(waits).filter_map(of).min()?;
+        Some((service, time))
+    }
+
+    /// What nothing is promised for and must be answered before all that is mandatory: by when, of which service, and what a batch
+    /// of one of it takes.
+    fn candidates(&self) -> impl Iterator<Item = (Instant, usize, Span)> + '_ {
+        let waits = |service: &usize| self.waiting >> service & 1 == 1;
+        let of = |service: usize| {
+            let scheduler = &self.schedulers[service];
+            let (first, time) = scheduler.first_ahead()?;
+            Some((first - scheduler.config().guard, service, time))
+        };
+        let all = 0..if self.quiet { 0 } else { self.schedulers.len() };
+        all.filter(waits).filter_map(of).filter(|&(first, ..)| first < self.due.instant())
+    }
+
+    /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.
+    fn longest_ahead(&mut self, now: Instant, least: Span) -> Span {
+        let Some(kept) = self.crew.left() else { return Span::ZERO };
+        // Who waits to be added waits for nothing to go before others any more.
+        if self.schedulers.iter().any(crate::scheduler::Scheduler::is_awaited) {
+            return Span::ZERO;
+        }
+        let Some(shield) = &mut self.shield else { return Span::ZERO };
+        while self.unknown != 0 {
+            let service = self.unknown.trailing_zeros() as usize;
+            if shield.note_streams(service, &self.schedulers[service]) > 0 {
+                return Span::ZERO;
+            }
+            self.unknown &= self.unknown - 1;
+        }
+        shield.longest(now, &self.schedulers, kept, least)
+    }
+}

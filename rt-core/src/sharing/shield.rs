@@ -1,0 +1,390 @@
+//! The shield of services that share one worker: how long a batch may be that goes before mandatory requests.
+//!
+//! A batch that the rule would not start, with any requests of one service, may begin at `t` though mandatory requests wait if
+//! all are in time even if it takes its time `ℓ`. Let `r_j` mandatory requests of `j` still wait, of which `r_j(y)` must be
+//! answered by `t + y`, their deadlines less the guard of their service; let `a_j(y)` be the most that can come and must be
+//! answered by then, as the arrival monitors have it; let `e` be what batches may yet run over within the margin. By rule E it may
+//! begin if for every `y` from the first deadline of those that wait on
+//!
+//! ```text
+//! ℓ + e + max_k (D_k - P_k - X_k) + Σ P_j·⌈(r_j(y) + a_j(y)) / B_j⌉  ≤  y ,
+//! ```
+//!
+//! and by rule T if, of every service `s` of which some wait, for every `p` up to the first that finds none of `s` waiting: if the
+//! `p`-th, of those that wait and then those that come, must be answered by `t + y`, with `J = ⌈p/B_s⌉`,
+//!
+//! ```text
+//! ℓ + e + J·P_s + Σ P_i·min( ⌈J/k_s⌉·k_i , ⌈r_i/B_i⌉ + what can come of i by t + y + g )  ≤  y .
+//! ```
+//!
+//! Why that is enough is in `docs/guarantee.md`. Lines of E are looked at request by request until a straight line
+//! above what may come keeps all others ([`Pace`]).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::horizon::Envelope;
+use super::{Demands, Rule, SharedAdmission, SharedService, Sharing};
+use crate::busy::MandatoryCurve;
+use crate::counted::Counted;
+use crate::growth::repetition;
+use crate::scheduler::Scheduler;
+use crate::scheduler::earliest::Earliest;
+use crate::stream::StreamSpec;
+use crate::time::{Instant, MAX_SPAN, Span};
+
+/// The most requests that are looked at before the answer is no.
+const LOOKS: usize = 512;
+/// After so many of them it is asked whether that is enough.
+const EACH: usize = 4;
+/// The most rises of a curve that are looked at, by admission.
+const RISES: usize = 1 << 12;
+/// A whole worker.
+const WHOLE: u128 = 1 << 32;
+/// The end of time.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// Which batches may go before mandatory requests, of the services of a device; see the module. What it looks through is in here
+/// too, so that nothing is allocated when it is asked.
+#[derive(Debug)]
+pub struct SharedShield {
+    rule: Rule,
+    guard: Span,
+    /// The longest that it is ever asked for.
+    longest: Span,
+    /// `max (D - P - X)`.
+    early: Span,
+    services: Box<[Service]>,
+    /// Of each service of which something waits or can come: when the next must be answered.
+    due: Earliest,
+}
+
+/// What it knows of a service.
+#[derive(Debug)]
+struct Service {
+    of: SharedService,
+    pace: Pace,
+    counted: Counted,
+    /// Who may send, and when.
+    coming: Coming,
+    /// Mandatory requests that wait; those that were looked at; and of those the ones that wait.
+    waiting: usize,
+    looked: u64,
+    taken: usize,
+}
+
+impl Sharing {
+    /// The shield of what was admitted; `None` with several workers, where nothing may go before what is mandatory. Allocates.
+    ///
+    /// # Panics
+    /// If there are not as many lists of streams as services.
+    #[must_use]
+    pub fn shield(&self, streams: &[&[StreamSpec]], admission: &SharedAdmission) -> Option<SharedShield> {
+        assert_eq!(streams.len(), self.services.len(), "one list of streams a service");
+        if self.workers != 1 {
+            return None;
+        }
+        let demands: Vec<Demands> =
+            streams.iter().map(|of| of.iter().filter_map(StreamSpec::demand).collect()).collect();
+        let sooner = self.latest_starts().into_iter().zip(&admission.start_within);
+        let service = |(&of, demands): (&SharedService, &Demands)| Service {
+            of,
+            pace: Pace::new(&of, demands),
+            counted: Counted::new(demands),
+            coming: Coming::new(demands.len()),
+            waiting: 0,
+            looked: 0,
+            taken: 0,
+        };
+        Some(SharedShield {
+            rule: self.rule,
+            guard: self.guard,
+            longest: self.longest,
+            early: sooner.map(|(latest, &within)| latest.saturating_sub(within)).max().unwrap_or(Span::ZERO),
+            services: self.services.iter().zip(&demands).map(service).collect(),
+            due: Earliest::new(self.services.len()),
+        })
+    }
+}
+
+impl SharedShield {
+    /// Whether it is for such a service under this number.
+    pub(super) fn fits(&self, service: usize, scheduler: &Scheduler) -> bool {
+        let config = scheduler.config();
+        let alike = |kind: &crate::workers::Workers, of: &SharedService| {
+            (kind.count, kind.batch, kind.batch_time()) == (1, of.batch, of.time)
+                && config.deadline.saturating_sub(config.guard) == of.latency
+        };
+        let of = self.services.get(service).map(|service| &service.of);
+        of.is_some_and(|of| config.workers.iter().all(|kind| alike(kind, of)))
+    }
+
+    /// How many services it is for.
+    pub(super) fn services(&self) -> usize {
+        self.services.len()
+    }
+
+    /// The rule that it is for.
+    pub(super) fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// Streams of a service have come or gone: how many of them it does not count. It looks at the others from now on.
+    pub(super) fn note_streams(&mut self, service: usize, scheduler: &Scheduler) -> usize {
+        let of = &mut self.services[service];
+        let left_out = scheduler.left_out(&of.counted);
+        if left_out == 0 {
+            of.coming.set_streams(scheduler);
+        }
+        left_out
+    }
+
+    /// How long a batch may take that begins `now`, before the mandatory requests that wait; 0 if that is below `least`. Batches
+    /// may yet run over by `kept`.
+    pub(super) fn longest(
+        &mut self,
+        now: Instant,
+        schedulers: &[Scheduler],
+        kept: Span,
+        least: Span,
+    ) -> Span {
+        for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
+            (of.waiting, of.looked, of.taken) = (scheduler.waiting_mandatory(), 0, 0);
+        }
+        match self.rule {
+            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, least),
+            Rule::Turns => self.by_turns(now, schedulers, kept, least),
+        }
+    }
+
+    /// Rule E.
+    fn by_deadline(&mut self, now: Instant, schedulers: &[Scheduler], kept: Span, least: Span) -> Span {
+        let (mut first, mut waiting) = (NEVER, 0);
+        for (s, (of, scheduler)) in self.services.iter_mut().zip(schedulers).enumerate() {
+            of.coming.begin(now, scheduler);
+            waiting += of.waiting;
+            first = first.min(scheduler.nth_due(0));
+            self.due.set(s, of.next_due(scheduler));
+        }
+        let (mut longest, mut work) = (self.longest.as_nanos(), kept.as_nanos());
+        for look in 0..LOOKS {
+            if waiting == 0 && look % EACH == 0 && self.holds_beyond(now, longest.saturating_add(work)) {
+                return Span::from_nanos(longest);
+            }
+            let Some((due, s)) = self.due.earliest() else { return Span::from_nanos(longest) };
+            let of = &mut self.services[s];
+            if of.looked.is_multiple_of(of.of.batch as u64) {
+                work = work.saturating_add(of.of.time.as_nanos());
+            }
+            waiting -= usize::from(of.taken < of.waiting);
+            of.look(now, &schedulers[s]);
+            self.due.set(s, of.next_due(&schedulers[s]));
+            if due >= first {
+                longest = longest.min(due.since(now).as_nanos().saturating_sub(work));
+                if longest < least.as_nanos() {
+                    break;
+                }
+            }
+        }
+        Span::ZERO
+    }
+
+    /// Whether all lines hold that are not looked at, if what was looked at takes so much `work` and nothing else waits: at each distance
+    /// at which the next of a service is due, and beyond, as less comes than the worker does.
+    fn holds_beyond(&self, now: Instant, work: u64) -> bool {
+        let next = |of: &Service| of.coming.next + of.of.latency;
+        let comes = || self.services.iter().filter(|of| of.coming.next < NEVER);
+        let holds = |at: Instant| {
+            let before = comes().filter(|&of| next(of) <= at);
+            let more = before.map(|of| of.pace.within(at.since(next(of)).as_nanos()));
+            more.fold(work, u64::saturating_add) <= at.since(now).as_nanos()
+        };
+        comes().map(|of| u128::from(of.pace.slope)).sum::<u128>() <= WHOLE
+            && comes().all(|of| holds(next(of)))
+    }
+
+    /// Rule T.
+    fn by_turns(&mut self, now: Instant, schedulers: &[Scheduler], kept: Span, least: Span) -> Span {
+        let mut longest = self.longest;
+        for s in 0..self.services.len() {
+            if self.services[s].waiting > 0 {
+                longest = self.in_turn(now, schedulers, s, kept, longest);
+                if longest < least {
+                    return Span::ZERO;
+                }
+            }
+        }
+        longest
+    }
+
+    /// Of one service, at most `longest`.
+    fn in_turn(
+        &mut self,
+        now: Instant,
+        schedulers: &[Scheduler],
+        s: usize,
+        kept: Span,
+        longest: Span,
+    ) -> Span {
+        for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
+            of.coming.begin(now, scheduler);
+            (of.looked, of.taken) = (0, 0);
+        }
+        let (mut longest, kept) = (longest.as_nanos(), kept.as_nanos());
+        // When the batch of those that were looked at begins at the latest.
+        let mut begun = 0;
+        for place in 0..LOOKS {
+            let own = &mut self.services[s];
+            if place >= own.waiting {
+                let clear = now + Span::from_nanos((longest + kept).saturating_add(begun)) + self.guard;
+                if own.coming.next > clear {
+                    return Span::from_nanos(longest);
+                }
+            }
+            let due = own.next_due(&schedulers[s]);
+            own.look(now, &schedulers[s]);
+            let SharedService { batch, time, turn, .. } = own.of;
+            if place % batch == 0 {
+                let rounds = (place / batch) as u64;
+                let turns = rounds / u64::from(turn) + 1;
+                begun = time.as_nanos().saturating_mul(rounds);
+                for (i, of) in self.services.iter_mut().enumerate().filter(|&(i, _)| i != s) {
+                    let work = of.work_within(now, &schedulers[i], due + self.guard, turns);
+                    begun = begun.saturating_add(work);
+                }
+                let left = due.since(now).as_nanos();
+                longest = longest.min(left.saturating_sub(begun.saturating_add(time.as_nanos() + kept)));
+                if longest == 0 {
+                    return Span::ZERO;
+                }
+            }
+        }
+        Span::ZERO
+    }
+}
+
+impl Service {
+    /// When the next must be answered, of those that wait and then those that come.
+    fn next_due(&self, scheduler: &Scheduler) -> Instant {
+        if self.taken < self.waiting {
+            return scheduler.nth_due(self.taken);
+        }
+        if self.coming.next < NEVER { self.coming.next + self.of.latency } else { NEVER }
+    }
+
+    /// Looks at that.
+    fn look(&mut self, now: Instant, scheduler: &Scheduler) {
+        self.looked += 1;
+        if self.taken < self.waiting {
+            self.taken += 1;
+        } else {
+            self.coming.advance(now, scheduler);
+        }
+    }
+
+    /// What its batches take of so many turns, if each holds something that waits or comes by then.
+    fn work_within(&mut self, now: Instant, scheduler: &Scheduler, by: Instant, turns: u64) -> u64 {
+        let (most, waiting) = (turns * u64::from(self.of.turn), self.waiting.div_ceil(self.of.batch) as u64);
+        while waiting + self.looked < most && self.coming.next <= by {
+            self.looked += 1;
+            self.coming.advance(now, scheduler);
+        }
+        self.of.time.as_nanos().saturating_mul(most.min(waiting + self.looked))
+    }
+}
+
+/// When the next mandatory requests of a service can come.
+#[derive(Debug)]
+struct Coming {
+    streams: Vec<Next>,
+    /// The end of time if none can.
+    next: Instant,
+}
+
+/// When which mandatory request of the stream in this place can come.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    slot: u16,
+    nth: u64,
+    at: Instant,
+}
+
+impl Coming {
+    fn new(streams: usize) -> Self {
+        Self { streams: Vec::with_capacity(streams), next: NEVER }
+    }
+
+    /// Those that are there, at most as many as there is room for.
+    fn set_streams(&mut self, scheduler: &Scheduler) {
+        self.streams.clear();
+        self.streams.extend(scheduler.promised_slots().map(|slot| Next { slot, nth: 0, at: NEVER }));
+    }
+
+    /// What comes from now on.
+    fn begin(&mut self, now: Instant, scheduler: &Scheduler) {
+        self.next = NEVER;
+        for stream in &mut self.streams {
+            (stream.nth, stream.at) = (0, scheduler.nth_mandatory(stream.slot, now, 0));
+            self.next = self.next.min(stream.at);
+        }
+    }
+
+    /// Goes on behind the next.
+    fn advance(&mut self, now: Instant, scheduler: &Scheduler) {
+        let (from, mut next) = (self.next, NEVER);
+        let mut found = false;
+        for stream in &mut self.streams {
+            if !found && stream.at == from {
+                found = true;
+                stream.nth += 1;
+                stream.at = scheduler.nth_mandatory(stream.slot, now, stream.nth);
+            }
+            next = next.min(stream.at);
+        }
+        self.next = next;
+    }
+}
+
+/// What the batches of a service take at most that has some of what comes: this much at once, and so much a nanosecond.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// In nanoseconds.
+    burst: u64,
+    /// In `1/`[`WHOLE`].
+    slope: u64,
+}
+
+impl Pace {
+    /// The least for `P·⌈α(z + 1)/B⌉`, rises looked at until they repeat or are too many.
+    fn new(service: &SharedService, demands: &Demands) -> Self {
+        let (time, batch) = (service.time.as_nanos(), service.batch as u64);
+        let envelope = Envelope::of(demands);
+        let slope = (envelope.utilisation(service) * WHOLE as f64 * (1.0 + 1e-12)) as u64 + 1;
+        let rough = time as f64 * (envelope.at_once() / batch as f64 + 1.0);
+        let repeated = repetition(demands, []).and_then(|all| {
+            let length = all.length.checked_mul(batch)?;
+            all.from.checked_add(length)
+        });
+        if demands.is_empty() {
+            return Self::default();
+        }
+        let (mut burst, mut curve) = (0, MandatoryCurve::new(demands));
+        for _ in 0..RISES {
+            let y = curve.length().as_nanos() - 1;
+            let work = time.saturating_mul(curve.requests().div_ceil(batch));
+            burst = burst.max(work.saturating_sub((u128::from(y) * u128::from(slope) / WHOLE) as u64));
+            let next = curve.next_rise();
+            if next >= MAX_SPAN || repeated.is_some_and(|repeated| next.as_nanos() > repeated + 1) {
+                return Self { burst, slope };
+            }
+            curve.rise();
+        }
+        Self { burst: burst.max((rough * 1.000_001) as u64 + 1), slope }
+    }
+
+    /// What the batches take within `distance` of the first that comes.
+    fn within(self, distance: u64) -> u64 {
+        let more = u128::from(distance) * u128::from(self.slope);
+        self.burst.saturating_add(u64::try_from(more.div_ceil(WHOLE)).unwrap_or(u64::MAX))
+    }
+}
