@@ -50,6 +50,33 @@ fn a_backlog_that_never_shrinks_keeps_safe_mode_up() {
     assert_eq!(harness.mandatory_misses(), []);
 }
 
+/// Eight take 10, one takes 8, and one comes each ns, of which every other must be served, within 24. Behind a batch of 30 the first
+/// that waits always has 8 or 9 left. Were it run alone for that, so would be the next, for ever, and most others expire.
+#[test]
+fn what_piled_up_is_worked_off_in_full_batches_and_safe_mode_ends() {
+    let long = Rc::new(Cell::new(0));
+    let mut harness = Harness::new(config(&[8, 10, 10, 10, 10, 10, 10, 10], 8, 1, 24, Dispatch::Eager), {
+        let long = Rc::clone(&long);
+        move |_, bound| bound + long.take()
+    });
+    let set = ConstraintSet::new(&[Constraint::any_miss(1, 2).expect("valid")]).expect("one");
+    let curve = ArrivalCurve::new(&[ArrivalBound::window(1, ns(1)).expect("valid")]).expect("one");
+    let spec = StreamSpec::promised(set, curve);
+    assert!(harness::system(harness.scheduler.config()).admit(std::slice::from_ref(&spec)).is_ok());
+    let id = harness.add(spec);
+    for now in 0..4_000 {
+        if now == 500 {
+            long.set(20);
+        }
+        harness.advance_to(now);
+        harness.arrive(id);
+    }
+    let last =
+        harness.mandatory_misses().iter().map(|r| r.request.arrival.as_nanos()).max().expect("some are");
+    assert!(last < 600, "{last}");
+    assert_eq!(severity(&harness), Severity::Normal);
+}
+
 /// One of two workers hangs: as long as it does the other is alone, however long nothing new is wrong.
 #[test]
 fn a_worker_that_hangs_keeps_safe_mode_up() {

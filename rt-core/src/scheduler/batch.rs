@@ -34,8 +34,7 @@ pub(super) struct View<'a> {
     pub(super) next_answer: &'a dyn Fn() -> Instant,
     /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
     pub(super) closed: bool,
-    /// Whether no batch is made smaller for a request that is nearly late: where stalls are absorbed, behind them batches must be
-    /// full for what has piled up to be worked off.
+    /// Whether no batch is made smaller for a request that is nearly late, so that what has piled up is worked off.
     pub(super) whole: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
     pub(super) most: usize,

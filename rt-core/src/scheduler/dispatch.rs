@@ -334,6 +334,13 @@ impl Scheduler {
         plain.then_some((class, count))
     }
 
+    /// Whether no batch is made smaller for a request that is nearly late. Behind a stall that constraints absorb, and in safe
+    /// mode, batches must be full for what has piled up to be worked off: one small batch after the other may save each first
+    /// request, and lose all others for ever. With workers of several kinds a quicker one may still be in time.
+    fn keeps_whole(&self) -> bool {
+        self.absorbs || self.safe_mode.state().severity.is_suspended() && self.config.workers.len() == 1
+    }
+
     /// Has the planner choose the batch.
     #[inline(never)]
     fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
@@ -345,7 +352,7 @@ impl Scheduler {
             skip,
             next_answer: &|| self.pool.next_answer(now, worker),
             closed: !self.config.background,
-            whole: self.absorbs,
+            whole: self.keeps_whole(),
             most: self.most(now, worker),
             paying: &kind.paying,
         };
