@@ -47,6 +47,15 @@ fn kill(process: Pid) {
     let _ = kill_process(process, Signal::KILL);
 }
 
+/// Ends the killing when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The outcomes of so many requests to `stop`, one a period.
 fn paced(daemon: &Daemon, count: usize) -> Vec<Outcome> {
     let mut client = daemon.client();
@@ -95,8 +104,12 @@ fn an_engine_that_crashes_once_costs_the_other_services_of_its_worker_little_and
 fn an_engine_that_crashes_each_time_leaves_its_worker_to_the_other_services() {
     let daemon = deployment().serve();
     let over = AtomicBool::new(false);
+    // It answers once all engines are loaded; a daemon whose engine crashes before does not start.
+    daemon.status();
     eventually("a process", || engine_of(&daemon, "scene"));
     let (outcomes, seen) = thread::scope(|scope| {
+        // Whatever goes wrong: the scope waits for who kills.
+        let end = Ends(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 engine_of(&daemon, "scene").into_iter().for_each(kill);
@@ -112,7 +125,7 @@ fn an_engine_that_crashes_each_time_leaves_its_worker_to_the_other_services() {
         });
         println!("seen after {:?}", begun.elapsed());
         let outcomes = stop.join().expect("answered");
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         (outcomes, seen)
     });
     let text = seen["services"][1]["safe_mode"]["text"].as_str().unwrap_or_default();
