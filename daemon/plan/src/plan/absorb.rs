@@ -7,8 +7,9 @@ use crate::config::{HeldBy, ServiceConfig};
 use weir_engine::ModelSpec;
 
 /// Recoveries that are tried, in quarters of what the stalls of a window and one batch take: the longer one is the more may
-/// come, and the more requests a stall can make miss.
-const QUARTERS: [u64; 10] = [4, 5, 6, 7, 8, 10, 12, 16, 24, 40];
+/// come, and the more requests a stall can make miss. Of equals the first: where clients bring their constraints, half of what the
+/// workers can do is left for what comes behind a stall.
+const QUARTERS: [u64; 10] = [8, 4, 5, 6, 7, 10, 12, 16, 24, 40];
 
 impl ServicePlan {
     /// Whether constraints absorb the stalls that are declared; then no batch is longer than promises are computed for.
@@ -96,4 +97,56 @@ fn recoveries(
 ) -> impl Iterator<Item = Span> + use<> {
     let least = (stalls.lost() + config.guard + config.guard + workers.batch_time()).as_nanos();
     QUARTERS.into_iter().map(move |quarters| Span::from_nanos(least.saturating_mul(quarters) / 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::models::resolve_models;
+    use rt_core::LatencyProfile;
+
+    /// One worker with batches of one in 5 ms, of five of any ten of which may be missed; the machine stands still for 30 ms once in
+    /// 10 s.
+    fn plan(deadline: &str, by: &str) -> Result<ServicePlan, PlanError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.toml");
+        let text = format!(
+            "[[service]]\nname = \"s\"\nengine = \"simulated\"\nguard = \"1ms\"\njitter = \"0ms\"\ndeadline = \"{deadline}\"\n\
+             simulated = {{ times = [\"5ms\"], input = 1, output = 1 }}\nconstraints = [{{ any-miss = {{ m = 5, k = 10 }} }}]\n\
+             stalls = {{ at-most = 1, in = \"10s\", of = \"30ms\"{by} }}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path).unwrap();
+        let spec = resolve_models(&config).unwrap().remove(0).remove(0);
+        let profile = LatencyProfile::new(&[Span::from_millis(5)]).unwrap();
+        ServicePlan::of(&config.services[0], &spec, "", &[Workers { count: 1, batch: 1, profile }])
+    }
+
+    fn rate(plan: &ServicePlan) -> f64 {
+        plan.rate.as_ref().and_then(RatePlan::per_second).unwrap()
+    }
+
+    /// A deadline of 20 ms leaves nothing for a stall of 30, and the constraints do; one of 100 ms leaves enough, and then a word that
+    /// need be no denser promises more. What is asked for is taken, whatever it promises.
+    #[test]
+    fn what_promises_more_holds_through_stalls() {
+        let tight = plan("20ms", "").unwrap();
+        assert!(tight.is_absorbed() && rate(&tight) > 30.0, "{}", rate(&tight));
+        assert!(
+            tight.otherwise.as_ref().unwrap().starts_with("the deadline cannot hold them: service s: P(1)")
+        );
+        let (_, one) = tight.promised_stream().unwrap();
+        assert!(tight.density(&one) > one.constraints().density());
+        assert!(tight.lull().is_err() && tight.headroom() == Span::ZERO, "no batch is longer");
+        assert!(plan("20ms", ", by = \"deadline\"").is_err());
+        let loose = plan("100ms", "").unwrap();
+        assert!(!loose.is_absorbed());
+        let asked = plan("100ms", ", by = \"constraints\"").unwrap();
+        assert!(asked.is_absorbed() && asked.otherwise.is_none());
+        assert!(rate(&loose) > rate(&asked), "{} {}", rate(&loose), rate(&asked));
+        let less = format!("absorbed by constraints they would leave {:.1} requests/s", rate(&asked));
+        assert_eq!(loose.otherwise, Some(less));
+        assert_eq!(plan("100ms", ", by = \"deadline\"").map(|plan| rate(&plan)).ok(), Some(rate(&loose)));
+    }
 }

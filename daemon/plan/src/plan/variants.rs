@@ -44,8 +44,10 @@ impl VariantPlan {
 pub(super) fn times_of(config: &ServiceConfig, entry: &Entry) -> Result<LatencyProfile, PlanError> {
     // Where nothing is promised no bound is needed beyond the end of the deadline: what takes longer is too late anyway, and
     // sizes that usually do are not served.
-    let reserve = config.stalls.map_or(Span::ZERO, |stalls| stalls.reserve());
-    let left = config.deadline.saturating_sub(config.guard + reserve).max(Span::from_nanos(1));
+    let room = config.deadline.saturating_sub(config.guard);
+    // What would leave nothing of the deadline is not kept back of it.
+    let reserve = config.stalls.map(|stalls| stalls.reserve()).filter(|&reserve| reserve < room);
+    let left = room.saturating_sub(reserve.unwrap_or(Span::ZERO)).max(Span::from_nanos(1));
     let most = if config.is_best_effort() { left } else { Span::from_nanos(u64::MAX) };
     let fewest = config.batch.unwrap_or(1);
     let whole = |time: BatchTime| {
