@@ -154,7 +154,7 @@ fn print_tolerance(plan: &ServicePlan) {
             "  tolerance: requests of the reserved streams may come up to {tolerance} early and harm nobody"
         ),
         None => {
-            say!("  tolerance: requests may come up to {most} early, as far as admission leaves room for it")
+            say!("  tolerance: requests may come up to {most} early, as far as admission leaves room for it");
         }
     }
 }

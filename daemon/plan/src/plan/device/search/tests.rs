@@ -98,7 +98,6 @@ fn no_combination_of_batches_leaves_much_more_than_the_one_that_is_found() {
         let picks = |n: usize| vec![n % sizes[0], n / sizes[0] % sizes[1], n / sizes[0] / sizes[1]];
         let all = (0..sizes.iter().product()).filter_map(|n| choice.look_at(&picks(n), None).ok());
         let best = all.map(|chosen| chosen.merit).fold(0.0, f64::max);
-        println!("{number}: {} of {best} at {:?}", found.merit, found.picks);
         assert!(found.merit >= 0.97 * best && untried == 0, "{number}: {} of {best}", found.merit);
         // What is said to be the most there can be is.
         assert!(
@@ -117,7 +116,6 @@ fn a_search_that_must_end_has_found_something_and_says_what_it_did_not_try() {
         let (best, all) = search(&case.choice(), &mut |_| {}).expect("it holds");
         assert!(all == 0 && found.merit <= best.merit + 1e-9);
         // The first that are looked at are among the best.
-        println!("{} of {} after {} tests", found.merit, best.merit, choice.tests());
         assert!(found.merit >= 0.7 * best.merit, "{} of {}", found.merit, best.merit);
         assert!(told.is_sorted() && told.iter().all(|&tests| tests < 60), "{told:?}");
         assert!(choice.look_at(&found.picks, None).is_ok());
