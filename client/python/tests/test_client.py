@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import sys
+import time
 import unittest
 
 import numpy as np
@@ -55,6 +56,16 @@ class Sync(Case):
         streams = self.client.status()["services"][0]["streams"]
         self.assertIn(self.name, [s["name"] for s in streams])
 
+    def await_freed(self, name: str) -> None:
+        """Until the daemon has seen that the connection of who holds a stream has ended."""
+        with weir.Client(self.daemon.socket) as looking:
+            for _ in range(1000):
+                streams = [s for service in looking.status()["services"] for s in service["streams"]]
+                if not any(s["name"] == name and s["connected"] for s in streams):
+                    return
+                time.sleep(0.005)
+        self.fail(f"{name} is held for ever")
+
     def test_a_client_connects_again(self) -> None:
         plain, steady = self.client, weir.Client(self.daemon.socket, reconnect=True)
         self.addCleanup(steady.close)
@@ -69,6 +80,7 @@ class Sync(Case):
                 client.infer(stream, zeros)
         with self.assertRaises(weir.ClosedError):
             plain.infer(other, zeros)
+        self.await_freed(held[1].name)
         self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
         streams = [s["name"] for service in steady.status()["services"] for s in service["streams"]]
         self.assertEqual((streams.count(held[1].name), streams.count(held[0].name)), (1, 0))
