@@ -46,15 +46,32 @@ fn settled(arrivals: &ArrivalCurve) -> Option<u64> {
     arrivals.bounds().iter().try_fold(0, |from: u64, bound| Some(from.max(overtaken(bound)?)))
 }
 
-/// `(r, e)` so that never more than `r·Δ + e` mandatory requests of `load` come in `Δ` nanoseconds.
-pub(crate) fn envelope(load: &Load) -> (f64, f64) {
-    let of = |&(density, curve): &(Density, &ArrivalCurve)| {
-        let slowest = curve.slowest();
-        let (count, per) = slowest.rate();
-        let density = density.as_f64();
-        (density * count as f64 / per.as_nanos() as f64, density * slowest.excess_over_rate() as f64 + 1.0)
-    };
-    load.iter().map(of).fold((0.0, 0.0), |(r, e), (rate, excess)| (r + rate, e + excess))
+/// `(r, e)` so that never more than `r·Δ + e` mandatory requests of a load come in `Δ` nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) rate: f64,
+    pub(crate) excess: f64,
+}
+
+impl Envelope {
+    pub(crate) fn of(load: &Load) -> Self {
+        let of = |&(density, curve): &(Density, &ArrivalCurve)| {
+            let slowest = curve.slowest();
+            let (count, per) = slowest.rate();
+            let share = density.as_f64();
+            // Rounded up to whole requests.
+            let rest = 1.0 - 1.0 / f64::from(density.denominator());
+            (share * count as f64 / per.as_nanos() as f64, share * slowest.excess_over_rate() as f64 + rest)
+        };
+        let sum = |(r, e), (rate, excess)| (r + rate, e + excess);
+        let (rate, excess) = load.iter().map(of).fold((0.0, 0.0), sum);
+        Self { rate, excess }
+    }
+
+    /// `r + e`: in no longer than a nanosecond.
+    pub(crate) fn at_once(self) -> f64 {
+        self.rate + self.excess
+    }
 }
 
 pub(crate) fn lcm(a: u64, b: u64) -> Option<u64> {

@@ -11,8 +11,8 @@ use harness::load::{Bench, Setup, ns, setup};
 use harness::{Harness, config, earliest, system};
 use proptest::prelude::*;
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Joined, MissReason, Newcomer,
-    Outcome, SchedulerConfig, Shield, Span, StreamId, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, Joined, Newcomer,
+    SchedulerConfig, Shield, Span, StreamId, StreamSpec,
 };
 
 /// Runs of each system.
@@ -149,13 +149,7 @@ impl Small {
                 harness.arrive(stranger);
             }
         }
-        harness.scheduler.withdraw();
-        harness.settle();
-        harness.drain();
-        let gone = |r: &rt_core::Resolution| r.outcome == Outcome::Missed(MissReason::Cancelled);
-        let missed = harness.mandatory_misses();
-        assert!(missed.iter().all(gone), "{self:?} {conformed:?}: {missed:?}");
-        assert_eq!(harness.causes(), [], "{self:?} {conformed:?}");
+        harness.end_unharmed(&(self, &conformed));
         assert_eq!(harness.scheduler.suspensions(), (0, 0), "{self:?} {conformed:?}");
         let (counts, _) = harness.scheduler.stream_counts(steady).expect("there");
         assert_eq!(counts.early, early[0]);

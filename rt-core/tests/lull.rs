@@ -10,8 +10,8 @@ use harness::choices::{Choices, exhaust};
 use harness::load::ns;
 use harness::{Harness, config, earliest, system};
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, MissReason, Outcome,
-    SchedulerConfig, Shield, Span, StreamId, StreamSpec,
+    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, SchedulerConfig, Shield, Span,
+    StreamId, StreamSpec,
 };
 
 /// Runs of each system.
@@ -134,13 +134,7 @@ impl Small {
                 harness.arrive(stranger);
             }
         }
-        harness.scheduler.withdraw();
-        harness.settle();
-        harness.drain();
-        let gone = |r: &rt_core::Resolution| r.outcome == Outcome::Missed(MissReason::Cancelled);
-        let missed = harness.mandatory_misses();
-        assert!(missed.iter().all(gone), "{self:?} {sent:?}: {missed:?}");
-        assert_eq!(harness.causes(), [], "{self:?} {sent:?}");
+        harness.end_unharmed(&(self, &sent));
         tally.runs += 1;
         tally.in_a_lull += *in_a_lull.borrow();
     }

@@ -8,8 +8,9 @@ Four networks of `models/convolution.py` run on one thread, from some 2 ms to so
 stream, never two misses in a row, at 0.95 of what `weir certify` says all of them may send together; three of them are flooded
 as best effort with twice what the worker could do for one alone. Then the same streams and floods meet four services with a
 worker each, all on that core: each is planned as if it were alone there, which nobody checks. Requests come from the other
-cores. Real-time throttling must be off (sysctl kernel.sched_rt_runtime_us=-1): a core that is always busy is held up by it. Prints tables in Markdown. Needs the files of models/convolution.py in FOLDER, by default images in the target folder, or
-what makes them there: NumPy and onnx (`tests/deps.sh bench FOLDER`).
+cores. Real-time throttling must be off (sysctl kernel.sched_rt_runtime_us=-1): a core that is always busy is held up by it.
+Prints tables in Markdown. Needs the files of models/convolution.py in FOLDER, by default images in the target folder, or what
+makes them there: NumPy and onnx (`tests/deps.sh bench FOLDER`).
 """
 
 import argparse

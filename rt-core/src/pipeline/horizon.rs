@@ -3,7 +3,7 @@
 use super::path::round;
 use super::{Pipeline, Stage};
 use crate::admission::Load;
-use crate::growth::{envelope, growth, lcm, repetition};
+use crate::growth::{Envelope, growth, lcm, repetition};
 
 /// What is nearer to capacity than this part of it is looked at until it repeats.
 const NEARLY_ALL: f64 = 1e-9;
@@ -49,13 +49,13 @@ impl Horizon {
         let depth = depth.into_iter().max().unwrap_or(1);
         let stages = || pipeline.stages.iter().zip(descendants);
         let cost = stages().map(|(stage, &m)| cost(stage, m)).fold(0.0, f64::max);
-        let (rate, excess) = envelope(load);
-        let spare = 1.0 - cost * rate;
+        let come = Envelope::of(load);
+        let spare = 1.0 - cost * come.rate;
         let over = if spare < NEARLY_ALL {
             u64::MAX
         } else {
             // What is lost in rounding is at most some 10^-15 of capacity, so some 10^-6 of what is spare.
-            ((fixed + cost * (excess + rate + depth as f64)) / spare * 1.0001) as u64 + 2
+            ((fixed + cost * (come.at_once() + depth as f64)) / spare * 1.0001) as u64 + 2
         };
         let repeat = || {
             let rounds = stages().try_fold(1, |all, (stage, _)| lcm(all, round(stage)))?;

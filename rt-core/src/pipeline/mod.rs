@@ -27,7 +27,9 @@ mod path;
 
 use alloc::vec::Vec;
 
+use crate::admission::Load;
 use crate::busy::{MAX_RISES, MandatoryCurve};
+use crate::growth::Envelope;
 use crate::stream::StreamSpec;
 use crate::time::{MAX_SPAN, Span};
 use crate::{MAX_BATCH, MAX_WORKERS};
@@ -253,8 +255,8 @@ impl Pipeline {
     }
 
     /// Refuses at once what is clearly above capacity; the test is exact.
-    fn check_rate(&self, descendants: &[u64], load: &crate::admission::Load) -> Result<(), PipelineError> {
-        let (rate, _) = crate::growth::envelope(load);
+    fn check_rate(&self, descendants: &[u64], load: &Load) -> Result<(), PipelineError> {
+        let rate = Envelope::of(load).rate;
         let busy = |i: usize| rate * horizon::cost(&self.stages[i], descendants[i]);
         let busiest = (0..self.stages.len()).max_by(|&a, &b| busy(a).total_cmp(&busy(b))).unwrap_or(0);
         if busy(busiest) <= 1.0 + 1e-9 {

@@ -21,10 +21,11 @@
 
 use alloc::vec::Vec;
 
-use super::horizon::{Ceiling, Envelope, Repeat};
+use super::horizon::{Ceiling, Repeat};
 use super::margin::{Front, Keys, Lines};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
+use crate::growth::Envelope;
 use crate::time::Span;
 
 pub(super) fn admit(
@@ -72,7 +73,7 @@ impl<'a> Test<'a> {
         Self {
             sharing,
             demands,
-            envelopes: demands.iter().map(Envelope::of).collect(),
+            envelopes: demands.iter().map(|of| Envelope::of(of)).collect(),
             rises: services().map(both).collect(),
             repeat: Repeat::of_earliest(sharing, demands),
             uniform: sharing.is_uniform(demands),
@@ -274,7 +275,7 @@ impl<'a> Test<'a> {
             // A batch may hold a single request; of both counts either is enough.
             let of = self.envelopes[j];
             let (shift, fewer) = match shifts[j] {
-                Shift::Less(_, more) if of.rate() * ((shifts[j].all() - more) as f64) < 1.0 => (more, 1.0),
+                Shift::Less(_, more) if of.rate * ((shifts[j].all() - more) as f64) < 1.0 => (more, 1.0),
                 shift => (shift.all(), 0.0),
             };
             work.count(weight, of, 1.0 - shift as f64, service.batch as f64 - 1.0 - fewer);

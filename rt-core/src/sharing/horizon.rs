@@ -5,47 +5,14 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::{Demands, SharedService, Sharing};
-use crate::curve::ArrivalCurve;
-use crate::growth::{growth, lcm, repetition};
-use crate::word::Density;
+use crate::growth::{Envelope, growth, lcm, repetition};
 
 /// What is nearer to capacity than this part of it is looked at until it repeats.
 const NEARLY_ALL: f64 = 1e-9;
 /// Far more than what is lost in rounding, far less than what is spare.
 const ROUNDING: f64 = 1e-11;
 
-/// `(r, e)` so that never more than `r·Δ + e` mandatory requests come in `Δ` nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Envelope {
-    rate: f64,
-    excess: f64,
-}
-
 impl Envelope {
-    pub(super) fn of(demands: &Demands) -> Self {
-        let of = |&(density, curve): &(Density, &ArrivalCurve)| {
-            let slowest = curve.slowest();
-            let (count, per) = slowest.rate();
-            let share = density.as_f64();
-            // Rounded up to whole requests.
-            let rest = 1.0 - 1.0 / f64::from(density.denominator());
-            (share * count as f64 / per.as_nanos() as f64, share * slowest.excess_over_rate() as f64 + rest)
-        };
-        let sum = |(r, e), (rate, excess)| (r + rate, e + excess);
-        let (rate, excess) = demands.iter().map(of).fold((0.0, 0.0), sum);
-        Self { rate, excess }
-    }
-
-    /// `r`.
-    pub(super) fn rate(self) -> f64 {
-        self.rate
-    }
-
-    /// `r + e`: in no longer than a nanosecond.
-    pub(super) fn at_once(self) -> f64 {
-        self.rate + self.excess
-    }
-
     /// The demand of a service, in workers.
     pub(super) fn utilisation(self, service: &SharedService) -> f64 {
         self.rate * service.time.as_nanos() as f64 / service.batch as f64

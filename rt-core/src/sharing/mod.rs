@@ -27,6 +27,7 @@ mod turns;
 use alloc::vec::Vec;
 
 use crate::curve::ArrivalCurve;
+use crate::growth::Envelope;
 use crate::stream::StreamSpec;
 use crate::time::Span;
 use crate::word::Density;
@@ -276,7 +277,7 @@ impl Sharing {
 
     /// Refuses at once what is clearly above capacity; the tests are exact.
     fn check_rate(&self, demands: &[Demands]) -> Result<(), SharingError> {
-        let needs = |(of, s): (&Demands, &SharedService)| horizon::Envelope::of(of).utilisation(s);
+        let needs = |(of, s): (&Demands, &SharedService)| Envelope::of(of).utilisation(s);
         let work: f64 = demands.iter().zip(&self.services).map(needs).sum();
         if work <= self.workers as f64 * (1.0 + 1e-9) {
             return Ok(());

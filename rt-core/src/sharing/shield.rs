@@ -23,11 +23,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::horizon::Envelope;
 use super::{Demands, Rule, SharedAdmission, SharedService, Sharing};
 use crate::busy::MandatoryCurve;
 use crate::counted::Counted;
-use crate::growth::repetition;
+use crate::growth::{Envelope, repetition};
 use crate::scheduler::Scheduler;
 use crate::scheduler::earliest::Earliest;
 use crate::stream::StreamSpec;

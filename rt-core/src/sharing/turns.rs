@@ -12,9 +12,10 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::horizon::{Ceiling, Envelope, Repeat};
+use super::horizon::{Ceiling, Repeat};
 use super::sweep::{Both, Look, Rises, Shift, Sweep};
 use super::{Asked, Demands, Reference, SharedAdmission, SharedBinding, Sharing, SharingError};
+use crate::growth::Envelope;
 use crate::time::Span;
 
 pub(super) fn admit(
@@ -27,7 +28,7 @@ pub(super) fn admit(
         sharing,
         demands,
         within: &start_within,
-        envelopes: demands.iter().map(Envelope::of).collect(),
+        envelopes: demands.iter().map(|of| Envelope::of(of)).collect(),
         points: asked.points,
     };
     let (mut tightest, mut below): (Option<SharedBinding>, _) = (None, asked.below);
@@ -125,9 +126,9 @@ impl Test<'_> {
 
     /// How fast the turns of service `i` grow, against what can come of it. Of which nothing is mandatory takes none.
     fn turns_to_requests(&self, s: usize, i: usize) -> Ordering {
-        let turns = self.envelopes[s].rate() / self.sharing.turn(s) as f64;
+        let turns = self.envelopes[s].rate / self.sharing.turn(s) as f64;
         let turns = turns * f64::from(self.sharing.services[i].turn);
-        let rate = self.envelopes[i].rate();
+        let rate = self.envelopes[i].rate;
         // As fast, but for rounding: both are counted, which is never wrong.
         if (turns - rate).abs() <= 1e-9 * rate { Ordering::Equal } else { turns.total_cmp(&rate) }
     }

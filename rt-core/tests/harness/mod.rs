@@ -403,6 +403,18 @@ impl Harness {
         self.bounds.iter().filter(|&&bound| bound > time).count()
     }
 
+    /// Answers all that is left, with nobody waiting to be added: nothing that had to be served was missed, but what its stream
+    /// left behind, and nothing was raised in this `run`.
+    pub(crate) fn end_unharmed(&mut self, run: &dyn std::fmt::Debug) {
+        self.scheduler.withdraw();
+        self.settle();
+        self.drain();
+        let gone = |r: &Resolution| r.outcome == Outcome::Missed(MissReason::Cancelled);
+        let missed = self.mandatory_misses();
+        assert!(missed.iter().all(gone), "{run:?}: {missed:?}");
+        assert_eq!(self.causes(), [], "{run:?}");
+    }
+
     /// Mandatory requests that were missed.
     pub(crate) fn mandatory_misses(&self) -> Vec<Resolution> {
         let missed = |r: &Resolution| r.request.mandatory && r.outcome != Outcome::Served;
