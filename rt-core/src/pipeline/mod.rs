@@ -22,8 +22,12 @@
 //! P1 lets every stage meet the whole burst anew. P2 counts it once: consecutive stages share one request, and all others
 //! are waited for at one stage alone. The proofs are in `docs/guarantee.md`.
 
+mod calm;
 mod horizon;
 mod path;
+mod scheduler;
+mod sources;
+mod stage;
 
 use alloc::vec::Vec;
 
@@ -35,6 +39,11 @@ use crate::time::{MAX_SPAN, Span};
 use crate::{MAX_BATCH, MAX_WORKERS};
 use horizon::Horizon;
 use path::Tables;
+
+pub use scheduler::{
+    Part, PipelineAction, PipelineConfig, PipelineConfigError, PipelineScheduler, StageConfig,
+};
+pub use sources::SourceId;
 
 /// The most stages of a pipeline.
 pub const MAX_STAGES: usize = 32;

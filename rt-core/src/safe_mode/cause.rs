@@ -27,6 +27,8 @@ pub enum Cause {
     MissesLow = 8,
     /// A warning: more comes than nine tenths of what is certified. Evidence: requests, seen, window.
     RateHigh = 9,
+    /// A result became more requests of a stage than declared. Evidence: allowed, seen, and of which stage from 0.
+    FanOutExcess = 10,
 }
 
 /// How bad it is. The numbers are stable; 0 is never told.
@@ -85,6 +87,7 @@ impl fmt::Display for Cause {
             Self::Operator => "operator",
             Self::MissesLow => "misses-low",
             Self::RateHigh => "rate-high",
+            Self::FanOutExcess => "fan-out-excess",
         })
     }
 }

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
+use super::first::Behind;
 use super::types::{Event, Outcome, Request, Resolution, WorkerId};
 use crate::constraint::Constraint;
 use crate::safe_mode::{Cause, Evidence, Transition};
@@ -38,7 +39,7 @@ impl Told {
 
     /// Queues the end of a request.
     #[inline]
-    fn resolve(&mut self, request: &Request, outcome: Outcome) {
+    pub(super) fn resolve(&mut self, request: &Request, outcome: Outcome) {
         self.resolved.push_back(Resolution { request: *request, outcome, misses_left: None });
     }
 
@@ -128,7 +129,7 @@ impl Scheduler {
     /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
     /// client. Where stalls are absorbed one that had to be served is on their account.
     #[inline(never)]
-    fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
+    pub(super) fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
         let Some(stream) = self.streams.get_mut(request.stream).filter(|_| request.mandatory) else { return };
         if reason == MissReason::Late && request.wanted < request.deadline && now <= request.deadline {
             stream.excused = stream.excused.max(request.seq + 1);
@@ -152,7 +153,7 @@ impl Scheduler {
 
     /// Records the outcome of the request that was resolved last.
     #[inline]
-    fn end(&mut self, now: Instant, id: StreamId, place: u32, outcome: Outcome) {
+    pub(super) fn end(&mut self, now: Instant, id: StreamId, place: u32, outcome: Outcome) {
         let misses_left = self.record(now, id, Some(place), outcome);
         if let Some(resolution) = self.told.resolved.back_mut() {
             resolution.misses_left = misses_left;
@@ -253,8 +254,9 @@ impl Scheduler {
 
     /// `failed` workers are there but did not do their work.
     pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
-        let (limit, alive) = (self.pool.len() as u64, self.pool.alive());
-        let evidence = Evidence { limit, seen: (alive - failed.min(alive)) as u64, ..Evidence::default() };
+        let (alive, all) = self.workers();
+        let seen = (alive - failed.min(alive)) as u64;
+        let evidence = Evidence { limit: all as u64, seen, ..Evidence::default() };
         self.raise(now, Cause::WorkerLost, evidence, now);
     }
 
@@ -263,6 +265,7 @@ impl Scheduler {
         self.changed = true;
         if cause.severity().is_suspended() {
             self.aftermath = CarryIn::Open;
+            self.note_break();
         }
         let transition = self.safe_mode.raise(now, cause, evidence, until);
         self.tell(transition);
@@ -272,8 +275,16 @@ impl Scheduler {
     pub(super) fn count_workers(&mut self, now: Instant) {
         self.changed = true;
         self.aftermath = CarryIn::Open;
-        let transition = self.safe_mode.set_workers(now, self.pool.alive(), self.pool.len());
+        self.note_break();
+        let (alive, all) = self.workers();
+        let transition = self.safe_mode.set_workers(now, alive, all);
         self.tell(transition);
+    }
+
+    /// Workers that are there, and all, those that requests go on to among them.
+    fn workers(&self) -> (usize, usize) {
+        let behind = self.guest.map_or(Behind::default(), |guest| guest.behind);
+        (self.pool.alive() + behind.alive, self.pool.len() + behind.all)
     }
 
     fn tell(&mut self, transition: Option<Transition>) {

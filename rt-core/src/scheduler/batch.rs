@@ -23,23 +23,23 @@ const NEAR: usize = 16;
 const WHOLE: u64 = 1 << 32;
 
 /// What a batch is formed of.
-pub(super) struct View<'a> {
-    pub(super) now: Instant,
+pub(crate) struct View<'a> {
+    pub(crate) now: Instant,
     /// The worker that takes it.
-    pub(super) workers: &'a Workers,
-    pub(super) waiting: &'a Waiting,
+    pub(crate) workers: &'a Workers,
+    pub(crate) waiting: &'a Waiting,
     /// How many of each class are left to quicker workers.
-    pub(super) skip: Classes<usize>,
+    pub(crate) skip: Classes<usize>,
     /// When a full batch after this one is answered at the earliest.
-    pub(super) next_answer: &'a dyn Fn() -> Instant,
+    pub(crate) next_answer: &'a dyn Fn() -> Instant,
     /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
-    pub(super) closed: bool,
+    pub(crate) closed: bool,
     /// Whether no batch is made smaller for a request that is nearly late, so that what has piled up is worked off.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// By the most requests, from 1: the fewest that make nearly as many a second.
-    pub(super) paying: &'a [u8],
+    pub(crate) paying: &'a [u8],
 }
 
 impl View<'_> {
@@ -77,7 +77,7 @@ struct Row {
 
 /// Forms batches; see the module. The last plan is read off by [`BatchPlanner::carry_out`].
 #[derive(Debug)]
-pub(super) struct BatchPlanner {
+pub(crate) struct BatchPlanner {
     /// Of each class, the fates of those that wait, from the first on, where they are chosen one by one; then come those of
     /// its row, and all others wait on.
     fates: Classes<Vec<Fate>>,
@@ -111,29 +111,29 @@ impl Claims {
 
 impl BatchPlanner {
     /// For so many requests waiting and streams. Allocates.
-    pub(super) fn new(queue: usize, streams: usize) -> Self {
+    pub(crate) fn new(queue: usize, streams: usize) -> Self {
         let fates = [(); 3].map(|()| Vec::with_capacity(queue));
         let claims = Claims { of: alloc::vec![Claim::default(); streams], turns: 0 };
         Self { fates, rows: Default::default(), taken: 0, claims }
     }
 
     /// For so many streams. Allocates.
-    pub(super) fn resize(&mut self, streams: usize) {
+    pub(crate) fn resize(&mut self, streams: usize) {
         self.claims.of.resize(streams, Claim::default());
     }
 
     /// A stream is new in its place.
-    pub(super) fn forget(&mut self, place: usize) {
+    pub(crate) fn forget(&mut self, place: usize) {
         self.claims.of[place] = Claim::default();
     }
 
     /// A request of `stream` that nothing is promised for has its turn.
-    pub(super) fn take_turn(&mut self, stream: StreamId) {
+    pub(crate) fn take_turn(&mut self, stream: StreamId) {
         self.claims.take_turn(stream);
     }
 
     /// Which of the last optional requests is of the stream that had its turn last, if that was after `stream` had.
-    pub(super) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
+    pub(crate) fn displaced(&self, waiting: &Waiting, stream: StreamId) -> Option<usize> {
         let (queue, own) = (waiting.class(OPTIONAL), self.claims.get(stream).turn);
         let turn = |&index: &usize| self.claims.get(queue[index].stream).turn;
         let last = (queue.len().saturating_sub(NEAR)..queue.len()).max_by_key(turn);
@@ -141,7 +141,7 @@ impl BatchPlanner {
     }
 
     /// Plans the batch: mandatory requests first, then demoted, then optional ones.
-    pub(super) fn plan(&mut self, view: &View) {
+    pub(crate) fn plan(&mut self, view: &View) {
         self.fates.iter_mut().for_each(Vec::clear);
         (self.rows, self.taken) = (Default::default(), 0);
         let full = view.workers.batch;
@@ -158,7 +158,7 @@ impl BatchPlanner {
 
     /// Plans a batch that takes at most `longest` and goes before mandatory requests: what nothing is promised for, and mandatory ones
     /// only for the places that are left. None if `longest` would cut it by so much that it pays less.
-    pub(super) fn plan_ahead(&mut self, view: &View, longest: Span) {
+    pub(crate) fn plan_ahead(&mut self, view: &View, longest: Span) {
         self.fates.iter_mut().for_each(Vec::clear);
         (self.rows, self.taken) = (Default::default(), 0);
         let (profile, mandatory) = (&view.workers.profile, view.waiting.class(MANDATORY));
@@ -192,7 +192,7 @@ impl BatchPlanner {
 
     /// Takes out of `waiting` what the plan disposes of: `run` hears of each request of the batch, in order of class and
     /// deadline, `miss` of each that is given up.
-    pub(super) fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         waiting: &mut Waiting,
         mut run: impl FnMut(Request),

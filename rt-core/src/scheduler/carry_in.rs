@@ -121,7 +121,7 @@ impl Scheduler {
     }
 
     /// Whether every worker is free within its `P`.
-    fn is_prompt(&self, now: Instant) -> bool {
+    pub(super) fn is_prompt(&self, now: Instant) -> bool {
         let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.pool.iter().enumerate().all(prompt)
     }

@@ -141,7 +141,7 @@ impl Scheduler {
         conforms: bool,
         class: usize,
     ) -> Option<MissReason> {
-        if self.pool.alive() == 0 {
+        if self.pool.alive() == 0 || self.guest.is_some_and(|guest| guest.behind.cut) {
             return Some(MissReason::WorkerLost);
         }
         let shed = !conforms && !self.config.background

@@ -7,6 +7,7 @@
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
+use super::first::Behind;
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{NEVER, WorkerId};
 use crate::counted::Counted;
@@ -22,13 +23,18 @@ pub(super) struct Guest {
     pub(super) guard: Span,
     /// Whether the batch to be formed may be as long as that: nothing mandatory waits for any of the services.
     pub(super) background: bool,
+    /// How often something happened that has to be waited out until [`Scheduler::all_clear`].
+    pub(super) breaks: u64,
+    /// Workers that its requests go on to.
+    pub(super) behind: Behind,
 }
 
 impl Scheduler {
     /// From now on it shares its workers, on which no batch takes longer than `longest`, with services of which the smallest
     /// guard is `guard`.
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
-        self.guest = Some(Guest { longest, guard, background: false });
+        let behind = Behind::default();
+        self.guest = Some(Guest { longest, guard, background: false, breaks: 0, behind });
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }
@@ -126,6 +132,14 @@ impl Scheduler {
     /// Something was begun that counts nobody who comes now: who comes waits to hear that nothing mandatory waits.
     pub(crate) fn await_clear(&mut self) {
         self.carry_in = CarryIn::Open;
+        self.note_break();
+    }
+
+    /// Something happened that has to be waited out.
+    pub(super) fn note_break(&mut self) {
+        if let Some(guest) = &mut self.guest {
+            guest.breaks += 1;
+        }
     }
 
     /// When it has something to do if nothing happens before, if it need not be polled to tell.

@@ -1,18 +1,19 @@
 //! The scheduler: the one place where it is decided which request runs, when, where, or not at all.
 
 mod accounting;
-mod batch;
+pub(crate) mod batch;
 mod carry_in;
 mod dispatch;
 pub(crate) mod earliest;
 mod entry;
 pub(crate) mod few;
+pub(crate) mod first;
 mod guest;
 mod handover;
 mod ordered;
-mod pool;
+pub(crate) mod pool;
 mod prolong;
-mod queue;
+pub(crate) mod queue;
 mod select;
 mod streams;
 mod suspension;
@@ -199,10 +200,7 @@ impl Scheduler {
                 self.end_batch(now, worker, |_| Outcome::Missed(MissReason::EngineFailed));
             }
             Ran::Done(time) => {
-                self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
-                if now > due {
-                    self.ended_late(now, (started, due, reported), time);
-                }
+                self.note_end(now, (started, due, reported), time);
                 self.end_batch(now, worker, |request| match now > request.wanted {
                     true => Outcome::Missed(MissReason::Late),
                     false => Outcome::Served,
@@ -210,6 +208,15 @@ impl Scheduler {
             }
         }
         self.arm(now, now);
+    }
+
+    /// A batch that began and was due at these instants ends `now`, after the engine ran for `time`.
+    #[inline]
+    fn note_end(&mut self, now: Instant, (started, due, reported): (Instant, Instant, bool), time: Span) {
+        self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
+        if now > due {
+            self.ended_late(now, (started, due, reported), time);
+        }
     }
 
     /// A batch that began and was due at these instants ends `now`, later than it should, after the engine ran for `time`.

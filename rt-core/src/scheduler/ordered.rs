@@ -15,7 +15,7 @@ const GAP: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Ordered {
+pub(crate) struct Ordered {
     /// With gaps, which keep their deadlines; the first and the last are none.
     places: VecDeque<Request>,
     /// Where the gaps are, by the number of the place, in order.
@@ -28,33 +28,33 @@ pub(super) struct Ordered {
 
 impl Ordered {
     /// Empty, with room for so many. Allocates.
-    pub(super) fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         let (places, gaps) = (VecDeque::with_capacity(2 * room), VecDeque::with_capacity(room));
         Self { places, gaps, front: 0, room }
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len() - self.gaps.len()
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     #[inline]
-    pub(super) fn first(&self) -> Option<&Request> {
+    pub(crate) fn first(&self) -> Option<&Request> {
         self.places.front()
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Request> {
+    pub(crate) fn get(&self, index: usize) -> Option<&Request> {
         self.places.get(self.place(index))
     }
 
     /// All from `index` on, in order.
-    pub(super) fn from(&self, index: usize) -> Rest<'_> {
+    pub(crate) fn from(&self, index: usize) -> Rest<'_> {
         let left = self.len().saturating_sub(index);
         let place = if left == 0 { self.places.len() } else { self.place(index) };
         Rest { places: self.places.range(place..), left }
@@ -62,7 +62,7 @@ impl Ordered {
 
     /// How many have a deadline before `reach`.
     #[inline]
-    pub(super) fn before(&self, reach: Instant) -> usize {
+    pub(crate) fn before(&self, reach: Instant) -> usize {
         // Mostly not even the first.
         if self.places.front().is_none_or(|first| first.deadline >= reach) {
             return 0;
@@ -73,7 +73,7 @@ impl Ordered {
 
     /// Takes in a request, behind those with the same deadline; there is room.
     #[inline(always)]
-    pub(super) fn push(&mut self, request: Request) {
+    pub(crate) fn push(&mut self, request: Request) {
         if self.places.back().is_none_or(|last| last.deadline <= request.deadline) {
             self.places.push_back(request);
         } else {
@@ -83,7 +83,7 @@ impl Ordered {
 
     /// Takes the first.
     #[inline]
-    pub(super) fn pop_first(&mut self) -> Option<Request> {
+    pub(crate) fn pop_first(&mut self) -> Option<Request> {
         let first = self.first().copied();
         self.drop_first();
         first
@@ -91,7 +91,7 @@ impl Ordered {
 
     /// Lets go of the first.
     #[inline(always)]
-    pub(super) fn drop_first(&mut self) {
+    pub(crate) fn drop_first(&mut self) {
         if self.places.pop_front().is_some() {
             self.front += 1;
             if !self.gaps.is_empty() {
@@ -101,7 +101,7 @@ impl Ordered {
     }
 
     /// Takes the one at `index`: near the first in little time.
-    pub(super) fn remove(&mut self, index: usize) -> Option<Request> {
+    pub(crate) fn remove(&mut self, index: usize) -> Option<Request> {
         let place = self.place(index);
         let request = self.places.remove(place)?;
         self.shift(place, |gap| gap - 1);
@@ -110,7 +110,7 @@ impl Ordered {
     }
 
     /// Takes the one back that must be answered by `deadline` and `is` it: in little time, wherever it is.
-    pub(super) fn take_back(&mut self, deadline: Instant, is: impl Fn(&Request) -> bool) -> Option<Request> {
+    pub(crate) fn take_back(&mut self, deadline: Instant, is: impl Fn(&Request) -> bool) -> Option<Request> {
         let from = self.places.partition_point(|request| request.deadline < deadline);
         let alike = self.places.range(from..).take_while(|request| request.deadline == deadline);
         let place = from + alike.enumerate().find(|(_, request)| request.seq != GAP && is(request))?.0;
@@ -183,7 +183,7 @@ impl Index<usize> for Ordered {
 
 /// Requests in order.
 #[derive(Clone)]
-pub(super) struct Rest<'a> {
+pub(crate) struct Rest<'a> {
     places: Iter<'a, Request>,
     left: usize,
 }

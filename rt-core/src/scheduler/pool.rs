@@ -13,12 +13,12 @@ use super::few::Few;
 use super::types::{NEVER, Request, WorkerId};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
-pub(super) use kind::Kind;
-pub(super) use worker::{State, Worker};
+pub(crate) use kind::Kind;
+pub(crate) use worker::{State, Worker};
 
 /// All workers of a scheduler.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     kinds: Box<[Kind]>,
     /// Kinds by the time of a full batch, the first of equals first.
     order: Box<[usize]>,
@@ -39,7 +39,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// All of them free. Allocates.
-    pub(super) fn new(kinds: &[Workers]) -> Self {
+    pub(crate) fn new(kinds: &[Workers]) -> Self {
         let mut first = 0;
         let mut workers = Vec::new();
         let kinds: Box<[Kind]> = kinds
@@ -77,36 +77,36 @@ impl Pool {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.workers.len()
     }
 
     /// Those not lost.
-    pub(super) fn alive(&self) -> usize {
+    pub(crate) fn alive(&self) -> usize {
         self.workers.len() - self.lost
     }
 
     /// Whether none is lost.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.lost == 0
     }
 
     /// Requests in batches.
-    pub(super) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running
     }
 
-    pub(super) fn get(&self, worker: WorkerId) -> Option<&Worker> {
+    pub(crate) fn get(&self, worker: WorkerId) -> Option<&Worker> {
         self.workers.get(worker)
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Worker> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Worker> {
         self.workers.iter()
     }
 
     /// What a worker is.
     #[inline]
-    pub(super) fn kind(&self, worker: WorkerId) -> &Kind {
+    pub(crate) fn kind(&self, worker: WorkerId) -> &Kind {
         match &*self.kinds {
             [only] => only,
             kinds => &kinds[self.workers[worker].kind],
@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// The only kind; `None` if there are several.
-    pub(super) fn only_kind(&self) -> Option<&Workers> {
+    pub(crate) fn only_kind(&self) -> Option<&Workers> {
         match &*self.kinds {
             [only] => Some(&only.workers),
             _ => None,
@@ -122,18 +122,18 @@ impl Pool {
     }
 
     /// The least time in which a worker that is there answers one request, at most and most likely; `None` if none is.
-    pub(super) fn quickest(&self) -> Option<(Span, Span)> {
+    pub(crate) fn quickest(&self) -> Option<(Span, Span)> {
         self.quickest
     }
 
     /// Of each kind with a free worker the first that is, kinds with the shortest full batch first.
-    pub(super) fn free(&self) -> impl Iterator<Item = WorkerId> {
+    pub(crate) fn free(&self) -> impl Iterator<Item = WorkerId> {
         self.order.iter().map(|&kind| &self.kinds[kind]).filter_map(Kind::first_free)
     }
 
     /// The first of all, if they are alike.
     #[inline]
-    pub(super) fn first_alike(&self) -> Option<Option<WorkerId>> {
+    pub(crate) fn first_alike(&self) -> Option<Option<WorkerId>> {
         match &*self.kinds {
             [only] => Some(only.first_free()),
             _ => None,
@@ -142,18 +142,18 @@ impl Pool {
 
     /// Whether none is.
     #[inline]
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.free == 0
     }
 
     /// Since when at least one has been free; means something only if one is.
     #[inline]
-    pub(super) fn free_since(&self) -> Instant {
+    pub(crate) fn free_since(&self) -> Instant {
         self.free_since
     }
 
     /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
-    pub(super) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
+    pub(crate) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
         let own = self.workers[acting].kind;
         let of = |(index, kind): (usize, &Kind)| {
             let time = kind.time;
@@ -172,7 +172,7 @@ impl Pool {
     /// `deadline`: in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
     /// Some worker is there.
     #[inline]
-    pub(super) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
+    pub(crate) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
         self.kinds.iter().any(|kind| {
             kind.likely_time(ahead, long).is_some_and(|time| {
                 // Mostly it is in time though the next batch ends as late as it may.
@@ -184,7 +184,7 @@ impl Pool {
 
     /// The earliest instant at which a batch is due that has not been reported; the end of time without one.
     #[inline(always)]
-    pub(super) fn earliest_due(&self) -> Instant {
+    pub(crate) fn earliest_due(&self) -> Instant {
         match &*self.kinds {
             [only] => only.due.instant(),
             kinds => kinds.iter().map(|kind| kind.due.instant()).min().unwrap_or(NEVER),
@@ -192,13 +192,13 @@ impl Pool {
     }
 
     /// Whether a batch that should have ended, and was reported, still runs.
-    pub(super) fn has_overdue(&self) -> bool {
+    pub(crate) fn has_overdue(&self) -> bool {
         self.overdue > 0
     }
 
     /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
     /// two. It counts as reported now.
-    pub(super) fn report_overdue(
+    pub(crate) fn report_overdue(
         &mut self,
         now: Instant,
         mut excused: impl FnMut(Instant, Instant) -> bool,
@@ -225,7 +225,7 @@ impl Pool {
 
     /// `worker`, which is free, starts its batch: whether it may take longer than a full one.
     #[inline]
-    pub(super) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
+    pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
         let w = &mut self.workers[worker];
         let kind = &mut self.kinds[w.kind];
         let time = kind.workers.profile.bound(w.batch.len());
@@ -244,7 +244,7 @@ impl Pool {
     }
 
     /// `worker` has longer than it had: until `due`, if that is later.
-    pub(super) fn prolong(&mut self, worker: WorkerId, until: Instant) {
+    pub(crate) fn prolong(&mut self, worker: WorkerId, until: Instant) {
         let w = &mut self.workers[worker];
         if let State::Busy { started, due, reported: false } = &mut w.state
             && until > *due
@@ -262,22 +262,22 @@ impl Pool {
 
     /// The batch of `worker`; empty if it has none.
     #[inline]
-    pub(super) fn batch(&self, worker: WorkerId) -> &[Request] {
+    pub(crate) fn batch(&self, worker: WorkerId) -> &[Request] {
         self.workers.get(worker).map_or(&[], |w| &w.batch)
     }
 
     /// The batch that `worker` is given, to be filled before [`Pool::start`].
-    pub(super) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
+    pub(crate) fn batch_mut(&mut self, worker: WorkerId) -> &mut Vec<Request> {
         &mut self.workers[worker].batch
     }
 
     /// Whether a batch was granted more than `P`.
-    pub(super) fn has_long(&self) -> bool {
+    pub(crate) fn has_long(&self) -> bool {
         self.long_count > 0
     }
 
     /// What the batches of others than `worker` that were granted more than `P` still take at most.
-    pub(super) fn long_beside(
+    pub(crate) fn long_beside(
         &self,
         now: Instant,
         worker: WorkerId,
@@ -288,14 +288,14 @@ impl Pool {
     }
 
     /// What its batch is to be run with.
-    pub(super) fn set_variant(&mut self, worker: WorkerId, variant: u8) {
+    pub(crate) fn set_variant(&mut self, worker: WorkerId, variant: u8) {
         self.workers[worker].variant = variant;
     }
 
     /// The batch that `worker` runs has ended, and it is free: when it began, was due, and whether it was reported that it
     /// did not end by then; `None` if it runs none. The batch is still there: [`Pool::batch_mut`].
     #[inline(always)]
-    pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Instant, Instant, bool)> {
+    pub(crate) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<(Instant, Instant, bool)> {
         let w = self.workers.get_mut(worker)?;
         let State::Busy { started, due, reported } = w.state else { return None };
         w.state = State::Free;
@@ -319,7 +319,7 @@ impl Pool {
     }
 
     /// `worker` is gone. Its batch is still there: [`Pool::batch_mut`].
-    pub(super) fn lose(&mut self, now: Instant, worker: WorkerId) {
+    pub(crate) fn lose(&mut self, now: Instant, worker: WorkerId) {
         self.end(now, worker);
         let w = &mut self.workers[worker];
         if w.state == State::Free {
@@ -329,7 +329,7 @@ impl Pool {
     }
 
     /// `worker`, which was lost, is back.
-    pub(super) fn regain(&mut self, now: Instant, worker: WorkerId) {
+    pub(crate) fn regain(&mut self, now: Instant, worker: WorkerId) {
         self.workers[worker].state = State::Free;
         if self.free == 0 {
             self.free_since = now;

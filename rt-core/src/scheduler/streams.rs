@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::carry_in::CarryIn;
 use super::queue::OPTIONAL;
 use super::types::{SchedulerConfig, StreamError};
-use super::{Outcome, Resolution, Scheduler};
+use super::{Outcome, Request, Resolution, Scheduler};
 use crate::ledger::Load;
 use crate::shield::Shield;
 use crate::stream::{MissReason, SpareLogs, Stream, StreamId, StreamSpec};
@@ -158,7 +158,12 @@ impl Newcomer {
     /// A stream of a scheduler of this configuration. Allocates all that it needs.
     #[must_use]
     pub fn new(config: &SchedulerConfig, spec: StreamSpec) -> Self {
-        let (places, density) = (places_for(config, &spec), config.density_of(&spec));
+        Self::lasting(config, spec, life(config))
+    }
+
+    /// The same of a stream of which a request may be unanswered for as long as `life`.
+    pub(crate) fn lasting(config: &SchedulerConfig, spec: StreamSpec, life: Span) -> Self {
+        let (places, density) = (places_within(config, &spec, life), config.density_of(&spec));
         Self { stream: Box::new(Stream::new(spec, density, places)), shield: None, version: None }
     }
 
@@ -286,6 +291,7 @@ impl Scheduler {
         let stream = self.streams.remove(id);
         let digest = stream.as_ref().map_or(0, |stream| stream.digest);
         self.ledger.depart(&spec, digest, self.waiting.is_clear() && self.guest.is_none());
+        self.note_break();
         self.note_departure();
         Retired { _stream: stream, ..Retired::default() }
     }
@@ -306,7 +312,8 @@ impl Scheduler {
         self.changed = true;
         if let Some(stream) = self.streams.get(id) {
             for (place, deadline) in stream.outcomes.open_places() {
-                if let Some(request) = self.waiting.take_back(id, place, deadline) {
+                let is = |request: &Request| request.stream == id && request.place == place;
+                if let Some(request) = self.waiting.take_back(deadline, is) {
                     let outcome = Outcome::Missed(MissReason::Cancelled);
                     self.told.resolved.push_back(Resolution { request, outcome, misses_left: None });
                 }
@@ -339,10 +346,18 @@ impl Scheduler {
 /// Places in the log of a stream's outcomes: for as many requests as it may send in the longest life of one, and for as many
 /// as the scheduler holds.
 pub(super) fn places_for(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
+    places_within(config, spec, life(config))
+}
+
+/// How long a request is unanswered at most, while all is as declared.
+fn life(config: &SchedulerConfig) -> Span {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
     let lost = config.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
-    let life = config.deadline + slowest + config.guard + lost + config.most_early();
+    config.deadline + slowest + config.guard + lost + config.most_early()
+}
+
+fn places_within(config: &SchedulerConfig, spec: &StreamSpec, life: Span) -> usize {
     let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

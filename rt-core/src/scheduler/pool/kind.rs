@@ -11,13 +11,13 @@ use crate::workers::Workers;
 
 /// Workers that are alike: what they are, who is free, and who is due when.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Kind {
-    pub(in crate::scheduler) workers: Workers,
+pub(crate) struct Kind {
+    pub(crate) workers: Workers,
     /// `P`, the time of a full batch.
-    pub(in crate::scheduler) time: Span,
+    pub(crate) time: Span,
     /// By the most requests that a batch may hold, from 1: the fewest that make at least 99 % of the most requests a
     /// second.
-    pub(in crate::scheduler) paying: Box<[u8]>,
+    pub(crate) paying: Box<[u8]>,
     /// The number of the first of them.
     pub(super) first: usize,
     /// Those that are free.

@@ -7,7 +7,7 @@ use crate::time::{Instant, Span};
 
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scheduler) enum State {
+pub(crate) enum State {
     Free,
     /// Began at, must have been heard of by, and whether it was reported that it was not.
     Busy {
@@ -20,17 +20,17 @@ pub(in crate::scheduler) enum State {
 
 /// One worker, and the batch that it runs.
 #[derive(Debug)]
-pub(in crate::scheduler) struct Worker {
+pub(crate) struct Worker {
     pub(super) kind: usize,
-    pub(in crate::scheduler) state: State,
-    pub(in crate::scheduler) batch: Vec<Request>,
+    pub(crate) state: State,
+    pub(crate) batch: Vec<Request>,
     /// The variant that its last batch was to be run with.
-    pub(in crate::scheduler) variant: u8,
+    pub(crate) variant: u8,
 }
 
 impl Worker {
     /// What its batch still takes at most; 0 if it runs none.
-    pub(in crate::scheduler) fn left(&self, now: Instant) -> Span {
+    pub(crate) fn left(&self, now: Instant) -> Span {
         match self.state {
             State::Busy { due, .. } => due.since(now),
             State::Free | State::Lost => Span::ZERO,
@@ -38,7 +38,7 @@ impl Worker {
     }
 
     /// Whether its batch should have ended.
-    pub(in crate::scheduler) fn is_overdue(&self, now: Instant) -> bool {
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         matches!(self.state, State::Busy { due, .. } if due < now)
     }
 }

@@ -1,0 +1,126 @@
+//! Sources that are begun and not yet answered as a whole, and what of each has come to which stage.
+
+use alloc::vec::Vec;
+
+use crate::Request;
+
+/// Names a source of one scheduler that has been begun; an old name never means a new source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourceId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// One source.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    generation: u32,
+    /// Requests of it that wait or run, at whatever stage.
+    left: u32,
+    /// As the first stage knows it; `None` if the place is free.
+    request: Option<Request>,
+}
+
+/// Of one source at one stage.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    came: u32,
+    waiting: u32,
+}
+
+/// All of them, each in its place.
+#[derive(Debug)]
+pub(super) struct Sources {
+    places: Vec<Source>,
+    /// By place, then by stage.
+    parts: Vec<Parts>,
+    stages: usize,
+    free: Vec<u32>,
+}
+
+impl Sources {
+    /// None, with room for so many. Allocates.
+    pub(super) fn new(room: usize, stages: usize) -> Self {
+        Self {
+            places: alloc::vec![Source { generation: 0, left: 0, request: None }; room],
+            parts: alloc::vec![Parts::default(); room * stages],
+            stages,
+            free: (0..room as u32).rev().collect(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// For how many there is room.
+    pub(super) fn room(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Who is in a place.
+    pub(super) fn at(&self, slot: usize) -> Option<SourceId> {
+        let place = self.places[slot];
+        place.request.map(|_| SourceId { slot: slot as u32, generation: place.generation })
+    }
+
+    /// A source begins: its only request runs at the first stage. `None` if there is no room.
+    pub(super) fn begin(&mut self, request: &Request) -> Option<SourceId> {
+        let slot = self.free.pop()?;
+        let place = &mut self.places[slot as usize];
+        place.generation = place.generation.wrapping_add(1);
+        (place.left, place.request) = (1, Some(*request));
+        let first = slot as usize * self.stages;
+        self.parts[first..first + self.stages].fill(Parts::default());
+        Some(SourceId { slot, generation: place.generation })
+    }
+
+    /// As the first stage knows it; `None` if it has ended.
+    pub(super) fn get(&self, id: SourceId) -> Option<&Request> {
+        let place = self.places.get(id.slot as usize)?;
+        place.request.as_ref().filter(|_| place.generation == id.generation)
+    }
+
+    /// A request of it comes to a stage; its number there. It has not ended.
+    pub(super) fn come(&mut self, id: SourceId, stage: usize) -> u32 {
+        self.places[id.slot as usize].left += 1;
+        let parts = self.parts(id, stage);
+        parts.came += 1;
+        parts.waiting += 1;
+        parts.came - 1
+    }
+
+    /// A request of it that waited at a stage no longer does.
+    pub(super) fn leave(&mut self, id: SourceId, stage: usize) {
+        self.parts(id, stage).waiting -= 1;
+    }
+
+    /// How many of it wait at a stage.
+    pub(super) fn waiting(&mut self, id: SourceId, stage: usize) -> u32 {
+        self.parts(id, stage).waiting
+    }
+
+    /// A request of it that ran has ended: whether it was the last.
+    pub(super) fn end(&mut self, id: SourceId) -> bool {
+        let left = &mut self.places[id.slot as usize].left;
+        *left -= 1;
+        *left == 0
+    }
+
+    /// It ends, and its place is free.
+    pub(super) fn close(&mut self, id: SourceId) -> Option<Request> {
+        self.get(id)?;
+        self.free.push(id.slot);
+        self.places[id.slot as usize].request.take()
+    }
+
+    /// Those that have begun and not ended, as the first stage knows them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SourceId, &Request)> {
+        (0..self.places.len()).filter_map(|slot| self.at(slot).zip(self.places[slot].request.as_ref()))
+    }
+
+    fn parts(&mut self, id: SourceId, stage: usize) -> &mut Parts {
+        &mut self.parts[id.slot as usize * self.stages + stage]
+    }
+}

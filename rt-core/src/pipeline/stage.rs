@@ -1,0 +1,122 @@
+//! A stage behind the first: what waits there in the order of its sources, and the workers that take it.
+
+use alloc::vec::Vec;
+
+use crate::scheduler::batch::{BatchPlanner, View};
+use crate::scheduler::pool::{Pool, State, Worker};
+use crate::scheduler::queue::{MANDATORY, OPTIONAL, Waiting};
+use crate::stream::MissReason;
+use crate::time::{Instant, Span};
+use crate::{Request, WorkerId, Workers};
+
+/// A stage. Its requests stand for sources, with the deadline that leaves what follows the stage the least time it can take.
+#[derive(Debug)]
+pub(super) struct Later {
+    pub(super) pool: Pool,
+    pub(super) waiting: Waiting,
+    pub(super) planner: BatchPlanner,
+    /// What the batch formed last left behind for good.
+    pub(super) given_up: Vec<(Request, MissReason)>,
+}
+
+impl Later {
+    /// Nothing waits; there is room for so many requests, of sources of so many streams. Allocates.
+    pub(super) fn new(workers: &Workers, room: usize, streams: usize) -> Self {
+        Self {
+            pool: Pool::new(core::slice::from_ref(workers)),
+            waiting: Waiting::new(room, streams),
+            planner: BatchPlanner::new(room, streams),
+            given_up: Vec::with_capacity(room),
+        }
+    }
+
+    /// Takes in a request; there is room.
+    pub(super) fn push(&mut self, request: Request) {
+        self.waiting.push(class(&request), request);
+    }
+
+    /// A request that can no longer be answered in time, at most or, if nothing is promised for it, most likely.
+    pub(super) fn pop_expired(&mut self, now: Instant) -> Option<Request> {
+        let (bound, likely) = self.pool.quickest()?;
+        let first = self.waiting.pop_before(MANDATORY, now + bound);
+        first.or_else(|| self.waiting.pop_before(OPTIONAL, now + likely))
+    }
+
+    /// Forms a batch for a worker that is free: of the mandatory requests whose sources came first, then others. `None` if there is
+    /// no worker or nothing. What can no longer be answered is in `given_up`; then the batch is to be formed anew without what
+    /// else waits of these sources. With `whole` none is made smaller for a request that is nearly late.
+    pub(super) fn form(&mut self, now: Instant, whole: bool) -> Option<WorkerId> {
+        let worker = self.pool.first_alike()??;
+        if self.waiting.len() == 0 {
+            return None;
+        }
+        let kind = self.pool.kind(worker);
+        let view = View {
+            now,
+            workers: &kind.workers,
+            waiting: &self.waiting,
+            skip: [0; 3],
+            next_answer: &|| self.pool.next_answer(now, worker),
+            closed: false,
+            whole,
+            most: kind.workers.batch,
+            paying: &kind.paying,
+        };
+        self.planner.plan(&view);
+        let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
+        self.planner.carry_out(
+            &mut self.waiting,
+            |request| batch.push(request),
+            |request, reason| given_up.push((request, reason)),
+        );
+        if !self.given_up.is_empty() {
+            while let Some(request) = self.pool.batch_mut(worker).pop() {
+                self.push(request);
+            }
+        }
+        (!self.pool.batch(worker).is_empty() || !self.given_up.is_empty()).then_some(worker)
+    }
+
+    /// When there is something to be done if nothing happens before, dispatch being late by up to `guard`.
+    pub(super) fn next(&self, guard: Span) -> Instant {
+        let just_past = |t: Instant| t + Span::from_nanos(1);
+        let due = just_past(self.pool.earliest_due() + guard);
+        let Some((bound, likely)) = self.pool.quickest() else { return due };
+        let expires = |class, time| {
+            let first = self.waiting.first_deadline(class);
+            first.map_or(Instant::from_nanos(u64::MAX), |deadline| just_past(deadline - time))
+        };
+        due.min(expires(MANDATORY, bound)).min(expires(OPTIONAL, likely))
+    }
+
+    /// Nothing mandatory waits, and every worker is free within a full batch.
+    pub(super) fn is_clear(&self, now: Instant) -> bool {
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
+        self.waiting.is_clear() && self.pool.iter().enumerate().all(prompt)
+    }
+
+    /// Whether it is there no more.
+    pub(super) fn is_lost(&self, worker: WorkerId) -> bool {
+        self.pool.get(worker).is_some_and(|w| w.state == State::Lost)
+    }
+
+    /// The workers that run a batch.
+    pub(super) fn busy(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        let busy = |(id, w): (usize, &Worker)| matches!(w.state, State::Busy { .. }).then_some(id);
+        self.pool.iter().enumerate().filter_map(busy)
+    }
+
+    /// How long a request that comes now most likely takes here, with what waits served before it, in batches of `size`.
+    pub(super) fn likely_time(&self, size: usize) -> Span {
+        let kind = self.pool.kind(0);
+        let (profile, round) = (&kind.workers.profile, kind.workers.round());
+        let rounds = self.waiting.len() as u64 / round;
+        let before = profile.mean(kind.workers.batch).as_nanos().saturating_mul(rounds);
+        Span::from_nanos(before) + profile.likely(size.clamp(1, kind.workers.batch))
+    }
+}
+
+/// The queue of a request: what is promised nothing fills batches.
+fn class(request: &Request) -> usize {
+    if request.mandatory { MANDATORY } else { OPTIONAL }
+}

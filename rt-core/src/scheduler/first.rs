@@ -1,0 +1,139 @@
+//! A scheduler whose workers are the first stage of a pipeline ([`crate::pipeline::PipelineScheduler`]): what a batch answers
+//! goes on from there, and the request ends where all that it became has ended.
+//!
+//! It is a guest as on shared workers: when a batch starts, and when nothing that was begun before is in the way of what is to
+//! come, is decided for all stages together.
+
+use super::types::{NEVER, Outcome, Request, WorkerId};
+use super::{Scheduler, queue};
+use crate::safe_mode::{Cause, Evidence};
+use crate::stream::{MissReason, StreamId};
+use crate::time::{Instant, Span};
+
+/// Workers of the stages behind the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Behind {
+    pub(crate) alive: usize,
+    pub(crate) all: usize,
+    /// A stage has none left: nothing can be answered.
+    pub(crate) cut: bool,
+}
+
+impl Scheduler {
+    /// From now on its batches, none of which takes longer than a full one, are those of the first stage: `behind` it are other
+    /// workers, and so many requests may be beyond it. Allocates.
+    pub(crate) fn lead(&mut self, behind: Behind, beyond: usize) {
+        self.share(self.pool.kind(0).time, self.config.guard);
+        self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
+        if let Some(guest) = &mut self.guest {
+            guest.behind = behind;
+        }
+    }
+
+    /// A worker that is free; the first.
+    pub(crate) fn first_free(&self) -> Option<WorkerId> {
+        self.pool.first_alike()?
+    }
+
+    /// Whether `worker` runs a batch.
+    pub(crate) fn is_running(&self, worker: WorkerId) -> bool {
+        !self.pool.batch(worker).is_empty()
+    }
+
+    /// Gives up what waits, is promised nothing, and would be answered after its deadline if it took until `reach`.
+    pub(crate) fn shed_before(&mut self, now: Instant, reach: Instant) {
+        for class in [queue::DEMOTED, queue::OPTIONAL] {
+            while let Some(request) = self.waiting.pop_before(class, reach) {
+                self.changed = true;
+                self.give_up(now, request, MissReason::Shed);
+            }
+        }
+    }
+
+    /// Takes in the end of the batch that `worker` was running, after its engine ran for `time`. Its requests go on: each is
+    /// ended by [`Scheduler::close`]. False if it runs none.
+    pub(crate) fn end_stage(&mut self, now: Instant, worker: WorkerId, time: Span) -> bool {
+        let Some(ran) = self.pool.end(now, worker) else { return false };
+        self.changed = true;
+        self.note_end(now, ran, time);
+        self.pool.batch_mut(worker).clear();
+        true
+    }
+
+    /// The same where `failed` engines failed, or the worker is about to be lost: its requests are to be ended as missed.
+    pub(crate) fn fail_stage(&mut self, now: Instant, worker: WorkerId, failed: usize) -> bool {
+        if self.pool.end(now, worker).is_none() {
+            return false;
+        }
+        self.changed = true;
+        if failed > 0 {
+            self.raise_worker_lost(now, failed);
+        }
+        self.pool.batch_mut(worker).clear();
+        true
+    }
+
+    /// Ends a request that has gone on, whose deadline counts by `rest` more than that of the first stage.
+    pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
+        self.changed = true;
+        self.told.resolve(request, outcome);
+        match outcome {
+            // As what waits when its stream is removed: nobody counts any more.
+            Outcome::Missed(MissReason::Cancelled) => return,
+            Outcome::Missed(reason) => self.note_missed(now - rest, request, reason),
+            Outcome::Served => {}
+        }
+        self.end(now, request.stream, request.place, outcome);
+    }
+
+    /// A batch of stage `stage`, not the first, that began and was due at these instants ended `now`, or has not ended (`None`),
+    /// after its engine ran for `time`.
+    pub(crate) fn stage_ran_over(
+        &mut self,
+        now: Instant,
+        stage: usize,
+        (started, due, reported): (Instant, Instant, bool),
+        time: Option<Span>,
+    ) {
+        let (bound, held) = (due.since(started), now.since(started));
+        match time {
+            _ if reported => self.is_relieved(now),
+            Some(time) if time <= bound => self.raise_late(now, bound, held),
+            _ => self.overrun(now, (bound, time.unwrap_or(held)), Some(stage - 1)),
+        }
+    }
+
+    /// A result of a request of `stream` became `seen` requests of stage `stage`, of at most `limit`: those beyond are dropped, so
+    /// nobody else is harmed.
+    pub(crate) fn fanned_out(&mut self, now: Instant, stream: StreamId, stage: usize, (limit, seen): (u64, u64)) {
+        let evidence = Evidence { limit, seen, window: stage as u64, stream: Some(stream) };
+        self.suspend(now, stream, Cause::FanOutExcess, evidence, now);
+    }
+
+    /// Workers behind were lost, or are back, or one of them `failed`.
+    pub(crate) fn set_behind(&mut self, now: Instant, behind: Behind, failed: bool) {
+        let Some(guest) = &mut self.guest else { return };
+        let lost = behind.alive < guest.behind.alive;
+        let cut = behind.cut && !guest.behind.cut;
+        guest.behind = behind;
+        if !failed {
+            self.count_workers(now);
+        }
+        if failed || lost {
+            self.raise_worker_lost(now, usize::from(failed));
+        }
+        if cut {
+            self.give_up_all(now, MissReason::WorkerLost);
+        }
+    }
+
+    /// How often something happened that has to be waited out; see [`Scheduler::awaits_clear`].
+    pub(crate) fn breaks(&self) -> u64 {
+        self.guest.map_or(0, |guest| guest.breaks)
+    }
+
+    /// Nothing mandatory waits here, and every worker is free within a full batch.
+    pub(crate) fn is_clear(&self, now: Instant) -> bool {
+        self.first_mandatory() == NEVER && self.is_prompt(now)
+    }
+}

@@ -1,0 +1,358 @@
+//! The scheduler of a pipeline keeps what admission promises: no mandatory source is missed, whatever an adversary does.
+//! `WEIR_EXHAUSTIVE=n` looks at `n` systems of each kind.
+
+mod harness;
+mod stages;
+mod oracle;
+mod shared;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use harness::choices::exhaust;
+use harness::{Dice, instances};
+use stages::{Line, config};
+use oracle::pipeline::Pipeline;
+use oracle::{Bound, Stream};
+use rt_core::{Cause, Event, MissReason, Outcome, StreamId, StreamSpec};
+
+/// Within what time every mandatory source is answered.
+fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
+    let pipeline = config(small, 1_000_000, 1).pipeline();
+    let admission = pipeline.admit(streams).ok()?;
+    Some(admission.bound.as_nanos())
+}
+
+/// A small pipeline, what its stream declares, and the least deadline that is admitted.
+fn drawn(dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
+    loop {
+        let small = Pipeline::draw(dice, late);
+        let spec = shared::spec(&small.stream);
+        // Deadlines that no source could meet are refused with the configuration.
+        if let Some(bound) = bound(&small, std::slice::from_ref(&spec)) {
+            return (small, spec, bound);
+        }
+    }
+}
+
+/// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each,
+/// where batches take as long and results become as many as they may.
+fn never_misses(late: u8, seed: u64, count: usize, runs: u64) {
+    let mut dice = Dice(seed);
+    let (mut ticks, mut longest) = (0, 0);
+    for _ in 0..count {
+        let (small, spec, deadline) = drawn(&mut dice, late);
+        let Bound::Window { count, length } = small.stream.bounds[0] else { panic!("a window") };
+        let (mut all, mut worst) = (0, 0);
+        ticks += exhaust(1, runs, |ticks, choices| {
+            let mut line = Line::new(config(&small, deadline, 1_000));
+            let promised = line.add(&spec);
+            let other = line.add(&StreamSpec::best_effort());
+            let mut recent: Vec<u64> = Vec::new();
+            for tick in 0..ticks {
+                line.advance_to(tick);
+                // One that nothing is promised for comes before, or behind.
+                let optional = choices.borrow_mut().choose(2) == 1;
+                if optional {
+                    line.arrive(other);
+                }
+                recent.retain(|&came| tick - came < u64::from(length));
+                let room = u64::from(count) - recent.len() as u64;
+                let come = choices.borrow_mut().choose(room + 1);
+                for _ in 0..come {
+                    line.arrive(promised);
+                    recent.push(tick);
+                }
+            }
+            line.drain();
+            assert!(line.missed().is_empty(), "{small:?} within {deadline}: {:?}", line.missed());
+            assert_eq!(line.causes, [], "{small:?}");
+            let took = |s: &stages::Source| s.ended.map_or(0, |(at, _)| at - s.came);
+            let of = line.sources.iter().filter(|s| s.mandatory).map(took);
+            worst = worst.max(of.max().unwrap_or(0));
+            all += 1;
+        });
+        longest += usize::from(worst == deadline);
+        assert!(all > 0);
+    }
+    println!("{count} pipelines, {ticks} ticks exhausted in all; the bound was reached in {longest}");
+}
+
+#[test]
+fn no_mandatory_source_is_missed_whatever_an_adversary_does() {
+    never_misses(0, 11, instances(40), 20_000);
+}
+
+/// Sources as they may come within the declaration, most of them in bursts.
+struct Bursts {
+    window: (u64, u64),
+    recent: Vec<u64>,
+}
+
+impl Bursts {
+    fn of(stream: &Stream) -> Self {
+        let Bound::Window { count, length } = stream.bounds[0] else { panic!("a window") };
+        Self { window: (count.into(), length.into()), recent: Vec::new() }
+    }
+
+    /// How many come now.
+    fn next(&mut self, now: u64, dice: &mut Dice, eager: u64) -> u64 {
+        let (count, length) = self.window;
+        self.recent.retain(|&came| now - came < length);
+        let room = count - self.recent.len() as u64;
+        let come = if dice.within(0, 9) < eager { room } else { dice.within(0, 2 * room) / 2 * (dice.within(0, 3) / 3) };
+        self.recent.extend(std::iter::repeat_n(now, come as usize));
+        come
+    }
+}
+
+/// Times and fan-outs of a run: mostly the longest and the most.
+fn harshly(line: &mut Line, seed: u64) {
+    let dice = Rc::new(RefCell::new(Dice(seed)));
+    let other = Rc::clone(&dice);
+    line.time = Box::new(move |_, bound| {
+        let mut dice = dice.borrow_mut();
+        match dice.within(0, 5) {
+            0 => 1,
+            1 => dice.within(1, bound),
+            _ => bound,
+        }
+    });
+    line.became = Box::new(move |_, most| {
+        let mut dice = other.borrow_mut();
+        if dice.within(0, 5) == 0 { dice.within(0, u64::from(most)) as u32 } else { most }
+    });
+}
+
+#[test]
+fn long_runs_miss_nothing_beside_a_flood() {
+    let mut dice = Dice(21);
+    let (mut served, mut optional, mut reached) = (0, 0, 0);
+    for seed in 0..instances(400) as u64 {
+        let (small, spec, deadline) = drawn(&mut dice, 0);
+        let mut line = Line::new(config(&small, deadline, 1_000));
+        let (promised, other) = (line.add(&spec), line.add(&StreamSpec::best_effort()));
+        harshly(&mut line, seed);
+        let (mut bursts, flood) = (Bursts::of(&small.stream), dice.within(0, 4));
+        for tick in 0..300 {
+            line.advance_to(tick);
+            (0..dice.within(0, flood)).for_each(|_| _ = line.arrive(other));
+            (0..bursts.next(tick, &mut dice, seed % 10)).for_each(|_| _ = line.arrive(promised));
+        }
+        line.drain();
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed());
+        assert_eq!(line.causes, [], "seed {seed}");
+        [promised, other].into_iter().for_each(|stream| line.account(stream));
+        let took = |s: &stages::Source| s.mandatory && s.ended.is_some_and(|(at, _)| at - s.came == deadline);
+        reached += usize::from(line.sources.iter().any(took));
+        let of = |stream| line.scheduler.first().stream_counts(stream).expect("there").0.served;
+        (served, optional) = (served + of(promised), optional + of(other));
+    }
+    println!("{served} promised and {optional} other sources served; the bound was reached in {reached}");
+    assert!(served > 0 && optional > 0);
+}
+
+#[test]
+fn streams_that_come_and_leave_break_no_promise() {
+    let mut dice = Dice(31);
+    let (mut joined, mut left, mut waited) = (0, 0, 0);
+    for seed in 0..instances(400) as u64 {
+        let (small, spec, alone) = drawn(&mut dice, 0);
+        // Room for a second of its kind, mostly.
+        let twice = bound(&small, &[spec.clone(), spec.clone()]);
+        let deadline = twice.filter(|_| seed % 3 > 0).unwrap_or(alone);
+        let mut line = Line::new(config(&small, deadline, 50));
+        harshly(&mut line, seed);
+        let mut there: Vec<(StreamId, Bursts)> = Vec::new();
+        for tick in 0..400 {
+            line.advance_to(tick);
+            if there.len() < 3 && dice.within(0, 5) == 0 {
+                match line.try_add(&spec) {
+                    Some(id) => {
+                        there.push((id, Bursts::of(&small.stream)));
+                        joined += 1;
+                    }
+                    None => waited += 1,
+                }
+            }
+            for (id, bursts) in &mut there {
+                (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(*id));
+            }
+            if !there.is_empty() && dice.within(0, 9) == 0 {
+                let (id, _) = there.swap_remove(dice.within(0, there.len() as u64 - 1) as usize);
+                line.remove(id);
+                left += 1;
+            }
+        }
+        line.drain();
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed());
+        assert_eq!(line.causes, [], "seed {seed}");
+    }
+    println!("{joined} came, {left} left, {waited} times one had to wait or was refused");
+    assert!(joined > left && left > 100 && waited > 100);
+}
+
+/// Batches run over for a while. What is missed is announced, safe mode ends, and from then on nothing is missed.
+#[test]
+fn once_safe_mode_has_ended_nothing_is_missed() {
+    let mut dice = Dice(41);
+    let (mut stays, mut missed) = (0, 0);
+    for seed in 0..instances(300) as u64 {
+        let (small, spec, deadline) = drawn(&mut dice, 0);
+        let mut line = Line::new(config(&small, deadline, 5));
+        let promised = line.add(&spec);
+        let clock = Rc::new(RefCell::new((Dice(seed), false)));
+        let times = Rc::clone(&clock);
+        line.time = Box::new(move |_, bound| {
+            let (dice, bad) = &mut *times.borrow_mut();
+            if *bad && dice.within(0, 2) == 0 { bound + dice.within(1, 20) } else { bound }
+        });
+        let mut bursts = Bursts::of(&small.stream);
+        for tick in 0..600 {
+            clock.borrow_mut().1 = tick % 300 < 60;
+            line.advance_to(tick);
+            (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(promised));
+        }
+        line.drain();
+        let (mut safe, mut ends) = (Vec::new(), Vec::new());
+        for (at, event) in &line.events {
+            if let Event::SafeMode(transition) = event {
+                if transition.breach().is_some() {
+                    safe.push(*at);
+                } else {
+                    ends.push(*at);
+                }
+            }
+        }
+        stays += ends.len();
+        for source in line.missed() {
+            missed += 1;
+            let (at, _) = source.ended.expect("ended");
+            let began = safe.iter().filter(|&&began| began <= at).max();
+            let ended = ends.iter().filter(|&&ended| ended <= source.came).max();
+            assert!(began > ended || began == ended, "seed {seed}, {small:?}: {source:?} beside {safe:?} {ends:?}");
+        }
+    }
+    println!("{stays} stays in safe mode, {missed} missed in them");
+    assert!(stays > 100 && missed > 100);
+}
+
+/// Two stages, of so many workers and of one: 3 ns and 2 ns; a source becomes up to two requests.
+fn two_stages(deadline: u64, workers: usize) -> Line {
+    let stage = |parent, fan_out, workers, time| oracle::pipeline::Stage { parent, fan_out, workers, batch: 1, time };
+    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 10 }], constraints: vec![(0, 1)] };
+    let small = Pipeline { stages: vec![stage(None, 1, workers, 3), stage(Some(0), 2, 1, 2)], stream, late: 0 };
+    let mut line = Line::new(config(&small, deadline, 20));
+    line.became = Box::new(|_, most| most);
+    line
+}
+
+fn one_in(length: u8) -> StreamSpec {
+    shared::spec(&Stream { bounds: vec![Bound::Window { count: 1, length }], constraints: vec![(0, 1)] })
+}
+
+#[test]
+fn a_source_is_answered_when_all_that_it_became_is() {
+    let mut line = two_stages(20, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[0].ended.map(|(at, o)| (at, o)), Some((7, Outcome::Served)));
+    // None at all is an answer too.
+    line.became = Box::new(|_, _| 0);
+    line.advance_to(10);
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[1].ended, Some((13, Outcome::Served)));
+}
+
+#[test]
+fn a_source_that_can_no_longer_be_answered_ends_at_once_with_all_that_waits_of_it() {
+    let mut line = two_stages(9, 2);
+    let other = line.add(&StreamSpec::best_effort());
+    line.lenient = true;
+    (0..2).for_each(|_| _ = line.arrive(other));
+    line.drain();
+    // Both have passed the first stage at 3. The first takes the second from 3 to 7; then one half of the other would be
+    // answered by 9, and from 8 on it is plain that the other half would not.
+    assert_eq!(line.sources[0].ended, Some((7, Outcome::Served)));
+    assert_eq!(line.sources[1].ended, Some((8, Outcome::Missed(MissReason::Expired))));
+}
+
+#[test]
+fn what_is_beyond_the_fan_out_is_dropped_and_suspends_the_promise_to_its_stream_alone() {
+    let mut line = two_stages(30, 1);
+    let [busy, calm] = [0; 2].map(|_| line.add(&one_in(20)));
+    line.became = Box::new(|_, most| most + 3);
+    line.arrive(busy);
+    line.advance_to(3);
+    assert_eq!(line.causes, [(3, Cause::FanOutExcess)]);
+    assert_eq!(line.scheduler.waiting(1), 1, "two of five, of which one runs");
+    let first = line.scheduler.first();
+    let alarm = first.suspension(busy).expect("suspended");
+    assert_eq!((alarm.evidence.limit, alarm.evidence.seen, alarm.evidence.window), (2, 5, 1));
+    assert_eq!(first.suspension(calm), None);
+    assert!(!first.safe_mode().state().is_suspended());
+    line.became = Box::new(|_, most| most);
+    line.arrive(calm);
+    line.drain();
+    assert!(line.sources.iter().all(|s| s.ended.is_some_and(|(_, o)| o == Outcome::Served)));
+    line.advance_to(60);
+    assert_eq!(line.scheduler.first().suspension(busy), None, "and it ends");
+}
+
+#[test]
+fn a_batch_that_runs_over_at_any_stage_is_told_with_its_stage() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.time = Box::new(|stage, bound| if stage == 1 { bound + 4 } else { bound });
+    line.arrive(stream);
+    line.advance_to(9);
+    assert_eq!(line.causes, [(6, Cause::ServiceOverrun)], "one after it was due, before it ends");
+    let alarm = line.scheduler.first().safe_mode().state().alarm.expect("safe mode");
+    assert_eq!((alarm.evidence.limit, alarm.evidence.window), (2, 1));
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((15, Outcome::Served)));
+}
+
+#[test]
+fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.advance_to(4);
+    line.end(1, 0, true);
+    line.settle();
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::EngineFailed))));
+    assert_eq!(line.causes, [(4, Cause::WorkerLost), (4, Cause::ConstraintViolated)]);
+    line.advance_to(10);
+    line.arrive(stream);
+    line.advance_to(14);
+    line.lenient = true;
+    line.lose(1, 0);
+    assert_eq!(line.sources[1].ended, Some((14, Outcome::Missed(MissReason::WorkerLost))));
+    // While a stage has no worker nothing can be answered.
+    line.advance_to(20);
+    line.arrive(stream);
+    assert_eq!(line.sources[2].ended, Some((20, Outcome::Missed(MissReason::WorkerLost))));
+    line.ready(1, 0);
+    line.lenient = false;
+    line.advance_to(60);
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[3].ended, Some((67, Outcome::Served)));
+    assert!(!line.scheduler.first().safe_mode().state().is_suspended() || line.now < 80);
+}
+
+#[test]
+fn a_stream_that_leaves_takes_its_sources_with_it() {
+    let mut line = two_stages(30, 1);
+    let [gone, stays] = [0; 2].map(|_| line.add(&one_in(20)));
+    line.arrive(gone);
+    line.arrive(stays);
+    line.advance_to(4);
+    line.remove(gone);
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::Cancelled))));
+    assert_eq!(line.sources[1].ended.map(|(_, o)| o), Some(Outcome::Served));
+}

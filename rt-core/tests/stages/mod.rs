@@ -1,0 +1,371 @@
+//! Drives the scheduler of a pipeline in virtual time, beside a naive account of what became of each source.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::collections::HashMap;
+
+use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
+use rt_core::{
+    Arrival, Cause, Event, Instant, Joined, LatencyProfile, MissReason, Outcome, Ran, Resolution,
+    SafeModeConfig, Span, StreamId, StreamSpec, Workers,
+};
+
+use crate::oracle::pipeline::Pipeline;
+
+pub(crate) fn ns(n: u64) -> Span {
+    Span::from_nanos(n)
+}
+
+fn at(n: u64) -> Instant {
+    Instant::from_nanos(n)
+}
+
+/// A configuration of a small pipeline, with plenty of room, safe mode left after `clean`.
+pub(crate) fn config(small: &Pipeline, deadline: u64, clean: u64) -> PipelineConfig {
+    let stage = |stage: &crate::oracle::pipeline::Stage| {
+        // Smaller batches may be quicker, and promises do not count on it.
+        let bound = |b: usize| (u64::from(stage.time) * b as u64).div_ceil(stage.batch as u64);
+        let bounds: Vec<_> = (1..=stage.batch).map(|b| ns(bound(b))).collect();
+        let profile = LatencyProfile::new(&bounds).expect("a profile");
+        StageConfig {
+            parent: stage.parent,
+            fan_out: stage.fan_out.into(),
+            mean: f64::from(stage.fan_out) / 2.0,
+            workers: Workers { count: stage.workers, batch: stage.batch, profile },
+        }
+    };
+    PipelineConfig {
+        deadline: ns(deadline),
+        guard: ns(small.late.into()),
+        stages: small.stages.iter().map(stage).collect(),
+        queue: 64,
+        streams: 8,
+        safe_mode: SafeModeConfig { hold: ns(clean), clean: ns(clean), latch: false },
+    }
+}
+
+/// One source, as a naive account has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) stream: StreamId,
+    pub(crate) came: u64,
+    pub(crate) deadline: u64,
+    pub(crate) mandatory: bool,
+    /// Of each stage: how many requests came there, and which of them wait.
+    numbers: Vec<u32>,
+    waiting: Vec<Vec<u32>>,
+    running: usize,
+    pub(crate) ended: Option<(u64, Outcome)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    started: u64,
+    bound: u64,
+    ends: u64,
+}
+
+/// From a stage and the bound of a batch: how long it takes.
+type Time = Box<dyn FnMut(usize, u64) -> u64>;
+/// From a stage and its fan-out: how many requests of it a result becomes.
+type Became = Box<dyn FnMut(usize, u32) -> u32>;
+
+/// A scheduler with its caller.
+pub(crate) struct Line {
+    pub(crate) scheduler: PipelineScheduler,
+    pub(crate) now: u64,
+    config: PipelineConfig,
+    wake: Option<u64>,
+    running: Vec<Vec<Option<Batch>>>,
+    pub(crate) sources: Vec<Source>,
+    names: HashMap<SourceId, usize>,
+    pub(crate) time: Time,
+    pub(crate) became: Became,
+    /// The causes of safe mode and of suspensions that were announced, and when.
+    pub(crate) causes: Vec<(u64, Cause)>,
+    pub(crate) events: Vec<(u64, Event)>,
+    /// Mandatory sources of which something waited when a later one's was begun at that stage.
+    overtaken: Vec<usize>,
+    /// Lets dispatch wait for so long after each end of a batch.
+    pub(crate) late: u64,
+    /// More may be amiss than mandatory requests that begin too late.
+    pub(crate) lenient: bool,
+}
+
+impl Line {
+    pub(crate) fn new(config: PipelineConfig) -> Self {
+        Self {
+            scheduler: PipelineScheduler::new(&config).expect("a configuration"),
+            now: 0,
+            wake: None,
+            running: config.stages.iter().map(|stage| vec![None; stage.workers.count]).collect(),
+            sources: Vec::new(),
+            names: HashMap::new(),
+            time: Box::new(|_, bound| bound),
+            became: Box::new(|_, most| most),
+            causes: Vec::new(),
+            events: Vec::new(),
+            overtaken: Vec::new(),
+            late: 0,
+            lenient: false,
+            config,
+        }
+    }
+
+    pub(crate) fn add(&mut self, spec: &StreamSpec) -> StreamId {
+        self.scheduler.add_stream(at(self.now), spec.clone()).expect("room for a stream")
+    }
+
+    /// Adds a stream if it is admitted beside all that count and nothing is in its way.
+    pub(crate) fn try_add(&mut self, spec: &StreamSpec) -> Option<StreamId> {
+        let load = self.scheduler.first().load();
+        self.scheduler.pipeline().admit(load.specs().chain([spec])).ok()?;
+        let newcomer = self.scheduler.newcomer(spec.clone()).beside(&load);
+        let joined = self.scheduler.try_add_stream(at(self.now), newcomer).expect("room for a stream");
+        let added = match joined {
+            Joined::Added(id, _) => Some(id),
+            Joined::Wait(_) => None,
+            Joined::Stale(_) => panic!("nobody came meanwhile"),
+        };
+        self.settle();
+        added
+    }
+
+    pub(crate) fn remove(&mut self, id: StreamId) {
+        self.scheduler.remove_stream(at(self.now), id);
+        self.settle();
+    }
+
+    /// A source comes now; its token.
+    pub(crate) fn arrive(&mut self, stream: StreamId) -> usize {
+        let token = self.sources.len();
+        let deadline = self.now + self.config.deadline.as_nanos();
+        let stages = self.config.stages.len();
+        let mut source = Source {
+            stream,
+            came: self.now,
+            deadline,
+            mandatory: false,
+            numbers: vec![0; stages],
+            waiting: vec![Vec::new(); stages],
+            running: 0,
+            ended: None,
+        };
+        (source.numbers[0], source.waiting[0]) = (1, vec![0]);
+        self.sources.push(source);
+        let arrival = Arrival { stream, token: token as u64, at: at(self.now) };
+        let refused = self.scheduler.handle_arrival(at(self.now), arrival);
+        refused.into_iter().for_each(|r| self.resolved(r));
+        self.settle();
+        token
+    }
+
+    /// Lets time pass up to and with `to`.
+    pub(crate) fn advance_to(&mut self, to: u64) {
+        while let Some(next) = self.next_event().filter(|&next| next <= to) {
+            self.now = self.now.max(next);
+            self.step();
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// When the next thing happens by itself.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        let ends = self.running.iter().flatten().flatten().map(|batch| batch.ends);
+        ends.chain(self.wake).min()
+    }
+
+    /// Answers all that is left.
+    pub(crate) fn drain(&mut self) {
+        while self.sources.iter().any(|source| source.ended.is_none()) {
+            let next = self.next_event().expect("what waits or runs ends some time");
+            self.advance_to(next);
+        }
+        assert_eq!(self.scheduler.open_sources(), 0);
+        assert!((0..self.config.stages.len()).all(|stage| self.scheduler.waiting(stage) == 0));
+    }
+
+    /// Sources that had to be answered and were not, but for what was cancelled.
+    pub(crate) fn missed(&self) -> Vec<&Source> {
+        let gone = Outcome::Missed(MissReason::Cancelled);
+        let missed = |s: &&Source| s.mandatory && s.ended.is_some_and(|(_, o)| o != Outcome::Served && o != gone);
+        self.sources.iter().filter(missed).collect()
+    }
+
+    /// What the present batch of a worker ends with, now.
+    pub(crate) fn end(&mut self, stage: usize, worker: usize, failed: bool) {
+        let batch = self.running[stage][worker].take().expect("it runs");
+        let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
+        let mut yields: HashMap<(usize, usize), u32> = HashMap::new();
+        for (place, part) in parts.iter().enumerate() {
+            let token = self.names[&part.source];
+            let source = &mut self.sources[token];
+            source.running -= 1;
+            assert_eq!(part.token.is_none(), source.ended.is_some(), "an open source has a token, and no other");
+            for child in 0..self.config.stages.len() {
+                let of = &self.config.stages[child];
+                if of.parent != Some(stage) || failed || source.ended.is_some() {
+                    continue;
+                }
+                let count = (self.became)(child, of.fan_out);
+                yields.insert((place, child), count);
+                let first = source.numbers[child];
+                source.numbers[child] += count.min(of.fan_out);
+                source.waiting[child].extend(first..source.numbers[child]);
+            }
+        }
+        let ran = if failed { Ran::Failed } else { Ran::Done(ns(self.now - batch.started)) };
+        self.scheduler.handle_completion(at(self.now), (stage, worker), ran, |place, child| {
+            yields.get(&(place, child)).copied().unwrap_or(0)
+        });
+    }
+
+    pub(crate) fn lose(&mut self, stage: usize, worker: usize) {
+        if self.running[stage][worker].take().is_some() {
+            for part in self.scheduler.batch(stage, worker).collect::<Vec<_>>() {
+                self.sources[self.names[&part.source]].running -= 1;
+            }
+        }
+        self.scheduler.handle_worker_lost(at(self.now), (stage, worker));
+        self.settle();
+    }
+
+    pub(crate) fn ready(&mut self, stage: usize, worker: usize) {
+        self.scheduler.handle_worker_ready(at(self.now), (stage, worker));
+        self.settle();
+    }
+
+    pub(crate) fn busy(&self) -> Vec<(usize, usize)> {
+        let of = |(stage, workers): (usize, &Vec<Option<Batch>>)| {
+            let busy = workers.iter().enumerate().filter(|(_, batch)| batch.is_some());
+            busy.map(|(worker, _)| (stage, worker)).collect::<Vec<_>>()
+        };
+        self.running.iter().enumerate().flat_map(of).collect()
+    }
+
+    fn step(&mut self) {
+        let mut ended = false;
+        for stage in 0..self.running.len() {
+            for worker in 0..self.running[stage].len() {
+                if self.running[stage][worker].is_some_and(|batch| batch.ends <= self.now) {
+                    self.end(stage, worker, false);
+                    ended = true;
+                }
+            }
+        }
+        if !ended {
+            self.wake = None;
+        }
+        if ended && self.late > 0 {
+            // What comes due meanwhile is heard of later, too.
+            self.now += self.late;
+        }
+        self.settle();
+    }
+
+    /// Polls until there is nothing more to do now.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            match self.scheduler.poll(at(self.now)) {
+                PipelineAction::Start { stage, worker } => self.started(stage, worker),
+                PipelineAction::Resolve(resolution) => self.resolved(resolution),
+                PipelineAction::Event(event) => self.announced(event),
+                PipelineAction::WakeAt(wake) => {
+                    self.wake = wake.map(Instant::as_nanos);
+                    assert!(self.wake.is_none_or(|wake| wake > self.now), "a wake-up that is due already");
+                    break;
+                }
+            }
+        }
+        for token in self.overtaken.drain(..) {
+            let missed = |(at, o)| at == self.now && o != Outcome::Served;
+            assert!(self.sources[token].ended.is_some_and(missed), "overtaken: {:?}", self.sources[token]);
+        }
+        for (stage, workers) in self.running.iter().enumerate() {
+            let open = |s: &&Source| s.ended.is_none();
+            let waiting: usize = self.sources.iter().filter(open).map(|s| s.waiting[stage].len()).sum();
+            assert_eq!(self.scheduler.waiting(stage), waiting, "waiting at stage {stage}");
+            let idle = workers.iter().enumerate().any(|(worker, batch)| {
+                batch.is_none() && (stage > 0 || self.scheduler.first().is_alive(worker))
+            });
+            assert!(self.lenient || !idle || waiting == 0, "a worker of stage {stage} idles while {waiting} wait");
+        }
+    }
+
+    fn started(&mut self, stage: usize, worker: usize) {
+        assert!(self.running[stage][worker].is_none(), "a busy worker was given a batch");
+        let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
+        let workers = &self.config.stages[stage].workers;
+        assert!((1..=workers.batch).contains(&parts.len()), "a batch of {}", parts.len());
+        let bound = workers.profile.bound(parts.len()).as_nanos();
+        if stage == 0 {
+            let mandatory: Vec<bool> =
+                self.scheduler.first().batch(worker).iter().map(|request| request.mandatory).collect();
+            for (part, mandatory) in parts.iter().zip(mandatory) {
+                let token = part.token.expect("it has just begun") as usize;
+                self.names.insert(part.source, token);
+                self.sources[token].mandatory = mandatory;
+            }
+        }
+        // Mandatory ones first, those whose sources came first of all that wait but for those that end now.
+        let tokens: Vec<usize> = parts.iter().map(|part| self.names[&part.source]).collect();
+        let key = |s: &Source| (!s.mandatory, if s.mandatory { s.came } else { 0 });
+        let keys: Vec<_> = tokens.iter().map(|&token| key(&self.sources[token])).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        let last = *keys.last().expect("a request");
+        let waits = |s: &Source| s.ended.is_none() && s.waiting[stage].len() > tokens_of(&tokens, &self.sources, s);
+        let before = (0..self.sources.len()).filter(|&t| stage > 0 && self.sources[t].mandatory);
+        let before = before.filter(|&t| waits(&self.sources[t]) && key(&self.sources[t]) < last);
+        self.overtaken.extend(before);
+        for part in &parts {
+            let source = &mut self.sources[part.token.expect("of an open source") as usize];
+            let index = source.waiting[stage].iter().position(|&number| number == part.index);
+            source.waiting[stage].swap_remove(index.expect("it waits there"));
+            source.running += 1;
+            let in_time = self.now + bound <= source.deadline;
+            assert!(in_time, "begun too late at {}: {source:?}", self.now);
+        }
+        let ends = self.now + (self.time)(stage, bound);
+        self.running[stage][worker] = Some(Batch { started: self.now, bound, ends });
+    }
+
+    fn resolved(&mut self, resolution: Resolution) {
+        let Resolution { request, outcome, .. } = resolution;
+        let source = &mut self.sources[request.token as usize];
+        assert_eq!(source.ended, None, "ended twice");
+        assert_eq!((source.stream, source.deadline), (request.stream, request.deadline.as_nanos()));
+        let left = source.running + source.waiting.iter().map(Vec::len).sum::<usize>();
+        if matches!(outcome, Outcome::Served) {
+            assert_eq!(left, 0, "served, and not as a whole: {source:?}");
+            assert!(self.now <= source.deadline, "served after its deadline");
+        }
+        source.mandatory = request.mandatory;
+        source.ended = Some((self.now, outcome));
+    }
+
+    fn announced(&mut self, event: Event) {
+        let cause = match event {
+            Event::SafeMode(transition) => transition.breach(),
+            Event::Suspension(told) => told.alarm.map(|alarm| alarm.cause),
+            Event::MissesLeft { .. } => None,
+        };
+        self.causes.extend(cause.map(|cause| (self.now, cause)));
+        self.events.push((self.now, event));
+    }
+
+    /// The counts of a stream are those of the naive account.
+    pub(crate) fn account(&self, stream: StreamId) {
+        let (counts, _) = self.scheduler.first().stream_counts(stream).expect("a stream");
+        let of = || self.sources.iter().filter(|s| s.stream == stream);
+        let ended = |outcome| of().filter(|s| s.ended.is_some_and(|(_, o)| o == outcome)).count() as u64;
+        assert_eq!(counts.arrived, of().count() as u64);
+        assert_eq!(counts.served, ended(Outcome::Served));
+        for reason in MissReason::ALL {
+            assert_eq!(counts.missed(reason), ended(Outcome::Missed(reason)), "{reason}");
+        }
+    }
+}
+
+/// How many of the requests of a batch, by the sources that they are of, are of this one.
+fn tokens_of(tokens: &[usize], sources: &[Source], of: &Source) -> usize {
+    tokens.iter().filter(|&&token| std::ptr::eq(&sources[token], of)).count()
+}
