@@ -4,6 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 
+use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
 use rt_core::sharing::{Device, DeviceAction, DeviceConfig, Rule, SharedService, Sharing};
 use rt_core::{
     Action, Arrival, ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, Event, Instant,
@@ -466,4 +467,77 @@ fn nothing_is_allocated_while_services_share_a_worker() {
         assert!(device.gone_ahead() > 50, "{} went ahead", device.gone_ahead());
         assert!(mandatory > 390 && served > mandatory + 200, "{served} served, {mandatory} mandatory");
     }
+}
+
+/// A pipeline of two stages in overload: sources that nothing is promised for beside those that it is, more than there is
+/// room for, a batch that runs over, a worker that is lost and comes back.
+#[test]
+fn nothing_is_allocated_while_sources_pass_through_stages() {
+    let stage = |parent, fan_out, count, batch, time| {
+        let profile = LatencyProfile::new(&[Span::from_nanos(time); 4]).expect("a profile");
+        StageConfig { parent, fan_out, mean: 1.0, workers: Workers { count, batch, profile } }
+    };
+    let span = Span::from_nanos(20 * P);
+    let config = PipelineConfig {
+        deadline: Span::from_nanos(8 * P),
+        guard: Span::ZERO,
+        stages: vec![stage(None, 1, 1, 2, P / 2), stage(Some(0), 4, 2, 4, P)],
+        queue: 8,
+        streams: 2,
+        safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+    };
+    let mut scheduler = PipelineScheduler::new(&config).expect("a configuration");
+    let bound = ArrivalBound::window(2, Span::from_nanos(4 * P)).expect("valid");
+    let constraints = ConstraintSet::new(&[Constraint::any_miss(1, 2).expect("valid")]).expect("one");
+    let spec = StreamSpec::promised(constraints, ArrivalCurve::new(&[bound]).expect("one"));
+    let streams = [spec, StreamSpec::best_effort()]
+        .map(|spec| scheduler.add_stream(Instant::ZERO, spec).expect("room"));
+    let mut ends = [[None::<u64>; 2]; 2];
+    let (mut served, mut missed, mut starts) = (0, 0, 0);
+    let before = allocations();
+    for step in 0..20_000_u64 {
+        let now = Instant::from_nanos(step * P / 8);
+        for (stage, workers) in ends.iter_mut().enumerate() {
+            for (worker, end) in workers.iter_mut().enumerate() {
+                if let Some(started) = end.take_if(|end| Instant::from_nanos(*end) <= now) {
+                    let ran = if step % 997 == 0 {
+                        Ran::Failed
+                    } else {
+                        Ran::Done(now.since(Instant::from_nanos(started)))
+                    };
+                    scheduler.handle_completion(now, (stage, worker), ran, |place, _| {
+                        (step as u32 + place as u32) % 6
+                    });
+                }
+            }
+        }
+        if step % 1_500 == 700 {
+            (ends[1][1], _) = (None, scheduler.handle_worker_lost(now, (1, 1)));
+        } else if step % 1_500 == 900 {
+            scheduler.handle_worker_ready(now, (1, 1));
+        }
+        for (i, &stream) in streams.iter().enumerate() {
+            if step % [17, 2][i] == 0 {
+                let arrival = Arrival { stream, token: step, at: now };
+                missed += u64::from(scheduler.handle_arrival(now, arrival).is_some());
+            }
+        }
+        loop {
+            match scheduler.poll(now) {
+                PipelineAction::Start { stage, worker } => {
+                    let over = if step % 1_300 == 0 { P } else { 0 };
+                    ends[stage][worker] = Some(now.as_nanos() + [P / 2, P][stage] + over);
+                    starts += 1;
+                }
+                PipelineAction::Resolve(resolution) => match resolution.outcome {
+                    Outcome::Served => served += 1,
+                    Outcome::Missed(_) => missed += 1,
+                },
+                PipelineAction::Event(_) => {}
+                PipelineAction::WakeAt(_) => break,
+            }
+        }
+    }
+    assert_eq!(allocations(), before);
+    assert!(served > 1_000 && missed > 1_000 && starts > 2_000, "{served} {missed} {starts}");
 }

@@ -2,19 +2,19 @@
 //! `WEIR_EXHAUSTIVE=n` looks at `n` systems of each kind.
 
 mod harness;
-mod stages;
 mod oracle;
 mod shared;
+mod stages;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use harness::choices::exhaust;
 use harness::{Dice, instances};
-use stages::{Line, config};
 use oracle::pipeline::Pipeline;
 use oracle::{Bound, Stream};
 use rt_core::{Cause, Event, MissReason, Outcome, StreamId, StreamSpec};
+use stages::{Line, config};
 
 /// Within what time every mandatory source is answered.
 fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
@@ -72,10 +72,13 @@ fn never_misses(late: u8, seed: u64, count: usize, runs: u64) {
             worst = worst.max(of.max().unwrap_or(0));
             all += 1;
         });
-        longest += usize::from(worst == deadline);
+        longest += 100 * worst / deadline;
         assert!(all > 0);
     }
-    println!("{count} pipelines, {ticks} ticks exhausted in all; the bound was reached in {longest}");
+    let mean = longest / count as u64;
+    println!(
+        "{count} pipelines, {ticks} ticks exhausted in all; the longest took {mean} % of the bound on average"
+    );
 }
 
 #[test]
@@ -100,7 +103,11 @@ impl Bursts {
         let (count, length) = self.window;
         self.recent.retain(|&came| now - came < length);
         let room = count - self.recent.len() as u64;
-        let come = if dice.within(0, 9) < eager { room } else { dice.within(0, 2 * room) / 2 * (dice.within(0, 3) / 3) };
+        let come = if dice.within(0, 9) < eager {
+            room
+        } else {
+            dice.within(0, 2 * room) / 2 * (dice.within(0, 3) / 3)
+        };
         self.recent.extend(std::iter::repeat_n(now, come as usize));
         come
     }
@@ -140,16 +147,54 @@ fn long_runs_miss_nothing_beside_a_flood() {
             (0..bursts.next(tick, &mut dice, seed % 10)).for_each(|_| _ = line.arrive(promised));
         }
         line.drain();
-        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed());
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed()[0]);
         assert_eq!(line.causes, [], "seed {seed}");
         [promised, other].into_iter().for_each(|stream| line.account(stream));
-        let took = |s: &stages::Source| s.mandatory && s.ended.is_some_and(|(at, _)| at - s.came == deadline);
-        reached += usize::from(line.sources.iter().any(took));
+        let took = |s: &stages::Source| s.ended.filter(|_| s.mandatory).map_or(0, |(at, _)| at - s.came);
+        let longest = line.sources.iter().map(took).max().unwrap_or(0);
+        reached += 100 * longest / deadline;
         let of = |stream| line.scheduler.first().stream_counts(stream).expect("there").0.served;
         (served, optional) = (served + of(promised), optional + of(other));
     }
-    println!("{served} promised and {optional} other sources served; the bound was reached in {reached}");
+    let mean = reached / instances(400) as u64;
+    println!("{served} promised and {optional} other sources served; the longest took {mean} % of the bound");
     assert!(served > 0 && optional > 0);
+}
+
+/// At every stage dispatch may be late by the guard, from one instant at which nothing mandatory waits to the next.
+#[test]
+fn late_dispatch_within_the_guard_costs_nothing() {
+    let mut dice = Dice(51);
+    let mut lates = 0;
+    for seed in 0..instances(300) as u64 {
+        let (small, spec, deadline) = drawn(&mut dice, 1 + (seed % 2) as u8);
+        let mut line = Line::new(config(&small, deadline, 1_000));
+        let promised = line.add(&spec);
+        line.late = small.late.into();
+        harshly(&mut line, seed);
+        let mut bursts = Bursts::of(&small.stream);
+        for tick in 0..300 {
+            line.advance_to(tick);
+            let now = line.now;
+            (0..bursts.next(now, &mut dice, 8)).for_each(|_| _ = line.arrive(promised));
+        }
+        line.drain();
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed()[0]);
+        assert_eq!(line.causes, [], "seed {seed}");
+        lates += line.lates;
+    }
+    println!("dispatch was late {lates} times");
+    assert!(lates > 1_000);
+}
+
+#[test]
+fn dispatch_later_than_the_guard_is_announced() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.late = 2;
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.causes, [(5, Cause::LateDispatch)], "the first batch ended at 3");
 }
 
 #[test]
@@ -185,7 +230,7 @@ fn streams_that_come_and_leave_break_no_promise() {
             }
         }
         line.drain();
-        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed());
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed()[0]);
         assert_eq!(line.causes, [], "seed {seed}");
     }
     println!("{joined} came, {left} left, {waited} times one had to wait or was refused");
@@ -230,7 +275,10 @@ fn once_safe_mode_has_ended_nothing_is_missed() {
             let (at, _) = source.ended.expect("ended");
             let began = safe.iter().filter(|&&began| began <= at).max();
             let ended = ends.iter().filter(|&&ended| ended <= source.came).max();
-            assert!(began > ended || began == ended, "seed {seed}, {small:?}: {source:?} beside {safe:?} {ends:?}");
+            assert!(
+                began > ended || began == ended,
+                "seed {seed}, {small:?}: {source:?} beside {safe:?} {ends:?}"
+            );
         }
     }
     println!("{stays} stays in safe mode, {missed} missed in them");
@@ -239,9 +287,11 @@ fn once_safe_mode_has_ended_nothing_is_missed() {
 
 /// Two stages, of so many workers and of one: 3 ns and 2 ns; a source becomes up to two requests.
 fn two_stages(deadline: u64, workers: usize) -> Line {
-    let stage = |parent, fan_out, workers, time| oracle::pipeline::Stage { parent, fan_out, workers, batch: 1, time };
+    let stage =
+        |parent, fan_out, workers, time| oracle::pipeline::Stage { parent, fan_out, workers, batch: 1, time };
     let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 10 }], constraints: vec![(0, 1)] };
-    let small = Pipeline { stages: vec![stage(None, 1, workers, 3), stage(Some(0), 2, 1, 2)], stream, late: 0 };
+    let small =
+        Pipeline { stages: vec![stage(None, 1, workers, 3), stage(Some(0), 2, 1, 2)], stream, late: 0 };
     let mut line = Line::new(config(&small, deadline, 20));
     line.became = Box::new(|_, most| most);
     line

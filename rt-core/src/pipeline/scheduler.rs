@@ -13,8 +13,8 @@ use crate::scheduler::queue::MANDATORY;
 use crate::stream::{MissReason, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::{
-    Action, Arrival, ConfigError, Event, Joined, Newcomer, Outcome, Ran, Request, Resolution, Retired, Scheduler,
-    SchedulerConfig, StreamError, WorkerId, Workers,
+    Action, Arrival, ConfigError, Event, Joined, Newcomer, Outcome, Ran, Request, Resolution, Retired,
+    Scheduler, SchedulerConfig, StreamError, WorkerId, Workers,
 };
 
 /// The end of time.
@@ -154,8 +154,9 @@ impl PipelineScheduler {
         let pipeline = config.pipeline();
         let descendants = pipeline.descendants()?;
         let stages = &config.stages;
-        let children: Vec<Vec<usize>> =
-            (0..stages.len()).map(|i| (0..stages.len()).filter(|&c| stages[c].parent == Some(i)).collect()).collect();
+        let children: Vec<Vec<usize>> = (0..stages.len())
+            .map(|i| (0..stages.len()).filter(|&c| stages[c].parent == Some(i)).collect())
+            .collect();
         let mut rest = alloc::vec![Span::ZERO; stages.len()];
         for i in (1..stages.len()).rev() {
             if let Some(parent) = stages[i].parent {
@@ -354,7 +355,8 @@ impl PipelineScheduler {
     /// that wait.
     pub fn handle_worker_lost(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) {
         let count = self.batch(stage, worker).len();
-        let sources = (0..count).filter_map(|place| self.batch(stage, worker).nth(place)).map(|part| part.source);
+        let sources =
+            (0..count).filter_map(|place| self.batch(stage, worker).nth(place)).map(|part| part.source);
         let sources: heapless::Vec<SourceId, { crate::MAX_BATCH }> = sources.collect();
         for source in sources {
             self.close(now, source, Outcome::Missed(MissReason::WorkerLost));
@@ -411,7 +413,8 @@ impl PipelineScheduler {
                 continue;
             }
             self.armed = NEVER;
-            let next = self.later.iter().map(|stage| stage.next(self.pipeline.guard)).fold(first, Instant::min);
+            let next =
+                self.later.iter().map(|stage| stage.next(self.pipeline.guard)).fold(first, Instant::min);
             return PipelineAction::WakeAt((next < NEVER).then_some(next));
         }
     }
@@ -494,7 +497,9 @@ impl PipelineScheduler {
     /// Ends all sources that have begun and are such.
     fn close_all(&mut self, now: Instant, reason: MissReason, are: impl Fn(&Request) -> bool) {
         for slot in 0..self.sources.room() {
-            if let Some(source) = self.sources.at(slot).filter(|&source| self.sources.get(source).is_some_and(&are)) {
+            if let Some(source) =
+                self.sources.at(slot).filter(|&source| self.sources.get(source).is_some_and(&are))
+            {
                 self.close(now, source, Outcome::Missed(reason));
             }
         }
@@ -607,9 +612,10 @@ impl PipelineScheduler {
 
     /// Tells the first stage how many workers there are behind it.
     fn count_workers(&mut self, now: Instant, failed: bool) {
-        let (alive, all) = self.later.iter().fold((0, 0), |(alive, all), stage| {
-            (alive + stage.pool.alive(), all + stage.pool.len())
-        });
+        let (alive, all) = self
+            .later
+            .iter()
+            .fold((0, 0), |(alive, all), stage| (alive + stage.pool.alive(), all + stage.pool.len()));
         let cut = self.later.iter().any(|stage| stage.pool.alive() == 0);
         if cut {
             self.close_all(now, MissReason::WorkerLost, |_| true);

@@ -105,7 +105,13 @@ impl Scheduler {
 
     /// A result of a request of `stream` became `seen` requests of stage `stage`, of at most `limit`: those beyond are dropped, so
     /// nobody else is harmed.
-    pub(crate) fn fanned_out(&mut self, now: Instant, stream: StreamId, stage: usize, (limit, seen): (u64, u64)) {
+    pub(crate) fn fanned_out(
+        &mut self,
+        now: Instant,
+        stream: StreamId,
+        stage: usize,
+        (limit, seen): (u64, u64),
+    ) {
         let evidence = Evidence { limit, seen, window: stage as u64, stream: Some(stream) };
         self.suspend(now, stream, Cause::FanOutExcess, evidence, now);
     }
