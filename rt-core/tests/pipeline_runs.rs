@@ -197,6 +197,47 @@ fn dispatch_later_than_the_guard_is_announced() {
     assert_eq!(line.causes, [(5, Cause::LateDispatch)], "the first batch ended at 3");
 }
 
+/// Batches take as long as the shield allows, of what is promised and what is not: nothing is missed. Where one may take one
+/// more than that, much is.
+fn longer_batches() -> (usize, usize, usize) {
+    let mut dice = Dice(61);
+    let (mut longs, mut missed, mut shielded) = (0, 0, 0);
+    for seed in 0..instances(600) as u64 {
+        let (small, spec, least) = drawn(&mut dice, 0);
+        let deadline = least + dice.within(1, 8);
+        let mut line = Line::new(config(&small, deadline, 1_000));
+        let (promised, other) = (line.add(&spec), line.add(&StreamSpec::best_effort()));
+        shielded += usize::from(line.raise_shield());
+        harshly(&mut line, seed);
+        let mut wishes = Dice(seed ^ 77);
+        line.longer = Some(Box::new(move |_, longest| match wishes.within(0, 3) {
+            0 => wishes.within(1, longest),
+            _ => longest,
+        }));
+        let (mut bursts, flood) = (Bursts::of(&small.stream), dice.within(0, 2));
+        let eager = dice.within(2, 9);
+        for tick in 0..300 {
+            line.advance_to(tick);
+            (0..dice.within(0, flood)).for_each(|_| _ = line.arrive(other));
+            (0..bursts.next(tick, &mut dice, eager)).for_each(|_| _ = line.arrive(promised));
+        }
+        line.drain();
+        {
+            assert!(line.missed().is_empty(), "seed {seed}, {small:?} within {deadline}: {:?}", line.missed()[0]);
+            assert_eq!(line.causes, [], "seed {seed}");
+        }
+        (longs, missed) = (longs + line.longs, missed + usize::from(!line.missed().is_empty()));
+    }
+    (longs, missed, shielded)
+}
+
+#[test]
+fn batches_as_long_as_the_shield_allows_break_no_promise() {
+    let (longs, _, shielded) = longer_batches();
+    println!("{longs} long batches under {shielded} shields");
+    assert!(longs > 5_000 && shielded * 2 > instances(600));
+}
+
 #[test]
 fn streams_that_come_and_leave_break_no_promise() {
     let mut dice = Dice(31);

@@ -25,7 +25,9 @@
 mod calm;
 mod horizon;
 mod path;
+mod prolong;
 mod scheduler;
+mod shield;
 mod sources;
 mod stage;
 
@@ -43,6 +45,7 @@ use path::Tables;
 pub use scheduler::{
     Part, PipelineAction, PipelineConfig, PipelineConfigError, PipelineScheduler, StageConfig,
 };
+pub use shield::PipelineShield;
 pub use sources::SourceId;
 
 /// The most stages of a pipeline.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::calm::Calm;
+use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
 use super::{MAX_FAN_OUT, Pipeline, PipelineError, Stage};
@@ -109,19 +110,20 @@ pub enum PipelineAction {
 /// of it. None of the calls allocates but those that add streams. A step looks at every stage.
 #[derive(Debug)]
 pub struct PipelineScheduler {
-    pipeline: Pipeline,
-    first: Scheduler,
+    pub(super) pipeline: Pipeline,
+    pub(super) first: Scheduler,
     /// Of each stage: its children, and the least time that what follows it takes.
     children: Vec<Vec<usize>>,
-    rest: Vec<Span>,
+    pub(super) rest: Vec<Span>,
     /// Of each stage how many requests of a source wait there mostly.
     usual: Vec<usize>,
     /// Of each worker of the first stage the sources that it runs.
     begun: Vec<Vec<SourceId>>,
     /// The stages from the second on.
-    later: Vec<Later>,
-    sources: Sources,
+    pub(super) later: Vec<Later>,
+    pub(super) sources: Sources,
     calm: Calm,
+    pub(super) longer: Longer,
     /// Since when a free worker should have been given what waits; the end of time if none should.
     armed: Instant,
 }
@@ -195,6 +197,7 @@ impl PipelineScheduler {
             usual: usual.into_iter().map(|mean| mean as usize + 1).collect(),
             sources: Sources::new(config.queue, stages.len()),
             calm: Calm::new(stages.len()),
+            longer: Longer::new(&pipeline, &descendants),
             armed: NEVER,
             pipeline,
             first,
@@ -235,7 +238,12 @@ impl PipelineScheduler {
     /// # Errors
     /// As there.
     pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
+        // What was granted more than a full batch was safe for those that were there.
+        if self.longer.since_calm {
+            self.first.await_clear();
+        }
         let joined = self.first.try_add_stream(now, newcomer);
+        self.longer.recount = true;
         if let Ok(Joined::Added(id, _)) = &joined {
             self.later.iter_mut().for_each(|stage| stage.planner.forget(usize::from(id.slot)));
         }
@@ -339,7 +347,7 @@ impl PipelineScheduler {
                 self.fan_out(now, source, &request, child, became(place, child));
             }
             // It may have ended for want of room.
-            if self.sources.get(source).is_some() && self.sources.end(source) {
+            if self.sources.get(source).is_some() && self.sources.end(source, stage) {
                 let outcome = match now > request.wanted + self.rest[0] {
                     true => Outcome::Missed(MissReason::Late),
                     false => Outcome::Served,
@@ -531,7 +539,7 @@ impl PipelineScheduler {
             let worker = self.later[stage - 1].form(now, whole)?;
             if self.later[stage - 1].given_up.is_empty() {
                 let later = &mut self.later[stage - 1];
-                later.pool.batch(worker).iter().for_each(|part| self.sources.leave(source_of(part), stage));
+                later.pool.batch(worker).iter().for_each(|part| self.sources.run(source_of(part), stage));
                 later.pool.start(now, worker);
                 return Some(worker);
             }
@@ -606,6 +614,7 @@ impl PipelineScheduler {
         let over = self.calm.is_over();
         if over {
             self.first.all_clear();
+            self.longer.since_calm = false;
         }
         over
     }
@@ -646,6 +655,6 @@ impl PipelineScheduler {
 }
 
 /// Whose a request of a later stage is.
-fn source_of(part: &Request) -> SourceId {
+pub(super) fn source_of(part: &Request) -> SourceId {
     SourceId { slot: part.token as u32, generation: part.place }
 }

@@ -26,6 +26,7 @@ struct Source {
 struct Parts {
     came: u32,
     waiting: u32,
+    running: u32,
 }
 
 /// All of them, each in its place.
@@ -73,6 +74,7 @@ impl Sources {
         (place.left, place.request) = (1, Some(*request));
         let first = slot as usize * self.stages;
         self.parts[first..first + self.stages].fill(Parts::default());
+        self.parts[first].running = 1;
         Some(SourceId { slot, generation: place.generation })
     }
 
@@ -96,13 +98,26 @@ impl Sources {
         self.parts(id, stage).waiting -= 1;
     }
 
+    /// A request of it that waited at a stage runs.
+    pub(super) fn run(&mut self, id: SourceId, stage: usize) {
+        let parts = self.parts(id, stage);
+        (parts.waiting, parts.running) = (parts.waiting - 1, parts.running + 1);
+    }
+
+    /// How many of it wait and run at a stage.
+    pub(super) fn at_stage(&self, id: SourceId, stage: usize) -> (u64, u64) {
+        let parts = &self.parts[id.slot as usize * self.stages + stage];
+        (parts.waiting.into(), parts.running.into())
+    }
+
     /// How many of it wait at a stage.
     pub(super) fn waiting(&mut self, id: SourceId, stage: usize) -> u32 {
         self.parts(id, stage).waiting
     }
 
-    /// A request of it that ran has ended: whether it was the last.
-    pub(super) fn end(&mut self, id: SourceId) -> bool {
+    /// A request of it that ran at a stage has ended: whether it was the last.
+    pub(super) fn end(&mut self, id: SourceId, stage: usize) -> bool {
+        self.parts(id, stage).running -= 1;
         let left = &mut self.places[id.slot as usize].left;
         *left -= 1;
         *left == 0

@@ -106,6 +106,14 @@ impl Later {
         self.pool.iter().enumerate().filter_map(busy)
     }
 
+    /// How long the batch that `worker` started at `now` may take as things are.
+    pub(super) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
+        match self.pool.get(worker)?.state {
+            State::Busy { started, due, .. } if started == now => Some(due.since(now)),
+            _ => None,
+        }
+    }
+
     /// How long a request that comes now most likely takes here, with what waits served before it, in batches of `size`.
     pub(super) fn likely_time(&self, size: usize) -> Span {
         let kind = self.pool.kind(0);

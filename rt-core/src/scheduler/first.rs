@@ -50,6 +50,22 @@ impl Scheduler {
         }
     }
 
+    /// Requests of a class that wait, in order.
+    pub(crate) fn waiting_of(&self, class: usize) -> impl Iterator<Item = &Request> {
+        self.waiting.class(class).from(0)
+    }
+
+    /// Whether no other worker than this runs a batch that was granted more than a full one.
+    pub(crate) fn is_long_alone(&self, now: Instant, worker: WorkerId) -> bool {
+        self.pool.long_beside(now, worker).next().is_none()
+    }
+
+    /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
+    pub(crate) fn prolong_stage(&mut self, now: Instant, worker: WorkerId, length: Span) {
+        self.changed = true;
+        self.pool.prolong(worker, now + length);
+    }
+
     /// Takes in the end of the batch that `worker` was running, after its engine ran for `time`. Its requests go on: each is
     /// ended by [`Scheduler::close`]. False if it runs none.
     pub(crate) fn end_stage(&mut self, now: Instant, worker: WorkerId, time: Span) -> bool {

@@ -211,7 +211,7 @@ impl Scheduler {
 
     /// Whether every worker is there and none is overdue.
     #[inline(always)]
-    fn is_on_time(&self, now: Instant) -> bool {
+    pub(crate) fn is_on_time(&self, now: Instant) -> bool {
         self.pool.is_complete() && !self.pool.has_overdue() && now <= self.pool.earliest_due()
     }
 
@@ -234,7 +234,7 @@ impl Scheduler {
 
     /// How long the batch that `worker` started at `now` may take as things are.
     #[inline]
-    pub(super) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
+    pub(crate) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
         match self.pool.get(worker)?.state {
             State::Busy { started, due, .. } if started == now => Some(due.since(now)),
             _ => None,

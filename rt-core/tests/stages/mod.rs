@@ -69,6 +69,9 @@ type Time = Box<dyn FnMut(usize, u64) -> u64>;
 /// From a stage and its fan-out: how many requests of it a result becomes.
 type Became = Box<dyn FnMut(usize, u32) -> u32>;
 
+/// From a stage and the longest that a batch may take: how long it may.
+type Longer = Box<dyn FnMut(usize, u64) -> u64>;
+
 /// A scheduler with its caller.
 pub(crate) struct Line {
     pub(crate) scheduler: PipelineScheduler,
@@ -90,6 +93,9 @@ pub(crate) struct Line {
     pub(crate) late: u64,
     may_be_late: bool,
     pub(crate) lates: usize,
+    /// Lets batches take longer, from the stage and the longest that is allowed; and how many took longer than a full one.
+    pub(crate) longer: Option<Longer>,
+    pub(crate) longs: usize,
     /// More may be amiss than mandatory requests that begin too late.
     pub(crate) lenient: bool,
 }
@@ -111,6 +117,8 @@ impl Line {
             late: 0,
             may_be_late: false,
             lates: 0,
+            longer: None,
+            longs: 0,
             lenient: false,
             config,
         }
@@ -133,6 +141,17 @@ impl Line {
         };
         self.settle();
         added
+    }
+
+    /// Sets the shield for what is there.
+    pub(crate) fn raise_shield(&mut self) -> bool {
+        let workers: Vec<_> = self.config.stages.iter().map(|stage| stage.workers.clone()).collect();
+        let load = self.scheduler.first().load();
+        let specs: Vec<_> = load.specs().cloned().collect();
+        let shield = self.scheduler.pipeline().shield(&workers, &specs);
+        let there = shield.is_some();
+        self.scheduler.set_shield(shield);
+        there
     }
 
     pub(crate) fn remove(&mut self, id: StreamId) {
@@ -335,6 +354,17 @@ impl Line {
         let before = (0..self.sources.len()).filter(|&t| stage > 0 && self.sources[t].mandatory);
         let before = before.filter(|&t| waits(&self.sources[t]) && key(&self.sources[t]) < last);
         self.overtaken.extend(before);
+        let longest = self.scheduler.longest(at(self.now), stage, worker).as_nanos();
+        let bound = match &mut self.longer {
+            Some(longer) if longest > bound => {
+                let length = longer(stage, longest).clamp(bound, longest);
+                let asked = self.scheduler.prolong(at(self.now), (stage, worker), ns(length));
+                asked.expect("no longer than the longest");
+                self.longs += usize::from(length > workers.batch_time().as_nanos());
+                length
+            }
+            _ => bound,
+        };
         for part in &parts {
             let source = &mut self.sources[part.token.expect("of an open source") as usize];
             let index = source.waiting[stage].iter().position(|&number| number == part.index);
