@@ -111,13 +111,16 @@ impl PipelineScheduler {
             self.longer.recount = true;
             return Span::ZERO;
         }
-        let Some(own) = self.longer.shield.as_ref().map(|shield| &shield.stages[stage]) else { return Span::ZERO };
+        let Some(own) = self.longer.shield.as_ref().map(|shield| &shield.stages[stage]) else {
+            return Span::ZERO;
+        };
         let (theta, beside) = (own.theta.saturating_sub(self.pipeline.guard), own.beside);
         if !self.is_on_time(now) || !self.look_at(stage, theta) {
             return Span::ZERO;
         }
         let slack = self.slack(now, stage, worker, theta);
-        let Some(shield) = self.longer.shield.as_ref().and_then(|all| all.stages[stage].shield.as_ref()) else {
+        let Some(shield) = self.longer.shield.as_ref().and_then(|all| all.stages[stage].shield.as_ref())
+        else {
             return Span::ZERO;
         };
         let Stage { workers, time, .. } = self.pipeline.stages[stage];
@@ -143,7 +146,8 @@ impl PipelineScheduler {
     /// By when its own requests let the batch of a worker end: mandatory ones `theta` after their sources came, others so that
     /// what follows can be in time.
     fn slack(&self, now: Instant, stage: usize, worker: WorkerId, theta: Span) -> Span {
-        let batch = if stage == 0 { self.first.batch(worker) } else { self.later[stage - 1].pool.batch(worker) };
+        let batch =
+            if stage == 0 { self.first.batch(worker) } else { self.later[stage - 1].pool.batch(worker) };
         let end = |request: &Request| match request.mandatory {
             true => (request.arrival + theta).min(request.deadline),
             false => request.deadline,
