@@ -188,6 +188,7 @@ codes! {
         Operator = 7 "operator" "asked for by the operator",
         MissesLow = 8 "misses-low" "a warning: a stream has one miss left, or none",
         RateHigh = 9 "rate-high" "a warning: more arrives than nine tenths of the certified rate",
+        FanOutExcess = 10 "fan-out-excess" "a result became more requests of a stage than declared",
     }
 }
 

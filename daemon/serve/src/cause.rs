@@ -82,5 +82,10 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
             "{cause}: {seen} requests came within {}, more than {limit}, nine tenths of the certified rate",
             span(window)
         ),
+        Cause::FanOutExcess => {
+            format!(
+                "{cause}: a source of stream {stream} became {seen} requests of stage {window}, {limit} were declared"
+            )
+        }
     }
 }

@@ -25,7 +25,7 @@ REFUSAL_WORDS = (
 )  # fmt: skip
 CAUSE_WORDS = (
     "unknown", "arrival-excess", "service-overrun", "late-dispatch", "worker-lost", "constraint-violated",
-    "profile-stale", "operator", "misses-low", "rate-high",
+    "profile-stale", "operator", "misses-low", "rate-high", "fan-out-excess",
 )  # fmt: skip
 STATE_WORDS = ("unknown", "normal", "warning", "safe-mode", "lost")
 #: From this state on the promises do not hold.

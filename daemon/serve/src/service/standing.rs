@@ -15,7 +15,7 @@ pub(super) const NORMAL: [u64; WORDS] = {
     words
 };
 /// To be found by their numbers.
-const CAUSES: [Cause; 9] = [
+const CAUSES: [Cause; 10] = [
     Cause::ArrivalExcess,
     Cause::ServiceOverrun,
     Cause::LateDispatch,
@@ -25,6 +25,7 @@ const CAUSES: [Cause; 9] = [
     Cause::Operator,
     Cause::MissesLow,
     Cause::RateHigh,
+    Cause::FanOutExcess,
 ];
 const SEVERITIES: [Severity; 4] = [Severity::Normal, Severity::Warning, Severity::Safe, Severity::Lost];
 
