@@ -14,6 +14,7 @@ pub mod figure;
 mod lines;
 mod log;
 pub mod measure;
+pub mod pipeline;
 pub mod policy;
 pub mod process;
 mod record;

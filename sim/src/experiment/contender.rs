@@ -1,4 +1,4 @@
-//! Who is compared: policies that schedule one model, that pick among several, or that share workers among services.
+//! Who is compared: policies that schedule one model, pick among several, share workers among services, or serve pipelines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use super::fleet::ServingKind;
+use crate::pipeline::PipelineKind;
 use crate::policy::{PolicyKind, SharedKind};
 
 /// Who decides.
@@ -18,6 +19,8 @@ pub enum Contender {
     Serving(ServingKind),
     /// Which service too, of several on the same workers.
     Sharing(SharedKind),
+    /// Which stage and with which model, of a pipeline.
+    Pipeline(PipelineKind),
 }
 
 impl Contender {
@@ -38,6 +41,7 @@ impl Contender {
             Self::Policy(kind) => kind.name(),
             Self::Serving(kind) => kind.name(),
             Self::Sharing(kind) => kind.name(),
+            Self::Pipeline(kind) => kind.name(),
         }
     }
 }
@@ -62,9 +66,13 @@ impl FromStr for Contender {
         if let Some(kind) = SharedKind::RIVALS.into_iter().find(|kind| kind.name() == name) {
             return Ok(Self::Sharing(kind));
         }
+        if let Some(kind) = PipelineKind::ALL.into_iter().find(|kind| kind.name() == name) {
+            return Ok(Self::Pipeline(kind));
+        }
         let all =
             PolicyKind::ALL.map(PolicyKind::name).into_iter().chain(ServingKind::ALL.map(ServingKind::name));
         let all = all.chain(SharedKind::RIVALS.map(SharedKind::name));
+        let all = all.chain(PipelineKind::ALL.map(PipelineKind::name));
         Err(format!("must be one of {}", all.collect::<Vec<_>>().join(", ")))
     }
 }

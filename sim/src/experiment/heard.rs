@@ -6,7 +6,7 @@ use rt_core::{Alarm, Cause, Instant, Outcome, Selector, Transition};
 use super::quantity::Quantity;
 use super::system::System;
 use crate::measure::{Measures, Misses, Quantiles, StreamMeasure};
-use virtual_time::{Batch, Observer, Request};
+use virtual_time::{Batch, Observer, PipelineObserver, Request, SourceEnd, StageBatch};
 
 /// What is heard of a run.
 pub(super) struct Heard {
@@ -22,6 +22,11 @@ pub(super) struct Heard {
     missed: Vec<Instant>,
     /// Misses that violated a constraint before anything was announced.
     unannounced: u64,
+    /// Of a pipeline, how many workers are kept in use since when, and worker-seconds before.
+    in_use: Option<(Instant, usize, f64)>,
+    /// How many there are.
+    workers: usize,
+    latest: Instant,
 }
 
 impl Heard {
@@ -36,6 +41,9 @@ impl Heard {
             suspended: vec![None; problem.streams.len()],
             missed: vec![Instant::ZERO; problem.streams.len()],
             unannounced: 0,
+            in_use: None,
+            workers: system.pipeline.as_ref().map_or(0, |of| of.workers()),
+            latest: Instant::ZERO,
         }
     }
 
@@ -70,10 +78,47 @@ impl Heard {
             Quantity::Latency(_) => latency(|l| l.max),
             Quantity::Accuracy => total.accuracy_of_served(),
             Quantity::AccuracyOfAll => total.accuracy_of_all(),
+            Quantity::InUse => self.in_use_on_average(),
             // That is of the cell.
             Quantity::Certified => None,
         };
         number.unwrap_or(f64::NAN)
+    }
+
+    fn in_use_on_average(&self) -> Option<f64> {
+        let (since, count, before) = self.in_use?;
+        let seconds = self.latest.as_nanos() as f64 / 1e9;
+        let last = count as f64 * self.latest.since(since).as_secs_f64();
+        (seconds > 0.0).then(|| (before + last) / seconds / self.workers as f64)
+    }
+}
+
+impl PipelineObserver for Heard {
+    fn source(&mut self, end: &SourceEnd) {
+        let SourceEnd { stream, arrival, ended, .. } = *end;
+        self.measures.seen(arrival);
+        self.measures.seen(ended);
+        self.latest = self.latest.max(ended);
+        match end.outcome {
+            Outcome::Served => {
+                self.measures.streams[stream].served(ended.since(arrival), Some(end.accuracy));
+            }
+            // Nobody announces anything yet.
+            Outcome::Missed(reason) => {
+                self.unannounced += u64::from(self.measures.streams[stream].missed(reason))
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &StageBatch) {
+        self.measures.batch(batch.size);
+        self.latest = self.latest.max(batch.finish);
+    }
+
+    fn in_use(&mut self, now: Instant, workers: usize) {
+        let (since, count, before) = self.in_use.unwrap_or_default();
+        self.in_use = Some((now, workers, before + count as f64 * now.since(since).as_secs_f64()));
+        self.latest = self.latest.max(now);
     }
 }
 

@@ -4,6 +4,7 @@ mod beside;
 mod contender;
 mod fleet;
 mod heard;
+mod pipeline;
 mod plot;
 mod profile;
 mod quantity;
@@ -129,6 +130,16 @@ pub enum ExperimentError {
         /// What is wrong.
         error: ProcessError,
     },
+    /// A pipeline that a policy cannot serve.
+    #[error("system {system}, policy {policy}: {error}")]
+    Pipeline {
+        /// The system's name.
+        system: String,
+        /// The policy.
+        policy: Contender,
+        /// What is wrong.
+        error: crate::pipeline::PipelineError,
+    },
     /// A run that is none.
     #[error("system {system}, policy {policy}: {error}")]
     Play {
@@ -198,6 +209,7 @@ impl Experiment {
                 return Err(refuse("policies", policy, format!("{reason}; system {}", other.name)));
             }
         }
+        self.check_pipelines()?;
         match self.size() {
             size if size > MAX_RUNS => {
                 Err(refuse("runs", self.runs, format!("makes {size} runs in all, at most {MAX_RUNS}")))

@@ -30,6 +30,19 @@ impl Data {
 /// # Errors
 /// If the table cannot be read, has no such column or row, or a time or size is out of range.
 pub(super) fn times(field: &str, profile: &Profile, data: &Data) -> Result<Vec<Span>, ExperimentError> {
+    times_of(field, profile, |_| true, data)
+}
+
+/// The same of those sizes that are looked `at`.
+///
+/// # Errors
+/// As [`times`].
+pub(super) fn times_of(
+    field: &str,
+    profile: &Profile,
+    at: impl Fn(usize) -> bool,
+    data: &Data,
+) -> Result<Vec<Span>, ExperimentError> {
     let path = data.path(&format!("{field}.file"), &profile.file)?;
     let unreadable = |error: csv::Error| refuse(format!("{field}.file"), path.display(), error);
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(&path).map_err(unreadable)?;
@@ -62,6 +75,9 @@ pub(super) fn times(field: &str, profile: &Profile, data: &Data) -> Result<Vec<S
         if size.fract() != 0.0 || !(1.0..=MAX_BATCH as f64).contains(&size) {
             return Err(wrong(batch, format!("must be a whole number in 1..={MAX_BATCH}")));
         }
+        if !at(size as usize) {
+            continue;
+        }
         let nanos = record.get(time).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default()
             * Number::whole(1).to_span(profile.unit).map_or(1.0, |unit| unit.as_nanos() as f64);
         if !(nanos >= 1.0 && nanos <= rt_core::MAX_SPAN.as_nanos() as f64) {
@@ -92,4 +108,44 @@ pub(super) fn times(field: &str, profile: &Profile, data: &Data) -> Result<Vec<S
         next = *time;
     }
     Ok(times)
+}
+
+/// The number in each of `columns` of the first row that says what `rows` says.
+///
+/// # Errors
+/// If the table cannot be read, or has no such row, column or number.
+pub(super) fn numbers(
+    field: &str,
+    file: &str,
+    rows: &BTreeMap<String, String>,
+    columns: &[String],
+    data: &Data,
+) -> Result<Vec<f64>, ExperimentError> {
+    let path = data.path(&format!("{field}.file"), file)?;
+    let unreadable = |error: csv::Error| refuse(format!("{field}.file"), path.display(), error);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(&path).map_err(unreadable)?;
+    let header = reader.headers().map_err(unreadable)?.clone();
+    let column = |name: &String| {
+        let found = header.iter().position(|column| column == name);
+        found.ok_or_else(|| refuse(field, name, format!("must be a column of {file}")))
+    };
+    let wanted: Vec<_> = rows
+        .iter()
+        .map(|(name, value)| Ok((column(name)?, value)))
+        .collect::<Result<_, ExperimentError>>()?;
+    let columns: Vec<usize> = columns.iter().map(column).collect::<Result<_, _>>()?;
+    for record in reader.records() {
+        let record = record.map_err(unreadable)?;
+        if wanted.iter().all(|&(column, value)| record.get(column) == Some(value)) {
+            let number = |&column: &usize| {
+                let text = record.get(column).unwrap_or_default();
+                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+                number.ok_or_else(|| {
+                    refuse(format!("{field}: {file}: {}", &header[column]), text, "must be a number")
+                })
+            };
+            return columns.iter().map(number).collect();
+        }
+    }
+    Err(refuse(field, format!("{rows:?}"), format!("no row of {file} says so")))
 }

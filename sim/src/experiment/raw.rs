@@ -77,6 +77,8 @@ pub(super) struct System {
     pub(super) fleet: Option<Fleet>,
     /// Or several services on the same workers.
     pub(super) sharing: Option<Sharing>,
+    /// Or stages that feed one another, on identical workers that can run any model of any.
+    pub(super) pipeline: Option<super::pipeline::Raw>,
     /// More accurate variants of the model, by rising accuracy, that `weir` may let answer in lulls; the workers'
     /// own is the base.
     #[serde(default)]

@@ -161,6 +161,7 @@ impl System {
             ("streams", !raw.streams.is_empty()),
             ("variants", !raw.variants.is_empty()),
             ("fleet", raw.fleet.is_some()),
+            ("pipeline", raw.pipeline.is_some()),
             ("service", service.stall() > Span::ZERO),
         ];
         if let Some(&(name, _)) = wrong.iter().find(|(_, wrong)| *wrong) {
@@ -194,6 +195,7 @@ impl System {
             selector: None,
             fleet: None,
             sharing: Some(sharing),
+            pipeline: None,
         })
     }
 }

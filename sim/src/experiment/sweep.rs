@@ -204,6 +204,14 @@ impl Experiment {
         let queue = (system.queue, streams);
         let order = Order::Together;
         let selector = system.selector.clone();
+        if let (Some(pipeline), &Contender::Pipeline(kind)) = (&system.pipeline, policy) {
+            let service = |_, _, bound| system.service.draw(&mut dice, bound);
+            let seeds = (stream_seed(seed, streams + 1), stream_seed(seed, streams + 2));
+            let played = kind.play(pipeline, self.rate(point), seeds, arrivals, service, &mut heard);
+            let name = || system.name.clone();
+            let wrong = |error| ExperimentError::Pipeline { system: name(), policy: *policy, error };
+            return played.map(|()| heard).map_err(wrong);
+        }
         if let (Some(told), Some(kind)) = (&point.shared, policy.sharing()) {
             let streams = sharing::streams_of(&told.problem);
             let queue = (system.queue, &streams[..]);
@@ -222,7 +230,7 @@ impl Experiment {
                     .and_then(|mut weir| Ok(drive(&mut weir, arrivals, order, service, &mut heard)?))
             }
             (Contender::Policy(kind), ..) => kind.play(problem, queue, arrivals, order, service, &mut heard),
-            (Contender::Serving(_) | Contender::Sharing(_), ..) => {
+            (Contender::Serving(_) | Contender::Sharing(_) | Contender::Pipeline(_), ..) => {
                 unreachable!("checked when the experiment was read")
             }
         };

@@ -1,5 +1,7 @@
 //! Systems of an experiment: workers, a deadline, streams, and the most that they can be promised.
 
+use std::sync::Arc;
+
 use planner::problem::raw as written;
 use planner::{Number, Problem, ProblemError};
 use rt_core::{
@@ -8,11 +10,13 @@ use rt_core::{
 };
 
 use super::fleet::Fleet;
+use super::pipeline;
 use super::profile::{self, Data};
 use super::raw::{self, Declare, System as Raw, Theorem, Workers as RawWorkers};
 use super::service::Service;
 use super::sharing::Sharing;
 use super::{ExperimentError, refuse};
+use crate::pipeline::Planned;
 use crate::policy::SharedKind;
 
 /// A system of an experiment.
@@ -34,6 +38,8 @@ pub(super) struct System {
     pub(super) fleet: Option<Fleet>,
     /// Instead of the workers and streams, which then only name constraints.
     pub(super) sharing: Option<Sharing>,
+    /// Instead of the workers, which then are none that anything is done with.
+    pub(super) pipeline: Option<Arc<Planned>>,
 }
 
 /// What a system can be promised.
@@ -75,6 +81,10 @@ impl System {
         for (i, kind) in raw.workers.iter().enumerate() {
             workers.push(workers_of(&field(&format!("workers[{i}]")), kind, &service, data)?);
         }
+        let pipeline = pipeline::planned(&field, raw, deadline, &service, data)?;
+        if pipeline.is_some() {
+            workers.push(written::Workers { count: 1, batch: 1, time: Some(Number::whole(1)), times: None });
+        }
         let fleet = raw.fleet.as_ref().map(|fleet| Fleet::new(&field("fleet"), fleet, deadline, data));
         let fleet = fleet.transpose()?;
         match (&fleet, streams.is_empty(), workers.is_empty()) {
@@ -114,7 +124,8 @@ impl System {
         };
         let (name, queue) = (raw.name.clone(), raw.queue);
         let (selector, sharing) = (None, None);
-        let mut system = Self { name, written, service, periods, queue, accuracy, selector, fleet, sharing };
+        let mut system =
+            Self { name, written, service, periods, queue, accuracy, selector, fleet, sharing, pipeline };
         // Whatever is wrong with it is wrong with every declaration.
         let any = written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
         system
@@ -167,6 +178,13 @@ impl System {
             let problem = Problem::from_raw(self.written.clone()).ok()?;
             return Some(Certified { rate: sharing.rate(load), problem, declared: None });
         }
+        if self.pipeline.is_some() {
+            // Nothing is promised yet: constraints are looked at, and no more.
+            let any =
+                written::Arrivals { windows: vec![(1, number(MAX_SPAN))], ..written::Arrivals::default() };
+            let problem = self.declaring(Some(&any)).ok()?;
+            return Some(Certified { rate: f64::NAN, problem, declared: None });
+        }
         let plain = self.declaring(None).ok()?;
         let open = |stream: &&written::Stream| !stream.constraints.is_empty() && stream.arrivals.is_none();
         let promised = self.written.streams.iter().filter(open).count();
@@ -210,6 +228,9 @@ impl System {
         }
         if let Some(sharing) = &self.sharing {
             return sharing.rate(1.0);
+        }
+        if let Some(pipeline) = &self.pipeline {
+            return pipeline.capacity().unwrap_or(f64::NAN);
         }
         let of = |kind: &Workers| {
             let batch = kind.profile.max_batch();
