@@ -111,6 +111,9 @@ impl PipelineScheduler {
             self.longer.recount = true;
             return Span::ZERO;
         }
+        if !self.first.promises() {
+            return self.slack(now, stage, worker, self.pipeline.deadline);
+        }
         let Some(own) = self.longer.shield.as_ref().map(|shield| &shield.stages[stage]) else {
             return Span::ZERO;
         };

@@ -6,7 +6,7 @@ use super::calm::Calm;
 use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
-use super::{MAX_FAN_OUT, Pipeline, PipelineError, Stage};
+use super::{MAX_FAN_OUT, MAX_STAGES, Pipeline, PipelineError, Stage};
 use crate::admission::Dispatch;
 use crate::safe_mode::SafeModeConfig;
 use crate::scheduler::first::Behind;
@@ -275,6 +275,12 @@ impl PipelineScheduler {
     #[must_use]
     pub fn open_sources(&self) -> usize {
         self.sources.len()
+    }
+
+    /// Whether a source has ended that had begun.
+    #[must_use]
+    pub fn is_ended(&self, source: SourceId) -> bool {
+        self.sources.get(source).is_none()
     }
 
     /// Requests waiting at a stage.
@@ -552,8 +558,7 @@ impl PipelineScheduler {
     /// Starts a batch of sources.
     fn start_first(&mut self, now: Instant, worker: WorkerId) -> bool {
         if self.first.waiting() > self.first.waiting_mandatory() {
-            let reach = now + self.first.config().workers[0].profile.likely(1) + self.backlog();
-            self.first.shed_before(now, reach);
+            self.first.shed_before(now, self.likely_reach(now));
         }
         let background = self.first.first_mandatory() == NEVER;
         if self.first.waiting() == 0 || self.first.take_turn(now, worker, background).is_none() {
@@ -576,20 +581,19 @@ impl PipelineScheduler {
         true
     }
 
-    /// By how much a source that is begun now most likely takes longer than the least time behind the first stage, for what
-    /// waits there.
-    fn backlog(&self) -> Span {
-        let mut longest = self.rest[0];
+    /// When a source that is begun now has most likely been answered as a whole, less the least time behind the first stage: at each
+    /// stage it waits until what is there has been begun.
+    fn likely_reach(&self, now: Instant) -> Instant {
+        let mut ends = [now; MAX_STAGES];
+        ends[0] = now + self.first.config().workers[0].profile.likely(1);
+        let mut last = ends[0];
         for (i, later) in self.later.iter().enumerate() {
-            // Its own way down, whatever lies beside it.
-            let (mut stage, mut time) = (i + 1, later.likely_time(self.usual[i + 1]));
-            while let Some(parent) = self.pipeline.stages[stage].parent.filter(|&parent| parent > 0) {
-                time = time + self.later[parent - 1].likely_time(self.usual[parent]);
-                stage = parent;
-            }
-            longest = longest.max(time);
+            let came = self.pipeline.stages[i + 1].parent.map_or(now, |parent| ends[parent]);
+            let (busy, own) = later.likely_times(self.usual[i + 1]);
+            ends[i + 1] = came.max(now + busy) + own;
+            last = last.max(ends[i + 1]);
         }
-        longest.saturating_sub(self.rest[0])
+        last - self.rest[0]
     }
 
     /// Where nothing that was before is in the way of what is to come, tells the first stage, if that waits for it.

@@ -114,13 +114,13 @@ impl Later {
         }
     }
 
-    /// How long a request that comes now most likely takes here, with what waits served before it, in batches of `size`.
-    pub(super) fn likely_time(&self, size: usize) -> Span {
+    /// How long it most likely takes until all that waits here has been begun, in full batches, and what a batch of `size` takes then.
+    pub(super) fn likely_times(&self, size: usize) -> (Span, Span) {
         let kind = self.pool.kind(0);
-        let (profile, round) = (&kind.workers.profile, kind.workers.round());
-        let rounds = self.waiting.len() as u64 / round;
-        let before = profile.mean(kind.workers.batch).as_nanos().saturating_mul(rounds);
-        Span::from_nanos(before) + profile.likely(size.clamp(1, kind.workers.batch))
+        let (profile, batch) = (&kind.workers.profile, kind.workers.batch);
+        let rounds = self.waiting.len() as u64 / kind.workers.round();
+        let before = profile.mean(batch).as_nanos().saturating_mul(rounds);
+        (Span::from_nanos(before), profile.likely(size.clamp(1, batch)))
     }
 }
 

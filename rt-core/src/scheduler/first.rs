@@ -50,6 +50,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether anything is promised to anyone, or was to one that has departed and still counts.
+    pub(crate) fn promises(&self) -> bool {
+        !self.ledger.is_empty()
+    }
+
     /// Requests of a class that wait, in order.
     pub(crate) fn waiting_of(&self, class: usize) -> impl Iterator<Item = &Request> {
         self.waiting.class(class).from(0)

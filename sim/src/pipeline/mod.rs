@@ -9,6 +9,7 @@ mod cluster;
 mod hardware;
 mod inferline;
 mod loki;
+mod ordered;
 mod planner;
 mod routes;
 
@@ -28,6 +29,7 @@ use central::{Central, Line};
 pub use cluster::Cluster;
 use cluster::Plan;
 use loki::{Early, Loki};
+use ordered::Ordered;
 use planner::Planner;
 use routes::Fill;
 
@@ -52,6 +54,9 @@ pub enum PipelineKind {
     StageFifo,
     /// The same by the deadlines of sources.
     StageEdf,
+    /// Ours: at every stage in the order of sources, which end as a whole, on the workers of Loki's plan; models as accurate as what
+    /// waits allows.
+    Ordered,
 }
 
 /// Why a policy cannot serve a pipeline.
@@ -76,7 +81,7 @@ pub struct Planned {
 
 impl PipelineKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Loki,
         Self::LokiProgram,
         Self::LokiPerTask,
@@ -86,6 +91,7 @@ impl PipelineKind {
         Self::Split,
         Self::StageFifo,
         Self::StageEdf,
+        Self::Ordered,
     ];
 
     /// Its name.
@@ -101,6 +107,7 @@ impl PipelineKind {
             Self::Split => "split",
             Self::StageFifo => "stage-fifo",
             Self::StageEdf => "stage-edf",
+            Self::Ordered => "weir-pipeline",
         }
     }
 
@@ -112,7 +119,7 @@ impl PipelineKind {
             Self::LokiPerTask => Some((Fill::Descending, Early::PerTask)),
             Self::LokiLastTask => Some((Fill::Descending, Early::LastTask)),
             Self::LokiNoDrop => Some((Fill::Descending, Early::Never)),
-            Self::InferLine | Self::Split | Self::StageFifo | Self::StageEdf => None,
+            Self::InferLine | Self::Split | Self::StageFifo | Self::StageEdf | Self::Ordered => None,
         }
     }
 
@@ -136,6 +143,11 @@ impl PipelineKind {
             let mut loki = loki.map_err(PipelineError::Plan)?;
             drive_pipeline(&mut loki, tree, seeds.0, arrivals, service, observer)?;
             return loki.failed().map_or(Ok(()), |error| Err(PipelineError::Plan(error)));
+        }
+        if self == Self::Ordered {
+            let plan = planned.planner.plan(cluster, demand).map_err(PipelineError::Plan)?;
+            let mut ordered = Ordered::new(cluster, &plan).map_err(PipelineError::Plan)?;
+            return Ok(drive_pipeline(&mut ordered, tree, seeds.0, arrivals, service, observer)?);
         }
         let line = match self {
             Self::Split => Line::Split,

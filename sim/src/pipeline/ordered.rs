@@ -1,0 +1,291 @@
+//! The scheduler of pipelines on Loki's plan: how many workers a stage has and which batches; what runs when, with which model and
+//! what is given up is decided by [`rt_core::pipeline::PipelineScheduler`].
+
+use std::collections::{HashMap, VecDeque};
+
+use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
+use rt_core::{
+    Arrival, Instant, LatencyProfile, MissReason, Outcome, Ran, SafeModeConfig, Span, StreamId, StreamSpec,
+    WorkerId, Workers,
+};
+use virtual_time::{Arriving, Child, Model, PipelinePolicy, PipelineStep};
+
+use super::cluster::{Cluster, Plan};
+
+/// Room for sources, and for streams.
+const QUEUE: usize = 4096;
+const STREAMS: usize = 64;
+
+/// Workers as a plan has them, and what runs on them.
+pub(super) struct Ordered<'a> {
+    cluster: &'a Cluster,
+    scheduler: PipelineScheduler,
+    streams: Vec<StreamId>,
+    /// Of each worker its stage, and its number there.
+    posts: Vec<(usize, WorkerId)>,
+    /// Of each stage how many workers come before its own.
+    before: Vec<usize>,
+    /// Of each stage the variant that batches are formed for, the fastest, and by when after its source came a request should leave
+    /// it: the part of the deadline that the plan's models take up to there.
+    base: Vec<usize>,
+    parts: Vec<Span>,
+    /// The variants of each stage, the most accurate first.
+    ranked: Vec<Vec<usize>>,
+    running: Vec<Vec<u64>>,
+    /// Of each source that has not begun, the name of its first request; when each came that has not ended.
+    first: HashMap<u64, u64>,
+    came: HashMap<u64, Instant>,
+    /// The names of what sources became at a stage, in order.
+    names: HashMap<(SourceId, usize), Vec<u64>>,
+    ended: VecDeque<u64>,
+}
+
+impl<'a> Ordered<'a> {
+    /// Workers by stage as `plan` has them, the rest where they are scarcest.
+    ///
+    /// # Errors
+    /// If the fastest models are too slow for the deadline.
+    pub(super) fn new(cluster: &'a Cluster, plan: &Plan) -> Result<Self, String> {
+        let tree = &cluster.tree;
+        let stages = 0..tree.stages.len();
+        let of_stage = |stage: usize| plan.posts.iter().filter(move |(post, _)| post.model.stage == stage);
+        let mut counts: Vec<usize> = stages
+            .clone()
+            .map(|stage| of_stage(stage).map(|&(_, count)| count).sum::<usize>().max(1))
+            .collect();
+        let share = |stage: usize, count: usize| {
+            count as f64 / of_stage(stage).map(|&(_, n)| n).sum::<usize>().max(1) as f64
+        };
+        while counts.iter().sum::<usize>() < cluster.workers {
+            let scarcest =
+                stages.clone().min_by(|&a, &b| share(a, counts[a]).total_cmp(&share(b, counts[b])));
+            counts[scarcest.unwrap_or(0)] += 1;
+        }
+        let batch = |stage: usize| of_stage(stage).map(|(post, _)| post.batch).max().unwrap_or(1);
+        let base: Vec<usize> = stages
+            .clone()
+            .map(|stage| {
+                let time = |&variant: &usize| tree.bound(Model { stage, variant }, batch(stage));
+                (0..tree.stages[stage].variants.len()).min_by_key(time).unwrap_or(0)
+            })
+            .collect();
+        let config = |stage: usize| {
+            let of = &tree.stages[stage];
+            let times = &of.variants[base[stage]].profile;
+            let most = batch(stage).min(times.max_batch());
+            let bounds: Vec<Span> = (1..=most).map(|size| times.bound(size)).collect();
+            let profile = LatencyProfile::new(&bounds).map_err(|error| error.to_string())?;
+            let mean = of.means.iter().copied().fold(1.0, f64::max);
+            let workers = Workers { count: counts[stage], batch: most, profile };
+            Ok::<_, String>(StageConfig { parent: of.parent, fan_out: of.fan_out.max(1), mean, workers })
+        };
+        let span = Span::from_millis(1_000);
+        let config = PipelineConfig {
+            deadline: tree.deadline,
+            guard: Span::ZERO,
+            stages: stages.clone().map(config).collect::<Result<_, _>>()?,
+            queue: QUEUE,
+            streams: STREAMS,
+            safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
+        };
+        let ranked = |stage: usize| {
+            let accuracy = |variant: usize| tree.variant(Model { stage, variant }).accuracy;
+            let mut all: Vec<usize> = (0..tree.stages[stage].variants.len()).collect();
+            all.sort_by(|&a, &b| accuracy(b).total_cmp(&accuracy(a)));
+            all
+        };
+        let mut before = vec![0];
+        counts.iter().for_each(|count| before.push(before[before.len() - 1] + count));
+        let slowest =
+            |stage: usize| of_stage(stage).map(|&(post, _)| cluster.time(post)).max().unwrap_or(Span::ZERO);
+        Ok(Self {
+            scheduler: PipelineScheduler::new(&config).map_err(|error| error.to_string())?,
+            streams: Vec::new(),
+            posts: stages
+                .clone()
+                .flat_map(|stage| (0..counts[stage]).map(move |worker| (stage, worker)))
+                .collect(),
+            before,
+            parts: parts(cluster, &stages.clone().map(slowest).collect::<Vec<_>>()),
+            ranked: stages.map(ranked).collect(),
+            running: vec![Vec::new(); cluster.workers.max(counts.iter().sum())],
+            base,
+            first: HashMap::new(),
+            came: HashMap::new(),
+            names: HashMap::new(),
+            ended: VecDeque::new(),
+            cluster,
+        })
+    }
+
+    /// The most accurate model for a batch that the scheduler has just formed: its own requests are still in time, as the scheduler
+    /// has it, and what waits behind it could be served as slowly and leave the stage in its part of the deadline.
+    fn model(&mut self, now: Instant, stage: usize, worker: WorkerId, oldest: Instant) -> Model {
+        let (tree, size) = (&self.cluster.tree, self.scheduler.batch(stage, worker).len());
+        let longest = self.scheduler.longest(now, stage, worker);
+        let of = &self.scheduler.pipeline().stages[stage];
+        let rounds = self.scheduler.waiting(stage).div_ceil(of.workers * of.batch) as u64;
+        let left = (oldest + self.parts[stage]).since(now).as_nanos();
+        let fits = |&variant: &usize| {
+            let model = Model { stage, variant };
+            let (own, full) = (tree.bound(model, size), tree.bound(model, of.batch));
+            own <= longest && own.as_nanos() + rounds * full.as_nanos() <= left
+        };
+        let variant = self.ranked[stage].iter().copied().find(fits).unwrap_or(self.base[stage]);
+        let model = Model { stage, variant };
+        if variant != self.base[stage] {
+            // It was just said that it may.
+            let granted = self.scheduler.prolong(now, (stage, worker), tree.bound(model, size));
+            debug_assert_eq!(granted, Ok(()));
+        }
+        model
+    }
+
+    fn started(&mut self, now: Instant, stage: usize, worker: WorkerId) -> PipelineStep {
+        let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
+        let own = self.before[stage] + worker;
+        let mut oldest = now;
+        for part in &parts {
+            let source = part.token.unwrap_or_default();
+            let name = match stage {
+                0 => self.first.remove(&source).unwrap_or_default(),
+                _ => self.names[&(part.source, stage)][part.index as usize],
+            };
+            oldest = oldest.min(self.came[&source]);
+            self.running[own].push(name);
+        }
+        PipelineStep::Start { worker: own, model: self.model(now, stage, worker, oldest) }
+    }
+}
+
+/// Of each stage the part of the deadline up to its end, on the longest path through it, where stages take these times.
+fn parts(cluster: &Cluster, times: &[Span]) -> Vec<Span> {
+    let tree = &cluster.tree;
+    let mut below = vec![0; times.len()];
+    for stage in (0..times.len()).rev() {
+        let child = |child: usize| below[child] + times[child].as_nanos();
+        below[stage] = tree.children(stage).map(child).max().unwrap_or(0);
+    }
+    let mut through: Vec<u64> = Vec::new();
+    for (stage, time) in times.iter().enumerate() {
+        let above = tree.stages[stage].parent.map_or(0, |parent| through[parent]);
+        through.push(above + time.as_nanos());
+    }
+    let part = |stage: usize| {
+        let whole = (through[stage] + below[stage]).max(1) as f64;
+        Span::from_nanos((tree.deadline.as_nanos() as f64 * through[stage] as f64 / whole) as u64)
+    };
+    (0..times.len()).map(part).collect()
+}
+
+impl PipelinePolicy for Ordered<'_> {
+    fn workers(&self) -> usize {
+        self.running.len()
+    }
+
+    fn arrive(&mut self, now: Instant, arriving: Arriving) {
+        while self.streams.len() <= arriving.stream {
+            match self.scheduler.add_stream(now, StreamSpec::best_effort()) {
+                Ok(id) => self.streams.push(id),
+                Err(_) => break,
+            }
+        }
+        let Arriving { stream, source, token } = arriving;
+        let known = self.streams.get(stream).copied();
+        self.first.insert(source, token);
+        self.came.insert(source, now);
+        let refused = known
+            .map(|stream| self.scheduler.handle_arrival(now, Arrival { stream, token: source, at: now }));
+        if refused != Some(None) {
+            self.ended.push_back(source);
+        }
+    }
+
+    fn complete(&mut self, now: Instant, worker: WorkerId, time: Span, children: &[Child]) {
+        let (stage, own) = self.posts[worker];
+        let parts: Vec<_> = self.scheduler.batch(stage, own).collect();
+        let parents = std::mem::take(&mut self.running[worker]);
+        let of = |place: usize, stage: usize| {
+            let parent = parents[place];
+            children.iter().filter(move |child| child.parent == parent && child.stage == stage)
+        };
+        for (place, part) in parts.iter().enumerate().filter(|(_, part)| part.token.is_some()) {
+            for child in self.cluster.tree.children(stage) {
+                let names = self.names.entry((part.source, child)).or_default();
+                names.extend(of(place, child).map(|child| child.token));
+            }
+        }
+        let became = |place: usize, child: usize| of(place, child).count() as u32;
+        self.scheduler.handle_completion(now, (stage, own), Ran::Done(time), became);
+        for part in parts.iter().filter(|part| part.token.is_some()) {
+            if self.scheduler.is_ended(part.source) {
+                (0..self.cluster.tree.stages.len())
+                    .for_each(|stage| _ = self.names.remove(&(part.source, stage)));
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> PipelineStep {
+        loop {
+            if let Some(source) = self.ended.pop_front() {
+                self.first.remove(&source);
+                self.came.remove(&source);
+                return PipelineStep::DropSource(source);
+            }
+            match self.scheduler.poll(now) {
+                PipelineAction::Start { stage, worker } => return self.started(now, stage, worker),
+                PipelineAction::Resolve(resolution) => match resolution.outcome {
+                    Outcome::Served | Outcome::Missed(MissReason::Late) => {
+                        self.came.remove(&resolution.request.token);
+                    }
+                    Outcome::Missed(_) => self.ended.push_back(resolution.request.token),
+                },
+                PipelineAction::Event(_) => {}
+                PipelineAction::WakeAt(until) => return PipelineStep::Wait { until },
+            }
+        }
+    }
+
+    fn batch(&self, worker: WorkerId) -> impl Iterator<Item = u64> + '_ {
+        self.running[worker].iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{chain, choice, plan, play, post};
+    use super::*;
+
+    /// The first stage takes 2 and yields two, of which the second does one in 2 and two in 3.
+    #[test]
+    fn a_source_that_can_no_longer_be_answered_ends_and_leaves_its_place_to_the_next() {
+        let run = |deadline: u64, arrivals: &[u64]| {
+            let cluster = chain(deadline);
+            let mut ordered = Ordered::new(&cluster, &plan(&[(0, 1, 1), (1, 2, 1)])).expect("fast enough");
+            play(&cluster, &mut ordered, arrivals)
+        };
+        // As first come first served would: they end at 5, 8 and 11.
+        assert_eq!(run(11, &[0, 0, 0]), [(5, true), (8, true), (11, true)]);
+        // Of the third nothing is begun at the second stage, once it is plain that it would come too late.
+        let ends = run(9, &[0, 0, 0]);
+        assert_eq!((&ends[..2], ends[2].1), (&[(5, true), (8, true)][..], false));
+        assert!(ends[2].0 <= 7, "{ends:?}");
+    }
+
+    /// Two of each source for the second stage: the accurate model takes 4 ms for one, the other 1.
+    #[test]
+    fn models_are_accurate_while_what_waits_has_the_time() {
+        let cluster = choice();
+        let mut of = plan(&[]);
+        of.posts = vec![(post(0, 0, 1), 1), (post(1, 0, 1), 3)];
+        let mut ordered = Ordered::new(&cluster, &of).expect("fast enough");
+        let at = |ms: u64| ms * 1_000_000;
+        let alone = play(&cluster, &mut ordered, &[at(0)]);
+        assert_eq!(alone, [(at(6), true)], "both at once by the accurate one");
+        let mut ordered = Ordered::new(&cluster, &of).expect("fast enough");
+        // Far more than the accurate one could do within 100 ms: 200 for 3 workers.
+        let many = play(&cluster, &mut ordered, &[0; 60]);
+        let served = many.iter().filter(|(_, served)| *served).count();
+        assert!(served >= 48, "{served} of 60: the first stage does 50 in 100 ms");
+    }
+}
