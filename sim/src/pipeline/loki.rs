@@ -37,8 +37,9 @@ pub(super) enum Early {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     token: u64,
-    /// When its source came.
+    /// When its source came, and when itself did.
     source: Instant,
+    came: Instant,
     /// Until when it should have left the stage.
     due: Instant,
 }
@@ -161,7 +162,7 @@ impl<'a> Loki<'a> {
         match worker.and_then(|worker| Some((worker, self.posts[worker]?))) {
             Some((worker, post)) => {
                 let due = now + twice(self.cluster.time(post));
-                self.queue(worker, Waiting { token, source, due });
+                self.queue(worker, Waiting { token, source, came: now, due });
             }
             None => self.given_up.push_back(token),
         }
@@ -215,7 +216,10 @@ impl PipelinePolicy for Loki<'_> {
 
     fn arrive(&mut self, now: Instant, arriving: Arriving) {
         self.came += 1;
-        let worker = draw(&self.routes.first, &mut self.dice);
+        let worker = match self.early {
+            Early::BeforeRun => self.front(now),
+            _ => draw(&self.routes.first, &mut self.dice),
+        };
         self.send(now, worker, arriving.token, now);
     }
 
@@ -269,6 +273,25 @@ impl PipelinePolicy for Loki<'_> {
 }
 
 impl Loki<'_> {
+    /// Whom the released program sends a source to: the most accurate to whom less comes than it serves, by how many wait
+    /// since when; else the one who is least above that.
+    fn front(&self, now: Instant) -> Option<WorkerId> {
+        let here = |&worker: &WorkerId| self.posts[worker].is_some_and(|post| post.model.stage == 0);
+        let post = |worker: WorkerId| self.posts[worker].map(|post| (self.cluster.rate(post), post.model));
+        let accuracy =
+            |worker| post(worker).map_or(0.0, |(_, model)| self.cluster.tree.variant(model).accuracy);
+        let load = |&worker: &WorkerId| {
+            let waiting = &self.waiting[worker];
+            let seconds = waiting.front().map_or(0.0, |first| now.since(first.came).as_secs_f64());
+            let rate = post(worker).map_or(f64::INFINITY, |(rate, _)| rate);
+            if seconds > 0.0 { waiting.len() as f64 / seconds / rate } else { 0.0 }
+        };
+        let mut workers: Vec<WorkerId> = (0..self.posts.len()).filter(here).collect();
+        workers.sort_by(|&a, &b| accuracy(b).total_cmp(&accuracy(a)));
+        let free = workers.iter().find(|&worker| load(worker) <= 1.0);
+        free.or_else(|| workers.iter().min_by(|a, b| load(a).total_cmp(&load(b)))).copied()
+    }
+
     /// The worker of a stage with most room.
     fn anyone(&self, stage: usize) -> Option<WorkerId> {
         let here = |&worker: &WorkerId| self.posts[worker].is_some_and(|post| post.model.stage == stage);

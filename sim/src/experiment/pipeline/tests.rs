@@ -59,6 +59,16 @@ fn workers_in_use_are_told() {
     assert!((told.mean - 2.0 / 3.0).abs() < 1e-9, "{told:?}");
 }
 
+/// Of three sources each stage is asked for one and two; the third is given up at the first.
+#[test]
+fn requests_that_are_lost_are_told() {
+    let table = "[[table]]\ntitle = \"t\"\nmeasure = \"lost\"\nrows = \"x\"\ncolumns = \"policy\"\n";
+    let text = format!("{SMALL}{table}").replace("requests = 100", "requests = 99");
+    let results = parse(&text).expect("an experiment").run(&|| {}).expect("results");
+    let lost = |cell: usize| results.estimate(&results.cells[cell], Quantity::Lost).expect("told").mean;
+    assert_eq!((lost(0), lost(1)), (0.0, 1.0 / 7.0));
+}
+
 #[test]
 fn results_do_not_depend_on_threads() {
     let text = SMALL.replace("\"stage-fifo\", \"split\"", "\"loki\", \"inferline\"");
