@@ -17,6 +17,23 @@ const LOOK: Span = Span::from_millis(1000);
 /// What is left of the weight of an observation after each further one: `ewma_decay` of 1.6, a centre of mass.
 const DECAY: f64 = 1.6 / 2.6;
 
+/// How sources find a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// At random, by a table as all others (Algorithm 1).
+    Table,
+    /// To the most accurate that keeps up with what comes to it, as the released program does.
+    KeepsUp,
+}
+
+/// What kind of Loki it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    pub(super) front: Front,
+    pub(super) fill: Fill,
+    pub(super) early: Early,
+}
+
 /// Which requests are given up early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Early {
@@ -48,8 +65,7 @@ struct Waiting {
 pub(super) struct Loki<'a> {
     cluster: &'a Cluster,
     planner: &'a Planner,
-    fill: Fill,
-    early: Early,
+    style: Style,
     plan: Arc<Plan>,
     posts: Vec<Option<Post>>,
     routes: Routes,
@@ -74,7 +90,7 @@ impl<'a> Loki<'a> {
     /// If there is no plan.
     pub(super) fn new(
         (cluster, planner): (&'a Cluster, &'a Planner),
-        (fill, early): (Fill, Early),
+        style: Style,
         demand: f64,
         dice: Dice,
     ) -> Result<Self, String> {
@@ -82,7 +98,7 @@ impl<'a> Loki<'a> {
         let mut posts: Vec<Option<Post>> = plan.each().map(Some).collect();
         posts.resize(cluster.workers, None);
         Ok(Self {
-            routes: Routes::new(cluster, &posts, demand, fill),
+            routes: Routes::new(cluster, &posts, demand, style.fill),
             waiting: vec![VecDeque::new(); posts.len()],
             running: vec![Vec::new(); posts.len()],
             given_up: VecDeque::new(),
@@ -92,8 +108,7 @@ impl<'a> Loki<'a> {
             failed: None,
             cluster,
             planner,
-            fill,
-            early,
+            style,
             plan,
             posts,
             dice,
@@ -116,7 +131,7 @@ impl<'a> Loki<'a> {
             Ok(_) => {}
             Err(error) => self.failed = self.failed.take().or(Some(error)),
         }
-        self.routes = Routes::new(self.cluster, &self.posts, demand, self.fill);
+        self.routes = Routes::new(self.cluster, &self.posts, demand, self.style.fill);
     }
 
     /// Gives workers the posts of another plan, as many as may be those they have; what waits at others moves.
@@ -195,7 +210,7 @@ impl<'a> Loki<'a> {
         while let Some(first) = self.waiting[worker].front() {
             let end = now + tree.bound(post.model, self.waiting[worker].len().min(post.batch));
             let hopeless = end > first.source + tree.deadline;
-            let is_late = match self.early {
+            let is_late = match self.style.early {
                 Early::Never => false,
                 Early::LastTask => is_last && hopeless,
                 Early::PerTask | Early::Reroute => hopeless,
@@ -216,9 +231,9 @@ impl PipelinePolicy for Loki<'_> {
 
     fn arrive(&mut self, now: Instant, arriving: Arriving) {
         self.came += 1;
-        let worker = match self.early {
-            Early::BeforeRun => self.front(now),
-            _ => draw(&self.routes.first, &mut self.dice),
+        let worker = match self.style.front {
+            Front::KeepsUp => self.front(now),
+            Front::Table => draw(&self.routes.first, &mut self.dice),
         };
         self.send(now, worker, arriving.token, now);
     }
@@ -232,7 +247,7 @@ impl PipelinePolicy for Loki<'_> {
             // Tables are of those who are there now; a worker that has another post since has none for this stage.
             let meant = meant.or_else(|| self.anyone(child.stage));
             let late = now.as_nanos().saturating_sub(parent.due.as_nanos());
-            let to = match self.early {
+            let to = match self.style.early {
                 Early::PerTask if late > 0 => None,
                 Early::Reroute if late > 0 => self.instead(meant, child.stage, Span::from_nanos(late)),
                 _ => meant,

@@ -6,7 +6,8 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 fn loki<'a>(of: (&'a Cluster, &'a Planner), early: Early, posts: &[Post]) -> Loki<'a> {
-    let mut loki = Loki::new(of, (Fill::Descending, early), 100.0, Dice(1)).expect("a plan");
+    let style = Style { front: Front::KeepsUp, fill: Fill::Descending, early };
+    let mut loki = Loki::new(of, style, 100.0, Dice(1)).expect("a plan");
     loki.posts = posts.iter().copied().map(Some).collect();
     loki.routes = Routes::new(of.0, &loki.posts, 100.0, Fill::Descending);
     loki
@@ -95,8 +96,8 @@ fn the_released_program_sends_a_source_to_the_first_who_keeps_up() {
 #[test]
 fn plans_follow_the_demand() {
     let (cluster, planner) = (choice(), Planner::default());
-    let mut loki = Loki::new((&cluster, &planner), (Fill::Descending, Early::Reroute), 100.0, Dice(1));
-    let loki = loki.as_mut().expect("a plan");
+    let style = Style { front: Front::Table, fill: Fill::Descending, early: Early::Reroute };
+    let mut loki = Loki::new((&cluster, &planner), style, 100.0, Dice(1)).expect("a plan");
     let second = |s: u64| Instant::from_nanos(s * 1000 * MS);
     assert_eq!(loki.in_use(), 2, "one and one");
     loki.came = 300;
