@@ -111,7 +111,7 @@ impl PipelineObserver for Heard {
             }
             // Nobody announces anything yet.
             Outcome::Missed(reason) => {
-                self.unannounced += u64::from(self.measures.streams[stream].missed(reason))
+                self.unannounced += u64::from(self.measures.streams[stream].missed(reason));
             }
         }
     }

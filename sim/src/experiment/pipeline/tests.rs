@@ -126,6 +126,19 @@ fn what_is_no_pipeline_is_refused_with_field_value_and_limit() {
         let error = parse(&SMALL.replacen(from, to, 1)).expect_err(wanted).to_string();
         assert!(error.contains(wanted), "{error}");
     }
+    let times = vec!["\"2ms\""; 64].join(", ");
+    let long = format!("variants = [{{ times = [{times}] }}] }},");
+    let more: String =
+        (0..3).map(|i| format!("    {{ name = \"s{i}\", after = \"second\", {long}\n")).collect();
+    let chain = more.replace("\"s1\", after = \"second\"", "\"s1\", after = \"s0\"");
+    let chain = chain.replace("\"s2\", after = \"second\"", "\"s2\", after = \"s1\"");
+    let error = parse(&SMALL.replace("\n]\n\n[[arr", &format!("\n{chain}]\n\n[[arr")))
+        .expect_err("too many")
+        .to_string();
+    assert!(
+        error.contains("pipeline.batches = 524288: at most 262144 choices of batches along a path"),
+        "{error}"
+    );
     let plain = "workers = [{ time = \"1ms\" }]\n[[arrivals]]";
     let (before, rest) = SMALL.split_once("[system.pipeline]").expect("a pipeline");
     let (_, after) = rest.split_once("[[arrivals]]").expect("arrivals");
