@@ -22,6 +22,8 @@ pub(super) struct Heard {
     missed: Vec<Instant>,
     /// Misses that violated a constraint before anything was announced.
     unannounced: u64,
+    /// Of a pipeline, requests at all stages, and how many of them were lost.
+    requests: (u64, u64),
     /// Of a pipeline, how many workers are kept in use since when, and worker-seconds before.
     in_use: Option<(Instant, usize, f64)>,
     /// How many there are.
@@ -41,6 +43,7 @@ impl Heard {
             suspended: vec![None; problem.streams.len()],
             missed: vec![Instant::ZERO; problem.streams.len()],
             unannounced: 0,
+            requests: (0, 0),
             in_use: None,
             workers: system.pipeline.as_ref().map_or(0, |of| of.workers()),
             latest: Instant::ZERO,
@@ -78,6 +81,7 @@ impl Heard {
             Quantity::Latency(_) => latency(|l| l.max),
             Quantity::Accuracy => total.accuracy_of_served(),
             Quantity::AccuracyOfAll => total.accuracy_of_all(),
+            Quantity::Lost => Some(self.requests.1 as f64 / self.requests.0 as f64),
             Quantity::InUse => self.in_use_on_average(),
             // That is of the cell.
             Quantity::Certified => None,
@@ -99,13 +103,15 @@ impl PipelineObserver for Heard {
         self.measures.seen(arrival);
         self.measures.seen(ended);
         self.latest = self.latest.max(ended);
+        self.requests.0 += end.requests;
+        self.requests.1 += end.lost;
         match end.outcome {
             Outcome::Served => {
                 self.measures.streams[stream].served(ended.since(arrival), Some(end.accuracy));
             }
             // Nobody announces anything yet.
             Outcome::Missed(reason) => {
-                self.unannounced += u64::from(self.measures.streams[stream].missed(reason))
+                self.unannounced += u64::from(self.measures.streams[stream].missed(reason));
             }
         }
     }

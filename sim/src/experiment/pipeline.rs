@@ -19,6 +19,9 @@ use crate::pipeline::{Cluster, Planned};
 const MOST: usize = 32;
 const MOST_CHILDREN: u32 = 1024;
 
+/// The most choices of batches along a path, of one variant of each stage: planners try them all.
+const MOST_CHOICES: usize = 1 << 18;
+
 /// Identical workers, and the stages that they serve.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -172,6 +175,16 @@ pub(super) fn planned(
         stages.push(TreeStage { parent, fan_out, means, variants });
     }
     let batches = if raw.batches.is_empty() { (1..=MAX_BATCH).collect() } else { raw.batches.clone() };
+    let mut choices: Vec<usize> = Vec::new();
+    for (i, stage) in stages.iter().enumerate() {
+        let largest = stage.variants.iter().map(|variant| variant.profile.max_batch()).max().unwrap_or(1);
+        let sizes = batches.iter().filter(|&&batch| batch <= largest).count();
+        choices.push(stage.parent.map_or(1, |parent| choices[parent]).saturating_mul(sizes));
+        if choices[i] > MOST_CHOICES {
+            let reason = format!("at most {MOST_CHOICES} choices of batches along a path");
+            return Err(refuse(field("batches"), choices[i], reason));
+        }
+    }
     let planned = Planned::new(Cluster { tree: Tree { deadline, stages }, workers: raw.workers, batches });
     match planned.capacity() {
         Some(capacity) if capacity > 0.0 => Ok(Some(Arc::new(planned))),

@@ -31,6 +31,8 @@ pub enum Quantity {
     Accuracy,
     /// The same with misses as 0.
     AccuracyOfAll,
+    /// Of pipelines: the share of the requests at all stages that are given up or answered too late.
+    Lost,
     /// Of pipelines: the share of the workers that are kept in use, on average.
     InUse,
     /// Of several services: the load that the policy's own test of admission lets in, as a part of what the workers could do
@@ -73,6 +75,7 @@ impl Quantity {
             Self::Latency(q) => format!("time to an answer, {} % quantile, ms", f64::from(q) / 10.0),
             Self::Accuracy => "accuracy of the answers, %".to_owned(),
             Self::AccuracyOfAll => "accuracy with misses as 0, %".to_owned(),
+            Self::Lost => "requests at all stages lost, %".to_owned(),
             Self::InUse => "workers kept in use, %".to_owned(),
             Self::Certified => "load that is admitted, % of the workers' time".to_owned(),
         }
@@ -88,7 +91,7 @@ impl Quantity {
     #[must_use]
     pub fn scale(self) -> f64 {
         match self {
-            Self::Misses | Self::Violations | Self::Unannounced | Self::Announced => 100.0,
+            Self::Misses | Self::Violations | Self::Unannounced | Self::Announced | Self::Lost => 100.0,
             Self::Accuracy | Self::AccuracyOfAll | Self::Certified | Self::InUse => 100.0,
             _ => 1.0,
         }
@@ -110,6 +113,7 @@ impl fmt::Display for Quantity {
             Self::Latency(q) => write!(f, "latency-p{}", f64::from(*q) / 10.0),
             Self::Accuracy => f.write_str("accuracy"),
             Self::AccuracyOfAll => f.write_str("accuracy-of-all"),
+            Self::Lost => f.write_str("lost"),
             Self::InUse => f.write_str("in-use"),
             Self::Certified => f.write_str("certified"),
         }
@@ -122,7 +126,7 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(found) = Self::ALL
             .into_iter()
-            .chain([Self::InUse, Self::Certified])
+            .chain([Self::Lost, Self::InUse, Self::Certified])
             .find(|quantity| quantity.to_string() == text)
         {
             return Ok(found);

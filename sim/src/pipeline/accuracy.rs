@@ -12,7 +12,7 @@ use virtual_time::Model;
 use super::cluster::{Cluster, Plan, Post};
 
 /// The most variables for parts of paths; beyond it a tree is too deep for its variants.
-const MAX_PARTS: usize = 50_000;
+const MAX_PARTS: usize = 5_000;
 
 /// A part of a path: from the first stage to some stage, each with a post.
 struct Part {

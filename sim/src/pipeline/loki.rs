@@ -17,6 +17,23 @@ const LOOK: Span = Span::from_millis(1000);
 /// What is left of the weight of an observation after each further one: `ewma_decay` of 1.6, a centre of mass.
 const DECAY: f64 = 1.6 / 2.6;
 
+/// How sources find a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// At random, by a table as all others (Algorithm 1).
+    Table,
+    /// To the most accurate that keeps up with what comes to it, as the released program does.
+    KeepsUp,
+}
+
+/// What kind of Loki it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    pub(super) front: Front,
+    pub(super) fill: Fill,
+    pub(super) early: Early,
+}
+
 /// Which requests are given up early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Early {
@@ -37,8 +54,9 @@ pub(super) enum Early {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     token: u64,
-    /// When its source came.
+    /// When its source came, and when itself did.
     source: Instant,
+    came: Instant,
     /// Until when it should have left the stage.
     due: Instant,
 }
@@ -47,8 +65,7 @@ struct Waiting {
 pub(super) struct Loki<'a> {
     cluster: &'a Cluster,
     planner: &'a Planner,
-    fill: Fill,
-    early: Early,
+    style: Style,
     plan: Arc<Plan>,
     posts: Vec<Option<Post>>,
     routes: Routes,
@@ -73,7 +90,7 @@ impl<'a> Loki<'a> {
     /// If there is no plan.
     pub(super) fn new(
         (cluster, planner): (&'a Cluster, &'a Planner),
-        (fill, early): (Fill, Early),
+        style: Style,
         demand: f64,
         dice: Dice,
     ) -> Result<Self, String> {
@@ -81,7 +98,7 @@ impl<'a> Loki<'a> {
         let mut posts: Vec<Option<Post>> = plan.each().map(Some).collect();
         posts.resize(cluster.workers, None);
         Ok(Self {
-            routes: Routes::new(cluster, &posts, demand, fill),
+            routes: Routes::new(cluster, &posts, demand, style.fill),
             waiting: vec![VecDeque::new(); posts.len()],
             running: vec![Vec::new(); posts.len()],
             given_up: VecDeque::new(),
@@ -91,8 +108,7 @@ impl<'a> Loki<'a> {
             failed: None,
             cluster,
             planner,
-            fill,
-            early,
+            style,
             plan,
             posts,
             dice,
@@ -115,7 +131,7 @@ impl<'a> Loki<'a> {
             Ok(_) => {}
             Err(error) => self.failed = self.failed.take().or(Some(error)),
         }
-        self.routes = Routes::new(self.cluster, &self.posts, demand, self.fill);
+        self.routes = Routes::new(self.cluster, &self.posts, demand, self.style.fill);
     }
 
     /// Gives workers the posts of another plan, as many as may be those they have; what waits at others moves.
@@ -161,7 +177,7 @@ impl<'a> Loki<'a> {
         match worker.and_then(|worker| Some((worker, self.posts[worker]?))) {
             Some((worker, post)) => {
                 let due = now + twice(self.cluster.time(post));
-                self.queue(worker, Waiting { token, source, due });
+                self.queue(worker, Waiting { token, source, came: now, due });
             }
             None => self.given_up.push_back(token),
         }
@@ -194,7 +210,7 @@ impl<'a> Loki<'a> {
         while let Some(first) = self.waiting[worker].front() {
             let end = now + tree.bound(post.model, self.waiting[worker].len().min(post.batch));
             let hopeless = end > first.source + tree.deadline;
-            let is_late = match self.early {
+            let is_late = match self.style.early {
                 Early::Never => false,
                 Early::LastTask => is_last && hopeless,
                 Early::PerTask | Early::Reroute => hopeless,
@@ -215,7 +231,10 @@ impl PipelinePolicy for Loki<'_> {
 
     fn arrive(&mut self, now: Instant, arriving: Arriving) {
         self.came += 1;
-        let worker = draw(&self.routes.first, &mut self.dice);
+        let worker = match self.style.front {
+            Front::KeepsUp => self.front(now),
+            Front::Table => draw(&self.routes.first, &mut self.dice),
+        };
         self.send(now, worker, arriving.token, now);
     }
 
@@ -228,7 +247,7 @@ impl PipelinePolicy for Loki<'_> {
             // Tables are of those who are there now; a worker that has another post since has none for this stage.
             let meant = meant.or_else(|| self.anyone(child.stage));
             let late = now.as_nanos().saturating_sub(parent.due.as_nanos());
-            let to = match self.early {
+            let to = match self.style.early {
                 Early::PerTask if late > 0 => None,
                 Early::Reroute if late > 0 => self.instead(meant, child.stage, Span::from_nanos(late)),
                 _ => meant,
@@ -269,6 +288,25 @@ impl PipelinePolicy for Loki<'_> {
 }
 
 impl Loki<'_> {
+    /// Whom the released program sends a source to: the most accurate to whom less comes than it serves, by how many wait
+    /// since when; else the one who is least above that.
+    fn front(&self, now: Instant) -> Option<WorkerId> {
+        let here = |&worker: &WorkerId| self.posts[worker].is_some_and(|post| post.model.stage == 0);
+        let post = |worker: WorkerId| self.posts[worker].map(|post| (self.cluster.rate(post), post.model));
+        let accuracy =
+            |worker| post(worker).map_or(0.0, |(_, model)| self.cluster.tree.variant(model).accuracy);
+        let load = |&worker: &WorkerId| {
+            let waiting = &self.waiting[worker];
+            let seconds = waiting.front().map_or(0.0, |first| now.since(first.came).as_secs_f64());
+            let rate = post(worker).map_or(f64::INFINITY, |(rate, _)| rate);
+            if seconds > 0.0 { waiting.len() as f64 / seconds / rate } else { 0.0 }
+        };
+        let mut workers: Vec<WorkerId> = (0..self.posts.len()).filter(here).collect();
+        workers.sort_by(|&a, &b| accuracy(b).total_cmp(&accuracy(a)));
+        let free = workers.iter().find(|&worker| load(worker) <= 1.0);
+        free.or_else(|| workers.iter().min_by(|a, b| load(a).total_cmp(&load(b)))).copied()
+    }
+
     /// The worker of a stage with most room.
     fn anyone(&self, stage: usize) -> Option<WorkerId> {
         let here = |&worker: &WorkerId| self.posts[worker].is_some_and(|post| post.model.stage == stage);

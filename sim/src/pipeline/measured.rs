@@ -28,7 +28,15 @@ fn hardware_and_accuracy_scaling_end_where_the_program_says() {
     assert_eq!(most([best[0], best[1]]).round(), 208.0);
     assert_eq!(most([best[0], 0]).round(), 353.0);
     assert_eq!(most([0, 0]).round(), 2306.0);
+    // Of the 20 the program plans with 18.
+    let fewer = Cluster { workers: 18, ..cluster.clone() };
+    let most = |variants: [usize; 2]| fewer.most(&variants, 1.0).expect("fast enough").0.round();
+    assert_eq!([most([best[0], best[1]]), most([best[0], 0]), most([0, 0])], [191.0, 311.0, 2030.0]);
     // No other plan carries more: where the fastest are full, so is every mixture.
     assert!(cluster.plan(2305.5, 1.0).expect("solved").is_some());
     assert_eq!(cluster.plan(2306.0, 1.0).expect("solved"), None);
+    // The most accurate plan gives up the best detector before the fastest classifier is all that is left behind it.
+    let plan = cluster.plan(340.0, 1.0).expect("solved").expect("carried");
+    let detector = |post: &cluster::Post| post.model.stage == 0 && post.model.variant != best[0];
+    assert!(plan.each().any(|post| detector(&post)) && plan.accuracy < 0.99, "{plan:?}");
 }

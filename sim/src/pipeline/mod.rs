@@ -28,7 +28,7 @@ use crate::dice::Dice;
 use central::{Central, Line};
 pub use cluster::Cluster;
 use cluster::Plan;
-use loki::{Early, Loki};
+use loki::{Early, Front, Loki, Style};
 use ordered::Ordered;
 use planner::Planner;
 use routes::Fill;
@@ -36,8 +36,10 @@ use routes::Fill;
 /// A policy for pipelines by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PipelineKind {
-    /// Loki as its paper has it.
+    /// Loki as its paper has it, but for sources, which find a worker as in its program.
     Loki,
+    /// Loki as its paper has it: sources find a worker by a table too.
+    LokiTables,
     /// Loki as its released program has it.
     LokiProgram,
     /// Loki without rerouting: what took too long at a stage is given up.
@@ -83,6 +85,7 @@ impl PipelineKind {
     /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Loki,
+        Self::LokiTables,
         Self::LokiProgram,
         Self::LokiPerTask,
         Self::LokiLastTask,
@@ -99,6 +102,7 @@ impl PipelineKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Loki => "loki",
+            Self::LokiTables => "loki-tables",
             Self::LokiProgram => "loki-program",
             Self::LokiPerTask => "loki-per-task",
             Self::LokiLastTask => "loki-last-task",
@@ -111,16 +115,19 @@ impl PipelineKind {
         }
     }
 
-    /// How it fills workers and what it gives up, if it is a kind of Loki.
-    const fn loki(self) -> Option<(Fill, Early)> {
-        match self {
-            Self::Loki => Some((Fill::Descending, Early::Reroute)),
-            Self::LokiProgram => Some((Fill::Ascending, Early::BeforeRun)),
-            Self::LokiPerTask => Some((Fill::Descending, Early::PerTask)),
-            Self::LokiLastTask => Some((Fill::Descending, Early::LastTask)),
-            Self::LokiNoDrop => Some((Fill::Descending, Early::Never)),
-            Self::InferLine | Self::Split | Self::StageFifo | Self::StageEdf | Self::Ordered => None,
-        }
+    /// What kind of Loki it is, if it is one.
+    const fn loki(self) -> Option<Style> {
+        let early = match self {
+            Self::Loki | Self::LokiTables => Early::Reroute,
+            Self::LokiProgram => Early::BeforeRun,
+            Self::LokiPerTask => Early::PerTask,
+            Self::LokiLastTask => Early::LastTask,
+            Self::LokiNoDrop => Early::Never,
+            Self::InferLine | Self::Split | Self::StageFifo | Self::StageEdf | Self::Ordered => return None,
+        };
+        let front = if matches!(self, Self::LokiTables) { Front::Table } else { Front::KeepsUp };
+        let fill = if matches!(self, Self::LokiProgram) { Fill::Ascending } else { Fill::Descending };
+        Some(Style { front, fill, early })
     }
 
     /// Plays `arrivals` of sources on `planned`, as [`drive_pipeline`]; it is told that `demand` sources a second come on

@@ -144,6 +144,11 @@ pub struct SourceEnd {
     pub outcome: Outcome,
     /// When the last of it was answered, or it was given up.
     pub ended: Instant,
+    /// How many requests it became, itself included, and how many of them were given up or answered too late; of one that
+    /// was given up as a whole those that were known by then.
+    pub requests: u64,
+    /// See above.
+    pub lost: u64,
     /// Of a source that was served: the mean, over the answers that ended a path, of the product of the accuracies on it.
     pub accuracy: f64,
 }

@@ -37,8 +37,16 @@ impl Sources {
         }
         let seq = self.sequence[stream];
         self.sequence[stream] += 1;
-        let end =
-            SourceEnd { stream, seq, arrival: now, outcome: Outcome::Served, ended: now, accuracy: 0.0 };
+        let end = SourceEnd {
+            stream,
+            seq,
+            arrival: now,
+            outcome: Outcome::Served,
+            ended: now,
+            accuracy: 0.0,
+            requests: 1,
+            lost: 0,
+        };
         let names = vec![name];
         self.open.push_back(Source {
             end,
@@ -83,7 +91,9 @@ impl Sources {
         }
         if now > of.end.arrival + deadline {
             of.missed.get_or_insert(MissReason::Late);
+            of.end.lost += 1;
         }
+        of.end.requests += children.len() as u64;
         of.requests += children.len() as u64;
         Self::less(of, now);
     }
@@ -92,6 +102,7 @@ impl Sources {
     pub(super) fn given_up(&mut self, now: Instant, source: u64) {
         let of = &mut self.open[(source - self.settled) as usize];
         of.missed.get_or_insert(MissReason::Expired);
+        of.end.lost += 1;
         Self::less(of, now);
     }
 
@@ -102,6 +113,7 @@ impl Sources {
         }
         let of = &mut self.open[(source - self.settled) as usize];
         of.missed.get_or_insert(MissReason::Expired);
+        of.end.lost += of.requests;
         of.requests = 1;
         Self::less(of, now);
         std::mem::take(&mut of.names)

@@ -107,6 +107,8 @@ fn a_source_ends_with_the_last_of_what_it_became() {
     let ends: Vec<_> = seen.sources.iter().map(|end| (end.seq, end.ended, end.outcome)).collect();
     let late = Outcome::Missed(MissReason::Late);
     assert_eq!(ends, [(0, at(5), Outcome::Served), (1, at(8), late)]);
+    // Both answers of the second are late.
+    assert_eq!(seen.sources.iter().map(|end| (end.requests, end.lost)).collect::<Vec<_>>(), [(3, 0), (3, 2)]);
     // Of each path the product of its answers.
     assert!((seen.sources[0].accuracy - 0.4).abs() < 1e-12 && seen.in_use == [2]);
     let seen = run(&mut Plain::default(), 8, &[0, 0]);
@@ -122,6 +124,7 @@ fn a_request_that_is_given_up_costs_its_source_and_no_other_of_it() {
     assert_eq!(seen.batches[3], (1, 1, 5, 7), "the other is answered by itself");
     let last = seen.sources[1];
     assert_eq!((last.outcome, last.ended), (Outcome::Missed(MissReason::Expired), at(7)));
+    assert_eq!((last.requests, last.lost), (3, 1));
 }
 
 #[test]
@@ -135,6 +138,7 @@ fn of_a_source_that_is_given_up_nothing_is_told_any_more() {
     );
     let ends: Vec<_> = seen.sources.iter().map(|end| (end.ended, end.outcome)).collect();
     assert_eq!(ends, [(at(2), Outcome::Missed(MissReason::Expired)), (at(35), Outcome::Served)]);
+    assert_eq!(seen.sources.iter().map(|end| (end.requests, end.lost)).collect::<Vec<_>>(), [(1, 1), (3, 0)]);
     assert!(policy.heard.iter().all(|child| child.parent == 1));
 }
 

@@ -59,9 +59,23 @@ fn workers_in_use_are_told() {
     assert!((told.mean - 2.0 / 3.0).abs() < 1e-9, "{told:?}");
 }
 
+/// Of three sources each stage is asked for one and two; the third is given up at the first.
+#[test]
+fn requests_that_are_lost_are_told() {
+    let table = "[[table]]\ntitle = \"t\"\nmeasure = \"lost\"\nrows = \"x\"\ncolumns = \"policy\"\n";
+    let text = format!("{SMALL}{table}").replace("requests = 100", "requests = 99");
+    let results = parse(&text).expect("an experiment").run(&|| {}).expect("results");
+    let lost = |cell: usize| results.estimate(&results.cells[cell], Quantity::Lost).expect("told").mean;
+    assert_eq!((lost(0), lost(1)), (0.0, 1.0 / 7.0));
+}
+
 #[test]
 fn results_do_not_depend_on_threads() {
     let text = SMALL.replace("\"stage-fifo\", \"split\"", "\"loki\", \"inferline\"");
+    // Accurate answers alone are too slow for the second load.
+    let text = text.replace("workers = 2", "workers = 7").replace("[0.3]", "[0.3, 1.5]");
+    let slow = "{ times = [\"2ms\", \"3ms\"]";
+    let text = text.replace(slow, &format!("{{ times = [\"1ms\"], accuracy = 0.6 }}, {slow}"));
     let text =
         text.replace("requests", "runs = 3\nrequests").replace("{ bursts = { size = 3 } }", "\"poisson\"");
     let experiment = parse(&text).expect("an experiment");
@@ -69,7 +83,9 @@ fn results_do_not_depend_on_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
         pool.install(|| experiment.run(&|| {}).expect("results").csv())
     };
-    assert_eq!(with(1), with(3));
+    let (one, three) = (with(1), with(3));
+    assert_eq!(one, three);
+    assert_eq!(one.lines().count(), 1 + 2 * 2);
 }
 
 #[test]
@@ -110,6 +126,19 @@ fn what_is_no_pipeline_is_refused_with_field_value_and_limit() {
         let error = parse(&SMALL.replacen(from, to, 1)).expect_err(wanted).to_string();
         assert!(error.contains(wanted), "{error}");
     }
+    let times = vec!["\"2ms\""; 64].join(", ");
+    let long = format!("variants = [{{ times = [{times}] }}] }},");
+    let more: String =
+        (0..3).map(|i| format!("    {{ name = \"s{i}\", after = \"second\", {long}\n")).collect();
+    let chain = more.replace("\"s1\", after = \"second\"", "\"s1\", after = \"s0\"");
+    let chain = chain.replace("\"s2\", after = \"second\"", "\"s2\", after = \"s1\"");
+    let error = parse(&SMALL.replace("\n]\n\n[[arr", &format!("\n{chain}]\n\n[[arr")))
+        .expect_err("too many")
+        .to_string();
+    assert!(
+        error.contains("pipeline.batches = 524288: at most 262144 choices of batches along a path"),
+        "{error}"
+    );
     let plain = "workers = [{ time = \"1ms\" }]\n[[arrivals]]";
     let (before, rest) = SMALL.split_once("[system.pipeline]").expect("a pipeline");
     let (_, after) = rest.split_once("[[arrivals]]").expect("arrivals");

@@ -6,7 +6,8 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 fn loki<'a>(of: (&'a Cluster, &'a Planner), early: Early, posts: &[Post]) -> Loki<'a> {
-    let mut loki = Loki::new(of, (Fill::Descending, early), 100.0, Dice(1)).expect("a plan");
+    let style = Style { front: Front::KeepsUp, fill: Fill::Descending, early };
+    let mut loki = Loki::new(of, style, 100.0, Dice(1)).expect("a plan");
     loki.posts = posts.iter().copied().map(Some).collect();
     loki.routes = Routes::new(of.0, &loki.posts, 100.0, Fill::Descending);
     loki
@@ -57,7 +58,12 @@ fn workers_keep_their_posts_as_far_as_a_new_plan_has_them_and_what_waits_moves()
     let (cluster, planner) = (choice(), Planner::default());
     let posts = [post(0, 0, 1), post(1, 0, 1), post(1, 0, 1)];
     let mut loki = loki((&cluster, &planner), Early::Reroute, &posts);
-    let one = |token| Waiting { token, source: Instant::ZERO, due: Instant::from_nanos(token) };
+    let one = |token| Waiting {
+        token,
+        source: Instant::ZERO,
+        came: Instant::ZERO,
+        due: Instant::from_nanos(token),
+    };
     (0..4).for_each(|token| loki.queue(1 + token as usize % 2, one(token)));
     let plan =
         Plan { posts: vec![(post(0, 0, 1), 1), (post(1, 0, 1), 1), (post(1, 1, 1), 1)], accuracy: 0.0 };
@@ -71,12 +77,27 @@ fn workers_keep_their_posts_as_far_as_a_new_plan_has_them_and_what_waits_moves()
     assert_eq!((loki.in_use(), loki.given_up.len()), (1, 4), "nobody is there for them");
 }
 
+/// The first stage does 500 a second: one in 2 ms.
+#[test]
+fn the_released_program_sends_a_source_to_the_first_who_keeps_up() {
+    let (cluster, planner) = (choice(), Planner::default());
+    let mut loki = loki((&cluster, &planner), Early::BeforeRun, &[post(0, 0, 1), post(0, 0, 1)]);
+    let at = |ms: u64| Instant::from_nanos(ms * MS);
+    let wait = |loki: &mut Loki, worker, token| loki.send(at(0), Some(worker), token, at(0));
+    assert_eq!(loki.front(at(0)), Some(0));
+    (0..3).for_each(|token| wait(&mut loki, 0, token));
+    // Three in 4 ms are more than two, in 6 ms just as many.
+    assert_eq!((loki.front(at(4)), loki.front(at(6))), (Some(1), Some(0)));
+    (3..7).for_each(|token| wait(&mut loki, 1, token));
+    assert_eq!(loki.front(at(4)), Some(0), "three are less than four");
+}
+
 /// Demand is what came in the last seconds, the latest most, and plans follow it.
 #[test]
 fn plans_follow_the_demand() {
     let (cluster, planner) = (choice(), Planner::default());
-    let mut loki = Loki::new((&cluster, &planner), (Fill::Descending, Early::Reroute), 100.0, Dice(1));
-    let loki = loki.as_mut().expect("a plan");
+    let style = Style { front: Front::Table, fill: Fill::Descending, early: Early::Reroute };
+    let mut loki = Loki::new((&cluster, &planner), style, 100.0, Dice(1)).expect("a plan");
     let second = |s: u64| Instant::from_nanos(s * 1000 * MS);
     assert_eq!(loki.in_use(), 2, "one and one");
     loki.came = 300;
