@@ -13,12 +13,14 @@ use rt_core::{LatencyProfile, MAX_SPAN, Span, StreamSpec};
 pub use naive::Split;
 use tables::{Search, Theorem};
 
-/// How many rises of the sources a search looks at to begin with.
+/// How many rises of the sources a search looks at to begin with, as far as they are no further apart than the deadline.
 const FIRST_RISES: usize = 64;
 /// The most that it looks at.
 const MAX_RISES: usize = 1 << 16;
 /// The most entries of tables that a search makes or compares.
 const MAX_WORK: u64 = 1 << 28;
+/// So many tables of each stage are kept where it is first tried with few.
+const FEW_TABLES: usize = 16;
 /// The most options of all stages together.
 pub const MAX_OPTIONS: usize = 1 << 14;
 
@@ -107,7 +109,7 @@ impl Choices {
         load: impl Fn(u64) -> Option<Vec<StreamSpec>>,
     ) -> Result<Option<(u64, Chosen)>, PipelineError> {
         self.check()?;
-        let find = |at| load(at).map_or(Answer::None(true), |streams| self.find(&streams, self.deadline));
+        let find = |at| load(at).map_or(Answer::None(true), |streams| self.find(&streams, self.deadline, false));
         let (mut best, mut passes, mut fails, mut proved) = (None::<Vec<usize>>, 0, most + 1, true);
         // So much further is tried next: what was found often passes much more, and the next one little.
         let mut further = 1;
@@ -129,7 +131,8 @@ impl Choices {
         }
         // What was found on the way may have more workers than it needs.
         if self.workers.is_some()
-            && let Answer::Found(options, _) = find(passes)
+            && let Some(streams) = load(passes)
+            && let Answer::Found(options, _) = self.find(&streams, self.deadline, true)
         {
             best = Some(options);
         }
@@ -154,7 +157,7 @@ impl Choices {
             // While nothing passes twice as much is tried, then all is halved.
             let middle = fails + (passes - fails) / 2;
             let at = if best.is_none() { middle.min(2 * fails + 2) } else { middle };
-            match self.find(streams, Span::from_nanos(at)) {
+            match self.find(streams, Span::from_nanos(at), false) {
                 Answer::Found(options, admission) => {
                     best = Some(options);
                     passes = admission.bound.as_nanos();
@@ -210,15 +213,19 @@ impl Choices {
         self.workers.map_or(Ok(()), |workers| range("workers of all stages", 0, workers, fewest, usize::MAX))
     }
 
+    fn workers_of(&self, options: &[usize]) -> usize {
+        self.stages.iter().zip(options).map(|(stage, &o)| stage.options[o].workers).sum()
+    }
+
     fn chosen(&self, options: Vec<usize>, proved: bool) -> Chosen {
         Chosen { pipeline: self.pipeline(&options), options, proved }
     }
 
-    /// A choice that answers every mandatory source of `streams` within `deadline`.
+    /// A choice that answers every mandatory source of `streams` within `deadline`, perhaps one of the fewest workers.
     ///
-    /// Looks at the first rises of the sources only, then has the choice judged by all of them. If it fails at a later one, that
+    /// Looks at the first rises of the sources alone, then has the choice judged by all of them. If it fails at a later one, that
     /// is looked at as well: so few are needed, and no choice is refused for anything but what it would be refused for.
-    fn find(&self, streams: &[StreamSpec], deadline: Span) -> Answer {
+    fn find(&self, streams: &[StreamSpec], deadline: Span, fewest_workers: bool) -> Answer {
         let rate: f64 = streams
             .iter()
             .filter_map(StreamSpec::demand)
@@ -246,10 +253,20 @@ impl Choices {
                 && let Some((delta, sources)) = rises.next()
             {
                 seen.push((delta.as_nanos(), sources));
+                if before == 0 && delta >= deadline {
+                    break;
+                }
             }
             let ended = seen.len() == before && before > 0;
-            let mut search = Search::new(self, &descendants, &open, &seen, deadline, left);
-            let found = search.run(Theorem::P1).or_else(|| search.run(Theorem::P2));
+            let mut search = Search::new(self, &descendants, &seen, deadline, left);
+            let found = if fewest_workers {
+                let both = [Theorem::P1, Theorem::P2].map(|theorem| search.run(theorem, &open, usize::MAX));
+                both.into_iter().flatten().min_by_key(|options| self.workers_of(options))
+            } else {
+                let quick = search.run(Theorem::P1, &open, usize::MAX);
+                let quick = quick.or_else(|| search.run(Theorem::P2, &open, FEW_TABLES));
+                quick.or_else(|| search.run(Theorem::P2, &open, usize::MAX))
+            };
             left = search.left();
             let Some(options) = found else { return Answer::None(all && left > 0) };
             let pipeline = Pipeline { deadline, ..self.pipeline(&options) };

@@ -1,8 +1,8 @@
-//! What others do: each stage is given a part of the deadline, and its requests are served as they come to it.
+//! What others do: each stage is given a part of the deadline, and chooses for itself.
 //!
-//! A stage then knows of its requests only that they come within the response of the stages above behind their source, so it
-//! has to reckon with the sources of that much more time at once: with jitter, in the words of the field. Both splits are sound;
-//! they are here to be compared with, nothing is promised by them.
+//! Where requests are served as they come to it, a stage knows only that each comes within what the stages above take at most
+//! behind its source, so it has to reckon with the sources of that much more time at once: with jitter, in the words of the
+//! field. All splits are sound; they are here to be compared with, nothing is promised by them.
 
 use rt_core::pipeline::rises;
 use rt_core::{Span, StreamSpec};
@@ -12,13 +12,15 @@ use super::{Choices, StageOption};
 /// The most rises that are looked at.
 const MAX_RISES: usize = 1 << 16;
 
-/// How the deadline is split.
+/// How the deadline is split, and in which order requests are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// In proportion to what a batch takes at least, along the longest way through the stage.
+    /// In proportion to what a batch takes at least, along the longest way through the stage; as they come to the stage.
     Proportional,
-    /// At best: each stage gets what it needs.
+    /// At best: each stage gets what it needs; as they come to the stage.
     Free,
+    /// At best, and in the order of their sources: Theorem P1.
+    BySource,
 }
 
 impl Split {
@@ -30,7 +32,8 @@ impl Split {
         let parts = parts(choices);
         let (mut options, mut ends) = (Vec::new(), Vec::<u64>::new());
         for (i, stage) in choices.stages.iter().enumerate() {
-            let jitter = stage.parent.map_or(0, |parent| ends[parent]);
+            let before = stage.parent.map_or(0, |parent| ends[parent]);
+            let jitter = if self == Self::BySource { 0 } else { before };
             let responses = stage.options.iter().enumerate().filter_map(|(o, option)| {
                 Some((response(choices, option, descendants[i], jitter, streams)?, o))
             });
@@ -38,7 +41,7 @@ impl Split {
             if self == Self::Proportional && response > parts[i] {
                 return None;
             }
-            ends.push(jitter.checked_add(response)?);
+            ends.push(before.checked_add(response)?);
             options.push(option);
         }
         let longest = Span::from_nanos(ends.into_iter().max()?);
