@@ -3,6 +3,7 @@
 
 pub mod certificate;
 pub mod certify;
+pub mod choice;
 mod files;
 pub mod number;
 pub mod problem;

@@ -154,6 +154,23 @@ pub enum PipelineError {
     Horizon,
 }
 
+/// `(δ, α_m(δ + 1))` at every `δ` at which that may rise: how many mandatory sources of `streams` come up to `δ` behind the first;
+/// nothing if nothing is promised to anyone.
+pub fn rises<'a>(streams: impl IntoIterator<Item = &'a StreamSpec>) -> impl Iterator<Item = (Span, u64)> {
+    let load: Vec<_> = streams.into_iter().filter_map(StreamSpec::demand).collect();
+    let mut curve = (!load.is_empty()).then(|| MandatoryCurve::new(&load));
+    core::iter::from_fn(move || {
+        let rising = curve.as_mut()?;
+        let at = (rising.length().saturating_sub(Span::from_nanos(1)), rising.requests());
+        if rising.next_rise() < MAX_SPAN {
+            rising.rise();
+        } else {
+            curve = None;
+        }
+        Some(at)
+    })
+}
+
 impl Pipeline {
     /// Whether every mandatory source of `streams` is answered as a whole in time; best-effort streams demand nothing.
     ///

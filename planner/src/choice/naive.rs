@@ -1,0 +1,104 @@
+//! What others do: each stage is given a part of the deadline, and chooses for itself.
+//!
+//! Where requests are served as they come to it, a stage knows only that each comes within what the stages above take at most
+//! behind its source, so it has to reckon with the sources of that much more time at once: with jitter, in the words of the
+//! field. All splits are sound; they are here to be compared with, nothing is promised by them.
+
+use rt_core::pipeline::rises;
+use rt_core::{Span, StreamSpec};
+
+use super::{Choices, StageOption};
+
+/// The most rises that are looked at.
+const MAX_RISES: usize = 1 << 16;
+
+/// How the deadline is split, and in which order requests are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// In proportion to what a batch takes at least, along the longest way through the stage; as they come to the stage.
+    Proportional,
+    /// At best: each stage gets what it needs; as they come to the stage.
+    Free,
+    /// At best, and in the order of their sources: Theorem P1.
+    BySource,
+}
+
+impl Split {
+    /// The options by which every stage is in time, each stage by itself taking the one that answers soonest, and how long the
+    /// longest way takes; `None` if they do not keep the deadline.
+    #[must_use]
+    pub fn choose(self, choices: &Choices, streams: &[StreamSpec]) -> Option<(Vec<usize>, Span)> {
+        let descendants = choices.pipeline(&vec![0; choices.stages.len()]).descendants().ok()?;
+        let parts = parts(choices);
+        let (mut options, mut ends) = (Vec::new(), Vec::<u64>::new());
+        for (i, stage) in choices.stages.iter().enumerate() {
+            let before = stage.parent.map_or(0, |parent| ends[parent]);
+            let jitter = if self == Self::BySource { 0 } else { before };
+            let responses = stage.options.iter().enumerate().filter_map(|(o, option)| {
+                Some((response(choices, option, descendants[i], jitter, streams)?, o))
+            });
+            let (response, option) = responses.min()?;
+            if self == Self::Proportional && response > parts[i] {
+                return None;
+            }
+            ends.push(before.checked_add(response)?);
+            options.push(option);
+        }
+        let longest = Span::from_nanos(ends.into_iter().max()?);
+        (longest <= choices.deadline).then_some((options, longest))
+    }
+}
+
+/// The part of the deadline of each stage: the guard, and of what is left beside all guards in proportion to the shortest batch.
+fn parts(choices: &Choices) -> Vec<u64> {
+    let stages = &choices.stages;
+    let least = |i: usize| {
+        let times = stages[i].options.iter().map(|o| o.time.as_nanos());
+        times.min().unwrap_or(0)
+    };
+    // Of the longest way to each stage, with it, and of that down from it: stages, and their shortest batches.
+    let longer = |a: (u64, u64), b: (u64, u64)| (a.0.max(b.0), a.1.max(b.1));
+    let (mut to, mut from) = (Vec::<(u64, u64)>::new(), vec![(0, 0); stages.len()]);
+    for (i, stage) in stages.iter().enumerate() {
+        let (depth, time) = stage.parent.map_or((0, 0), |parent| to[parent]);
+        to.push((depth + 1, time + least(i)));
+    }
+    for i in (1..stages.len()).rev() {
+        let own = (from[i].0 + 1, from[i].1 + least(i));
+        let parent = stages[i].parent.unwrap_or(0);
+        from[parent] = longer(from[parent], own);
+    }
+    let guard = choices.guard.as_nanos();
+    let part = |i: usize| {
+        let (depth, time) = (to[i].0 + from[i].0, to[i].1 + from[i].1);
+        let left = choices.deadline.as_nanos().saturating_sub(guard * depth);
+        let share = u128::from(left) * u128::from(least(i)) / u128::from(time.max(1));
+        guard + u64::try_from(share).unwrap_or(u64::MAX)
+    };
+    (0..stages.len()).map(part).collect()
+}
+
+/// How long a request waits and is served at most, of a stage whose requests come up to `jitter` behind their sources.
+fn response(
+    choices: &Choices,
+    option: &StageOption,
+    descendants: u64,
+    jitter: u64,
+    streams: &[StreamSpec],
+) -> Option<u64> {
+    let (round, time) = ((option.workers * option.batch) as u64, option.time.as_nanos());
+    let guard = choices.guard.as_nanos();
+    let mut rises = rises(streams).map(|(at, sources)| (at.as_nanos(), sources)).peekable();
+    let mut response = 0;
+    for _ in 0..MAX_RISES {
+        let (at, sources) = rises.next()?;
+        let begun = time.saturating_mul((descendants * sources).div_ceil(round)).saturating_add(guard);
+        let delta = at.saturating_sub(jitter);
+        response = response.max(begun.saturating_add(time).saturating_sub(delta));
+        // Before the next one can come all have begun.
+        if rises.peek().is_none_or(|&(next, _)| begun < next.saturating_sub(jitter)) {
+            return Some(response);
+        }
+    }
+    None
+}
