@@ -37,18 +37,23 @@ impl Drawn {
     fn new(dice: &mut Dice, stages: u64) -> Self {
         let mut all: Vec<StageChoices> = Vec::new();
         for i in 0..stages {
-            let (constant, each, workers) = (dice.within(500, 10_000), dice.within(100, 3_000), dice.within(1, 2));
-            let times: Vec<_> = (1..=BATCHES as u64).map(|b| Span::from_micros(constant + each * b)).collect();
+            let (constant, each, workers) =
+                (dice.within(500, 10_000), dice.within(100, 3_000), dice.within(1, 2));
+            let times: Vec<_> =
+                (1..=BATCHES as u64).map(|b| Span::from_micros(constant + each * b)).collect();
             let profile = LatencyProfile::new(&times).expect("rising");
             let workers = workers as usize;
             all.push(StageChoices {
                 // A chain, now and then with a branch.
-                parent: i.checked_sub(1).map(|last| last.saturating_sub(u64::from(dice.within(0, 3) == 0)) as usize),
+                parent: i
+                    .checked_sub(1)
+                    .map(|last| last.saturating_sub(u64::from(dice.within(0, 3) == 0)) as usize),
                 fan_out: if i == 0 { 1 } else { dice.within(1, 3) as u32 },
                 options: StageOption::of_profile(&profile, 1..=BATCHES, workers..=workers),
             });
         }
-        let mut choices = Choices { deadline: Span::from_millis(1), guard: Span::ZERO, workers: None, stages: all };
+        let mut choices =
+            Choices { deadline: Span::from_millis(1), guard: Span::ZERO, workers: None, stages: all };
         let (mut ways, mut period) = (Vec::<Span>::new(), 0f64);
         let descendants = choices.pipeline(&vec![0; stages as usize]).descendants().expect("few");
         for (stage, requests) in choices.stages.iter().zip(descendants) {
@@ -65,13 +70,19 @@ impl Drawn {
     /// So many thousandths of what the stages can do at best; every source is to be answered.
     fn load(&self, thousandths: u64) -> Option<Vec<StreamSpec>> {
         let period = Span::from_nanos((self.period * 1e12 / thousandths as f64) as u64);
-        let curve = ArrivalCurve::new(&[if std::env::var_os("BURST").is_some() { ArrivalBound::window(thousandths, self.choices.deadline).ok()? } else { ArrivalBound::token_bucket(self.burst, period).ok()? }]).ok()?;
+        let curve = ArrivalCurve::new(&[if std::env::var_os("BURST").is_some() {
+            ArrivalBound::window(thousandths, self.choices.deadline).ok()?
+        } else {
+            ArrivalBound::token_bucket(self.burst, period).ok()?
+        }])
+        .ok()?;
         Some(vec![StreamSpec::promised(ConstraintSet::new(&[Constraint::row_miss(0).ok()?]).ok()?, curve)])
     }
 
     /// The largest load by a split of the deadline.
     fn split(&self, split: Split) -> u64 {
-        let passes = |at| self.load(at).is_some_and(|streams| split.choose(&self.choices, &streams).is_some());
+        let passes =
+            |at| self.load(at).is_some_and(|streams| split.choose(&self.choices, &streams).is_some());
         let (mut yes, mut no) = (0, MOST + 1);
         while no - yes > 1 {
             let middle = yes + (no - yes) / 2;
@@ -90,15 +101,32 @@ fn choices() {
         while shares.len() < 12 {
             let drawn = Drawn::new(&mut dice, stages);
             let start = Instant::now();
-            let Some((best, chosen)) = drawn.choices.largest(MOST, |at| drawn.load(at)).expect("in range") else { redrawn += 1; continue };
+            let Some((best, chosen)) = drawn.choices.largest(MOST, |at| drawn.load(at)).expect("in range")
+            else {
+                redrawn += 1;
+                continue;
+            };
             let mut took = start.elapsed();
-            for _ in 0..4 { let start = Instant::now(); std::hint::black_box(drawn.choices.largest(MOST, |at| drawn.load(at)).expect("in range")); took = took.min(start.elapsed()); }
+            for _ in 0..4 {
+                let start = Instant::now();
+                std::hint::black_box(drawn.choices.largest(MOST, |at| drawn.load(at)).expect("in range"));
+                took = took.min(start.elapsed());
+            }
             longest = longest.max(took);
             assert!(chosen.proved);
             let share = |n: u64| n as f64 / best as f64;
-            println!("{stages} {best} {took:?} prop {:.2} free {:.2} {:?}", share(drawn.split(Split::Proportional)), share(drawn.split(Split::Free)), chosen.pipeline.stages.iter().map(|s| s.batch).collect::<Vec<_>>());
+            println!(
+                "{stages} {best} {took:?} prop {:.2} free {:.2} {:?}",
+                share(drawn.split(Split::Proportional)),
+                share(drawn.split(Split::Free)),
+                chosen.pipeline.stages.iter().map(|s| s.batch).collect::<Vec<_>>()
+            );
             shares.push((share(drawn.split(Split::Proportional)), share(drawn.split(Split::Free))));
         }
-        println!("| {stages} | {redrawn} | {:.2} | {:.2} | {longest:?} |", shares.iter().map(|s| s.0).sum::<f64>() / 12.0, shares.iter().map(|s| s.1).sum::<f64>() / 12.0);
+        println!(
+            "| {stages} | {redrawn} | {:.2} | {:.2} | {longest:?} |",
+            shares.iter().map(|s| s.0).sum::<f64>() / 12.0,
+            shares.iter().map(|s| s.1).sum::<f64>() / 12.0
+        );
     }
 }

@@ -109,7 +109,8 @@ impl Choices {
         load: impl Fn(u64) -> Option<Vec<StreamSpec>>,
     ) -> Result<Option<(u64, Chosen)>, PipelineError> {
         self.check()?;
-        let find = |at| load(at).map_or(Answer::None(true), |streams| self.find(&streams, self.deadline, false));
+        let find =
+            |at| load(at).map_or(Answer::None(true), |streams| self.find(&streams, self.deadline, false));
         let (mut best, mut passes, mut fails, mut proved) = (None::<Vec<usize>>, 0, most + 1, true);
         // So much further is tried next: what was found often passes much more, and the next one little.
         let mut further = 1;
@@ -284,8 +285,7 @@ impl Choices {
                         let StageOption { workers, batch, time } = self.stages[i].options[options[i]];
                         descendants[i] as f64 * time.as_secs_f64() / (workers * batch) as f64
                     };
-                    let busiest =
-                        (0..options.len()).max_by(|a, b| busy(a).total_cmp(&busy(b))).unwrap_or(0);
+                    let busiest = (0..options.len()).max_by(|a, b| busy(a).total_cmp(&busy(b))).unwrap_or(0);
                     open[busiest].retain(|&o| o != options[busiest]);
                 }
                 Err(_) => return Answer::None(false),

@@ -83,7 +83,7 @@ pub struct Planned {
 
 impl PipelineKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Loki,
         Self::LokiTables,
         Self::LokiProgram,
