@@ -5,7 +5,7 @@ use std::io::Read;
 
 use planner::problem::raw::Unit;
 use planner::problem::shared::Service;
-use planner::{Problem, SharedProblem};
+use planner::{PipelineProblem, Problem, SharedProblem};
 use rt_core::Instant;
 
 use crate::lines::{Lines, MAX_BYTES};
@@ -81,6 +81,22 @@ impl Arrivals {
             }
         };
         Self::of_shared(problem).and(csv, problem.raw.unit, background)
+    }
+
+    /// The same for a pipeline, of which each line is a source.
+    ///
+    /// # Errors
+    /// As [`Arrivals::read`].
+    pub fn read_pipeline(problem: &PipelineProblem, csv: impl Read) -> Result<Self, ArrivalsError> {
+        let background = |known: &[String], _: &str| match problem.raw.background {
+            true => Ok(()),
+            false => {
+                let known = known.join(", ");
+                Err(format!("must be a stream of the problem ({known}), which has no background"))
+            }
+        };
+        let streams = problem.streams.iter().map(|(name, _)| name.clone()).collect();
+        Self { streams, list: Vec::new() }.and(csv, problem.raw.unit, background)
     }
 
     /// The same of a recording by itself, with times in nanoseconds: all streams are as they are first named.

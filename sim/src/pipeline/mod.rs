@@ -12,6 +12,7 @@ mod loki;
 mod ordered;
 mod planner;
 mod routes;
+mod simulate;
 
 #[cfg(test)]
 mod measured;
@@ -32,6 +33,7 @@ use loki::{Early, Front, Loki, Style};
 use ordered::Ordered;
 use planner::Planner;
 use routes::Fill;
+pub use simulate::simulate_pipeline;
 
 /// A policy for pipelines by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

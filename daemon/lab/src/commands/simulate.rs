@@ -9,11 +9,11 @@ use std::io::{BufReader, BufWriter, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use planner::Question;
 use planner::selection::DEFAULT_MAX_MISS;
 use rt_core::Selector;
-use sim::{PolicyKind, Report, simulate, simulate_logged, simulate_shared};
+use sim::{PolicyKind, Report, simulate, simulate_logged, simulate_pipeline, simulate_shared};
 
 use super::certify::read_question;
 use super::place_of;
@@ -64,7 +64,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut csv = Gaps::new(csv);
     let problem = match question {
         Question::One(problem) => problem,
-        Question::Pipeline(_) => bail!("{}: a pipeline cannot be simulated yet", problem.display()),
+        Question::Pipeline(problem) => {
+            let plain = args.policy == PolicyKind::Weir && args.select.is_none() && args.log.is_none();
+            ensure!(plain, "a pipeline: --policy, --select and --log are for services");
+            let report = simulate_pipeline(&problem, &mut csv).with_context(name)?;
+            return end(&report, csv.missing(), args);
+        }
         Question::Shared(problem) => {
             let weir = args.policy == PolicyKind::Weir && args.select.is_none();
             ensure!(weir, "services that share workers: --policy and --select are for a single service");
