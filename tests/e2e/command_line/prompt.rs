@@ -72,6 +72,45 @@ fn certificates_come_from_standard_input_and_the_exit_code_tells_a_refusal_from_
 }
 
 #[test]
+fn a_pipeline_is_certified_verified_and_simulated() {
+    let place = Deployment::new(DAEMON.to_owned());
+    let problem = |deadline: u32| {
+        format!(
+            r#"{{"unit": "ms", "background": true, "deadline": {deadline}, "pipeline": [
+                {{"name": "detect", "workers": 1, "batch": 1, "time": 3}},
+                {{"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}}],
+              "streams": [{{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 14]]}}}}]}}"#
+        )
+    };
+    let kept = fed(&["certify", "--problem", "-", "--json"], &problem(13));
+    assert_eq!(code(&kept), Some(0), "{}", stderr(&kept));
+    assert_eq!(code(&fed(&["verify", "-"], &text(&kept.stdout))), Some(0));
+    let tampered = text(&kept.stdout).replacen("\"bound\": 13", "\"bound\": 12", 1);
+    assert_ne!(tampered, text(&kept.stdout));
+    assert_eq!(code(&fed(&["verify", "-"], &tampered)), Some(1));
+    assert_eq!(code(&fed(&["certify", "--problem", "-"], &problem(12))), Some(1));
+
+    // Behind a stranger that takes every stage for as long as it can: still within 13.
+    let file = place.path("pipeline.json");
+    std::fs::write(&file, problem(13)).expect("written");
+    let simulate = |more: &[&str]| {
+        let file = file.to_str().expect("a path");
+        let arguments = [&["simulate", "--problem", file, "--arrivals", "-"], more].concat();
+        fed(&arguments, "0,stranger\n1,cam\n1,cam\n")
+    };
+    let told = simulate(&["--json"]);
+    assert_eq!(code(&told), Some(0), "{}", stderr(&told));
+    let told: Value = serde_json::from_slice(&told.stdout).expect("a report");
+    let finish: Vec<_> =
+        told["requests"].as_array().expect("requests").iter().map(|r| &r["finish"]).collect();
+    assert_eq!(finish, [5, 8, 11], "{told:#}");
+    assert_eq!(told["streams"][0]["missed"], 0);
+    let refused = simulate(&["--policy", "nexus"]);
+    assert_eq!(code(&refused), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("--policy"), "{}", stderr(&refused));
+}
+
+#[test]
 fn a_configuration_that_is_wrong_is_refused_in_its_own_words() {
     let place = deployment();
     let written = std::fs::read_to_string(place.config()).expect("written");
