@@ -109,12 +109,17 @@ impl<'a> Search<'a> {
 
     /// Without the options that would make a source late even with the best of all other stages, and the limits of each stage.
     /// `None` if a stage has no option left.
-    fn sifted(&mut self, theorem: Theorem, mut open: Vec<Vec<usize>>) -> Option<(Vec<Vec<usize>>, Vec<Limits>)> {
+    fn sifted(
+        &mut self,
+        theorem: Theorem,
+        mut open: Vec<Vec<usize>>,
+    ) -> Option<(Vec<Vec<usize>>, Vec<Limits>)> {
         loop {
             let mut least: Vec<Vec<u64>> = vec![Vec::new(); open.len()];
             let mut of_options: Vec<Vec<Vec<u64>>> = vec![Vec::new(); open.len()];
             for i in (0..open.len()).rev() {
-                let below = self.children[i].iter().map(|&c| least[c].clone()).reduce(|a, b| each(&a, &b, u64::max));
+                let below =
+                    self.children[i].iter().map(|&c| least[c].clone()).reduce(|a, b| each(&a, &b, u64::max));
                 let below = below.unwrap_or_default();
                 let ends = open[i].iter().map(|&o| self.ends(i, o, theorem, &below));
                 of_options[i] = ends.collect::<Option<_>>()?;
@@ -135,8 +140,8 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let under = |o: &usize| {
-                    let [most, harmless] =
-                        [&limits[i].most, &limits[i].harmless].map(|limit| self.left_below(i, *o, theorem, limit));
+                    let [most, harmless] = [&limits[i].most, &limits[i].harmless]
+                        .map(|limit| self.left_below(i, *o, theorem, limit));
                     Limits { most, harmless }
                 };
                 let both = |a: Limits, b: Limits| Limits {
@@ -188,8 +193,10 @@ impl<'a> Search<'a> {
         let (first, round, time) = self.rhythm(i, o);
         let fan_out = self.choices.stages[i].fan_out as usize;
         // What it may take for requests that are no multiple of `F` is what it may take for the next one.
-        let mut left: Vec<u64> =
-            limits.iter().flat_map(|limit| core::iter::repeat_n(limit.saturating_sub(first), fan_out)).collect();
+        let mut left: Vec<u64> = limits
+            .iter()
+            .flat_map(|limit| core::iter::repeat_n(limit.saturating_sub(first), fan_out))
+            .collect();
         for y in (0..left.len().saturating_sub(round)).rev() {
             left[y] = left[y].min(left[y + round].saturating_sub(time));
         }
@@ -255,7 +262,8 @@ impl<'a> Search<'a> {
 
     /// What the children together can come to; one of nothing if there are none.
     fn merged(&mut self, children: Vec<Vec<Table>>, kept: usize) -> Option<Vec<Table>> {
-        let nothing = Table { options: vec![0; self.choices.stages.len()], workers: 0, ends: Vec::new(), sum: 0 };
+        let nothing =
+            Table { options: vec![0; self.choices.stages.len()], workers: 0, ends: Vec::new(), sum: 0 };
         let mut children = children.into_iter();
         let mut merged = children.next().unwrap_or_else(|| vec![nothing]);
         for child in children {
@@ -316,7 +324,8 @@ impl Front {
     /// Keeps it if none that is kept is as good; how much was looked at for that.
     fn add(&mut self, ends: Vec<u64>, workers: usize, options: impl FnOnce() -> Vec<u16>) -> u64 {
         let (mut work, count) = (ends.len() as u64, self.count_workers);
-        let mut new = Table { sum: ends.iter().map(|&end| u128::from(end)).sum(), options: Vec::new(), workers, ends };
+        let mut new =
+            Table { sum: ends.iter().map(|&end| u128::from(end)).sum(), options: Vec::new(), workers, ends };
         let mut beats = |a: &Table, b: &Table| {
             work += 1;
             if a.sum > b.sum || (count && a.workers > b.workers) {

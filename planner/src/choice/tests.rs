@@ -49,7 +49,12 @@ fn load(dice: &mut Dice) -> impl Fn(u64) -> Option<Vec<StreamSpec>> + use<> {
         .map(|_| {
             let m = dice.within(0, 2);
             let constraints = [format!("any_miss({m},3)").parse().expect("a constraint")];
-            (dice.within(1, 3), dice.within(500, 2000), dice.within(0, 1), ConstraintSet::new(&constraints).expect("one"))
+            (
+                dice.within(1, 3),
+                dice.within(500, 2000),
+                dice.within(0, 1),
+                ConstraintSet::new(&constraints).expect("one"),
+            )
         })
         .collect();
     move |scale| {
@@ -72,7 +77,9 @@ fn all(choices: &Choices) -> Vec<Vec<usize>> {
     for stage in &choices.stages {
         let one = |before: &Vec<usize>| {
             let before = before.clone();
-            (0..stage.options.len()).map(move |o| before.iter().copied().chain([o]).collect()).collect::<Vec<_>>()
+            (0..stage.options.len())
+                .map(move |o| before.iter().copied().chain([o]).collect())
+                .collect::<Vec<_>>()
         };
         all = all.iter().flat_map(one).collect();
     }
@@ -100,7 +107,8 @@ fn is_the_best_of_all(choices: &Choices, load: impl Fn(u64) -> Option<Vec<Stream
     assert!(chosen.proved && passes(at, &chosen.options), "{choices:?}");
     for options in &every {
         assert!(at == MOST || !passes(at + 1, options), "{options:?} passes at {at} + 1: {choices:?}");
-        let fewer = choices.workers.is_some() && workers(choices, options) < workers(choices, &chosen.options);
+        let fewer =
+            choices.workers.is_some() && workers(choices, options) < workers(choices, &chosen.options);
         assert!(!fewer || !passes(at, options), "{options:?} has fewer workers at {at}: {choices:?}");
     }
     let Some(streams) = load(at / 2 + 1) else { return true };
