@@ -18,7 +18,7 @@ use crate::unique::Unique;
 pub use claim::{
     Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
-pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, StageAnswer};
+pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, SplitAnswer, StageAnswer};
 pub use shared::{
     Reference, SharedBinding, SharedClaim, SharedDevice, SharedReason, SharedServiceAnswer,
     SharedStreamAnswer,

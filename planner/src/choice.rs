@@ -132,6 +132,7 @@ impl Choices {
         }
         // What was found on the way may have more workers than it needs.
         if self.workers.is_some()
+            && best.is_some()
             && let Some(streams) = load(passes)
             && let Answer::Found(options, _) = self.find(&streams, self.deadline, true)
         {
@@ -171,6 +172,12 @@ impl Choices {
             }
         }
         Ok(best.map(|options| self.chosen(options, proved)))
+    }
+
+    /// Whether there is nothing to choose.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.stages.iter().all(|stage| stage.options.len() == 1)
     }
 
     /// The pipeline with one option of each stage.
@@ -244,19 +251,21 @@ impl Choices {
         };
         let mut open: Vec<_> = self.stages.iter().enumerate().map(open).collect();
         let (mut rises, mut seen) = (rises(streams), Vec::<(u64, u64)>::new());
-        let (mut wanted, mut left, mut all) = (FIRST_RISES, MAX_WORK, true);
+        // At least so many, and up to one so late, but at most so many.
+        let (mut least, mut until, mut most) = (1, deadline.as_nanos(), FIRST_RISES);
+        let (mut left, mut all) = (MAX_WORK, true);
         loop {
             if open.iter().any(Vec::is_empty) {
                 return Answer::None(all);
             }
             let before = seen.len();
-            while seen.len() < wanted
+            let wanted =
+                |seen: &[(u64, u64)]| seen.len() < least || seen.last().is_none_or(|&(last, _)| last < until);
+            while seen.len() < most
+                && wanted(&seen)
                 && let Some((delta, sources)) = rises.next()
             {
                 seen.push((delta.as_nanos(), sources));
-                if before == 0 && delta >= deadline {
-                    break;
-                }
             }
             let ended = seen.len() == before && before > 0;
             let mut search = Search::new(self, &descendants, &seen, deadline, left);
@@ -273,10 +282,11 @@ impl Choices {
             let pipeline = Pipeline { deadline, ..self.pipeline(&options) };
             match pipeline.admit(streams) {
                 Ok(admission) => return Answer::Found(options, admission),
-                Err(PipelineError::Late { admission, .. }) if !ended && wanted < MAX_RISES => {
+                Err(PipelineError::Late { admission, .. }) if !ended && seen.len() < MAX_RISES => {
                     let delta = admission.tightest.map_or(0, |at| at.delta.as_nanos());
                     let reached = seen.last().is_some_and(|&(last, _)| last >= delta);
-                    wanted = if reached { 2 * seen.len() } else { 4 * wanted };
+                    (least, until, most) =
+                        if reached { (2 * seen.len(), 0, MAX_RISES) } else { (1, delta, MAX_RISES) };
                 }
                 // So near to capacity that the test does not look at it to the end, or not by the same rounding.
                 Err(PipelineError::Rate { .. } | PipelineError::Horizon) => {

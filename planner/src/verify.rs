@@ -10,7 +10,7 @@
 //!
 //! Not checked: whether a refutation replays to a miss, which is for `replay` to see; that a limit is the last value
 //! that passes, what binds there, limits that need the refinement or too many steps, those of bursts and of single
-//! streams; the standing of constraints, Theorem B; `service`, `machine`. Where the refinement decides, the tightest
+//! streams; the standing of constraints, Theorem B; `service`, `machine`; with what others would promise a pipeline is compared. Where the refinement decides, the tightest
 //! instant is checked by its margin, to within a tick; where a load repeats at capacity, `busy` may be any time.
 //! There `waiting` may be more than is derived.
 

@@ -181,6 +181,105 @@ fn what_is_changed_is_found_out() {
     }
 }
 
+/// `problem()`, of which batches are to be chosen, and now and then workers.
+fn open() -> impl Strategy<Value = Value> {
+    (problem(), proptest::collection::vec((1u64..6, 0usize..3), 4), 0usize..4).prop_map(
+        |(mut problem, draws, spare)| {
+            let mut fewest = 0;
+            let stages = problem["pipeline"].as_array_mut().expect("stages");
+            for (stage, (each, kind)) in stages.iter_mut().zip(draws) {
+                let first = stage["time"].as_u64().expect("a time");
+                let times: Vec<_> = (0..4).map(|b| first + each * b).collect();
+                stage.as_object_mut().expect("an object").remove("time");
+                stage["times"] = json!(times);
+                if kind > 0 {
+                    stage["batch"] = json!("auto");
+                }
+                if spare > 0 && kind < 2 {
+                    stage["workers"] = json!("auto");
+                }
+                fewest += stage["workers"].as_u64().unwrap_or(1);
+            }
+            if spare > 0 {
+                problem["workers"] = json!(fewest + spare as u64);
+            }
+            problem
+        },
+    )
+}
+
+/// The same with what was chosen in place of `auto`.
+fn closed(problem: &Value, claim: &PipelineClaim) -> Value {
+    let mut problem = problem.clone();
+    for (i, stage) in claim.stages.iter().enumerate() {
+        for (field, chosen) in [("workers", stage.workers), ("batch", stage.batch)] {
+            if let Some(chosen) = chosen {
+                problem["pipeline"][i][field] = json!(chosen);
+            }
+        }
+    }
+    problem
+}
+
+#[test]
+fn what_is_chosen_is_confirmed_and_is_no_less_than_anything_stated() {
+    let (mut runner, mut promised, mut gains) = (TestRunner::deterministic(), 0, 0);
+    for _ in 0..25 {
+        let problem = open().new_tree(&mut runner).expect("a problem").current();
+        let claim = certified(&problem);
+        let verified = checked(claim.clone()).unwrap_or_else(|no| panic!("{problem}: {no}"));
+        promised += verified.promised;
+        // What is stated instead is answered alike, but for what tells of the choice.
+        let stated = certified(&closed(&problem, &claim));
+        let told = |claim: &PipelineClaim| {
+            (claim.admissible, claim.bound, claim.binding.clone(), claim.max_load_scale)
+        };
+        assert_eq!(told(&stated), told(&claim), "{problem}");
+        assert!(
+            stated.split.is_none() && stated.stages.iter().all(|s| s.workers.is_none() && s.batch.is_none())
+        );
+        // Batches of one, or as large as can be, with as many workers.
+        let scale = claim.max_load_scale.expect("something is promised").as_f64();
+        for batch in [1, 4] {
+            let mut other = closed(&problem, &claim);
+            let stages = claim.stages.iter().enumerate().filter(|(_, stage)| stage.batch.is_some());
+            stages.for_each(|(i, _)| other["pipeline"][i]["batch"] = json!(batch));
+            let other = certified(&other).max_load_scale.expect("something is promised").as_f64();
+            assert!(other <= scale, "{problem}");
+            gains += usize::from(other < scale);
+        }
+        if let Some(split) = &claim.split {
+            assert!(split.max_load_scale.as_f64() <= scale, "{problem}");
+            assert_eq!(split.batches.is_empty(), split.max_load_scale.as_f64() == 0.0);
+        }
+    }
+    println!("{promised} of 25 promise something, {gains} of 50 choices without thought promise less");
+    assert!(promised >= 15 && gains >= 10);
+}
+
+#[test]
+fn a_choice_that_was_not_asked_for_is_found_out() {
+    let mut problem = worked();
+    problem["workers"] = json!(5);
+    problem["pipeline"][1]["times"] = json!([1, 2, 4]);
+    problem["pipeline"][1].as_object_mut().expect("an object").remove("time");
+    problem["pipeline"][1]["batch"] = json!("auto");
+    problem["pipeline"][1]["workers"] = json!("auto");
+    let whole = certified(&problem);
+    assert!(whole.admissible && checked(whole.clone()).is_ok());
+    let changed = |change: fn(&mut PipelineClaim)| {
+        let mut claim = whole.clone();
+        change(&mut claim);
+        checked(claim).expect_err("changed")
+    };
+    assert!(changed(|c| c.stages[0].batch = Some(1)).contains("stages[0].batch is 1"));
+    assert!(changed(|c| c.stages[1].batch = None).contains("stages[1].batch is absent"));
+    assert!(changed(|c| c.stages[1].batch = Some(4)).contains("pipeline[1]"));
+    assert!(changed(|c| c.stages[1].workers = Some(4)).contains("their workers together, is 5, derived: 6"));
+    assert!(changed(|c| c.stages[1].workers = Some(0)).contains("pipeline[1]"));
+    assert!(changed(|c| c.problem.workers = Some(2)).contains("their workers together"));
+}
+
 /// At capacity nothing ends but what repeats, for the test as for the checker.
 #[test]
 fn a_load_at_capacity_is_looked_at_until_it_repeats() {

@@ -24,6 +24,9 @@ pub struct PipelineClaim {
     /// How many times as fast all streams may send, in steps of a thousandth, at most
     /// [`MAX_SCALE`](crate::certify::MAX_SCALE); absent if nothing is promised, 0 if not even a thousandth of the rate is.
     pub max_load_scale: Option<Number>,
+    /// For comparison, where batches were chosen and something is promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitAnswer>,
     /// In the order of the problem.
     pub stages: Vec<StageAnswer>,
     /// In the order of the problem.
@@ -63,12 +66,29 @@ pub struct PipelineBinding {
     pub rhs: Number,
 }
 
+/// What could be promised with the same workers if the deadline were split among the stages, in proportion to their shortest
+/// batches, and requests served as they come to a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitAnswer {
+    /// As [`PipelineClaim::max_load_scale`].
+    pub max_load_scale: Number,
+    /// The largest batch of each stage by which that much can be promised; none if nothing can.
+    pub batches: Vec<usize>,
+}
+
 /// What is answered of one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageAnswer {
     /// Its name.
     pub name: String,
+    /// How many workers it is to have, if they were to be chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+    /// The largest batch, if it was to be chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
     /// How many requests are waited for here on the way of `binding`; absent off that way, or without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u64>,

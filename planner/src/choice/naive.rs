@@ -9,8 +9,8 @@ use rt_core::{Span, StreamSpec};
 
 use super::{Choices, StageOption};
 
-/// The most rises that are looked at.
-const MAX_RISES: usize = 1 << 16;
+/// The most rises that are looked at; what takes more is refused, which is a matter of the last thousandths of capacity.
+const MAX_RISES: usize = 1 << 13;
 
 /// How the deadline is split, and in which order requests are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,13 @@ impl Split {
         for (i, stage) in choices.stages.iter().enumerate() {
             let before = stage.parent.map_or(0, |parent| ends[parent]);
             let jitter = if self == Self::BySource { 0 } else { before };
+            let most = if self == Self::Proportional { parts[i] } else { choices.deadline.as_nanos() };
             let responses = stage.options.iter().enumerate().filter_map(|(o, option)| {
-                Some((response(choices, option, descendants[i], jitter, streams)?, o))
+                let rises =
+                    rises(streams).map(|(at, sources)| (at.as_nanos().saturating_sub(jitter), sources));
+                Some((response(option, choices.guard, descendants[i], rises, most)?, o))
             });
             let (response, option) = responses.min()?;
-            if self == Self::Proportional && response > parts[i] {
-                return None;
-            }
             ends.push(before.checked_add(response)?);
             options.push(option);
         }
@@ -78,25 +78,27 @@ fn parts(choices: &Choices) -> Vec<u64> {
     (0..stages.len()).map(part).collect()
 }
 
-/// How long a request waits and is served at most, of a stage whose requests come up to `jitter` behind their sources.
+/// How long a request waits and is served at most where so many sources may come up to `rises` behind the first; `None` if that is
+/// longer than `most`.
 fn response(
-    choices: &Choices,
     option: &StageOption,
+    guard: Span,
     descendants: u64,
-    jitter: u64,
-    streams: &[StreamSpec],
+    rises: impl Iterator<Item = (u64, u64)>,
+    most: u64,
 ) -> Option<u64> {
     let (round, time) = ((option.workers * option.batch) as u64, option.time.as_nanos());
-    let guard = choices.guard.as_nanos();
-    let mut rises = rises(streams).map(|(at, sources)| (at.as_nanos(), sources)).peekable();
-    let mut response = 0;
+    let (mut rises, mut response) = (rises.peekable(), 0);
     for _ in 0..MAX_RISES {
-        let (at, sources) = rises.next()?;
-        let begun = time.saturating_mul((descendants * sources).div_ceil(round)).saturating_add(guard);
-        let delta = at.saturating_sub(jitter);
+        let (delta, sources) = rises.next()?;
+        let rounds = (descendants * sources).div_ceil(round);
+        let begun = time.saturating_mul(rounds).saturating_add(guard.as_nanos());
         response = response.max(begun.saturating_add(time).saturating_sub(delta));
+        if response > most {
+            return None;
+        }
         // Before the next one can come all have begun.
-        if rises.peek().is_none_or(|&(next, _)| begun < next.saturating_sub(jitter)) {
+        if rises.peek().is_none_or(|&(next, _)| begun < next) {
             return Some(response);
         }
     }

@@ -3,10 +3,10 @@
 mod check;
 pub mod raw;
 
-use rt_core::pipeline::Pipeline;
 use rt_core::{LatencyProfile, Span, StreamSpec};
 
 use super::ProblemError;
+use crate::choice::Choices;
 use crate::number::Number;
 
 /// A pipeline, every value in its range.
@@ -14,8 +14,8 @@ use crate::number::Number;
 pub struct PipelineProblem {
     /// As it was written.
     pub raw: raw::PipelineProblem,
-    /// The stages and what is asked of them, for [`Pipeline::admit`].
-    pub pipeline: Pipeline,
+    /// The stages and what is asked of them; each has one option where nothing is to be chosen.
+    pub choices: Choices,
     /// What batches of 1, 2, … take at each stage.
     pub profiles: Vec<LatencyProfile>,
     /// At most [`MAX_STREAMS`](super::MAX_STREAMS), names are unique.
@@ -31,7 +31,7 @@ impl PipelineProblem {
         check::problem(raw)
     }
 
-    /// What the streams declare and are promised, in order, for [`Pipeline::admit`].
+    /// What the streams declare and are promised, in order, for [`Pipeline::admit`](rt_core::pipeline::Pipeline::admit).
     pub fn specs(&self) -> impl Iterator<Item = &StreamSpec> + Clone {
         self.streams.iter().map(|(_, spec)| spec)
     }

@@ -4,14 +4,14 @@ use super::problem::{MANY, Stream, span, streams, time, times};
 use super::theorem::{lcm, repetition};
 use super::{MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, same, wrong};
 use crate::certificate::{PipelineClaim, PipelineReason};
-use crate::problem::pipeline::raw::PipelineProblem;
+use crate::problem::pipeline::raw::Count;
 use crate::problem::raw::Unit;
 
 /// Of a nanosecond.
 const PARTS: i128 = 1 << 20;
 
 pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<(), VerifyError> {
-    let (pipeline, unit) = (Pipeline::read(&claim.problem)?, claim.problem.unit);
+    let (pipeline, unit) = (Pipeline::read(claim)?, claim.problem.unit);
     same("streams", &claim.streams.len(), &pipeline.streams.len())?;
     for (i, (answer, stream)) in claim.streams.iter().zip(&pipeline.streams).enumerate() {
         let (told, asked) = (&answer.constraints, &claim.problem.streams[i].constraints);
@@ -107,11 +107,24 @@ impl Derived {
 }
 
 impl Pipeline {
-    fn read(problem: &PipelineProblem) -> Result<Self, VerifyError> {
+    /// With the batches and workers that were chosen, where they were to be.
+    fn read(claim: &PipelineClaim) -> Result<Self, VerifyError> {
+        let problem = &claim.problem;
+        same("stages", &claim.stages.len(), &problem.pipeline.len())?;
         let (unit, mut stages) = (problem.unit, Vec::<Stage>::new());
         for (i, raw) in problem.pipeline.iter().enumerate() {
             let field = format!("pipeline[{i}]");
-            let time = times(&field, raw.batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
+            let number = |name: &str, asked, chosen: Option<usize>| match (asked, chosen) {
+                (Count::Is(number), None) => Ok(number),
+                (Count::Auto, Some(number)) => Ok(number),
+                (asked, chosen) => {
+                    let chosen = chosen.map_or("absent".to_owned(), |number| number.to_string());
+                    Err(wrong(format!("stages[{i}].{name}"), chosen, format!("a number for {asked}")))
+                }
+            };
+            let batch = number("batch", raw.batch, claim.stages[i].batch)?;
+            let workers = number("workers", raw.workers, claim.stages[i].workers)?;
+            let time = times(&field, batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
             let before = &problem.pipeline[..i];
             let parent = raw.parent.as_ref().and_then(|name| before.iter().position(|s| s.name == *name));
             same(
@@ -124,12 +137,15 @@ impl Pipeline {
             let few = |n: i128| (1..=MANY).contains(&n);
             let fan_out = i128::from(raw.fan_out);
             let descendants = parent.map_or(1, |p: usize| stages[p].descendants).saturating_mul(fan_out);
-            let inside = few(descendants) && few(raw.workers as i128) && few(raw.batch as i128);
+            let inside = few(descendants) && few(workers as i128) && few(batch as i128);
             same(format!("problem.{field}, its numbers,"), &(inside && (i > 0 || fan_out == 1)), &true)?;
-            let (workers, batch) = (raw.workers as i128, raw.batch as i128);
+            let (workers, batch) = (workers as i128, batch as i128);
             stages.push(Stage { parent, fan_out, descendants, workers, batch, time: time.unwrap_or(0) });
         }
         same("problem.pipeline", &stages.is_empty(), &false)?;
+        let all: i128 = stages.iter().map(|stage| stage.workers).sum();
+        let most = problem.workers.map_or(all, |workers| workers as i128);
+        same("stages, their workers together,", &all.min(most), &all)?;
         Ok(Self {
             deadline: span("deadline", problem.deadline, 1, unit)?,
             guard: span("guard", problem.guard, 0, unit)?,

@@ -27,12 +27,12 @@ impl Planner {
         let mut at = |step: i32| match known.get(&step) {
             Some(plan) => Ok(plan.clone()),
             None => {
-                let plan = cluster.plan(STEP.powi(step), MARGIN)?.map(Arc::new);
+                let plan = cluster.plan(libm::pow(STEP, f64::from(step)), MARGIN)?.map(Arc::new);
                 known.insert(step, plan.clone());
                 Ok::<_, String>(plan)
             }
         };
-        let step = (demand.max(1.0).ln() / STEP.ln()).ceil() as i32;
+        let step = (libm::log(demand.max(1.0)) / libm::log(STEP)).ceil() as i32;
         if let Some(plan) = at(step)? {
             return Ok(plan);
         }

@@ -177,14 +177,22 @@ fn print_pipeline(claim: &PipelineClaim) {
     if let Some(scale) = claim.max_load_scale {
         say!("  all streams may send {scale} times as fast");
     }
+    if let Some(split) = &claim.split {
+        say!(
+            "  with the deadline split among the stages, in proportion to their shortest batches: {} times as fast",
+            split.max_load_scale
+        );
+    }
     for stage in &claim.stages {
+        let workers = stage.workers.map(|workers| format!("{workers} worker(s)"));
+        let batch = stage.batch.map(|batch| format!("batches of up to {batch}"));
         let share = stage
             .requests
             .zip(stage.share)
             .map(|(requests, share)| format!("{requests} request(s) there take {} of it", time(share, unit)));
         let alone =
             stage.response.map(|response| format!("by itself it adds up to {}", time(response, unit)));
-        let said: Vec<_> = share.into_iter().chain(alone).collect();
+        let said: Vec<_> = workers.into_iter().chain(batch).chain(share).chain(alone).collect();
         if !said.is_empty() {
             say!("  {}: {}", stage.name, said.join("; "));
         }

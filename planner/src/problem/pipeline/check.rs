@@ -2,26 +2,35 @@
 
 use std::collections::HashMap;
 
-use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Pipeline, PipelineError, Stage};
+use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, PipelineError};
 use rt_core::{LatencyProfile, MAX_BATCH, MAX_WORKERS, Span};
 
 use super::super::ProblemError;
 use super::super::check::{Check, name, number, refuse};
+use super::raw::Count;
 use super::{PipelineProblem, raw};
+use crate::choice::{Choices, MAX_OPTIONS, StageChoices, StageOption};
 use crate::number::Number;
 
 pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, ProblemError> {
     let check = Check { unit: raw.unit };
+    if let Some(i) = raw.pipeline.iter().position(|stage| stage.workers == Count::Auto)
+        && raw.workers.is_none()
+    {
+        let reason = "needs workers beside pipeline: how many all stages may have together";
+        return Err(refuse(&format!("pipeline[{i}].workers"), "auto", reason));
+    }
     let deadline = check.span("deadline", raw.deadline, Span::from_nanos(1))?;
     let guard = check.span("guard", raw.guard, Span::ZERO)?;
     number("length of pipeline", raw.pipeline.len(), 1, MAX_STAGES)?;
-    let (mut names, mut stages, mut profiles) = (HashMap::new(), Vec::<Stage>::new(), Vec::new());
+    let spare = spare_workers(&raw)?;
+    let (mut names, mut stages, mut profiles) = (HashMap::new(), Vec::<StageChoices>::new(), Vec::new());
     // What one request alone needs at least, to the end of each stage.
     let mut alone: Vec<Span> = Vec::new();
     for (i, one) in raw.pipeline.iter().enumerate() {
         let field = format!("pipeline[{i}]");
         name(&format!("{field}.name"), &one.name)?;
-        let (stage, profile) = stage(&check, &field, one, &names)?;
+        let (stage, profile) = stage(&check, &field, one, (&names, spare))?;
         if names.insert(one.name.as_str(), i).is_some() {
             return Err(refuse(&format!("{field}.name"), &one.name, "is taken already"));
         }
@@ -30,8 +39,10 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
         stages.push(stage);
         profiles.push(profile);
     }
-    let pipeline = Pipeline { deadline, guard, stages };
-    if let Err(PipelineError::Range { field, stage, value, min, max }) = pipeline.descendants() {
+    let options: usize = stages.iter().map(|stage| stage.options.len()).sum();
+    number("options of all stages, sizes of batches times numbers of workers,", options, 1, MAX_OPTIONS)?;
+    let choices = Choices { deadline, guard, workers: raw.workers, stages };
+    if let Err(PipelineError::Range { field, stage, value, min, max }) = choices.check() {
         let field = format!("{field} of pipeline[{stage}], of a source in all,");
         return Err(refuse(&field, value, format_args!("must be in {min}..={max}")));
     }
@@ -44,15 +55,32 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
         return Err(refuse("deadline", raw.deadline, reason));
     }
     let streams = check.streams("streams", &raw.streams)?;
-    Ok(PipelineProblem { pipeline, profiles, streams, raw })
+    Ok(PipelineProblem { choices, profiles, streams, raw })
+}
+
+/// How many workers are left beyond one for each stage whose workers are to be chosen, and those of all others.
+fn spare_workers(raw: &raw::PipelineProblem) -> Result<usize, ProblemError> {
+    let fewest =
+        raw.pipeline.iter().map(|stage| if let Count::Is(workers) = stage.workers { workers } else { 1 });
+    let fewest = fewest.fold(0, usize::saturating_add);
+    match raw.workers {
+        Some(workers) if workers < fewest || workers > MAX_WORKERS * MAX_STAGES => {
+            let reason = format!(
+                "must be in {fewest}..={}, {fewest} being what the stages need",
+                MAX_WORKERS * MAX_STAGES
+            );
+            Err(refuse("workers", workers, reason))
+        }
+        workers => Ok(workers.unwrap_or(fewest) - fewest),
+    }
 }
 
 fn stage(
     check: &Check,
     field: &str,
     raw: &raw::Stage,
-    before: &HashMap<&str, usize>,
-) -> Result<(Stage, LatencyProfile), ProblemError> {
+    (before, spare): (&HashMap<&str, usize>, usize),
+) -> Result<(StageChoices, LatencyProfile), ProblemError> {
     let of = |name: &str| format!("{field}.{name}");
     let parent = match raw.parent.as_deref() {
         None if before.is_empty() => None,
@@ -67,9 +95,21 @@ fn stage(
     };
     let most = if parent.is_none() { 1 } else { MAX_FAN_OUT as usize };
     number(&of("fan_out"), raw.fan_out as usize, 1, most)?;
-    number(&of("workers"), raw.workers, 1, MAX_WORKERS)?;
-    let batch = number(&of("batch"), raw.batch, 1, MAX_BATCH)?;
-    let profile = check.profile(field, batch, raw.time, raw.times.as_deref())?;
-    let time = profile.bound(batch);
-    Ok((Stage { parent, fan_out: raw.fan_out, workers: raw.workers, batch, time }, profile))
+    let workers = match raw.workers {
+        Count::Is(workers) => {
+            number(&of("workers"), workers, 1, MAX_WORKERS)?;
+            workers..=workers
+        }
+        Count::Auto => 1..=(1 + spare).min(MAX_WORKERS),
+    };
+    let batches = match raw.batch {
+        Count::Is(batch) => number(&of("batch"), batch, 1, MAX_BATCH).map(|batch| batch..=batch)?,
+        Count::Auto => 1..=raw.times.as_ref().map_or(1, Vec::len),
+    };
+    if raw.batch == Count::Auto && raw.times.is_none() {
+        return Err(refuse(&of("batch"), raw.batch, "needs times, what batches of 1, 2, … take"));
+    }
+    let profile = check.profile(field, *batches.end(), raw.time, raw.times.as_deref())?;
+    let options = StageOption::of_profile(&profile, batches, workers);
+    Ok((StageChoices { parent, fan_out: raw.fan_out, options }, profile))
 }

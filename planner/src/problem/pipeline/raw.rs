@@ -1,6 +1,9 @@
 //! A problem of a pipeline as it is written: JSON fields, nothing checked but their names and types.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::number::Number;
 use crate::problem::raw::{Stream, Unit};
@@ -19,6 +22,9 @@ pub struct PipelineProblem {
     /// By how much dispatch may come late at each stage.
     #[serde(default)]
     pub guard: Number,
+    /// The most workers of all stages together; needed where those of a stage are to be chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
     /// Every parent before its children; the first has none.
     pub pipeline: Vec<Stage>,
     /// How sources come, in the order in which they are named elsewhere.
@@ -38,15 +44,68 @@ pub struct Stage {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub fan_out: u32,
     /// Identical ones, that no other stage uses.
-    pub workers: usize,
+    pub workers: Count,
     /// The largest batch.
-    pub batch: usize,
+    pub batch: Count,
     /// The time of every batch; either this or `times`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Number>,
     /// The times of batches of 1, 2, …, at least `batch` of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Vec<Number>>,
+}
+
+/// A number, or that it is to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// As it is stated.
+    Is(usize),
+    /// `auto`.
+    Auto,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(number) => number.fmt(f),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Is(number) => number.serialize(to),
+            Self::Auto => to.serialize_str("auto"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct NumberOrAuto;
+
+        impl Visitor<'_> for NumberOrAuto {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number, or \"auto\"")
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Count, E> {
+                // More than this is in no range.
+                Ok(Count::Is(usize::try_from(number).unwrap_or(usize::MAX)))
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Count, E> {
+                let unknown = || E::invalid_value(serde::de::Unexpected::Str(word), &self);
+                (word == "auto").then_some(Count::Auto).ok_or_else(unknown)
+            }
+        }
+
+        from.deserialize_any(NumberOrAuto)
+    }
 }
 
 fn one() -> u32 {

@@ -40,14 +40,33 @@ fn parse(text: &str) -> Result<PipelineProblem, ProblemError> {
 fn a_pipeline_is_read_exactly() {
     let problem = parse(&worked().to_string()).expect("a problem");
     let ms = Span::from_millis;
-    assert_eq!((problem.pipeline.deadline, problem.pipeline.guard), (ms(40), ms(1)));
-    let [detect, read] = problem.pipeline.stages.as_slice() else { panic!("two") };
+    let pipeline = problem.choices.pipeline(&[0, 0]);
+    assert!(problem.choices.is_fixed());
+    assert_eq!((pipeline.deadline, pipeline.guard), (ms(40), ms(1)));
+    let [detect, read] = pipeline.stages.as_slice() else { panic!("two") };
     assert_eq!(
         (detect.parent, detect.fan_out, detect.workers, detect.batch, detect.time),
         (None, 1, 1, 2, ms(3))
     );
     assert_eq!((read.parent, read.fan_out, read.workers, read.batch, read.time), (Some(0), 2, 2, 2, ms(2)));
     assert_eq!((problem.profiles[0].bound(1), problem.streams.len()), (ms(2), 1));
+    let written = serde_json::to_string(&problem.raw).expect("JSON");
+    assert_eq!(parse(&written).expect("its own text"), problem);
+}
+
+#[test]
+fn what_is_to_be_chosen_is_read_as_options() {
+    let mut problem = worked();
+    problem["workers"] = json!(4);
+    problem["pipeline"][0]["batch"] = json!("auto");
+    problem["pipeline"][1]["workers"] = json!("auto");
+    let problem = parse(&problem.to_string()).expect("a problem");
+    let options = |i: usize| -> Vec<_> {
+        let of = problem.choices.stages[i].options.iter();
+        of.map(|o| (o.workers, o.batch, o.time.as_nanos() / 1_000_000)).collect()
+    };
+    assert_eq!((options(0), options(1)), (vec![(1, 1, 2), (1, 2, 3)], vec![(1, 2, 2), (2, 2, 2), (3, 2, 2)]));
+    assert_eq!((problem.choices.workers, problem.choices.is_fixed()), (Some(4), false));
     let written = serde_json::to_string(&problem.raw).expect("JSON");
     assert_eq!(parse(&written).expect("its own text"), problem);
 }
@@ -80,7 +99,19 @@ fn what_is_no_pipeline_is_refused_with_field_value_and_limit() {
             "deadline = 5: leaves no time for one source: must be at least guard + P(1) of each stage on the longest path = 6",
         ),
         ("/guard", json!(-1), "guard"),
-        ("/workers", json!([]), "unknown field `workers`"),
+        ("/workers", json!([]), "invalid type"),
+        ("/workers", json!(2), "workers = 2: must be in 3..=8192, 3 being what the stages need"),
+        ("/pipeline/0/batch", json!("all"), "expected a whole number, or \"auto\""),
+        (
+            "/pipeline/1/batch",
+            json!("auto"),
+            "pipeline[1].batch = auto: needs times, what batches of 1, 2, … take",
+        ),
+        (
+            "/pipeline/0/workers",
+            json!("auto"),
+            "pipeline[0].workers = auto: needs workers beside pipeline: how many all stages may have together",
+        ),
         ("/dispatch", json!("eager"), "unknown field `dispatch`"),
         (
             "/streams/0/arrivals",
