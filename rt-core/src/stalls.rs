@@ -20,10 +20,11 @@
 //! Or nothing is kept back, and constraints absorb what is missed around a stall: `crate::absorb`.
 //!
 //! When a batch ends `x` late it can have lost `x` at any time while it ran, and it is enough that *some* intervals explain all that
-//! is seen: the monitor lets a stall cover whatever it can, and keeps how soon it may have ended, so that stalls `T` apart are
-//! explained however long after each of them a batch ended. It is strict with what goes on: what no stall that ended now could
-//! explain is told now, before it makes a request miss. It looks for one stall behind each batch: one that lost more than `ℓ`,
-//! perhaps in two of them, is told of, and so may be stalls `T` apart where a batch of the second is put down to the first.
+//! is seen: the monitor lets a stall cover whatever it can, and keeps how soon it may have ended, however long after it a batch
+//! ended. It is strict with what goes on: what no stall that ended now could explain is told now, before it makes a request miss.
+//! So stalls `T` apart are explained if the second is seen when it is over, as where the machine stands still; one that is
+//! seen while it lasts must not show before `T` is over. It looks for one stall behind each batch: one that lost more than `ℓ`,
+//! perhaps in two of them, is told of.
 
 use crate::time::{Instant, MAX_SPAN, Span};
 
