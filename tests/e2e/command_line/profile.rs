@@ -288,6 +288,8 @@ fn plan_and_check_say_that_a_profile_is_of_another_machine() {
     assert!(told(&["plan"], 0) && told(&["check"], 0));
     assert!(!told(&["check", "--no-models"], 0), "right for some machine");
     place.set_bounds(&[60_000, 60_000]);
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(format!("{text}constraints = [{{ any-miss = {{ m = 1, k = 2 }} }}]\n"));
     assert!(told(&["plan"], 1) && told(&["check"], 0));
 }
 
