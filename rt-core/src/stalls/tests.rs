@@ -60,7 +60,9 @@ fn some_explain(declared: Stalls, batches: &[(u64, u64, u64)], ends: &mut Vec<u6
     let Some(&(started, _, ended)) = batches.first() else { return true };
     let (window, length) = (declared.window().as_nanos(), declared.length().as_nanos());
     let soonest = ends.len().checked_sub(declared.count() as usize).map_or(0, |place| ends[place] + window);
-    for to in soonest.max(started + 1)..=ended + length {
+    // By the end of the last of them it is over.
+    let now = batches.last().map_or(0, |&(.., ended)| ended);
+    for to in soonest.max(started + 1)..=(ended + length).min(now) {
         for from in to.saturating_sub(length)..to {
             let explained = batches.iter().take_while(|(started, due, ended)| {
                 to.min(*ended).saturating_sub(from.max(*started)) >= ended - due
