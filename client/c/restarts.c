@@ -1,7 +1,6 @@
 /* Checks a client that connects again: restarts SOCKET, with the daemon of tests/e2e/protocol/steady.rs, which is stopped and
  * started by whoever reads what this says; a line comes back once that is done. */
 #define _GNU_SOURCE
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,14 +88,9 @@ int main(int argc, char **argv) {
     /* All streams are registered before anything else, or nothing is sent. */
     for (int i = 0; i < 2; i++) CHECK(infer(&second) == WEIR_REFUSED && weir_refusal_code(client) == 6);
     CHECK(weir_ping(client) == WEIR_REFUSED);
-    say("give it back");
-    /* Until the daemon has seen the end of the last attempt, its streams hold their names. */
-    weir_status status = WEIR_REFUSED;
-    for (int tries = 0; tries < 6000 && status == WEIR_REFUSED; tries++) {
-        status = infer(&first);
-        poll(NULL, 0, 10);
-    }
-    CHECK(status == WEIR_OK);
+    say("give it back in a while");
+    /* Whoever had the name, this client's own connection before or another client, may have it for some time yet. */
+    CHECK(infer(&first) == WEIR_OK);
 
     say("other tensors");
     CHECK(infer(&first) == WEIR_CLOSED);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,7 +12,10 @@
 
 /* A connection is opened, and where that is wanted opened again after it has ended, with the streams that it had. */
 
-enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 4 };
+enum { FIRST_FRAME = 4 << 20, OLDEST_VERSION = 1, VERSION = 4, NAME_IN_USE = 6 };
+/* Milliseconds between attempts to register a stream whose name is in use: mostly by the connection before, whose end the daemon has
+ * not seen yet. The first is doubled up to the last. */
+enum { FIRST_PAUSE = 10, LAST_PAUSE = 320 };
 
 static weir_status hello(weir_client *client) {
     reader body;
@@ -112,8 +116,13 @@ weir_status ready(weir_client *client) {
     if (!client->ended || !client->again) return WEIR_OK;
     leave_behind(client);
     weir_status status = connect_now(client);
+    int pause = FIRST_PAUSE;
     for (held *stream = client->streams; status == WEIR_OK && stream != NULL; stream = stream->next)
-        status = register_again(client, stream);
+        while ((status = register_again(client, stream)) == WEIR_REFUSED && client->refusal == NAME_IN_USE &&
+               pause <= LAST_PAUSE) {
+            poll(NULL, 0, pause);
+            pause *= 2;
+        }
     if (status == WEIR_OK && client->mask != 0) {
         reader body;
         begin(client, SUBSCRIBE);

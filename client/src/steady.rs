@@ -1,7 +1,34 @@
 //! The streams of a client that registers them again on each connection.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::types::{Registration, StreamInfo};
+use crate::wire::RefusalCode;
+
+/// Between attempts to register a stream again whose name is in use: mostly by the connection before, whose end the daemon has not
+/// seen yet.
+#[derive(Debug)]
+pub(crate) struct Pauses(Duration);
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(10);
+    const LONGEST: Duration = Duration::from_millis(320);
+
+    pub(crate) const fn new() -> Self {
+        Self(Self::FIRST)
+    }
+
+    /// How long to wait after `error`; `None` if it does not pass, or has been waited for long enough.
+    pub(crate) fn after(&mut self, error: &Error) -> Option<Duration> {
+        let passes = matches!(error, Error::Refused(refusal) if refusal.code == RefusalCode::NameInUse);
+        let pause = self.0;
+        (passes && pause <= Self::LONGEST).then(|| {
+            self.0 = pause * 2;
+            pause
+        })
+    }
+}
 
 /// A stream of a client that connects again, whichever number the present connection has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

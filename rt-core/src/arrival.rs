@@ -183,10 +183,12 @@ impl ArrivalBound {
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
-            // In units of its period a longer jitter comes to more: both sides are rounded up alike.
+            // The n-th request after the first comes n periods less the jitter later, or at once: with periods that are no shorter none comes
+            // sooner than the other bound allows, if the first that this one has wait does not.
             (Self::Periodic { period, jitter }, Self::Periodic { period: least, jitter: most }) => {
-                let part = |of: Span, per: Span| u128::from(of.as_nanos()) * u128::from(per.as_nanos());
-                least <= period && part(*jitter, *least) <= part(*most, *period)
+                let [period, jitter, least, most] =
+                    [period, jitter, least, most].map(|of| u128::from(of.as_nanos()));
+                least <= period && (most / least + 1) * (period - least) + most >= jitter
             }
             // What `count` in `length` come to at most: as many at once, and that rate.
             (Self::Window { count, length }, Self::Periodic { period, jitter }) => {

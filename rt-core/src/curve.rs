@@ -165,6 +165,17 @@ mod tests {
             }
         }
 
+        /// Few of the periods above are that near to each other.
+        #[test]
+        fn of_two_periodic_curves_it_is_decided_which_is_within_the_other(
+            (period, jitter) in (1u64..9, 0u64..20), (least, most) in (1u64..9, 0u64..20),
+        ) {
+            let [one, other] = [(period, jitter), (least, most)]
+                .map(|(period, jitter)| ArrivalBound::periodic(ns(period), ns(jitter)).expect("valid"));
+            let never_more = (0..500).map(ns).all(|length| one.count(length) <= other.count(length));
+            prop_assert_eq!(one.is_within(&other), never_more);
+        }
+
         #[test]
         fn a_trace_satisfies_its_curve_and_reaches_it(gaps in proptest::collection::vec(0u64..9, 1..200), last in 1u64..9) {
             let trace = trace([0].into_iter().chain(gaps).chain([last]).scan(0, |now, gap| { *now += gap; Some(*now) }));

@@ -4,7 +4,11 @@
 //! exactly `K - age` further misses in a row can follow before some window of `K` holds fewer than `h`
 //! hits: Hamdaoui and Ramanathan's distance to failure (1995), with misses counted.
 
+mod log;
+
 use alloc::boxed::Box;
+
+pub(crate) use log::{OutcomeLog, SpareLogs};
 
 use crate::constraint::{Constraint, ConstraintSet};
 

@@ -20,8 +20,11 @@
 //! Or nothing is kept back, and constraints absorb what is missed around a stall: `crate::absorb`.
 //!
 //! When a batch ends `x` late it can have lost `x` at any time while it ran, and it is enough that *some* intervals explain all that
-//! is seen: the monitor lets a stall cover whatever it can. It is strict with what goes on: what no stall
-//! that ended now could explain is told now, before it makes a request miss.
+//! is seen: the monitor lets a stall cover whatever it can, and keeps how soon it may have ended, however long after it a batch
+//! ended. It is strict with what goes on: what no stall that ended now could explain is told now, before it makes a request miss.
+//! So stalls `T` apart are explained if the second is seen when it is over, as where the machine stands still; one that is
+//! seen while it lasts must not show before `T` is over. It looks for one stall behind each batch: one that lost more than `ℓ`,
+//! perhaps in two of them, is told of.
 
 use crate::time::{Instant, MAX_SPAN, Span};
 
@@ -146,11 +149,14 @@ pub(crate) struct StallMonitor {
     pub(crate) count: u64,
 }
 
-/// An interval in which time was lost.
+/// An interval in which time was lost, at the latest. One as long that ends sooner, but not before `soonest`, explains as much:
+/// of what began at `s` and lost `x`, as much lies in it from `s + x` on, if not less is in it later.
 #[derive(Clone, Copy, Debug)]
 struct Stall {
     from: Instant,
     to: Instant,
+    /// Nor is it within a window of those before it, if these ended as soon as they may.
+    soonest: Instant,
 }
 
 impl StallMonitor {
@@ -159,36 +165,31 @@ impl StallMonitor {
     }
 
     /// Whether a batch that began at `started`, was due at `due` and ends `now` may be late by a stall, which is then on the
-    /// account. Instants `now` do not go back from one call to the next.
-    pub(crate) fn explains_batch(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
-        let lost = now.since(due);
-        self.explains(Stall { from: due, to: now }, |stall| {
-            // As much of the stall as is wanted lies in the batch: its beginning is moved back first, then its end on.
-            if lost <= stall.to.since(started) {
-                Stall { from: stall.from.min(stall.to - lost), ..stall }
-            } else {
-                Stall { from: stall.from.min(started), to: started + lost }
-            }
-        })
-    }
-
-    /// The same of dispatch that was due at `armed` and comes `now`.
-    pub(crate) fn explains_dispatch(&mut self, armed: Instant, now: Instant) -> bool {
-        self.explains(Stall { from: armed, to: now }, |stall| Stall { from: stall.from.min(armed), to: now })
-    }
-
-    /// Whether a stall of the account can be made to cover it, or a new one, `alone`.
-    fn explains(&mut self, alone: Stall, cover: impl Fn(Stall) -> Stall) -> bool {
+    /// account; or dispatch that could have come at `started` and should have by `due`. Instants `now` do not go back from one
+    /// call to the next.
+    pub(crate) fn explains(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
         let Stalls { window, length, .. } = self.declared;
         let count = self.declared.count as usize;
+        let lost = now.since(due);
+        let ends = started + lost;
         let fits = |stall: &Stall| stall.to.since(stall.from) <= length;
+        // As much of the stall as is wanted lies in the batch: its beginning is moved back first, then its end on.
+        let cover = |stall: Stall| {
+            let (from, to) = match ends <= stall.to {
+                true => (stall.to - lost, stall.to),
+                false => (started, ends),
+            };
+            Stall { from: stall.from.min(from), to, soonest: stall.soonest.max(ends) }
+        };
         // The latest is the likeliest; only that one may end later, for the account is in order.
         let last = (self.oldest + count - 1) % count;
-        if let Some(wider) = self.recent[last].map(&cover).filter(fits) {
+        if let Some(wider) = self.recent[last].map(cover).filter(fits) {
             self.recent[last] = Some(wider);
             return true;
         }
-        if !fits(&alone) || self.recent[self.oldest].is_some_and(|stall| stall.to + window > alone.to) {
+        let free = self.recent[self.oldest].map_or(Instant::ZERO, |stall| stall.soonest + window);
+        let alone = Stall { from: due, to: now, soonest: ends.max(free) };
+        if !fits(&alone) || free > now {
             return false;
         }
         self.recent[self.oldest] = Some(alone);
@@ -199,51 +200,4 @@ impl StallMonitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ns(t: u64) -> Span {
-        Span::from_nanos(t)
-    }
-
-    fn at(t: u64) -> Instant {
-        Instant::from_nanos(t)
-    }
-
-    #[test]
-    fn a_declaration_is_within_its_limits() {
-        assert_eq!(Stalls::new(2, ns(10), ns(4)).expect("valid").reserve(), ns(8));
-        assert_eq!(Stalls::new(0, ns(10), ns(4)), Err(StallsError::Count { count: 0 }));
-        assert_eq!(Stalls::new(9, ns(100), ns(1)), Err(StallsError::Count { count: 9 }));
-        let none = StallsError::Span { length: ns(0), window: ns(10) };
-        assert_eq!(Stalls::new(1, ns(10), ns(0)), Err(none));
-        let full = StallsError::Full { count: 2, length: ns(5), window: ns(10) };
-        assert_eq!(Stalls::new(2, ns(10), ns(5)), Err(full));
-    }
-
-    /// The machine stands still from 100 to 130; three batches of 20 ran then, and a request came at 110.
-    #[test]
-    fn one_stall_explains_all_that_ran_meanwhile() {
-        let mut monitor = StallMonitor::new(Stalls::new(1, ns(1_000), ns(30)).expect("valid"));
-        assert!(monitor.explains_batch(at(83), at(103), at(133)));
-        assert!(monitor.explains_dispatch(at(110), at(133)), "taken in at once afterwards");
-        assert!(monitor.explains_batch(at(90), at(110), at(140)));
-        assert!(monitor.explains_batch(at(100), at(120), at(150)));
-        assert_eq!(monitor.count, 1);
-        assert!(!monitor.explains_batch(at(133), at(153), at(154)), "it began when the stall was over");
-        assert!(!monitor.explains_dispatch(at(1_100), at(1_130)), "too soon");
-        assert!(monitor.explains_dispatch(at(1_103), at(1_133)), "half-open");
-        assert!(!monitor.explains_batch(at(3_000), at(3_020), at(3_052)), "too long");
-        assert_eq!(monitor.count, 2);
-    }
-
-    #[test]
-    fn of_two_in_a_window_the_third_is_too_many() {
-        let mut monitor = StallMonitor::new(Stalls::new(2, ns(1_000), ns(30)).expect("valid"));
-        let mut late = |due| monitor.explains_batch(at(due - 20), at(due), at(due + 30));
-        assert!(late(100) && late(300));
-        assert!(!late(500) && !late(1_099));
-        assert!(late(1_100));
-        assert!(!late(1_299));
-    }
-}
+mod tests;

@@ -342,6 +342,25 @@ fn what_a_stall_kept_from_being_read_suspends_nothing() {
     assert_eq!(harness.suspensions(id).len(), 1);
 }
 
+/// What had to be served, was read only behind a stall and by then too late is on the account of stalls, and nothing else is.
+#[test]
+fn what_a_stall_kept_from_being_read_in_time_is_counted_as_absorbed() {
+    // Every second request must be served.
+    for (skipped, sent, absorbed) in [(true, 96, 1), (true, 98, 0), (false, 96, 0)] {
+        let (mut harness, id, _) = lone();
+        harness.advance_to(90);
+        if skipped {
+            harness.refuse(id);
+        }
+        harness.advance_to(100);
+        harness.arrive_sent(id, sent);
+        harness.advance_to(104);
+        assert_eq!(harness.outcomes(id).last(), Some(&(sent == 98)), "{sent}");
+        assert_eq!(harness.scheduler.absorbed(), absorbed, "{skipped} {sent}");
+        assert_eq!((harness.causes(), harness.suspensions(id)), (vec![], vec![]));
+    }
+}
+
 /// What is not to be absorbed is refused: no room, too often, a recovery that is too short, workers of several kinds.
 #[test]
 fn what_constraints_cannot_absorb_is_refused() {

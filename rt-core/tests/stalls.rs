@@ -82,12 +82,12 @@ fn stalling(setup: &Setup, stalls: Stalls, shielded: bool) -> Bench {
     let mut ends: Vec<u64> = Vec::new();
     let (count, window, length) =
         (stalls.count() as usize, stalls.window().as_nanos(), stalls.length().as_nanos());
-    // No batch runs through two of them, and none that one of them delays is seen to end sooner behind it than that of the one before.
+    // No batch runs through two of them, and none is seen to be late sooner than a window after one of them ended.
     let apart = length + setup.config.deadline.as_nanos();
     bench.harness.set_service(move |_, bound| {
         let (now, time) = (now.get(), if slow { bound } else { dice.within(1, bound) });
         while ends.last().is_none_or(|&last| last < now + 2 * apart) {
-            let soonest = ends.len().checked_sub(count).map_or(0, |i| ends[i] + window + apart);
+            let soonest = ends.len().checked_sub(count).map_or(0, |i| ends[i] + window + length);
             let last = ends.last().map_or(0, |last| last + apart);
             ends.push(soonest.max(last).max(length) + dice.within(0, 2) * dice.within(0, apart));
         }
@@ -189,7 +189,7 @@ fn a_load_that_repeats_has_time_to_catch_up() {
 #[test]
 fn the_first_stall_is_absorbed_and_another_within_the_window_is_announced() {
     let (mut harness, id) = one_stall();
-    for (at, time, causes) in [(0, 30, 0), (100, 10, 0), (990, 30, 1), (5_000, 30, 1), (6_021, 30, 1)] {
+    for (at, time, causes) in [(0, 30, 0), (100, 10, 0), (1_008, 30, 1), (5_000, 30, 1), (6_009, 30, 1)] {
         harness.advance_to(at);
         harness.set_service(move |_, _| time);
         harness.arrive(id);

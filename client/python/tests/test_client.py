@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 import unittest
 
@@ -56,15 +57,20 @@ class Sync(Case):
         streams = self.client.status()["services"][0]["streams"]
         self.assertIn(self.name, [s["name"] for s in streams])
 
-    def await_freed(self, name: str) -> None:
-        """Until the daemon has seen that the connection of who holds a stream has ended."""
-        with weir.Client(self.daemon.socket) as looking:
-            for _ in range(1000):
-                streams = [s for service in looking.status()["services"] for s in service["streams"]]
-                if not any(s["name"] == name and s["connected"] for s in streams):
-                    return
-                time.sleep(0.005)
-        self.fail(f"{name} is held for ever")
+    def held_for(self, name: str, seconds: float) -> threading.Thread:
+        """Somebody else holds that name for so long."""
+        other = weir.Client(self.daemon.socket)
+        stream = other.register("slow", name)
+
+        def give_up() -> None:
+            time.sleep(seconds)
+            other.unregister(stream)
+            other.close()
+
+        thread = threading.Thread(target=give_up)
+        thread.start()
+        self.addCleanup(thread.join)
+        return thread
 
     def test_a_client_connects_again(self) -> None:
         plain, steady = self.client, weir.Client(self.daemon.socket, reconnect=True)
@@ -80,7 +86,7 @@ class Sync(Case):
                 client.infer(stream, zeros)
         with self.assertRaises(weir.ClosedError):
             plain.infer(other, zeros)
-        self.await_freed(held[1].name)
+        # At once: perhaps the daemon has not seen the end yet.
         self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
         streams = [s["name"] for service in steady.status()["services"] for s in service["streams"]]
         self.assertEqual((streams.count(held[1].name), streams.count(held[0].name)), (1, 0))
@@ -100,6 +106,40 @@ class Sync(Case):
         self.daemon.start()
         self.assertIsInstance(steady.infer(held[1], zeros), weir.Result)
         self.assertEqual(self.held(steady), [held[1].name])
+
+    def test_who_connects_again_waits_for_its_names_but_not_long(self) -> None:
+        steady = weir.Client(self.daemon.socket, reconnect=True)
+        self.addCleanup(steady.close)
+        zeros = np.zeros(2, np.float32)
+        held = steady.register("slow", self.name)
+        for seconds, granted in ((0.1, True), (3.0, False)):
+            self.daemon.end()
+            with self.assertRaises(weir.ClosedError):
+                steady.infer(held, zeros)
+            self.daemon.start()
+            thread = self.held_for(self.name, seconds)
+            if granted:
+                self.assertIsInstance(steady.infer(held, zeros), weir.Result)
+            else:
+                with self.assertRaisesRegex(weir.RefusedError, "name-in-use"):
+                    steady.infer(held, zeros)
+            thread.join()
+
+    def test_an_asyncio_client_waits_for_its_names_too(self) -> None:
+        zeros = np.zeros(2, np.float32)
+
+        async def run() -> None:
+            async with await weir.aio.connect(self.daemon.socket, reconnect=True) as steady:
+                stream = await steady.register("slow", self.name)
+                self.daemon.end()
+                with self.assertRaises((weir.ClosedError, OSError)):
+                    await steady.infer(stream, zeros)
+                self.daemon.start()
+                self.held_for(self.name, 0.1)
+                self.assertIsInstance(await steady.infer(stream, zeros), weir.Result)
+
+        self.client.close()
+        asyncio.run(run())
 
     @staticmethod
     def held(client: weir.Client) -> list[str]:

@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 use super::{Client, Events};
 use crate::error::Error;
 use crate::options::Options;
-use crate::steady::{Held, Streams};
+use crate::steady::{Held, Pauses, Streams};
 use crate::types::{Element, EventMask, Outcome, Registration, StreamInfo};
 
 /// A handle on a [`Client`] that connects and registers again by itself, cheap to clone.
 ///
 /// The first call after the connection has ended connects anew and registers all streams again. It fails if that does, and the
-/// one after it tries again; what was in flight fails, and an arena, an alarm and [`Events`] are lost: subscribe again when
+/// one after it tries again; names that are in use are asked for again for up to 0.6 s. What was in flight fails, and an arena, an alarm and [`Events`] are lost: subscribe again when
 /// these end. Each connection counts its streams anew, so streams are named by [`Held`] here.
 #[derive(Clone, Debug)]
 pub struct Steady {
@@ -115,11 +116,22 @@ impl Steady {
             // Whoever stops waiting for this leaves the rest of it to the next call, on a connection of its own.
             state.whole = false;
             state.client = Client::connect_with(&self.path, self.options.clone()).await?;
+            let mut pauses = Pauses::new();
             for (registration, stream) in state.streams.iter_mut() {
-                *stream = state.client.register(registration).await?;
+                *stream = loop {
+                    match state.client.register(registration).await {
+                        Ok(stream) => break stream,
+                        Err(error) => rest(pauses.after(&error).ok_or(error)?).await,
+                    }
+                };
             }
             state.whole = true;
         }
         Ok(state.client.clone())
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "no deadline depends on how long it is")]
+async fn rest(pause: Duration) {
+    tokio::time::sleep(pause).await;
 }

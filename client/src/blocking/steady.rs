@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use super::Client;
 use crate::error::Error;
 use crate::options::Options;
-use crate::steady::{Held, Streams};
+use crate::steady::{Held, Pauses, Streams};
 use crate::types::{Element, EventMask, Outcome, Registration, StreamInfo};
 
 /// A [`Client`] that connects, registers and subscribes again by itself.
 ///
 /// The call that finds the connection ended fails as it would with a [`Client`]; the next one connects anew, registers all streams
-/// again and subscribes to what was subscribed to. It fails if that does, and the one after it tries again. What was in flight
-/// is lost, and so are an arena and an alarm. Each connection counts its streams and requests anew, so streams are named by
+/// again and subscribes to what was subscribed to. It fails if that does, and the one after it tries again; names that are in use
+/// are asked for again for up to 0.6 s. What was in flight is lost, and so are an arena and an alarm. Each connection counts its streams and requests anew, so streams are named by
 /// [`Held`] here.
 ///
 /// ```no_run
@@ -122,8 +122,14 @@ impl Steady {
     /// Another connection with all that the one before had.
     fn open(&mut self) -> Result<Client, Error> {
         let mut client = Client::connect_with(&self.path, self.options.clone())?;
+        let mut pauses = Pauses::new();
         for (registration, stream) in self.streams.iter_mut() {
-            *stream = client.register(registration)?;
+            *stream = loop {
+                match client.register(registration) {
+                    Ok(stream) => break stream,
+                    Err(error) => std::thread::park_timeout(pauses.after(&error).ok_or(error)?),
+                }
+            };
         }
         if let Some(mask) = self.mask {
             client.subscribe(mask)?;

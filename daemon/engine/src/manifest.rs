@@ -13,9 +13,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::engine::{EngineError, ExternalFile, ModelSpec};
-use fields::{Fields, Problems};
+use fields::Fields;
 use tensors::{Dimensions, Tensors};
 
+pub use fields::Problems;
 pub use heldout::{Heldout, argmax, measure_accuracy};
 
 /// The most models a manifest may list.
@@ -135,7 +136,8 @@ pub enum ManifestError {
     Engine(#[from] EngineError),
 }
 
-fn lines(path: &Path, problems: &[(usize, String)]) -> String {
+/// A line for each problem of a file, which says where it is.
+pub fn lines(path: &Path, problems: &[(usize, String)]) -> String {
     let line = |(line, text): &(usize, String)| format!("{}:{line}: {text}", path.display());
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -13,14 +13,19 @@ use tracing::warn;
 
 /// Prints a plan for people.
 pub fn print_plan(plan: &Plan) {
-    for difference in plan.mismatches() {
-        warn!("the machine is not as profiled: {difference}; run `weir profile` again");
-    }
+    warn_of(&plan.mismatches());
     for line in &plan.other_company {
         warn!("{line}; run `weir profile` again");
     }
     plan.services.iter().for_each(print_service);
     plan.devices().into_iter().for_each(print_device);
+}
+
+/// Warns of each way in which this machine is not the one that was profiled.
+pub fn warn_of(differences: &[String]) {
+    for difference in differences {
+        warn!("the machine is not as profiled: {difference}; run `weir profile` again");
+    }
 }
 
 /// What the services of a device promise together, and what keeps them from larger batches.

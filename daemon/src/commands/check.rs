@@ -10,7 +10,8 @@ use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select};
 use weir_plan::models::{resolve_models, run_singly, try_models};
 use weir_plan::plan::{Plan, PlanError, check_tables};
-use weir_plan::profile::Profile;
+use weir_plan::profile::{Fingerprint, Profile};
+use weir_plan::text::warn_of;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -41,9 +42,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 }
             }
             // What they were made for can be told where this machine has been profiled.
-            let profile = Profile::load(&config.daemon.profile);
-            match profile.map(|profile| Plan::of(&config, models, &profile)) {
-                Ok(Err(error @ PlanError::Table { .. })) => Err(error.into()),
+            let Ok(profile) = Profile::load(&config.daemon.profile) else { return Ok(config) };
+            let plan = Plan::of(&config, models, &profile);
+            if !args.no_models {
+                let machine = || profile.fingerprint().differences(&Fingerprint::current());
+                warn_of(&plan.as_ref().map_or_else(|_| machine(), Plan::mismatches));
+            }
+            match plan {
+                Err(error @ PlanError::Table { .. }) => Err(error.into()),
                 _ => Ok(config),
             }
         });

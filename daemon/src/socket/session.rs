@@ -190,7 +190,6 @@ impl<'a> Session<'a> {
             }
             ClientFrame::Alarm => self.alarm(id),
             ClientFrame::Register(registration) => {
-                self.connection.owe(REGISTERING);
                 let most = self.front.overview.config.daemon.client_streams;
                 if self.leases.len() + self.waiting.len() >= most {
                     let text = format!("daemon.client-streams = {most} are held by this connection or wait");
@@ -253,9 +252,15 @@ impl<'a> Session<'a> {
     }
 
     fn registered(&mut self, id: u64, outcome: Result<Lease, Refusal>) {
+        // The first stream that is promised something is not in vain: what others of the process owe must not keep its first
+        // request from being read. Who connects for no more than that is held up by how often it may.
+        let first = self.next_stream == 1;
+        if !outcome.as_ref().is_ok_and(|lease| lease.promised && first) {
+            self.connection.owe(REGISTERING);
+        }
         match outcome {
             Ok(lease) => {
-                if self.next_stream == 1 {
+                if first {
                     // Whoever holds no stream is in no hurry.
                     self.calm = None;
                     realtime::enter(Role::Dispatch, None, self.front.overview.config.daemon.realtime);

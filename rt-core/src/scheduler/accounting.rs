@@ -127,17 +127,26 @@ impl Scheduler {
     }
 
     /// A request was missed. One that was wanted before its deadline and was in time by that breaks no promise but by its own
-    /// client. Where stalls are absorbed one that had to be served is on their account.
+    /// client. Where stalls are absorbed one that had to be served is on their account, also if it was read too late for that.
     #[inline(never)]
     pub(super) fn note_missed(&mut self, now: Instant, request: &Request, reason: MissReason) {
-        let Some(stream) = self.streams.get_mut(request.stream).filter(|_| request.mandatory) else { return };
-        if reason == MissReason::Late && request.wanted < request.deadline && now <= request.deadline {
+        let Some(stream) = self.streams.get_mut(request.stream) else { return };
+        let counts = request.mandatory || request.stalled;
+        if request.mandatory
+            && reason == MissReason::Late
+            && request.wanted < request.deadline
+            && now <= request.deadline
+        {
             stream.excused = stream.excused.max(request.seq + 1);
-        } else if self.absorbs
+        } else if counts
+            && self.absorbs
             && reason.is_of_time()
             && let Some((damage, _)) = self.config.absorbs()
         {
-            stream.struck.note(request.seq, request.arrival, damage);
+            // Of one that was read too late only its client says when it was sent.
+            if request.mandatory {
+                stream.struck.note(request.seq, request.arrival, damage);
+            }
             self.absorbed += u64::from(!self.safe_mode.severity().is_suspended());
         }
     }

@@ -113,9 +113,10 @@ impl Scheduler {
             self.armed = NEVER;
             let delay = now.since(armed);
             self.worst_delay = self.worst_delay.max(delay);
-            let stalled = |stalls: &mut StallMonitor| stalls.explains_dispatch(armed, now);
-            if delay > self.config.guard && !self.stalls.as_mut().is_some_and(stalled) {
-                self.raise_late(now, self.config.guard, delay);
+            let guard = self.config.guard;
+            let stalled = |stalls: &mut StallMonitor| stalls.explains(armed, armed + guard, now);
+            if delay > guard && !self.stalls.as_mut().is_some_and(stalled) {
+                self.raise_late(now, guard, delay);
                 return true;
             }
         }

@@ -78,7 +78,7 @@ impl Scheduler {
         let sent = sent.max(stream.latest);
         let late = stated && now.since(sent) > most_late;
         // Perhaps the daemon stood still before it was read. It harms nobody then, whatever its client says, and itself alone.
-        let stood_still = |mut stalls: StallMonitor| stalls.explains_batch(sent, sent + most_late, now);
+        let stood_still = |mut stalls: StallMonitor| stalls.explains(sent, sent + most_late, now);
         let stalled = late && self.absorbs && self.stalls.clone().is_some_and(stood_still);
         let wanted = sent + within.min(self.config.deadline);
         stream.latest = sent;
@@ -97,12 +97,22 @@ impl Scheduler {
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
         }
-        let class = if stalled { Class::Optional } else { class };
-        let (mandatory, class) = (class == Class::Mandatory, class as usize);
+        let counts = class == Class::Mandatory;
+        let class = if stalled { OPTIONAL } else { class as usize };
+        let (mandatory, stalled) = (counts && !stalled, counts && stalled);
         // Promises are kept in the order of arrival: nobody comes before others by what it wants.
         let deadline = if class == OPTIONAL { wanted } else { sent + self.config.deadline };
-        let request =
-            |place| Request { token, stream: id, seq, arrival: sent, deadline, wanted, mandatory, place };
+        let request = |place| Request {
+            token,
+            stream: id,
+            seq,
+            arrival: sent,
+            deadline,
+            wanted,
+            mandatory,
+            stalled,
+            place,
+        };
         if let Some(reason) = self.refused_for(now, id, deadline, conforms, class) {
             return Some(self.refuse(now, request(0), reason));
         }
@@ -208,7 +218,7 @@ impl Scheduler {
 #[inline(never)]
 fn unknown(came: Arrival, arrival: Instant, deadline: Instant) -> Resolution {
     let Arrival { stream, token, .. } = came;
-    let (wanted, mandatory) = (deadline, false);
-    let request = Request { token, stream, seq: 0, arrival, deadline, wanted, mandatory, place: 0 };
+    let (wanted, mandatory, stalled) = (deadline, false, false);
+    let request = Request { token, stream, seq: 0, arrival, deadline, wanted, mandatory, stalled, place: 0 };
     Resolution { request, outcome: Outcome::Missed(MissReason::Cancelled), misses_left: None }
 }

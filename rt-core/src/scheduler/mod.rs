@@ -25,11 +25,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ledger::LoadLedger;
+use crate::outcome::SpareLogs;
 use crate::safe_mode::SafeMode;
 use crate::select::LoadMonitor;
 use crate::shield::Shield;
 use crate::stalls::StallMonitor;
-use crate::stream::{MissReason, SpareLogs, StreamCounts, StreamId};
+use crate::stream::{MissReason, StreamCounts, StreamId};
 use crate::time::{Instant, Span};
 use accounting::Told;
 use batch::BatchPlanner;

@@ -218,7 +218,8 @@ mod tests {
     fn request(seq: u64, deadline: u64) -> Request {
         let (stream, deadline) = (StreamId { slot: 0, generation: 1 }, Instant::from_nanos(deadline));
         let (arrival, wanted) = (Instant::ZERO, deadline);
-        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory: false, place: 0 }
+        let (mandatory, stalled) = (false, false);
+        Request { token: 0, stream, seq, arrival, deadline, wanted, mandatory, stalled, place: 0 }
     }
 
     proptest! {

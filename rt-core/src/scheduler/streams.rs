@@ -9,8 +9,9 @@ use super::queue::OPTIONAL;
 use super::types::{SchedulerConfig, StreamError};
 use super::{Outcome, Request, Resolution, Scheduler};
 use crate::ledger::Load;
+use crate::outcome::SpareLogs;
 use crate::shield::Shield;
-use crate::stream::{MissReason, SpareLogs, Stream, StreamId, StreamSpec};
+use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::workers::Workers;
 

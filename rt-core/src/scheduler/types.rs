@@ -105,6 +105,8 @@ pub struct Request {
     pub wanted: Instant,
     /// Whether the promise counts on it.
     pub mandatory: bool,
+    /// Whether the promise would count on it, had it not been read too late, behind what may be a stall that constraints absorb.
+    pub(crate) stalled: bool,
     /// Its place in the log of its stream's outcomes.
     pub(crate) place: u32,
 }

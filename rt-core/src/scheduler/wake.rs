@@ -58,15 +58,14 @@ impl Scheduler {
     pub(super) fn report_overdue(&mut self, now: Instant) -> Option<(Instant, Instant)> {
         // None has ended yet, so nothing of it is on the account.
         let mut stalls = self.stalls.clone();
-        let excused =
-            |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now));
+        let excused = |started, due| stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now));
         self.pool.report_overdue(now, excused)
     }
 
     /// Whether a batch that ends now is late by a stall that was declared.
     #[inline(never)]
     pub(super) fn has_stalled(&mut self, started: Instant, due: Instant, now: Instant) -> bool {
-        self.stalls.as_mut().is_some_and(|stalls| stalls.explains_batch(started, due, now))
+        self.stalls.as_mut().is_some_and(|stalls| stalls.explains(started, due, now))
     }
 
     /// There is nothing to do at `now`: notes when there will be.

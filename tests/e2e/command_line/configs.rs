@@ -97,7 +97,7 @@ fn a_refusal_names_file_field_value_and_limit() {
         ("socket = \"s\"", "max-frame = 1", &["daemon.max-frame", "1", "16384..="]),
         ("socket = \"s\"", "allow-users = [\"no-such-user\"]", &["daemon.allow-users", "no-such-user"]),
         ("\"s\"", &format!("\"{}\"", "s".repeat(120)), &["daemon.socket", "103"]),
-        ("[[service]]", "[[service]", &["line", "expected"]),
+        ("[[service]]", "[[service]", &["unclosed array table", "expected"]),
         ("workers = 2", "record-limit = 5", &["service[0].record-limit", "5", "only with record"]),
         (
             "workers = 2",
@@ -130,7 +130,7 @@ fn what_a_configuration_points_to_must_be_there() {
         (named("digits-s", ""), &["weir.toml", "service[0].model", "digits-s", "daemon.models"][..]),
         (named("digits-s", "models = \"gone.toml\""), &["gone.toml", "cannot be read"]),
         (named("digits-q", &shipped), &["manifest.toml", "digits-q", "digits-xs, digits-s"]),
-        (Deployment::new(DAEMON).fail(&["check"]), &["weir.toml", "[[service]]", "1..=16"]),
+        (Deployment::new(DAEMON).fail(&["check"]), &["weir.toml", "service (how many)", "1..=16"]),
     ] {
         for word in words {
             assert!(message.contains(word), "{word} is not in: {message}");

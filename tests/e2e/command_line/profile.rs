@@ -269,6 +269,30 @@ fn a_profile_of_another_machine_says_what_to_run() {
     );
 }
 
+/// Before anything is served as well, also where nothing could be promised by it.
+#[test]
+fn plan_and_check_say_that_a_profile_is_of_another_machine() {
+    let place = simulated();
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    let wanted = "the machine is not as profiled: governor: profile other ";
+    let told = |arguments: &[&str], code: i32| {
+        let output = place.weir(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        let told = stderr(&output);
+        told.contains(wanted) && told.contains("; run `weir profile` again")
+    };
+    assert!(!told(&["plan"], 0) && !told(&["check"], 0));
+    let text = std::fs::read_to_string(place.path("profile.json")).expect("written before");
+    let other = text.replace("\"governor\": \"", "\"governor\": \"other ");
+    std::fs::write(place.path("profile.json"), other).expect("written");
+    assert!(told(&["plan"], 0) && told(&["check"], 0));
+    assert!(!told(&["check", "--no-models"], 0), "right for some machine");
+    place.set_bounds(&[60_000, 60_000]);
+    let text = std::fs::read_to_string(place.config()).expect("the configuration");
+    place.configure(format!("{text}constraints = [{{ any-miss = {{ m = 1, k = 2 }} }}]\n"));
+    assert!(told(&["plan"], 1) && told(&["check"], 0));
+}
+
 #[test]
 fn what_cannot_be_asked_is_refused() {
     let place = simulated();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_client::blocking::Client;
 use weir_client::{Event, EventMask, SafeModeCause, SafeModeEvent, SuspensionEvent};
 
-use super::{Daemon, PATIENCE, not_checked};
+use super::{Daemon, PATIENCE, not_checked, now};
 
 /// What a machine does that stops a thread for as long as it likes.
 const EXCUSES: [SafeModeCause; 3] =
@@ -17,13 +17,29 @@ pub(crate) struct Listener {
     client: Client,
     changes: Vec<SafeModeEvent>,
     suspensions: Vec<SuspensionEvent>,
+    /// Events that did not reach it: who hears nothing for long has no room for all.
+    lost: u64,
 }
 
 impl Listener {
     pub(crate) fn new(daemon: &Daemon) -> Self {
         let mut client = daemon.client();
         client.subscribe(EventMask::CHANGES).expect("subscribed");
-        Self { client, changes: Vec::new(), suspensions: Vec::new() }
+        Self { client, changes: Vec::new(), suspensions: Vec::new(), lost: 0 }
+    }
+
+    /// Hears what is told for so long.
+    pub(crate) fn listen_for(&mut self, length: Duration) {
+        let began = now();
+        while let Some(left) = length.checked_sub(began.elapsed()) {
+            self.hear(left);
+        }
+    }
+
+    /// How many events did not reach it.
+    pub(crate) fn lost(&mut self) -> u64 {
+        self.listen();
+        self.lost
     }
 
     /// The changes of safe mode that were told so far.
@@ -75,7 +91,7 @@ impl Listener {
         while !self.excuses(service) {
             // An answer may come an instant before what is told of it.
             let heard = self.hear(PATIENCE);
-            let told = (&self.changes, &self.suspensions);
+            let told = (&self.changes, &self.suspensions, self.lost);
             assert!(heard, "not kept: {evidence:?}, and no excuse told: {told:?}");
         }
         let cause = self.excuse(service).expect("it was told").to_string();
@@ -88,6 +104,7 @@ impl Listener {
         match self.client.next_event_timeout(patience).expect("the connection stays") {
             Some(Event::SafeMode(change)) => self.changes.push(change),
             Some(Event::Suspension(suspension)) => self.suspensions.push(suspension),
+            Some(Event::Lost { count }) => self.lost += count,
             Some(other) => panic!("{other:?}"),
             None => return false,
         }

@@ -12,5 +12,6 @@ mod recorded;
 mod sent;
 mod serving;
 mod soak;
+mod stalls;
 mod variants;
 mod wanted;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::clients::build;
 
-use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually};
-use weir_client::blocking::Steady;
-use weir_client::{ArrivalBound, Constraint, Error, EventMask, Outcome, Registration, asynchronous};
+use crate::harness::{DAEMON, Daemon, Deployment, best_effort, eventually, pause};
+use weir_client::blocking::{Client, Steady};
+use weir_client::{
+    ArrivalBound, Constraint, Error, EventMask, Outcome, Registration, StreamInfo, asynchronous,
+};
 
 const SERVICE: &str = r#"
     [[service]]
@@ -88,13 +90,23 @@ fn what_was_registered_is_registered_before_anything_else_or_not_at_all() {
     let mut other = daemon.client();
     let theirs = other.register(&best_effort("echo", "cam")).expect("first come");
     // The name is taken by now: no call succeeds until it is free again.
-    for _ in 0..2 {
-        let told = client.infer(stream, &[0.0f32; 2]).expect_err("the name is taken");
-        assert!(matches!(told, Error::Refused(_)), "{told}");
-        client.client().map(drop).expect_err("nor is there half a connection");
-    }
-    other.unregister(&theirs).expect("given up");
+    let told = client.infer(stream, &[0.0f32; 2]).expect_err("the name is taken");
+    assert!(matches!(told, Error::Refused(_)), "{told}");
+    client.client().map(drop).expect_err("nor is there half a connection");
+    // Whoever had the name, the client's own connection before or another client, may have it for some time yet.
+    let giver = give_up_in_a_while(other, theirs);
     assert!(matches!(client.infer(stream, &[0.0f32; 2]), Ok(Outcome::Result(_))));
+    giver.join().expect("no panic");
+}
+
+/// For how long a name is held that a client asks for again meanwhile.
+const IN_USE: Duration = Duration::from_millis(100);
+
+fn give_up_in_a_while(mut holder: Client, stream: StreamInfo) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        pause(IN_USE);
+        holder.unregister(&stream).expect("given up");
+    })
 }
 
 #[test]
@@ -110,7 +122,8 @@ fn an_async_client_goes_on_with_its_streams_after_a_restart() {
         let mut events = client.subscribe(EventMask::ALL).await.expect("subscribed");
         assert!(matches!(client.infer(stream, &[1.0f32, 2.0]).await, Ok(Outcome::Result(_))));
         drop(daemon);
-        events.next().await.expect_err("they end with the connection");
+        // They end with the connection; what a busy machine did is told before.
+        while events.next().await.is_ok() {}
         let told = client.infer(stream, &[1.0f32, 2.0]).await.expect_err("nobody is there");
         assert!(matches!(told, Error::Connect { .. }), "{told}");
         let daemon = place.serve();
@@ -125,6 +138,14 @@ fn an_async_client_goes_on_with_its_streams_after_a_restart() {
             assert!(matches!(task.await.expect("no panic"), Ok(Outcome::Result(_))));
         }
         eventually("the one stream", || (held(&daemon) == ["cam"]).then_some(()));
+        drop(daemon);
+        client.infer(stream, &[1.0f32, 2.0]).await.expect_err("the daemon is gone");
+        let daemon = place.serve();
+        let mut other = daemon.client();
+        let theirs = other.register(&best_effort("echo", "cam")).expect("first come");
+        let giver = give_up_in_a_while(other, theirs);
+        assert!(matches!(client.infer(stream, &[1.0f32, 2.0]).await, Ok(Outcome::Result(_))));
+        giver.join().expect("no panic");
         assert!(matches!(client.infer(gone, &[1.0f32, 2.0]).await, Err(Error::GivenUp)));
         client.subscribe(EventMask::ALL).await.expect("subscribed again");
     });
@@ -162,9 +183,10 @@ fn a_c_client_goes_on_with_its_streams_after_a_restart() {
     let mut other = daemon.client();
     let theirs = other.register(&best_effort("echo", "second")).expect("first come");
     done();
-    hear("give it back");
-    other.unregister(&theirs).expect("given up");
+    hear("give it back in a while");
     done();
+    pause(IN_USE);
+    other.unregister(&theirs).expect("given up");
     hear("other tensors");
     drop(daemon);
     place.configure(format!("{DAEMON}{}", SERVICE.replace("input = 2", "input = 3")));

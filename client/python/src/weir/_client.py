@@ -16,7 +16,9 @@ import numpy.typing as npt
 from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
-from ._types import Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, Stream
+from ._types import (
+    PAUSES, Answer, Array, Arrivals, ClosedError, Constraint, NotTaken, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
+)  # fmt: skip
 
 #: Where the daemon listens unless its configuration says otherwise.
 DEFAULT_SOCKET = "/run/weir/weir.sock"
@@ -41,7 +43,8 @@ class Client:
     until then.
 
     With ``reconnect`` the next call after ``ClosedError`` connects anew, registers all streams again and subscribes to what
-    was subscribed to: the same ``Stream`` objects go on. What was in flight is lost, and so are arena and alarm.
+    was subscribed to: the same ``Stream`` objects go on. Names that are in use are asked for again for up to 0.6 s. What was
+    in flight is lost, and so are arena and alarm.
     """
 
     def __init__(
@@ -84,9 +87,18 @@ class Client:
         """Opens another connection with all that this one had."""
         self._close()
         self._connect()
+        pauses = iter(PAUSES)
         try:
             for name, (service, constraints, arrivals, _) in list(self._streams.items()):
-                self.register(service, name, constraints, arrivals)
+                while True:
+                    try:
+                        self.register(service, name, constraints, arrivals)
+                        break
+                    except RefusedError as error:
+                        pause = next(pauses, None) if is_in_use(error) else None
+                        if pause is None:
+                            raise
+                    time.sleep(pause)
             if self._mask:
                 self.subscribe(self._mask)
         except BaseException:

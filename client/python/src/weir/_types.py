@@ -34,6 +34,11 @@ SUSPENDED = 3
 STREAM_NORMAL = 1
 
 
+#: Seconds between attempts of a client that connects again to register a stream whose name is in use: mostly by its connection
+#: before, whose end the daemon has not seen yet.
+PAUSES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+
+
 class WeirError(Exception):
     """Anything that can go wrong with a client, but for a wait that took too long (``TimeoutError``)."""
 
@@ -54,6 +59,11 @@ class RefusedError(WeirError):
         self.word = word(REFUSAL_WORDS, code)
         self.text = text
         super().__init__(f"refused, {self.word}: {text}")
+
+
+def is_in_use(error: RefusedError) -> bool:
+    """Whether the name of a stream was, which may pass."""
+    return error.word == "name-in-use"
 
 
 def word(words: Sequence[str], code: int) -> str:

@@ -15,7 +15,9 @@ from . import _wire as wire
 from ._alarm import Alarm, Inlet
 from ._arena import Arena, Place
 from ._client import DEFAULT_SOCKET, KEPT_LIMIT, unreachable
-from ._types import Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, Stream
+from ._types import (
+    PAUSES, Array, Arrivals, ClosedError, Constraint, Event, EventsLost, Outcome, ProtocolError, RefusedError, Stream, is_in_use,
+)  # fmt: skip
 
 __all__ = ["Client", "connect"]
 
@@ -121,9 +123,18 @@ class Client:
                 return
             await self._close()
             await self._open()
+            pauses = iter(PAUSES)
             try:
                 for stream_name, (service, constraints, arrivals, _) in list(self._streams.items()):
-                    await self._register(service, stream_name, constraints, arrivals)
+                    while True:
+                        try:
+                            await self._register(service, stream_name, constraints, arrivals)
+                            break
+                        except RefusedError as error:
+                            pause = next(pauses, None) if is_in_use(error) else None
+                            if pause is None:
+                                raise
+                        await asyncio.sleep(pause)
                 if self._mask:
                     await self._ask_for(wire.SUBSCRIBE, self._mask.to_bytes(4, "little"), wire.SUBSCRIBED)
             except BaseException as error:

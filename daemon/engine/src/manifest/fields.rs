@@ -6,18 +6,19 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a file, each with its line, from 1.
-pub(super) struct Problems<'a> {
+#[derive(Debug)]
+pub struct Problems<'a> {
     text: &'a str,
     list: Vec<(usize, String)>,
 }
 
 impl<'a> Problems<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub fn new(text: &'a str) -> Self {
         Self { text, list: Vec::new() }
     }
 
     /// Notes what is wrong at this byte of the file.
-    pub(super) fn add(&mut self, at: usize, what: impl Into<String>) {
+    pub fn add(&mut self, at: usize, what: impl Into<String>) {
         let line = 1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         self.list.push((line, what.into()));
     }
@@ -28,7 +29,7 @@ impl<'a> Problems<'a> {
     }
 
     /// In the order of the file.
-    pub(super) fn into_list(mut self) -> Vec<(usize, String)> {
+    pub fn into_list(mut self) -> Vec<(usize, String)> {
         self.list.sort_by_key(|(line, _)| *line);
         self.list
     }

@@ -17,8 +17,8 @@ use weir_plan::certificate::{planned_on, problem_of};
 use weir_plan::config::{Config, Select};
 use weir_plan::models::resolve_models;
 use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
-use weir_plan::profile::Profile;
-use weir_plan::text::{device_json, print_plan, service_json};
+use weir_plan::profile::{Fingerprint, Profile};
+use weir_plan::text::{device_json, print_plan, service_json, warn_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -130,17 +130,17 @@ fn plan(args: &Args) -> Result<Plan> {
 fn watched(config: &Config) -> Result<Plan> {
     let style = ProgressStyle::with_template("{bar:24} {pos} of at most {len} admission tests: {wide_msg}");
     let bar = ProgressBar::new(0).with_style(style.context("progress template")?);
-    let plan = Plan::watched(
-        config,
-        resolve_models(config)?,
-        &Profile::load(&config.daemon.profile)?,
-        &mut |search| {
-            bar.set_length(search.most);
-            bar.set_position(search.tests);
-            bar.set_message(format!("the batches of device {}", search.device));
-        },
-    );
+    let profile = Profile::load(&config.daemon.profile)?;
+    let plan = Plan::watched(config, resolve_models(config)?, &profile, &mut |search| {
+        bar.set_length(search.most);
+        bar.set_position(search.tests);
+        bar.set_message(format!("the batches of device {}", search.device));
+    });
     bar.finish_and_clear();
+    // Perhaps that is why there is none.
+    if plan.is_err() {
+        warn_of(&profile.fingerprint().differences(&Fingerprint::current()));
+    }
     Ok(plan?)
 }
 

@@ -1,5 +1,6 @@
 //! From fields as written to values that can only be right, or an error that says which field is not.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::Path;
@@ -11,13 +12,14 @@ use rt_core::{
     SafeModeConfig, Span, Stalls, StreamSpec,
 };
 use serde::Serialize;
+use toml::de::DeTable;
 use toml::ser::ValueSerializer;
+use weir_engine::manifest::Problems;
 
 use super::LONGEST_PATH;
-use super::device::Place;
+use super::places::place;
 use super::{
-    Allowed, Config, ConfigError, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig,
-    Tolerance, raw,
+    Allowed, Config, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig, Tolerance, raw,
 };
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
@@ -28,9 +30,24 @@ const MOST_SERVED: u64 = 8;
 /// Unless it is stated, requests may be early by one such part of the time that there is to answer them.
 const AUTO_TOLERANCE: u64 = 10;
 
-/// Knows the file, to name it and to resolve paths against its folder.
+/// Looks at every field of a file, notes all that is wrong with its place, and resolves paths against the file's folder.
 pub(super) struct Check<'a> {
     pub(super) path: &'a Path,
+    table: &'a DeTable<'a>,
+    problems: RefCell<Problems<'a>>,
+}
+
+/// Something is wrong, which has been noted.
+#[derive(Debug)]
+pub(super) struct Refused;
+
+/// All of them, once each has been looked at.
+pub(super) fn all<T>(items: impl Iterator<Item = Result<T, Refused>>) -> Result<Vec<T>, Refused> {
+    items.fold(Ok(Vec::new()), |list, item| {
+        let (mut list, item) = (list?, item?);
+        list.push(item);
+        Ok(list)
+    })
 }
 
 /// Whether a service, a device or a stream of a configuration may be called so.
@@ -40,68 +57,84 @@ pub fn is_name(name: &str) -> bool {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(path: &'a Path) -> Self {
-        Self { path }
+    pub(super) fn new(path: &'a Path, table: &'a DeTable<'a>, problems: Problems<'a>) -> Self {
+        Self { path, table, problems: RefCell::new(problems) }
     }
 
-    pub(super) fn file(&self, raw: raw::File) -> Result<Config, ConfigError> {
-        let safe_mode = SafeModeConfig {
-            hold: self.span("safe-mode.hold", &raw.safe_mode.hold, Span::ZERO)?,
-            clean: self.span("safe-mode.clean", &raw.safe_mode.clean, Span::ZERO)?,
-            latch: raw.safe_mode.latch,
-        };
-        let daemon = self.daemon(raw.daemon)?;
-        let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit)?;
-        let devices = self.devices(raw.device)?;
-        self.number("number of [[service]]", raw.service.len() as u64, 1, 16)?;
+    /// All that was found wrong.
+    pub(super) fn into_problems(self) -> Vec<(usize, String)> {
+        self.problems.into_inner().into_list()
+    }
+
+    pub(super) fn file(&self, raw: raw::File) -> Result<Config, Refused> {
+        let hold = self.span("safe-mode.hold", &raw.safe_mode.hold, Span::ZERO);
+        let clean = self.span("safe-mode.clean", &raw.safe_mode.clean, Span::ZERO);
+        let daemon = self.daemon(raw.daemon);
+        let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit);
+        let devices = self.devices(raw.device);
+        let count = self.number("service (how many)", raw.service.len() as u64, 1, 16);
         let mut names = HashSet::new();
-        let mut services = Vec::new();
-        for (i, service) in raw.service.into_iter().enumerate() {
+        let beside = (devices.as_deref().ok(), daemon.as_ref().ok());
+        let services = all(raw.service.into_iter().enumerate().map(|(i, service)| {
             let at = format!("service[{i}]");
-            self.name(&format!("{at}.name"), &service.name, &mut names)?;
-            services.push(self.service(&at, service, (&devices, &daemon))?);
-        }
-        self.all_named(&devices, &services)?;
-        self.files(&daemon, &devices, &services)?;
+            let named = self.name(&format!("{at}.name"), service.name.clone(), &mut names);
+            let service = self.service(&at, service, beside);
+            named.and(service)
+        }));
+        count?;
+        let safe_mode = SafeModeConfig { hold: hold?, clean: clean?, latch: raw.safe_mode.latch };
+        let (daemon, hook, devices, services) = (daemon?, hook?, devices?, services?);
+        let named = self.all_named(&devices, &services);
+        self.files(&daemon, &devices, &services).and(named)?;
         Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, devices, services })
     }
 
-    fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, ConfigError> {
+    fn daemon(&self, raw: raw::Daemon) -> Result<DaemonConfig, Refused> {
         let mode = u32::from_str_radix(&raw.socket_mode, 8).ok().filter(|mode| *mode <= 0o777);
         let socket_mode = mode
-            .ok_or_else(|| self.refuse("daemon.socket-mode", &raw.socket_mode, "must be octal, 0..=0777"))?;
+            .ok_or_else(|| self.refuse("daemon.socket-mode", &raw.socket_mode, "must be octal, 0..=0777"));
         let users = self.ids("daemon.allow-users", raw.allow_users, |name| {
             User::from_name(name).ok()?.map(|user| user.uid.as_raw())
-        })?;
+        });
         let groups = self.ids("daemon.allow-groups", raw.allow_groups, |name| {
             Group::from_name(name).ok()?.map(|group| group.gid.as_raw())
-        })?;
-        let allowed = (users.is_some() || groups.is_some())
-            .then(|| Allowed { users: users.unwrap_or_default(), groups: groups.unwrap_or_default() });
+        });
         let socket = self.resolve(&raw.socket);
         let length = socket.as_os_str().len() as u64;
         // The kernel's sockaddr_un holds 108 bytes, the last one zero.
-        self.number("length of daemon.socket in bytes", length, 1, LONGEST_PATH)?;
+        let fits = self.number("daemon.socket (length in bytes)", length, 1, LONGEST_PATH);
+        let max_model = self.number("daemon.max-model", raw.max_model, 1, 1 << 40);
+        let max_clients = self.number("daemon.max-clients", raw.max_clients, 1, 1024);
+        let client_streams = self.number("daemon.client-streams", raw.client_streams, 1, 1024);
+        let client_requests = self.number("daemon.client-requests", raw.client_requests, 1, 1 << 16);
+        let client_questions = self.number("daemon.client-questions", raw.client_questions, 1, 1 << 16);
+        let max_frame = self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20);
+        let max_pending = self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20);
+        let max_arena = self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30);
+        let (bus, metrics) = (self.bus(&raw.bus), self.metrics(raw.metrics.as_deref()));
+        let (users, groups) = (users?, groups?);
+        let allowed = (users.is_some() || groups.is_some())
+            .then(|| Allowed { users: users.unwrap_or_default(), groups: groups.unwrap_or_default() });
+        fits?;
         Ok(DaemonConfig {
             socket,
-            socket_mode,
+            socket_mode: socket_mode?,
             models: raw.models.map(|path| self.resolve(&path)),
             profile: self.resolve(&raw.profile),
             onnxruntime: raw.onnxruntime.map(|path| self.resolve_named(&path)),
-            max_model: self.number("daemon.max-model", raw.max_model, 1, 1 << 40)?,
+            max_model: max_model?,
             certificate: raw.certificate.map(|path| self.resolve(&path)),
-            max_clients: self.number("daemon.max-clients", raw.max_clients, 1, 1024)? as usize,
-            client_streams: self.number("daemon.client-streams", raw.client_streams, 1, 1024)? as usize,
-            client_requests: self.number("daemon.client-requests", raw.client_requests, 1, 1 << 16)? as usize,
-            client_questions: self.number("daemon.client-questions", raw.client_questions, 1, 1 << 16)?
-                as usize,
-            max_frame: self.number("daemon.max-frame", raw.max_frame, MIN_FRAME, 64 << 20)? as u32,
-            max_pending: self.number("daemon.max-pending", raw.max_pending, 4096, 64 << 20)? as usize,
-            max_arena: self.number("daemon.max-arena", raw.max_arena, 0, 1 << 30)?,
+            max_clients: max_clients? as usize,
+            client_streams: client_streams? as usize,
+            client_requests: client_requests? as usize,
+            client_questions: client_questions? as usize,
+            max_frame: max_frame? as u32,
+            max_pending: max_pending? as usize,
+            max_arena: max_arena?,
             realtime: raw.realtime,
             allowed,
-            bus: self.bus(&raw.bus)?,
-            metrics: self.metrics(raw.metrics.as_deref())?,
+            bus: bus?,
+            metrics: metrics?,
         })
     }
 
@@ -109,60 +142,81 @@ impl<'a> Check<'a> {
         &self,
         at: &str,
         raw: raw::Service,
-        (devices, daemon): (&[DeviceConfig], &DaemonConfig),
-    ) -> Result<ServiceConfig, ConfigError> {
+        (devices, daemon): (Option<&[DeviceConfig]>, Option<&DaemonConfig>),
+    ) -> Result<ServiceConfig, Refused> {
         let field = |name: &str| format!("{at}.{name}");
+        let most = MAX_BATCH as u64;
         let max_batch = match raw.max_batch {
-            Some(most) => self.number(&field("max-batch"), most, 1, MAX_BATCH as u64)?,
-            None => {
-                MOST_SERVED.max(self.number(&field("batch"), raw.batch.unwrap_or(1), 1, MAX_BATCH as u64)?)
-            }
+            Some(stated) => self.number(&field("max-batch"), stated, 1, most),
+            None => Ok(MOST_SERVED.max(raw.batch.unwrap_or(1)).min(most)),
         };
+        let largest = max_batch.as_ref().copied().unwrap_or(most);
+        let batch = raw.batch.map(|batch| self.number(&field("batch"), batch, 1, largest)).transpose();
         let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
-        let engine = (raw.engine, isolation);
-        if let Some(remedy) = raw.engine.how_to_build() {
-            let reason = format!("this weir was built without it: {remedy}");
-            return Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason));
-        }
-        let Place { share, workers, cores, gpu, record } = self.place(at, &raw, devices)?;
-        let backends = self.backends(&gpu.0, engine, gpu.1, daemon)?;
-        let models = (raw.engine, raw.model, raw.variants);
-        let (model, select) = self.model(at, models, raw.simulated, raw.select)?;
-        let deadline = self.span(&field("deadline"), &raw.deadline, Span::from_nanos(1))?;
-        let guard = self.span(&field("guard"), &raw.guard, Span::ZERO)?;
-        if guard >= deadline {
-            let reason = format!("must be below the deadline, {deadline}");
-            return Err(self.refuse(&field("guard"), &raw.guard, reason));
-        }
-        let stalls_held_by = raw.stalls.as_ref().map_or(HeldBy::Auto, |stalls| stalls.by);
-        let possible = raw.background && share.is_none();
-        let stated = raw.tolerance.as_deref().unwrap_or("auto");
-        let tolerance =
-            self.tolerance((&field("tolerance"), stated), deadline.saturating_sub(guard), possible)?;
-        let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose()?;
-        let batch = match raw.batch {
-            Some(b) => Some(self.number(&field("batch"), b, 1, max_batch)? as usize),
-            None => None,
+        let built = match raw.engine.how_to_build() {
+            Some(remedy) => {
+                let reason = format!("this weir was built without it: {remedy}");
+                Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason))
+            }
+            None => Ok(()),
         };
-        let constraints = self.constraints(&field("constraints"), &raw.constraints)?;
+        let place = self.place(at, &raw, devices).and_then(|place| {
+            let backends = self.backends(&place.gpu.0, (raw.engine, isolation), place.gpu.1, daemon)?;
+            Ok((place.share, place.workers, place.cores, place.record, backends))
+        });
+        let (shared, background) = (raw.device.is_some(), raw.background);
+        let model = self.model(at, (raw.engine, raw.model, raw.variants), raw.simulated, raw.select);
+        let deadline = match &raw.deadline {
+            Some(stated) => self.span(&field("deadline"), stated, Span::from_nanos(1)),
+            None => Err(self.refuse(&field("deadline"), "(absent)", "must be given, such as \"50ms\"")),
+        };
+        let guard = self.span(&field("guard"), &raw.guard, Span::ZERO);
+        let times = deadline.and_then(|deadline| Ok((deadline, guard?)));
+        let times = times.and_then(|(deadline, guard)| match guard < deadline {
+            true => Ok((deadline, guard)),
+            false => {
+                let reason = format!("must be below the deadline, {deadline}");
+                Err(self.refuse(&field("guard"), &raw.guard, reason))
+            }
+        });
+        let stalls_held_by = raw.stalls.as_ref().map_or(HeldBy::Auto, |stalls| stalls.by);
+        let stated = raw.tolerance.as_deref().unwrap_or("auto");
+        let room = times.as_ref().map_or(MAX_SPAN, |(deadline, guard)| deadline.saturating_sub(*guard));
+        let tolerance = self.tolerance((&field("tolerance"), stated), room, background && !shared);
+        let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose();
+        let constraints = self.constraints(&field("constraints"), &raw.constraints);
         let mut names = HashSet::new();
-        let mut reserved = Vec::new();
-        for (i, stream) in raw.stream.into_iter().enumerate() {
+        let count = raw.stream.len() as u64;
+        let reserved = all(raw.stream.into_iter().enumerate().map(|(i, stream)| {
             let at = format!("{at}.stream[{i}]");
-            self.name(&format!("{at}.name"), &stream.name, &mut names)?;
-            let stream = self.stream(&at, stream, &constraints)?;
-            if !raw.background && stream.spec.arrivals().is_none() {
+            let named = self.name(&format!("{at}.name"), stream.name.clone(), &mut names);
+            let stream = self.stream(&at, stream, constraints.as_ref().ok())?;
+            if !background && stream.spec.arrivals().is_none() {
                 let reason = "must declare how its requests come where background = false";
                 return Err(self.refuse(&format!("{at}.arrivals"), "[]", reason));
             }
-            reserved.push(stream);
-        }
-        if !raw.background && !model.is_single() {
-            let reason = "is not possible with variants, whose longer batches are reckoned beside background";
-            return Err(self.refuse(&field("background"), "false", reason));
-        }
-        let streams = self.number(&field("streams"), raw.streams, 1, 1024)? as usize;
-        self.number(&field("stream (how many)"), reserved.len() as u64, 0, streams as u64)?;
+            named.and(Ok(stream))
+        }));
+        let closed = match &model {
+            Ok((model, _)) if !background && !model.is_single() => {
+                let reason =
+                    "is not possible with variants, whose longer batches are reckoned beside background";
+                Err(self.refuse(&field("background"), "false", reason))
+            }
+            _ => Ok(()),
+        };
+        let streams = self.number(&field("streams"), raw.streams, 1, 1024);
+        let fits = match streams {
+            Ok(streams) => self.number(&field("stream (how many)"), count, 0, streams),
+            Err(Refused) => Err(Refused),
+        };
+        let handover = self.span(&field("handover"), &raw.handover, Span::ZERO);
+        let probability = self.probability(&field("probability"), raw.probability);
+        let queue = self.number(&field("queue"), raw.queue, 1, 1 << 16);
+        let jitter = self.span(&field("jitter"), &raw.jitter, Span::ZERO);
+        (built?, closed?, fits?);
+        let (share, workers, cores, record, backends) = place?;
+        let ((model, select), (deadline, guard)) = (model?, times?);
         Ok(ServiceConfig {
             name: raw.name,
             engine: raw.engine,
@@ -173,27 +227,27 @@ impl<'a> Check<'a> {
             select,
             deadline,
             guard,
-            tolerance,
-            stalls,
+            tolerance: tolerance?,
+            stalls: stalls?,
             stalls_held_by,
-            handover: self.span(&field("handover"), &raw.handover, Span::ZERO)?,
+            handover: handover?,
             workers,
             cores,
-            max_batch: max_batch as usize,
-            batch,
-            probability: self.probability(&field("probability"), raw.probability)?,
+            max_batch: max_batch? as usize,
+            batch: batch?.map(|batch| batch as usize),
+            probability: probability?,
             optimise: raw.optimise.unwrap_or_default(),
             dispatch: match raw.dispatch {
                 raw::Dispatch::Eager => Dispatch::Eager,
                 raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
             },
-            queue: self.number(&field("queue"), raw.queue, 1, 1 << 16)? as usize,
-            background: raw.background,
-            streams,
-            constraints: constraints.as_slice().to_vec(),
-            jitter: self.span(&field("jitter"), &raw.jitter, Span::ZERO)?,
+            queue: queue? as usize,
+            background,
+            streams: streams? as usize,
+            constraints: constraints?.as_slice().to_vec(),
+            jitter: jitter?,
             record,
-            reserved,
+            reserved: reserved?,
         })
     }
 
@@ -203,7 +257,7 @@ impl<'a> Check<'a> {
         (at, stated): (&str, &str),
         latency: Span,
         possible: bool,
-    ) -> Result<Tolerance, ConfigError> {
+    ) -> Result<Tolerance, Refused> {
         if stated == "auto" {
             let most = Span::from_nanos(latency.as_nanos() / AUTO_TOLERANCE);
             return Ok(Tolerance { most: if possible { most } else { Span::ZERO }, paced: true });
@@ -221,15 +275,15 @@ impl<'a> Check<'a> {
         Ok(Tolerance { most, paced: false })
     }
 
-    fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, ConfigError> {
-        let count = self.number(&format!("{at}.at-most"), raw.at_most, 1, MAX_STALLS as u64)?;
-        let window = self.span(&format!("{at}.in"), &raw.window, Span::from_nanos(1))?;
-        let length = self.span(&format!("{at}.of"), &raw.length, Span::from_nanos(1))?;
-        Stalls::new(count as u32, window, length)
+    fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, Refused> {
+        let count = self.number(&format!("{at}.at-most"), raw.at_most, 1, MAX_STALLS as u64);
+        let window = self.span(&format!("{at}.in"), &raw.window, Span::from_nanos(1));
+        let length = self.span(&format!("{at}.of"), &raw.length, Span::from_nanos(1));
+        Stalls::new(count? as u32, window?, length?)
             .map_err(|error| self.refuse(&format!("{at}.of"), &raw.length, error))
     }
 
-    fn probability(&self, field: &str, value: f64) -> Result<f64, ConfigError> {
+    fn probability(&self, field: &str, value: f64) -> Result<f64, Refused> {
         if (0.5..=0.999).contains(&value) {
             return Ok(value);
         }
@@ -240,17 +294,16 @@ impl<'a> Check<'a> {
         &self,
         at: &str,
         raw: raw::Stream,
-        defaults: &ConstraintSet,
-    ) -> Result<ReservedStream, ConfigError> {
+        defaults: Option<&ConstraintSet>,
+    ) -> Result<ReservedStream, Refused> {
         let constraints = match raw.constraints {
-            Some(list) => self.constraints(&format!("{at}.constraints"), &list)?,
-            None => defaults.clone(),
+            Some(list) => self.constraints(&format!("{at}.constraints"), &list),
+            None => defaults.cloned().ok_or(Refused),
         };
         let field = format!("{at}.arrivals");
-        let mut bounds = Vec::new();
-        for (i, arrival) in raw.arrivals.iter().enumerate() {
-            bounds.push(self.arrival(&format!("{field}[{i}]"), arrival)?);
-        }
+        let arrivals = raw.arrivals.iter().enumerate();
+        let bounds = all(arrivals.map(|(i, arrival)| self.arrival(&format!("{field}[{i}]"), arrival)));
+        let (constraints, bounds) = (constraints?, bounds?);
         let spec = match (constraints.as_slice().is_empty(), bounds.is_empty()) {
             (true, true) => StreamSpec::best_effort(),
             (false, true) => {
@@ -266,26 +319,26 @@ impl<'a> Check<'a> {
         Ok(ReservedStream { name: raw.name, spec })
     }
 
-    fn constraints(&self, field: &str, raw: &[raw::Constraint]) -> Result<ConstraintSet, ConfigError> {
-        let mut list = Vec::new();
-        for (i, c) in raw.iter().enumerate() {
+    fn constraints(&self, field: &str, raw: &[raw::Constraint]) -> Result<ConstraintSet, Refused> {
+        let list = all(raw.iter().enumerate().map(|(i, c)| {
             let made = match *c {
                 raw::Constraint::AnyMiss { m, k } => Constraint::any_miss(m, k),
                 raw::Constraint::AnyHit { h, k } => Constraint::any_hit(h, k),
                 raw::Constraint::RowMiss(m) => Constraint::row_miss(m),
                 raw::Constraint::RowHit { h, k } => Constraint::row_hit(h, k),
             };
-            list.push(made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &shown(c), e))?);
-        }
+            made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &shown(c), e))
+        }))?;
         ConstraintSet::new(&list).map_err(|e| self.refuse(field, &format!("{} constraints", list.len()), e))
     }
 
-    fn arrival(&self, field: &str, raw: &raw::Arrival) -> Result<ArrivalBound, ConfigError> {
+    fn arrival(&self, field: &str, raw: &raw::Arrival) -> Result<ArrivalBound, Refused> {
         let span = |name: &str, text: &str| self.span(&format!("{field}.{name}"), text, Span::ZERO);
         let made = match raw {
             raw::Arrival::Window { count, length } => ArrivalBound::window(*count, span("length", length)?),
             raw::Arrival::Periodic { period, jitter } => {
-                ArrivalBound::periodic(span("period", period)?, span("jitter", jitter)?)
+                let (period, jitter) = (span("period", period), span("jitter", jitter));
+                ArrivalBound::periodic(period?, jitter?)
             }
             raw::Arrival::TokenBucket { burst, period } => {
                 ArrivalBound::token_bucket(*burst, span("period", period)?)
@@ -294,7 +347,7 @@ impl<'a> Check<'a> {
         made.map_err(|e| self.refuse(field, &shown(raw), e))
     }
 
-    pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, ConfigError> {
+    pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, Refused> {
         let span = self.duration(field, text)?;
         if span < least || span > MAX_SPAN {
             return Err(self.refuse(field, text, format!("must be {least}..=1h")));
@@ -303,7 +356,7 @@ impl<'a> Check<'a> {
     }
 
     /// Of any length.
-    pub(super) fn duration(&self, field: &str, text: &str) -> Result<Span, ConfigError> {
+    pub(super) fn duration(&self, field: &str, text: &str) -> Result<Span, Refused> {
         let duration: Duration = text
             .parse::<humantime::Duration>()
             .map_err(|e| self.refuse(field, text, format!("no duration such as \"50ms\" ({e})")))?
@@ -311,7 +364,7 @@ impl<'a> Check<'a> {
         Ok(Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    pub(super) fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, ConfigError> {
+    pub(super) fn number(&self, field: &str, value: u64, min: u64, max: u64) -> Result<u64, Refused> {
         if (min..=max).contains(&value) {
             return Ok(value);
         }
@@ -321,17 +374,17 @@ impl<'a> Check<'a> {
     pub(super) fn name(
         &self,
         field: &str,
-        name: &str,
+        name: String,
         taken: &mut HashSet<String>,
-    ) -> Result<(), ConfigError> {
-        if !is_name(name) {
+    ) -> Result<String, Refused> {
+        if !is_name(&name) {
             let reason = "must be 1..=64 letters, digits or any of - _ . /";
             return Err(self.refuse(field, &format!("\"{name}\""), reason));
         }
-        if !taken.insert(name.to_owned()) {
-            return Err(self.refuse(field, name, "is taken already"));
+        if !taken.insert(name.clone()) {
+            return Err(self.refuse(field, &name, "is taken already"));
         }
-        Ok(())
+        Ok(name)
     }
 
     /// Names or numbers to ids, through the third field of a colon-separated database.
@@ -340,23 +393,20 @@ impl<'a> Check<'a> {
         field: &str,
         names: Option<Vec<String>>,
         look_up: impl Fn(&str) -> Option<u32>,
-    ) -> Result<Option<Vec<u32>>, ConfigError> {
-        let id = |name: &String| {
+    ) -> Result<Option<Vec<u32>>, Refused> {
+        let id = |(i, name): (usize, &String)| {
             let id = name.parse().ok().or_else(|| look_up(name));
-            id.ok_or_else(|| {
-                self.refuse(field, name, "is neither a number nor a name that this machine knows")
-            })
+            let reason = "is neither a number nor a name that this machine knows";
+            id.ok_or_else(|| self.refuse(&format!("{field}[{i}]"), name, reason))
         };
-        names.map(|names| names.iter().map(id).collect()).transpose()
+        names.map(|names| all(names.iter().enumerate().map(id))).transpose()
     }
 
-    pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> ConfigError {
-        ConfigError::Value {
-            path: self.path.to_owned(),
-            field: field.to_owned(),
-            value: value.to_owned(),
-            reason: reason.to_string(),
-        }
+    /// Notes that a field has a value which is not allowed; behind its name may stand what of it is meant.
+    pub(super) fn refuse(&self, field: &str, value: &str, reason: impl Display) -> Refused {
+        let name = field.split(' ').next().unwrap_or_default();
+        self.problems.borrow_mut().add(place(self.table, name), format!("{field} = {value}: {reason}"));
+        Refused
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rt_core::MAX_WORKERS;
 use rt_core::sharing::{MAX_SERVICES, MAX_TURN, Rule};
 
-use super::check::Check;
-use super::{ConfigError, RecordConfig, raw};
+use super::check::{Check, Refused, all};
+use super::{RecordConfig, raw};
 
 /// Workers that services share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,27 +46,30 @@ pub(super) struct Place {
 }
 
 impl Check<'_> {
-    pub(super) fn devices(&self, raw: Vec<raw::Device>) -> Result<Vec<DeviceConfig>, ConfigError> {
-        self.number("number of [[device]]", raw.len() as u64, 0, 16)?;
+    pub(super) fn devices(&self, raw: Vec<raw::Device>) -> Result<Vec<DeviceConfig>, Refused> {
+        self.number("device (how many)", raw.len() as u64, 0, 16)?;
         let mut names = HashSet::new();
         let device = |(i, raw): (usize, raw::Device)| {
             let at = format!("device[{i}]");
-            self.name(&format!("{at}.name"), &raw.name, &mut names)?;
+            let named = self.name(&format!("{at}.name"), raw.name, &mut names);
+            let (workers, cores) = (self.workers(&at, raw.workers), self.cores(&at, &raw.cores));
+            let max_memory = self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44);
+            let record = self.record(&at, raw.record, raw.record_limit);
             Ok(DeviceConfig {
-                name: raw.name,
-                workers: self.workers(&at, raw.workers)?,
-                cores: self.cores(&at, &raw.cores)?,
+                name: named?,
+                workers: workers?,
+                cores: cores?,
                 rule: match raw.rule {
                     raw::Rule::Auto => None,
                     raw::Rule::Deadline => Some(Rule::Earliest),
                     raw::Rule::Turns => Some(Rule::Turns),
                 },
-                max_memory: self.number(&format!("{at}.max-memory"), raw.max_memory, 1, 1 << 44)?,
-                record: self.record(&at, raw.record, raw.record_limit)?,
+                max_memory: max_memory?,
+                record: record?,
                 gpu: (format!("{at}.gpu"), raw.gpu),
             })
         };
-        raw.into_iter().enumerate().map(device).collect()
+        all(raw.into_iter().enumerate().map(device))
     }
 
     /// What the service runs on: the device that it names, or workers of its own.
@@ -74,8 +77,8 @@ impl Check<'_> {
         &self,
         at: &str,
         raw: &raw::Service,
-        devices: &[DeviceConfig],
-    ) -> Result<Place, ConfigError> {
+        devices: Option<&[DeviceConfig]>,
+    ) -> Result<Place, Refused> {
         let field = |name: &str| format!("{at}.{name}");
         let Some(named) = &raw.device else {
             for (name, value) in [
@@ -87,18 +90,18 @@ impl Check<'_> {
                     return Err(self.refuse(&field(name), &value, reason));
                 }
             }
-            return Ok(Place {
-                share: None,
-                workers: self.workers(at, raw.workers.unwrap_or(1))?,
-                cores: self.cores(at, raw.cores.as_deref().unwrap_or_default())?,
-                gpu: (field("gpu"), raw.gpu.clone()),
-                record: self.record(at, raw.record.clone(), raw.record_limit)?,
-            });
+            let workers = self.workers(at, raw.workers.unwrap_or(1));
+            let cores = self.cores(at, raw.cores.as_deref().unwrap_or_default());
+            let record = self.record(at, raw.record.clone(), raw.record_limit);
+            let gpu = (field("gpu"), raw.gpu.clone());
+            return Ok(Place { share: None, workers: workers?, cores: cores?, gpu, record: record? });
         };
         let Some(name) = named.as_str() else {
             let reason = format!("must be the name of a [[device]]; the number of a GPU is gpu = {named}");
             return Err(self.refuse(&field("device"), &named.to_string(), reason));
         };
+        // Which there are is not known where one of them is refused.
+        let devices = devices.ok_or(Refused)?;
         let Some(device) = devices.iter().position(|device| device.name == name) else {
             let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
             let known = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
@@ -108,7 +111,7 @@ impl Check<'_> {
         let of_device = "is the device's where services share one: remove it, or move it to its [[device]]";
         let never = "is not possible where services share workers: remove it";
         let shown = |there: bool| there.then(|| "(present)".to_owned());
-        for (name, value, reason) in [
+        let refused = [
             ("workers", raw.workers.map(|workers| workers.to_string()), of_device),
             ("cores", shown(raw.cores.is_some()), of_device),
             ("gpu", shown(raw.gpu.is_some()), of_device),
@@ -128,20 +131,19 @@ impl Check<'_> {
                 shown(raw.simulated.as_ref().is_some_and(|simulated| !simulated.variants.is_empty())),
                 never,
             ),
-        ] {
-            if let Some(value) = value {
-                return Err(self.refuse(&field(name), &value, reason));
-            }
-        }
-        let turn = match raw.turn {
-            Some(turn) => Some(self.number(&field("turn"), turn, 1, MAX_TURN.into())? as u32),
-            None => None,
-        };
+        ];
+        let refused = all(refused.into_iter().map(|(name, value, reason)| match value {
+            Some(value) => Err(self.refuse(&field(name), &value, reason)),
+            None => Ok(()),
+        }));
+        let turn = raw.turn.map(|turn| self.number(&field("turn"), turn, 1, MAX_TURN.into())).transpose();
         let weight = raw.weight.unwrap_or(1.0);
         if !(1e-6..=1e6).contains(&weight) {
             return Err(self.refuse(&field("weight"), &weight.to_string(), "must be in 0.000001..=1000000"));
         }
         let DeviceConfig { workers, cores, gpu, record, .. } = devices[device].clone();
+        refused?;
+        let turn = turn?.map(|turn| turn as u32);
         Ok(Place { share: Some(ShareConfig { device, turn, weight }), workers, cores, gpu, record })
     }
 
@@ -150,29 +152,25 @@ impl Check<'_> {
         &self,
         devices: &[DeviceConfig],
         services: &[super::ServiceConfig],
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), Refused> {
         for (i, device) in devices.iter().enumerate() {
             let on = services.iter().filter(|service| service.is_on(i)).count();
             if on == 0 {
                 let reason = format!("no service says device = \"{}\"", device.name);
                 return Err(self.refuse(&format!("device[{i}].name"), &format!("{:?}", device.name), reason));
             }
-            self.number(
-                &format!("number of services on device {}", device.name),
-                on as u64,
-                1,
-                MAX_SERVICES as u64,
-            )?;
+            self.number(&format!("device[{i}] (how many services)"), on as u64, 1, MAX_SERVICES as u64)?;
         }
         Ok(())
     }
 
-    fn workers(&self, at: &str, workers: u64) -> Result<usize, ConfigError> {
+    fn workers(&self, at: &str, workers: u64) -> Result<usize, Refused> {
         Ok(self.number(&format!("{at}.workers"), workers, 1, MAX_WORKERS as u64)? as usize)
     }
 
-    fn cores(&self, at: &str, cores: &[u64]) -> Result<Vec<usize>, ConfigError> {
-        let core = |&core: &u64| Ok(self.number(&format!("{at}.cores"), core, 0, 1023)? as usize);
-        cores.iter().map(core).collect()
+    fn cores(&self, at: &str, cores: &[u64]) -> Result<Vec<usize>, Refused> {
+        let core =
+            |(i, &core): (usize, &u64)| Ok(self.number(&format!("{at}.cores[{i}]"), core, 0, 1023)? as usize);
+        all(cores.iter().enumerate().map(core))
     }
 }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rt_core::Span;
 
-use super::ConfigError;
-use super::check::Check;
+use super::check::{Check, Refused};
 
 /// Added to the name of a socket until others may connect.
 pub const SOCKET_DRAFT: &str = ".new";
@@ -48,7 +47,7 @@ pub enum MetricsConfig {
 }
 
 impl Check<'_> {
-    pub(super) fn bus(&self, raw: &str) -> Result<BusConfig, ConfigError> {
+    pub(super) fn bus(&self, raw: &str) -> Result<BusConfig, Refused> {
         match raw {
             "system" => Ok(BusConfig::System),
             "session" => Ok(BusConfig::Session),
@@ -61,13 +60,13 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn metrics(&self, raw: Option<&str>) -> Result<Option<MetricsConfig>, ConfigError> {
+    pub(super) fn metrics(&self, raw: Option<&str>) -> Result<Option<MetricsConfig>, Refused> {
         let Some(raw) = raw else { return Ok(None) };
         let refuse = |reason: &str| Err(self.refuse("daemon.metrics", &format!("\"{raw}\""), reason));
         if let Some(path) = raw.strip_prefix("unix:") {
             let path = self.resolve(Path::new(path));
             // As for `daemon.socket`.
-            self.number("length of daemon.metrics in bytes", path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
+            self.number("daemon.metrics (length in bytes)", path.as_os_str().len() as u64, 1, LONGEST_PATH)?;
             return Ok(Some(MetricsConfig::Socket(path)));
         }
         match raw.parse::<SocketAddr>() {
@@ -77,7 +76,7 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn hook(&self, raw: &[String], limit: &str) -> Result<Option<HookConfig>, ConfigError> {
+    pub(super) fn hook(&self, raw: &[String], limit: &str) -> Result<Option<HookConfig>, Refused> {
         let field = "safe-mode.hook-limit";
         let span = self.duration(field, limit)?;
         if span < SHORTEST_HOOK || span > LONGEST_HOOK {

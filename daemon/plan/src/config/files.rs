@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::check::Check;
-use super::{ConfigError, DaemonConfig, DeviceConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
+use super::check::{Check, Refused, all};
+use super::{DaemonConfig, DeviceConfig, MetricsConfig, RecordConfig, Select, ServiceConfig};
 
 /// How a recording begins, before `service` or `device` and its name.
 pub const RECORDING: &str = "# weir: arrivals at";
@@ -29,7 +29,7 @@ impl Check<'_> {
         at: &str,
         path: Option<PathBuf>,
         limit: Option<u64>,
-    ) -> Result<Option<RecordConfig>, ConfigError> {
+    ) -> Result<Option<RecordConfig>, Refused> {
         let most = MAX_RECORDED;
         let field = format!("{at}.record-limit");
         match (path, limit) {
@@ -56,7 +56,7 @@ impl Check<'_> {
         daemon: &DaemonConfig,
         devices: &[DeviceConfig],
         services: &[ServiceConfig],
-    ) -> Result<(), ConfigError> {
+    ) -> Result<(), Refused> {
         let tables = services.iter().filter_map(|service| match &service.select {
             Select::Table(path) => Some(path.as_path()),
             _ => None,
@@ -80,13 +80,14 @@ impl Check<'_> {
             ("daemon.metrics", metrics),
         ];
         let made = made.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
-        for (field, path) in made.chain(records) {
-            if !taken.insert(path) {
+        all(made.chain(records).map(|(field, path)| match taken.insert(path) {
+            true => Ok(()),
+            false => {
                 let value = path.display().to_string();
-                return Err(self.refuse(&field, &value, "must be no other file of this configuration"));
+                Err(self.refuse(&field, &value, "must be no other file of this configuration"))
             }
-        }
-        Ok(())
+        }))
+        .map(drop)
     }
 }
 

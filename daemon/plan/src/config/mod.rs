@@ -5,6 +5,7 @@ mod device;
 mod doors;
 mod files;
 mod model;
+mod places;
 mod raw;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, Stalls, StreamSpec,
 };
 
+use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 pub use check::is_name;
@@ -172,15 +174,14 @@ pub struct ReservedStream {
     pub spec: StreamSpec,
 }
 
-/// Why a configuration file is refused; the message names file, field, value and limit.
+/// Why a configuration file is refused; the message names file, line, field, value and limit of all that is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{}: cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{}: {source}", path.display())]
-    Parse { path: PathBuf, source: Box<toml::de::Error> },
-    #[error("{}: {field} = {value}: {reason}", path.display())]
-    Value { path: PathBuf, field: String, value: String, reason: String },
+    /// All that is wrong, each with its line.
+    #[error("{}", lines(path, problems))]
+    Wrong { path: PathBuf, problems: Vec<(usize, String)> },
 }
 
 impl Config {
@@ -195,9 +196,15 @@ impl Config {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let raw: raw::File = toml::from_str(text)
-            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })?;
-        check::Check::new(path).file(raw)
+        let mut problems = Problems::new(text);
+        let (raw, table) = places::read(text, &mut problems);
+        let check = check::Check::new(path, &table, problems);
+        let config = raw.and_then(|raw| check.file(raw).ok());
+        let problems = check.into_problems();
+        match config.filter(|_| problems.is_empty()) {
+            Some(config) => Ok(config),
+            None => Err(ConfigError::Wrong { path: path.to_owned(), problems }),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use rt_core::{MAX_BATCH, MAX_VARIANTS, MAX_WORKERS, Span};
 
-use super::check::Check;
-use super::{ConfigError, DaemonConfig, raw};
+use super::check::{Check, Refused, all};
+use super::{DaemonConfig, raw};
 use weir_engine::{Backend, EngineKind, Isolation, SimulatedTime};
 
 /// What answers a service's requests: the base variant first, which the promise is computed for, then more accurate
@@ -84,8 +84,8 @@ impl Check<'_> {
         field: &str,
         (kind, isolation): (EngineKind, Isolation),
         gpu: Option<raw::Gpu>,
-        daemon: &DaemonConfig,
-    ) -> Result<Vec<Backend>, ConfigError> {
+        daemon: Option<&DaemonConfig>,
+    ) -> Result<Vec<Backend>, Refused> {
         let gpus = match gpu {
             None => vec![0],
             Some(raw::Gpu::One(gpu)) => vec![gpu],
@@ -99,13 +99,14 @@ impl Check<'_> {
             let reason = format!("engine \"{kind}\" computes on 0 with isolation = \"thread\"");
             return Err(self.refuse(field, &gpu.to_string(), reason));
         }
-        self.number(&format!("number of {field}"), gpus.len() as u64, 1, MAX_WORKERS as u64)?;
+        self.number(&format!("{field} (how many)"), gpus.len() as u64, 1, MAX_WORKERS as u64)?;
         let backend = |gpu: u64| {
             let device = self.number(field, gpu, 0, 63)? as u32;
+            let daemon = daemon.ok_or(Refused)?;
             let (library, max_model) = (daemon.onnxruntime.clone(), daemon.max_model);
             Ok(Backend { kind, device, library, max_model })
         };
-        gpus.into_iter().map(backend).collect()
+        all(gpus.into_iter().map(backend))
     }
 
     /// What answers, and who chooses.
@@ -115,7 +116,7 @@ impl Check<'_> {
         (engine, model, variants): (EngineKind, Option<String>, Vec<String>),
         simulated: Option<raw::Simulated>,
         select: Option<raw::Select>,
-    ) -> Result<(ModelChoice, Select), ConfigError> {
+    ) -> Result<(ModelChoice, Select), Refused> {
         let refuse =
             |name: &str, value: &str, reason: &str| self.refuse(&format!("{at}.{name}"), value, reason);
         let model = match (engine, model, simulated) {
@@ -151,7 +152,7 @@ impl Check<'_> {
             }
         };
         let count = model.variants() as u64;
-        self.number(&format!("number of {at}.variants, with the base"), count, 1, MAX_VARIANTS as u64)?;
+        self.number(&format!("{at}.variants (how many, with the base)"), count, 1, MAX_VARIANTS as u64)?;
         let select = match select {
             Some(_) if count == 1 => {
                 return Err(refuse("select", "(present)", "only with variants to select among; remove it"));
@@ -164,19 +165,19 @@ impl Check<'_> {
         Ok((model, select))
     }
 
-    fn simulated(&self, at: &str, raw: raw::Simulated) -> Result<ModelChoice, ConfigError> {
-        let mut models = vec![self.simulated_model(at, &raw.times, raw.accuracy)?];
+    fn simulated(&self, at: &str, raw: raw::Simulated) -> Result<ModelChoice, Refused> {
+        let base = self.simulated_model(at, &raw.times, raw.accuracy);
         if !raw.variants.is_empty() && raw.accuracy.is_none() {
             let reason = "must be given where there are variants";
             return Err(self.refuse(&format!("{at}.accuracy"), "(absent)", reason));
         }
-        for (i, variant) in raw.variants.iter().enumerate() {
-            let at = format!("{at}.variants[{i}]");
-            models.push(self.simulated_model(&at, &variant.times, Some(variant.accuracy))?);
-        }
+        let variants = raw.variants.iter().enumerate().map(|(i, variant)| {
+            self.simulated_model(&format!("{at}.variants[{i}]"), &variant.times, Some(variant.accuracy))
+        });
+        let models = all([base].into_iter().chain(variants));
         let size = |name: &str, size| self.number(&format!("{at}.{name}"), size, 1, 1 << 20);
-        let (input, output) = (size("input", raw.input)? as usize, size("output", raw.output)? as usize);
-        Ok(ModelChoice::Simulated { models, input, output })
+        let (input, output) = (size("input", raw.input), size("output", raw.output));
+        Ok(ModelChoice::Simulated { models: models?, input: input? as usize, output: output? as usize })
     }
 
     fn simulated_model(
@@ -184,20 +185,19 @@ impl Check<'_> {
         at: &str,
         times: &[raw::SimulatedTime],
         accuracy: Option<f64>,
-    ) -> Result<SimulatedModel, ConfigError> {
+    ) -> Result<SimulatedModel, Refused> {
         let field = format!("{at}.times");
-        self.number(&format!("length of {field}"), times.len() as u64, 1, MAX_BATCH as u64)?;
+        self.number(&format!("{field} (how many)"), times.len() as u64, 1, MAX_BATCH as u64)?;
         if let Some(accuracy) = accuracy.filter(|accuracy| !(0.0..=1.0).contains(accuracy)) {
             let reason = "must be in 0..=1";
             return Err(self.refuse(&format!("{at}.accuracy"), &accuracy.to_string(), reason));
         }
         let times =
             times.iter().enumerate().map(|(i, time)| self.simulated_time(&format!("{field}[{i}]"), time));
-        let times: Result<_, _> = times.collect();
-        Ok(SimulatedModel { times: times?, accuracy })
+        Ok(SimulatedModel { times: all(times)?, accuracy })
     }
 
-    fn simulated_time(&self, field: &str, raw: &raw::SimulatedTime) -> Result<SimulatedTime, ConfigError> {
+    fn simulated_time(&self, field: &str, raw: &raw::SimulatedTime) -> Result<SimulatedTime, Refused> {
         let (bound, likely, mean) = match raw {
             raw::SimulatedTime::Always(time) => {
                 return Ok(SimulatedTime::always(self.span(field, time, Span::ZERO)?.as_nanos()));
@@ -205,8 +205,9 @@ impl Check<'_> {
             raw::SimulatedTime::Spread(raw::Spread { bound, likely, mean }) => (bound, likely, mean),
         };
         let span = |name: &str, text: &str| self.span(&format!("{field}.{name}"), text, Span::ZERO);
-        let (longest, within, mean_time) =
-            (span("bound", bound)?, span("likely", likely)?, span("mean", mean)?);
+        let [longest, within, mean_time] =
+            [("bound", bound), ("likely", likely), ("mean", mean)].map(|(name, text)| span(name, text));
+        let (longest, within, mean_time) = (longest?, within?, mean_time?);
         if within > longest {
             return Err(self.refuse(
                 &format!("{field}.likely"),

@@ -24,6 +24,7 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Device {
+    #[serde(default)]
     pub(super) name: String,
     #[serde(default = "one")]
     pub(super) workers: u64,
@@ -128,6 +129,7 @@ impl Default for SafeMode {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Service {
+    #[serde(default)]
     pub(super) name: String,
     #[serde(default = "tract")]
     pub(super) engine: EngineKind,
@@ -142,7 +144,7 @@ pub(super) struct Service {
     pub(super) variants: Vec<String>,
     pub(super) select: Option<Select>,
     pub(super) simulated: Option<Simulated>,
-    pub(super) deadline: String,
+    pub(super) deadline: Option<String>,
     #[serde(default = "default_guard")]
     pub(super) guard: String,
     pub(super) tolerance: Option<String>,
@@ -256,6 +258,7 @@ pub(super) enum Select {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Stream {
+    #[serde(default)]
     pub(super) name: String,
     /// Those of the service if absent; an empty list is best effort.
     pub(super) constraints: Option<Vec<Constraint>>,

@@ -200,3 +200,84 @@ fn names_are_unique() {
     let text = parse(&twice).expect_err("twice").to_string();
     assert!(text.contains("service[0].stream[1].name") && text.contains("cam0"), "{text}");
 }
+
+/// As it is told, each in a line of its own.
+fn problems(text: &str) -> Vec<String> {
+    let error = parse(text).expect_err("must be refused").to_string();
+    error.lines().map(|line| line.strip_prefix("dir/test.toml:").expect("the file").to_owned()).collect()
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_each_with_its_line() {
+    let text = r#"[daemon]
+sokcet = "/tmp/weir.sock"
+max-clients = 0
+max-frame = "big"
+socket-mode = "9"
+
+[[device]]
+name = "shared"
+workers = 0
+
+[[service]]
+name = "digits"
+model = "digits-m"
+deadline = "50 lightyears"
+queue = 0
+stalls = { at-most = 9, in = "10s", of = "0s" }
+constraints = [{ any-miss = { m = 2, k = 2 } }, { row-miss = 0 }, { any-mess = { m = 1, k = 2 } }]
+
+[[service.stream]]
+name = "cam 0"
+arrivals = [{ window = { count = 0, length = "100ms" } }]
+
+[[service]]
+model = "digits-m"
+device = "shared"
+workers = 1
+dispatch = "lazy"
+"#;
+    let found = problems(text);
+    let expected = [
+        (2, "unknown field `sokcet`"),
+        (3, "daemon.max-clients = 0: must be in 1..=1024"),
+        (4, "invalid type: string \"big\""),
+        (5, "daemon.socket-mode = 9"),
+        (9, "device[0].workers = 0"),
+        (14, "service[0].deadline = 50 lightyears"),
+        (15, "service[0].queue = 0"),
+        (16, "service[0].stalls.at-most = 9"),
+        (16, "service[0].stalls.of = 0s"),
+        (17, "unknown variant `any-mess`"),
+        (17, "service[0].constraints[0]"),
+        (20, "service[0].stream[0].name"),
+        (21, "service[0].stream[0].arrivals[0]"),
+        (23, "service[1].name"),
+        (23, "service[1].deadline = (absent)"),
+        (27, "unknown variant `lazy`"),
+    ];
+    for ((line, text), found) in expected.iter().zip(&found) {
+        assert!(found.starts_with(&format!("{line}: {text}")), "{found} is not {line}: {text}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn what_misses_a_part_that_it_must_have_is_told_with_all_else_that_can_be_read() {
+    let wrong = |from: &str, to: &str| {
+        assert!(GOOD.contains(from), "{from}");
+        problems(&GOOD.replace(from, to))
+    };
+    let more = "[[service.stream]]\nextra = 1";
+    let found = wrong("[[service.stream]]", &format!("stalls = {{ in = \"1s\" }}\n{more}"));
+    assert!(found.len() == 2 && found[0].starts_with("11: missing field `at-most`"), "{found:?}");
+    assert!(found[1].starts_with("13: unknown field `extra`"), "{found:?}");
+    // What is wrong itself is not missing as well.
+    let found = wrong(
+        "[[service.stream]]",
+        "stalls = { at-most = \"1\", in = \"1s\", of = \"1ms\" }\n[[service.stream]]",
+    );
+    assert!(found.len() == 1 && found[0].starts_with("11: invalid type"), "{found:?}");
+    let found = wrong("deadline = \"50ms\"", "deadline = \"50ms\nqueue = ");
+    assert!(!found.is_empty() && found[0].starts_with("9: "), "{found:?}");
+}

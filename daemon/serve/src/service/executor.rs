@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rt_core::{MAX_BATCH, Ran, Span, WorkerId};
+use rt_core::{MAX_BATCH, Ran, Span, Stalls, WorkerId};
 
 use super::{Effects, REQUEST, Service};
 use tracing::{error, trace, trace_span};
@@ -34,8 +34,12 @@ impl Executor {
         let variants = plan.running_variants();
         let backend = plan.config.backend(worker);
         let times = |v| plan.config.model.simulated_times(v);
-        let tasks: Vec<_> =
-            variants.iter().enumerate().map(|(v, variant)| task(variant, backend, times(v))).collect();
+        let stalls = plan.config.stalls;
+        let tasks: Vec<_> = variants
+            .iter()
+            .enumerate()
+            .map(|(v, variant)| task(variant, backend, times(v), stalls))
+            .collect();
         let runners = match plan.config.isolation {
             Isolation::Thread => {
                 tasks.iter().map(|t| load_from(files, t.engine, t.spec, t.max_batch)).collect()
@@ -130,8 +134,11 @@ fn task<'a>(
     variant: &'a VariantPlan,
     backend: &'a Backend,
     simulated: Option<&'a [SimulatedTime]>,
+    stalls: Option<Stalls>,
 ) -> Task<'a> {
     let sizes = 1..=variant.times.max_batch();
+    // Who stands still as declared is not lost.
+    let stalled = stalls.map_or(Span::ZERO, |stalls| stalls.lost());
     Task {
         engine: match simulated {
             Some(times) => Engine::Simulated { times },
@@ -139,7 +146,7 @@ fn task<'a>(
         },
         spec: &variant.spec,
         max_batch: variant.times.max_batch(),
-        silence: sizes.map(|b| longest_silence(variant.times.bound(b))).collect(),
+        silence: sizes.map(|b| longest_silence(variant.times.bound(b)) + stalled).collect(),
     }
 }
 

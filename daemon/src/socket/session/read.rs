@@ -18,9 +18,9 @@ use weir_os::clock;
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// Fewer bytes at a time that make no frame whole are read in vain: whoever sends frames sends more at once.
 pub(super) const CRUMBS: usize = 4096;
-/// So many bytes are read at a time with real-time priority of who is promised nothing: workers wait meanwhile, and only what was
-/// read can be charged.
-const AT_ONCE: usize = 16 << 10;
+/// So many bytes are read at a time with real-time priority of who is promised nothing: only what was read can be charged, and
+/// until then as many connections as there may be are each read so far, while workers and who is promised something wait.
+const AT_ONCE: usize = 2 << 10;
 
 impl<'a> Session<'a> {
     /// Waits for bytes, flushing meanwhile what others could not send, and reads them; whether they were fewer than who sends

@@ -1,0 +1,110 @@
+//! A configuration file as a tree whose parts know where they stand: read as far as it can be, with all that is wrong noted.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+use weir_engine::manifest::Problems;
+
+use super::raw;
+
+/// So many of a file's faults are told at most.
+const MOST: usize = 100;
+
+/// The fields of the file, if none of its tables had to be left out, and the tree that they were read from. What is not TOML, not
+/// known, or of another type than it should be is noted and left out.
+pub(super) fn read<'a>(text: &'a str, problems: &mut Problems<'_>) -> (Option<raw::File>, DeTable<'a>) {
+    let (mut document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        problems.add(begin(error), error.message());
+    }
+    let mut whole = errors.is_empty();
+    // Of each table that something was left out of: where it stands, and what.
+    let mut left_out: Vec<(Option<Range<usize>>, String)> = Vec::new();
+    while errors.is_empty() && left_out.len() < MOST {
+        let read: Result<raw::File, _> = Deserialize::deserialize(Deserializer::from(document.clone()));
+        let error = match read {
+            Ok(file) => return (whole.then_some(file), document.into_inner()),
+            Err(error) => error,
+        };
+        let absent = error.message().strip_prefix("missing field `").and_then(|name| name.strip_suffix('`'));
+        let known = |name: &str| left_out.iter().any(|(at, field)| *at == error.span() && field == name);
+        if !absent.is_some_and(known) {
+            problems.add(begin(&error), error.message());
+        }
+        whole &= absent.is_none();
+        let Some(removed) = error.span().and_then(|span| remove(document.get_mut(), None, &span)) else {
+            break;
+        };
+        left_out.push(removed);
+    }
+    (None, document.into_inner())
+}
+
+fn begin(error: &Error) -> usize {
+    error.span().map_or(0, |span| span.start)
+}
+
+/// Removes what stands there, or whose name does: the place of the table that held it, and its name.
+fn remove(
+    table: &mut DeTable<'_>,
+    at: Option<Range<usize>>,
+    span: &Range<usize>,
+) -> Option<(Option<Range<usize>>, String)> {
+    for (_, value) in table.iter_mut() {
+        let removed = remove_within(value, span);
+        if removed.is_some() {
+            return removed;
+        }
+    }
+    let found = table.iter().find(|(key, value)| key.span() == *span || value.span() == *span);
+    let key = found.map(|(key, _)| key.clone())?;
+    table.remove(&key);
+    Some((at, key.into_inner().into_owned()))
+}
+
+fn remove_within(
+    value: &mut Spanned<DeValue<'_>>,
+    span: &Range<usize>,
+) -> Option<(Option<Range<usize>>, String)> {
+    let at = value.span();
+    match value.get_mut() {
+        DeValue::Table(table) => remove(table, Some(at), span),
+        DeValue::Array(array) => {
+            let found = array.iter_mut().enumerate().find_map(|(place, item)| {
+                if item.span() == *span {
+                    return Some((place, false, (Some(at.clone()), String::new())));
+                }
+                let removed = remove_within(item, span)?;
+                // What says which of several things it is says nothing without that.
+                let stays = item.get_ref().as_table().is_none_or(|table| !table.is_empty());
+                Some((place, stays, removed))
+            });
+            let (place, stays, removed) = found?;
+            if !stays {
+                let others = std::mem::replace(array, DeArray::new()).into_iter().enumerate();
+                *array = others.filter(|(at, _)| *at != place).map(|(_, item)| item).collect();
+            }
+            Some(removed)
+        }
+        _ => None,
+    }
+}
+
+/// Where in the file a field such as `service[0].stream[1].name` begins, or the innermost table of it that is there.
+pub(super) fn place(table: &DeTable<'_>, field: &str) -> usize {
+    let (mut at, mut inside) = (0, Some(table));
+    for part in field.split('.') {
+        let (name, indices) = part.split_once('[').unwrap_or((part, ""));
+        let found = inside.and_then(|table| table.iter().find(|(key, _)| key.get_ref() == name));
+        let Some((_, mut value)) = found else { break };
+        at = value.span().start;
+        for index in indices.split('[').filter_map(|index| index.strip_suffix(']')?.parse::<usize>().ok()) {
+            let Some(item) = value.get_ref().as_array().and_then(|array| array.get(index)) else { break };
+            (at, value) = (item.span().start, item);
+        }
+        inside = value.get_ref().as_table();
+    }
+    at
+}

@@ -1,0 +1,242 @@
+//! The log of a stream's outcomes: known in any order, recorded in that of the requests.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::OutcomeMonitor;
+use crate::constraint::Constraint;
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Open,
+    Hit,
+    Miss,
+}
+
+/// Of one request that was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    mark: Mark,
+    /// How many were refused before it.
+    refused: u64,
+    deadline: Instant,
+}
+
+impl Entry {
+    const NONE: Self = Self { mark: Mark::Open, refused: 0, deadline: Instant::ZERO };
+}
+
+/// Puts outcomes, known in any order, back into request order for the monitor.
+///
+/// Only requests that were taken in need a place; those refused at once are counted in the place of the
+/// next one.
+#[derive(Debug)]
+pub(crate) struct OutcomeLog {
+    pub(crate) monitor: OutcomeMonitor,
+    /// Of each request taken in since the oldest open one. As long as a power of two, of which so many `places` are used.
+    marks: Box<[Entry]>,
+    places: u32,
+    /// Places are counted on and on, and fewer are used at a time than there are numbers.
+    oldest: u32,
+    next: u32,
+    /// Requests refused since the last one taken in.
+    refused: u64,
+    /// How many outcomes had been recorded when a violation was found last.
+    violated_at: u64,
+}
+
+impl OutcomeLog {
+    pub(crate) fn new(monitor: OutcomeMonitor, places: usize) -> Self {
+        Self {
+            monitor,
+            marks: vec![Entry::NONE; places.next_power_of_two()].into_boxed_slice(),
+            places: places as u32,
+            oldest: 0,
+            next: 0,
+            refused: 0,
+            violated_at: 0,
+        }
+    }
+
+    /// Makes room for so many requests, if it is less, out of `spare`; none may be open. Allocates if nothing there fits.
+    pub(crate) fn grow(&mut self, places: usize, spare: &mut SpareLogs) {
+        self.places = self.places.max(places as u32);
+        if self.marks.len() < places {
+            spare.exchange(&mut self.marks, places.next_power_of_two());
+        }
+    }
+
+    /// Goes on where `before` is, in which nothing is open, with the constraints that it was made for.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        self.monitor.continue_from(&before.monitor);
+        self.violated_at = before.violated_at;
+    }
+
+    /// Forgets everything; whatever is open is never heard of.
+    pub(crate) fn clear(&mut self) {
+        self.monitor.clear();
+        (self.oldest, self.next, self.refused) = (0, 0, 0);
+    }
+
+    /// The places of requests whose outcome is not known yet, and by when each must be answered.
+    pub(crate) fn open_places(&self) -> impl Iterator<Item = (u32, Instant)> + '_ {
+        let places = (0..self.next.wrapping_sub(self.oldest)).map(|nth| self.oldest.wrapping_add(nth));
+        let entries = places.map(|place| (place, self.marks[self.slot(place)]));
+        entries.filter(|(_, entry)| entry.mark == Mark::Open).map(|(place, entry)| (place, entry.deadline))
+    }
+
+    /// How many outcomes had been recorded when a violation was found last.
+    pub(crate) fn violated_at(&self) -> u64 {
+        self.violated_at
+    }
+
+    /// Gives the next request, to be answered by `deadline`, a place; `None` if all are taken, and it must be refused.
+    #[inline]
+    pub(crate) fn open(&mut self, deadline: Instant) -> Option<u32> {
+        if self.next.wrapping_sub(self.oldest) >= self.places {
+            return None;
+        }
+        let place = self.next;
+        let refused = core::mem::take(&mut self.refused);
+        *self.entry(place) = Entry { mark: Mark::Open, refused, deadline };
+        self.next = place.wrapping_add(1);
+        Some(place)
+    }
+
+    /// Records that the next request is refused. Returns the constraint that this violates, if it is known.
+    pub(crate) fn refuse(&mut self) -> Option<Constraint> {
+        self.refused += 1;
+        self.settle(None)
+    }
+
+    /// Records the outcome of the request at `place`. Returns the first constraint that is violated by what
+    /// is now known in order.
+    #[inline]
+    pub(crate) fn close(&mut self, place: u32, hit: bool) -> Option<Constraint> {
+        if place != self.oldest {
+            self.entry(place).mark = if hit { Mark::Hit } else { Mark::Miss };
+            return None;
+        }
+        // Those refused before it were counted when it became the oldest.
+        self.oldest = place.wrapping_add(1);
+        let violated = self.monitor.record(hit);
+        let violated = self.first(None, violated);
+        // Mostly the next is open, and none was refused before it.
+        let settled = if self.oldest == self.next {
+            self.refused == 0
+        } else {
+            let next = self.entry(self.oldest);
+            next.mark == Mark::Open && next.refused == 0
+        };
+        if settled { violated } else { self.settle(violated) }
+    }
+
+    /// The first violation of those found by now and just now, which is noted.
+    #[inline]
+    fn first(&mut self, before: Option<Constraint>, now: Option<Constraint>) -> Option<Constraint> {
+        if before.is_none() && now.is_some() {
+            self.violated_at = self.monitor.count();
+        }
+        before.or(now)
+    }
+
+    /// Feeds the monitor everything before the oldest open request.
+    #[inline(never)]
+    fn settle(&mut self, mut violated: Option<Constraint>) -> Option<Constraint> {
+        while self.oldest != self.next {
+            let Entry { mark, refused, .. } = self.entry(self.oldest);
+            let (mark, refused) = (*mark, core::mem::take(refused));
+            let missed = self.monitor.record_misses(refused);
+            violated = self.first(violated, missed);
+            if mark == Mark::Open {
+                return violated;
+            }
+            let missed = self.monitor.record(mark == Mark::Hit);
+            violated = self.first(violated, missed);
+            self.oldest = self.oldest.wrapping_add(1);
+        }
+        let missed = self.monitor.record_misses(core::mem::take(&mut self.refused));
+        self.first(violated, missed)
+    }
+
+    fn entry(&mut self, place: u32) -> &mut Entry {
+        let slot = self.slot(place);
+        &mut self.marks[slot]
+    }
+
+    fn slot(&self, place: u32) -> usize {
+        place as usize & (self.marks.len() - 1)
+    }
+}
+
+/// Room for the logs of streams that come from another scheduler; then what they had before.
+#[derive(Debug, Default)]
+pub(crate) struct SpareLogs {
+    /// By the power of two that is their length: logs, and how many have been exchanged.
+    sizes: Vec<(Vec<Box<[Entry]>>, usize)>,
+}
+
+impl SpareLogs {
+    /// Adds one of so many places. Allocates.
+    pub(crate) fn add(&mut self, places: usize) {
+        let length = places.next_power_of_two();
+        let size = length.ilog2() as usize;
+        if self.sizes.len() <= size {
+            self.sizes.resize_with(size + 1, Default::default);
+        }
+        self.sizes[size].0.push(vec![Entry::NONE; length].into());
+    }
+
+    fn exchange(&mut self, marks: &mut Box<[Entry]>, length: usize) {
+        let found = self.sizes.get_mut(length.ilog2() as usize);
+        match found.and_then(|(logs, used)| Some((logs.get_mut(*used)?, used))) {
+            Some((log, used)) => {
+                core::mem::swap(marks, log);
+                *used += 1;
+            }
+            None => *marks = vec![Entry::NONE; length].into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::constraint::ConstraintSet;
+
+    fn log(places: usize) -> OutcomeLog {
+        let set = ConstraintSet::new(&[Constraint::row_miss(1).expect("valid")]).expect("one");
+        OutcomeLog::new(OutcomeMonitor::new(set), places)
+    }
+
+    #[test]
+    fn outcomes_are_recorded_in_request_order() {
+        let mut log = log(8);
+        for place in 0..4 {
+            assert_eq!(log.open(Instant::ZERO), Some(place));
+        }
+        // Misses at 1 and 3 are not in a row, though they are heard of one after the other.
+        assert_eq!((log.close(1, false), log.close(3, false)), (None, None));
+        assert_eq!((log.close(0, true), log.close(2, true)), (None, None));
+        assert_eq!(log.monitor.misses_left().map(|(left, _)| left), Some(0));
+    }
+
+    #[test]
+    fn refused_requests_are_misses_in_their_place_and_block_nobody() {
+        let mut log = log(2);
+        assert_eq!(
+            (log.open(Instant::ZERO), log.refuse(), log.open(Instant::ZERO)),
+            (Some(0), None, Some(1))
+        );
+        assert_eq!(log.open(Instant::ZERO), None, "both places are taken");
+        assert_eq!(log.refuse(), None);
+        assert_eq!(log.close(1, true), None);
+        assert_eq!(log.close(0, true), None, "hit, miss, hit, miss");
+        assert_eq!(log.open(Instant::ZERO), Some(2));
+        assert!(log.close(2, false).is_some(), "two misses in a row violate row_miss(1)");
+        assert!(log.refuse().is_some(), "known at once where nothing is open");
+    }
+}
