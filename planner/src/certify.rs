@@ -10,7 +10,7 @@ use rt_core::{Admission, AdmissionError, ConstraintSet, Standing, StreamSpec, la
 
 use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswer};
 use crate::problem::Problem;
-pub use pipeline::certify_pipeline;
+pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
 pub use shared::{Decision, certify_shared, decide, told};
 

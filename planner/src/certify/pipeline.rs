@@ -94,8 +94,8 @@ fn told(problem: &PipelineProblem, no: &PipelineError) -> String {
     }
 }
 
-/// With what lets all streams send fastest; if nothing lets them send at all, what answers soonest.
-fn chosen(problem: &PipelineProblem) -> Pipeline {
+/// The pipeline of a problem, with the batches and workers that let all streams send fastest; if nothing lets them send at all, what answers soonest.
+pub fn chosen(problem: &PipelineProblem) -> Pipeline {
     let choices = &problem.choices;
     let any = || choices.pipeline(&vec![0; choices.stages.len()]);
     if choices.is_fixed() || problem.specs().all(|spec| spec.demand().is_none()) {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use planner::PipelineProblem;
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
+use planner::certify::chosen;
+use rt_core::pipeline::{Pipeline, PipelineAction, PipelineConfig, PipelineScheduler, Stage, StageConfig};
 use rt_core::{
-    Arrival, Event, Instant, MissReason, Outcome, Ran, Resolution, SafeModeConfig, Span, StreamId,
-    StreamSpec, Workers,
+    Arrival, Event, Instant, LatencyProfile, MissReason, Outcome, Ran, Resolution, SafeModeConfig, Span,
+    StreamId, StreamSpec, Workers,
 };
 use virtual_time::{Batch, Request, Run};
 
@@ -44,6 +45,7 @@ pub fn simulate_pipeline(problem: &PipelineProblem, csv: impl Read) -> Result<Re
 
 struct Play<'a> {
     problem: &'a PipelineProblem,
+    pipeline: Pipeline,
     scheduler: PipelineScheduler,
     streams: Vec<StreamId>,
     /// By when batches end: since when, at which stage, on which worker.
@@ -59,9 +61,9 @@ struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn new(problem: &'a PipelineProblem, streams: usize) -> Result<Self, SimulateError> {
-        let of = &problem.pipeline;
+        let of = chosen(problem);
         let span = Span::from_millis(1_000);
-        let stage = |(stage, profile): (&rt_core::pipeline::Stage, &rt_core::LatencyProfile)| StageConfig {
+        let stage = |(stage, profile): (&Stage, &LatencyProfile)| StageConfig {
             parent: stage.parent,
             fan_out: stage.fan_out,
             mean: stage.fan_out.into(),
@@ -77,6 +79,7 @@ impl<'a> Play<'a> {
         };
         Ok(Self {
             problem,
+            pipeline: of,
             scheduler: PipelineScheduler::new(&config)?,
             streams: Vec::new(),
             ends: BTreeMap::new(),
@@ -120,7 +123,7 @@ impl<'a> Play<'a> {
             let Some(next) = end.into_iter().chain(wake).min() else { return };
             self.now = next;
             for (started, stage, worker) in self.ends.remove(&next).into_iter().flatten() {
-                let children = &self.problem.pipeline.stages;
+                let children = &self.pipeline.stages;
                 let ran = Ran::Done(next.since(started));
                 let became = |_, child: usize| children[child].fan_out;
                 self.scheduler.handle_completion(next, (stage, worker), ran, became);
