@@ -347,7 +347,7 @@ fn a_flood_of_packed_requests_on_many_connections_is_served_as_ever_and_read_no_
         let flood = format!("100 small in a write, {connections} connection(s)");
         tell(&flood, (alone, flooded), (missed, outcomes.len()), read);
         let first = outcomes.iter().enumerate().filter(|(_, outcome)| outcome.result().is_none());
-        let first: Vec<_> = first.map(|(number, outcome)| (number, outcome)).take(4).collect();
+        let first: Vec<_> = first.take(4).collect();
         println!("missed first: {first:?}; {}", told(&mut listener));
         let in_real_time = !daemon.stderr().contains("no real-time priority");
         assert!(!in_real_time || missed * 50 <= outcomes.len(), "{missed} of {} missed", outcomes.len());

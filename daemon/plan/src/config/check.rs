@@ -43,11 +43,14 @@ pub(super) struct Refused;
 
 /// All of them, once each has been looked at.
 pub(super) fn all<T>(items: impl Iterator<Item = Result<T, Refused>>) -> Result<Vec<T>, Refused> {
-    items.fold(Ok(Vec::new()), |list, item| {
-        let (mut list, item) = (list?, item?);
-        list.push(item);
-        Ok(list)
-    })
+    let (mut list, mut whole) = (Vec::new(), true);
+    for item in items {
+        match item {
+            Ok(item) => list.push(item),
+            Err(Refused) => whole = false,
+        }
+    }
+    if whole { Ok(list) } else { Err(Refused) }
 }
 
 /// Whether a service, a device or a stream of a configuration may be called so.
@@ -214,7 +217,8 @@ impl<'a> Check<'a> {
         let probability = self.probability(&field("probability"), raw.probability);
         let queue = self.number(&field("queue"), raw.queue, 1, 1 << 16);
         let jitter = self.span(&field("jitter"), &raw.jitter, Span::ZERO);
-        (built?, closed?, fits?);
+        built.and(closed)?;
+        fits?;
         let (share, workers, cores, record, backends) = place?;
         let ((model, select), (deadline, guard)) = (model?, times?);
         Ok(ServiceConfig {
