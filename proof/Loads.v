@@ -160,19 +160,6 @@ Proof.
   all: exists (l ++ [r]); now rewrite app_assoc.
 Qed.
 
-Lemma wf_fresh c l r : wf c l -> In r l -> idx r <= c (src r) + count (of (src r)) l.
-Proof.
-  induction 1 as [|l x Hl IH _ Hi]; [intros []|]. rewrite count_app. intros H. apply in_app_or in H as [H|[<-|[]]]; [specialize (IH H); lia|].
-  rewrite count_cons. unfold of at 2. rewrite Nat.eqb_refl. cbn [Nat.b2n]. lia.
-Qed.
-
-Lemma wf_once c a b r : wf c (a ++ b) -> In r a -> ~ In r b.
-Proof.
-  intros Hwf Ha. induction b as [|x b IH] using rev_ind; [intros []|]. rewrite app_assoc in Hwf.
-  inversion Hwf as [E|l0 r0 H1 H2 H3 E]; [destruct (a ++ b); discriminate|]. apply app_inj_tail in E as [-> ->].
-  intros H. apply in_app_or in H as [H|[->|[]]]; [now apply IH|]. pose proof (wf_fresh c (a ++ b) r H1 ltac:(apply in_or_app; auto)). lia.
-Qed.
-
 Lemma turns_calm q G st : calm q st -> Sharing.Inv q (length (arrived st)) G (fun r => In r (arrived st)) st.
 Proof.
   intros (Hwf & Hpast & Hlate & Hover & Hidle & Hline & Hused & Hrun). constructor; try assumption.
