@@ -173,7 +173,7 @@ Qed.
 (** Two stages of 1 ns each, and two requests at once.  Something else has just begun at each stage when the first comes: so
     the second leaves the first stage at 3, the other at 5.  Theorem P2 promises 5 ns, and with 4 it is no hit; Theorem P1, by
     which both stages may meet both at once, asks for 6. *)
-Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed.
+Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed 0.
 
 Ltac counts := intros f; cbn -[count]; rewrite ?count_cons, ?count_nil; lia.
 Ltac in_order := intros x y Hx Hy; cbn in Hx, Hy; intuition lia.
@@ -185,9 +185,9 @@ Ltac p_ends R i k := eapply Pipeline.Reach_step in R;
      intros [|[|[|c]]] Hc; cbn in *; try congruence; auto|
      intros [|[|[|c]]] j; cbn -[count]; rewrite ?count_nil; lia]]; cbn in R.
 Ltac p_ticks R := eapply Pipeline.Reach_step in R;
-  [|apply Pipeline.Tick;
+  [|apply (Pipeline.Tick (line_of 4) _ (fun _ => 0));
     [intros i w due b Hi Hw E; destruct i as [|[|i]]; cbn in Hi, Hw; try lia; replace w with 0 in E by lia; cbn in E; try discriminate E; injection E as <- <-; cbn; lia
-    |intros i Hi; destruct i as [|[|i]]; cbn in Hi; try lia; try (left; reflexivity);
+    |intros i Hi; left; split; [reflexivity|]; destruct i as [|[|i]]; cbn in Hi; try lia; try (left; reflexivity);
      right; intros w Hw; cbn in Hw; replace w with 0 by lia; discriminate]]; cbn in R.
 
 Theorem pipeline_breaks : ~ all_hit (line_of 4).
