@@ -15,9 +15,9 @@ use rt_core::{
 };
 
 /// Runs of each system.
-const BUDGET: u64 = 3_000;
+const BUDGET: u64 = 2_000;
 /// For how long things go wrong.
-const WRONG: u64 = 4;
+const WRONG: u64 = 3;
 
 /// Requests within `bound`, none to be missed.
 fn strict(bound: &ArrivalBound) -> StreamSpec {
@@ -119,12 +119,8 @@ impl Small {
         }
         tally.well += 1;
         tally.came += run.conforming.iter().flatten().filter(|&&at| at >= from).count();
-        let promised = |r: &rt_core::Resolution| {
-            let stays = run.harness.suspensions(r.request.stream);
-            let at = r.request.arrival.as_nanos();
-            at >= from && !stays.iter().any(|&(since, until)| since <= at && at < until)
-        };
-        let late: Vec<_> = run.harness.mandatory_misses().into_iter().filter(promised).collect();
+        let late = run.harness.mandatory_misses().into_iter();
+        let late: Vec<_> = late.filter(|r| r.request.arrival.as_nanos() >= from).collect();
         assert!(late.is_empty(), "{self:?}, well from {from}, sent {:?}: {late:?}", run.conforming);
     }
 
@@ -188,12 +184,12 @@ fn once_safe_mode_is_over_all_that_comes_is_in_time_in_lulls_too() {
                 if system(&config).admit(&streams).is_ok() {
                     systems += 1;
                     let small = Small { config, streams };
-                    depths += exhaust(9, BUDGET, |ticks, choices| small.play(ticks, choices, &mut tally));
+                    depths += exhaust(6, BUDGET, |ticks, choices| small.play(ticks, choices, &mut tally));
                 }
             }
         }
     }
     println!("{systems} systems, ticks exhausted on average {}, {tally:?}", depths / systems);
-    assert!(tally.well * 2 > tally.runs && tally.came as u64 > tally.well, "{tally:?}");
+    assert!(tally.well * 3 > tally.runs && tally.came as u64 * 2 > tally.well, "{tally:?}");
     assert!(tally.behind_an_excess as u64 * 10 > tally.runs, "{tally:?}");
 }
