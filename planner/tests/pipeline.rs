@@ -100,8 +100,10 @@ fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
         let said = prover.check(&Certificate::of_pipeline("by chance", claim));
         said.expect("answers").0 == 1
     };
-    let forged = |problem: &Value| {
-        PipelineClaim { admissible: true, rule: PipelineReason::TheoremP2, ..certified(problem) }
+    let forged = |problem: &Value| PipelineClaim {
+        admissible: true,
+        rule: PipelineReason::TheoremP2,
+        ..certified(problem)
     };
     let (mut runner, mut tally) = (TestRunner::deterministic(), [0; 3]);
     for _ in 0..120 {

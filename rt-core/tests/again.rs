@@ -137,8 +137,7 @@ impl Small {
         harness.longer = Some(Box::new(move |scheduler, now, worker, bound| {
             let at = Instant::from_nanos(now);
             let longest = scheduler.longest(at, worker).as_nanos();
-            let length =
-                if longest > bound && choices.borrow_mut().choose(2) == 0 { longest } else { bound };
+            let length = if longest > bound && choices.borrow_mut().choose(2) == 0 { longest } else { bound };
             if length > bound {
                 let others = until.iter().enumerate().filter(|&(other, _)| other != worker);
                 let left = others.map(|(_, &until): (_, &u64)| ns(until.saturating_sub(now)));
