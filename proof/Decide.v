@@ -125,20 +125,37 @@ Definition far_enough k room := let a := sumN (slope (cost pr) 1) ss in
   let z := sumN (fun s => slope (cost pr) 1 s * (shift (slowest (bounds s)) + every (slowest (bounds s)))) ss + fine * cost pr * N.of_nat (length ss) in
   if a <? fine * fine then Some (cdivN (fine * fine * k + z - fine * fine * room) (fine * fine - a)) else None.
 
-(** Of each number of sources the longest interval in which fewer come, up to one of [x] or more. *)
-Fixpoint longest_of fuel x y e acc := match fuel with
+(** Of each number of sources the longest interval in which fewer come, until that is enough. *)
+Fixpoint longest_of sl (enough : N -> N -> bool) fuel y e acc := match fuel with
   | O => None
   | S fuel =>
-      if alpha_m ss (e + 1) <? y then longest_of fuel x y (next ss e) acc
-      else if x <=? e then Some (rev (e :: acc)) else longest_of fuel x (y + 1) e (e :: acc)
+      if alpha_m sl (e + 1) <? y then longest_of sl enough fuel y (next sl e) acc
+      else if enough e y then Some (rev (e :: acc)) else longest_of sl enough fuel (y + 1) e (e :: acc)
   end.
 
-Definition lengths fuel k room := match far_enough k room with Some x => longest_of fuel x 1 0 [] | None => None end.
+Definition up_to fuel x := longest_of ss (fun e _ => x <=? e) fuel 1 0 [].
+Definition lengths fuel k room := match far_enough k room with Some x => up_to fuel x | None => None end.
+
+(** A period of all streams in which each stage has whole rounds to serve. *)
+Definition rounds := let h := period ss [] in
+  h * fold_right (fun i k => let r := pcrew (sgN pr i) * psize (sgN pr i) in N.lcm (r / N.gcd r (M pr i * gained pr h)) k) 1 (seq 0 m).
+Definition decide_again fuel x := let h := rounds in
+  match up_to fuel x with
+  | Some es => let x := last es 0 in
+      match longest_of (map alone ss) (fun e y => (x + h <=? e) && (N.of_nat (S m) * gained pr h <=? y)) fuel (again_from pr x) x [] with
+      | Some es' => check_P2 pr fuel es (Repeats h es')
+      | None => false
+      end
+  | None => false
+  end.
 
 (** What a stage adds at most by itself. *)
 Fixpoint response i y es := match es with [] => 0 | e :: es => N.max (served pr i (M pr i * y) - e) (response i (y + 1) es) end.
 
-Definition decide_P2 fuel := match lengths fuel (fixed pr m 0) (pallowed pr) with Some es => check_P2 pr fuel es | None => false end.
+Definition decide_P2 fuel := match far_enough (fixed pr m 0) (pallowed pr) with
+  | Some x => match up_to fuel x with Some es => check_P2 pr fuel es Over | None => false end
+  | None => decide_again fuel 0 || decide_again fuel rounds || decide_again fuel (4 * rounds)
+  end.
 Definition decide_P1 fuel :=
   match lengths fuel (plateness pr + 3 * fold_right (fun s a => N.max (pspan s) a) 0 (pstages pr)) 0 with
   | Some es => check_P1 pr es (map (fun i => response i 1 es) (seq 0 m))
@@ -150,7 +167,12 @@ End Decide.
 Theorem decide_pipeline_sound pr fuel : decide_pipeline pr fuel = true -> pipeline_promise pr.
 Proof.
   unfold decide_pipeline, decide_P2, decide_P1. rewrite orb_true_iff. intros [H|H].
-  - destruct (lengths _ _ _ _) as [es|]; [now apply (check_P2_sound pr fuel es)|discriminate].
+  - destruct (far_enough _ _ _) as [x|].
+    + destruct (up_to _ _ _) as [es|]; [now apply (check_P2_sound pr fuel es Over)|discriminate].
+    + assert (Ha : forall x, decide_again pr fuel x = true -> pipeline_promise pr).
+      { intros x Hx. unfold decide_again in Hx. cbv zeta in Hx. destruct (up_to _ _ _) as [es|]; [|discriminate].
+        destruct (longest_of _ _ _ _ _ _) as [es'|]; [now apply (check_P2_sound pr fuel es _ Hx)|discriminate]. }
+      rewrite !orb_true_iff in H. destruct H as [[H|H]|H]; now apply Ha in H.
   - destruct (lengths _ _ _ _) as [es|]; [now apply (check_P1_sound pr es _ H)|discriminate].
 Qed.
 
@@ -161,4 +183,10 @@ Definition camera := NStream (1, 1) [(0, 1)] [Bound 8 0 [(0, 1)]].
 Definition cameras allowed late := NPipeline [NStage 1 2 3 0 1; NStage 2 1 3 0 2] [camera; camera] allowed late.
 
 Example cameras_hit : map (fun c => decide_pipeline (cameras (fst c) (snd c)) 100) [(15, 0); (14, 0); (18, 2); (19, 2)] = [true; false; false; true].
+Proof. vm_compute. reflexivity. Qed.
+
+(** At capacity: one request in 3 ns, up to 4 ns late, and a first stage that takes 3 for each. *)
+Definition full allowed := NPipeline [NStage 1 1 3 0 1; NStage 1 2 4 0 1] [NStream (1, 1) [(0, 1)] [Bound 3 4 [(0, 1)]]] allowed 0.
+
+Example full_hit : map (fun d => decide_pipeline (full d) 100) [18; 17] = [true; false].
 Proof. vm_compute. reflexivity. Qed.

@@ -1,8 +1,9 @@
 (** A checker of certificates of pipelines: if it says yes, the promise holds.  It computes with binary numbers, and looks at
-    finitely many sources: as many as can come until all stages have done even a straight line above what comes. *)
+    finitely many sources: as many as can come until all stages have done even a straight line above what comes, or (at
+    capacity) until all repeats. *)
 Require Import List Arith NArith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Pipeline Check Shared.
+Require Import Model Words Core TheoremA Pipeline PipelineTest Check Shared.
 Open Scope N_scope.
 
 (** * Problems *)
@@ -93,10 +94,11 @@ Fixpoint tabled fuel depth i len := match depth with
 
 (** ** The test, source by source
 
-    In an interval of [e] fewer than [y] sources come, so the [y]-th comes that much later than the first at least. *)
-Fixpoint in_time_by (f : N -> N) room es y := match es with
+    In an interval of [e] fewer than [y] sources come, so the [y]-th comes that much later than the first at least; nobody
+    asks when it comes before [from]. *)
+Fixpoint in_time_by sl from (f : N -> N) room es y := match es with
   | [] => true
-  | e :: es => (alpha_m ss e <? y) && (f y <=? e + room) && in_time_by f room es (y + 1)
+  | e :: es => ((e <=? from) || (alpha_m sl e <? y)) && (f y <=? e + room) && in_time_by sl from f room es (y + 1)
   end.
 
 (** From [x] on all stages have done a straight line above what can come, in parts of [fine]: no source costs a stage more
@@ -112,11 +114,29 @@ Definition behind k room x := let a := sumN (slope cost 1) ss in
   let z := sumN (fun s => slope cost 1 s * (shift (slowest (bounds s)) + every (slowest (bounds s)))) ss + fine * cost * N.of_nat (length ss) in
   (a <=? fine * fine) && (fine * fine * k + a * x + z <=? fine * fine * (x + room)).
 
-Definition looked (f : N -> N) k room es := in_time_by f room es 1 && behind k room (last es 0).
+Definition looked (f : N -> N) k room es := in_time_by ss 0 f room es 1 && behind k room (last es 0).
 
-Definition check_P2 fuel es := pipeline_formed && match tabled fuel m 0 (N.of_nat (length es)) with
-  | Some t => looked (get t) (fixed m 0) (pallowed pr) es
-  | None => false
+(** At capacity: behind [x] the slowest bound of each stream alone, until all repeats.  In [h] more so many sources come that
+    every stage serves what they become in whole rounds, and in no longer. *)
+Definition gained h := sumN (fun s => fst (rho s) * per h s / snd (rho s)) ss.
+Definition whole h := let w := gained h in repeats ss [(w, h)] h &&
+  forallb (fun i => let r := NN i * B i in (M i * w mod r =? 0) && (P i * (M i * w / r) <=? h)) (seq 0 m).
+Definition again_from x := alpha_m (map alone ss) (x + 1).
+Definition repeated f room x h es := let y := again_from x + N.of_nat (length es) in
+  in_time_by (map alone ss) x f room es (again_from x) && whole h &&
+  (alpha_m (map alone ss) (x + h) <? y) && (N.of_nat (S m) * gained h <=? y).
+
+Definition check_P2 fuel es e := pipeline_formed &&
+  match e with
+  | Over => match tabled fuel m 0 (N.of_nat (length es)) with
+      | Some t => looked (get t) (fixed m 0) (pallowed pr) es
+      | None => false
+      end
+  | Repeats h es' => let x := last es 0 in
+      match tabled fuel m 0 (N.max (N.of_nat (length es)) (again_from x + N.of_nat (length es'))) with
+      | Some t => in_time_by ss 0 (get t) (pallowed pr) es 1 && repeated (get t) (pallowed pr) x h es'
+      | None => false
+      end
   end.
 
 (** ** The same stage by stage *)
@@ -216,6 +236,12 @@ Proof.
   - specialize (Hpos i Hi). apply cdiv_above; lia.
 Qed.
 
+Lemma worst_none depth i : (i < m)%nat -> worst q depth i 0 = 0%nat.
+Proof.
+  intros Hi. destruct formed as (_ & _ & Hpos & _). destruct depth; cbn [worst]; [reflexivity|]. unfold cdiv. rewrite sg_nat by auto. cbn [to_stage size].
+  rewrite Nat.div_small by (specialize (Hpos i Hi); lia). reflexivity.
+Qed.
+
 Definition covered_by depth len ts c := exists t, In (F c, t) ts /\ forall z, 0 < z <= F c * len -> (W depth c z <= N.to_nat (get t z))%nat.
 
 Lemma most_above ts a t y : In (a, t) ts -> get t (a * y) <= most_of ts y.
@@ -235,8 +261,7 @@ Proof.
       transitivity (W depth c (F c * y)).
       * rewrite N2Nat.inj_mul. apply (worst_mono q Hsense); [rewrite length_stages; lia|lia|apply Nat.mul_le_mono_l; lia].
       * destruct (N.eq_dec (F c * y) 0) as [E|E]; [|apply Hz; split; [lia|apply N.mul_le_mono_l; lia]].
-        rewrite E. change (N.to_nat 0) with 0%nat. destruct depth; cbn [worst]; [lia|]. unfold cdiv. rewrite sg_nat by lia. cbn [to_stage size].
-        rewrite Nat.div_small by (specialize (Hpos c ltac:(lia)); lia). cbn. lia.
+        rewrite E. change (N.to_nat 0) with 0%nat. rewrite worst_none by lia. lia.
   - assert (Hr : (N.to_nat r <= N.to_nat (B i) * x)%nat) by (unfold r; rewrite N2Nat.inj_mul, Nat.mul_comm; now apply Nat.mul_le_mono_l).
     destruct (N.leb_spec y r) as [|Hyr]; [lia|]. etransitivity; [|apply Nat.le_max_r]. rewrite N2Nat.inj_add.
     set (x' := (x - N.to_nat (NN i))%nat).
@@ -338,8 +363,7 @@ Proof.
         pose proof (M_child j Hj) as EM. rewrite Hpar in EM.
         specialize (IH j (N.to_nat (F j) * r)%nat ltac:(lia)). rewrite EM, N2Nat.inj_mul in IH. set (f := N.to_nat (F j)) in *.
         destruct (Nat.eq_dec f 0) as [Ef|Ef].
-        - rewrite Ef, Nat.mul_0_l. replace (worst q depth j 0) with 0%nat; [lia|]. destruct depth; cbn [worst]; [reflexivity|]. unfold cdiv.
-          rewrite sg_nat by lia. cbn [to_stage size]. rewrite Nat.div_small by (specialize (Hpos j ltac:(lia)); lia). reflexivity.
+        - rewrite Ef, Nat.mul_0_l, worst_none by lia. lia.
         - apply (Nat.mul_le_mono_pos_l _ _ f ltac:(lia)). set (w := worst q depth j (f * r)) in *. set (kj := N.to_nat (fixed depth j)) in *.
           pose proof (Nat.mul_le_mono_l _ _ (f * (a * Mn i)) Htop). lia. }
       generalize dependent (map (fun c => worst q depth c (N.to_nat (F c) * r)) (childrenN i)). intros l Hall.
@@ -356,31 +380,40 @@ Qed.
 
 (** ** Source by source *)
 
-Lemma in_time_sound f room : forall es y, in_time_by f room es y = true -> forall Y, y <= Y < y + N.of_nat (length es) ->
-  exists e, alpha_m ss e < Y /\ f Y <= e + room.
+Lemma in_time_sound sl from f room : forall es y, in_time_by sl from f room es y = true -> forall Y, y <= Y < y + N.of_nat (length es) ->
+  exists e, (e <= from \/ alpha_m sl e < Y) /\ f Y <= e + room.
 Proof.
-  induction es as [|e es IH]; intros y H Y HY; [cbn in HY; lia|]. cbn [in_time_by] in H. rewrite !andb_true_iff, N.ltb_lt, N.leb_le in H.
+  induction es as [|e es IH]; intros y H Y HY; [cbn in HY; lia|]. cbn [in_time_by] in H. rewrite !andb_true_iff, orb_true_iff, N.ltb_lt, !N.leb_le in H.
   destruct H as ((H1 & H2) & H3). destruct (N.eq_dec Y y) as [->|]; [now exists e|]. apply (IH _ H3). cbn [length] in HY. lia.
 Qed.
 
-Lemma last_sound f room : forall es y, in_time_by f room es y = true -> es <> [] -> alpha_m ss (last es 0) < y + N.of_nat (length es) - 1.
+Lemma last_sound sl f room : forall es y, in_time_by sl 0 f room es y = true -> es <> [] ->
+  last es 0 = 0 \/ alpha_m sl (last es 0) < y + N.of_nat (length es) - 1.
 Proof.
-  induction es as [|e es IH]; intros y H Hne; [congruence|]. cbn [in_time_by] in H. rewrite !andb_true_iff, N.ltb_lt in H. destruct H as ((H1 & _) & H3).
+  induction es as [|e es IH]; intros y H Hne; [congruence|]. cbn [in_time_by] in H. rewrite !andb_true_iff, orb_true_iff, N.ltb_lt, N.leb_le in H. destruct H as ((H1 & _) & H3).
   destruct es as [|e' es]; [cbn [last length]; lia|]. specialize (IH _ H3 ltac:(discriminate)). change (last (e :: e' :: es) 0) with (last (e' :: es) 0). cbn [length] in *. lia.
+Qed.
+
+Lemma back sl e d : alpha_m sl e < alpha_m sl (d + 1) -> e <= d.
+Proof. intros He. destruct (N.le_gt_cases e d); [auto|]. pose proof (Check.alpha_m_mono sl (d + 1) e ltac:(lia)). lia. Qed.
+
+(** As many as have been looked at are in time, and where more come it is no sooner than at the last length. *)
+Lemma begun_sound (w : N -> N) f room es : in_time_by ss 0 f room es 1 = true -> (forall y, 0 < y <= N.of_nat (length es) -> w y <= f y) ->
+  forall d, 0 < alpha_m ss (d + 1) -> w (alpha_m ss (d + 1)) <= d + room \/ last es 0 <= d.
+Proof.
+  intros Hin Hw d Hd. set (Y := alpha_m ss (d + 1)) in *. destruct (N.le_gt_cases Y (N.of_nat (length es))) as [Hle|Hgt]; [left|right].
+  - destruct (in_time_sound ss 0 f room es 1 Hin Y ltac:(lia)) as (e & He & Hf).
+    assert (e <= d) by (destruct He; [lia|now apply (back ss)]). specialize (Hw Y ltac:(lia)). lia.
+  - destruct es as [|e es]; [cbn; lia|]. destruct (last_sound ss f room _ 1 Hin ltac:(discriminate)) as [->|Hl]; [lia|]. apply (back ss). unfold Y in *. lia.
 Qed.
 
 Lemma looked_sound (w : N -> N) f k room es : looked f k room es = true ->
   (forall y, 0 < y <= N.of_nat (length es) -> w y <= f y) -> (forall y, fine * w y <= fine * k + cost * y) ->
   forall d, 0 < alpha_m ss (d + 1) -> w (alpha_m ss (d + 1)) <= d + room.
 Proof.
-  unfold looked. rewrite andb_true_iff. intros (Hin & Hend) Hw Hline d Hd. set (Y := alpha_m ss (d + 1)) in *.
-  assert (Hback : forall e, alpha_m ss e < Y -> e <= d).
-  { intros e He. destruct (N.le_gt_cases e d); [auto|]. pose proof (Check.alpha_m_mono ss (d + 1) e ltac:(lia)). unfold Y in He. lia. }
-  destruct (N.le_gt_cases Y (N.of_nat (length es))) as [Hle|Hgt].
-  - destruct (in_time_sound f room es 1 Hin Y ltac:(lia)) as (e & He & Hf). specialize (Hback e He). specialize (Hw Y ltac:(lia)). lia.
-  - assert (Hx : last es 0 <= d).
-    { destruct es as [|e es]; [cbn; lia|]. apply Hback. pose proof (last_sound f room _ 1 Hin ltac:(discriminate)). lia. }
-    set (x := last es 0) in *. clearbody x. unfold behind in Hend. cbv zeta in Hend. rewrite andb_true_iff, !N.leb_le in Hend. destruct Hend as (Ha & Hz).
+  unfold looked. rewrite andb_true_iff. intros (Hin & Hend) Hw Hline d Hd. destruct (begun_sound w f room es Hin Hw d Hd) as [|Hx]; [auto|].
+  set (Y := alpha_m ss (d + 1)) in *.
+  set (x := last es 0) in *. clearbody x. unfold behind in Hend. cbv zeta in Hend. rewrite andb_true_iff, !N.leb_le in Hend. destruct Hend as (Ha & Hz).
     destruct formed as (_ & _ & _ & _ & Hs & _). pose proof (streams_above cost 1 d ss ltac:(lia) Hs) as Habove. fold Y in Habove.
     set (a := sumN (slope cost 1) ss) in *. set (z := sumN (fun s => slope cost 1 s * (shift (slowest (bounds s)) + every (slowest (bounds s)))) ss) in *.
     specialize (Hline Y). assert (Hf : 0 < fine) by (unfold fine; lia).
@@ -400,6 +433,58 @@ Proof.
     specialize (H1 ltac:(intros i Hi; pose proof (cost_above i Hi); lia) m 0%nat (N.to_nat y) Hm). rewrite M_root in H1.
     change (N.to_nat 1) with 1%nat in H1. rewrite !Nat.mul_1_r in H1. lia. }
   specialize (H Hline (N.of_nat d) ltac:(unfold Y in Hd; lia)). cbn [allowed to_pipeline]. fold Y in H. lia.
+Qed.
+
+(** ** At capacity *)
+
+Lemma whole_even h : whole h = true -> 0 < h /\ repeats ss [(gained h, h)] h = true /\
+  even q (fun i => N.to_nat (M i)) (fun i => N.to_nat (M i * gained h / (NN i * B i))) (N.to_nat (gained h)) (N.to_nat h).
+Proof.
+  unfold whole. cbv zeta. rewrite andb_true_iff, forallb_forall. intros (Hr & Hall). destruct formed as (_ & _ & Hpos & _).
+  split; [unfold repeats in Hr; rewrite !andb_true_iff, N.ltb_lt in Hr; tauto|]. split; [auto|].
+  split; [now rewrite M_root|]. split.
+  - intros i Hi. rewrite length_stages in Hi. rewrite sg_nat by lia. cbn [to_stage fan parent]. rewrite (M_child i Hi). lia.
+  - intros i Hi. rewrite length_stages in Hi. destruct (Hpos i Hi) as (HN & HB). specialize (Hall i ltac:(apply in_seq; lia)).
+    rewrite andb_true_iff, N.eqb_eq, N.leb_le in Hall. destruct Hall as (Hmod & Hh). rewrite sg_nat by auto. cbn [to_stage size crew span].
+    pose proof (N.div_mod (M i * gained h) (NN i * B i) ltac:(nia)) as E. rewrite Hmod in E. set (a := M i * gained h / (NN i * B i)) in *. split; lia.
+Qed.
+
+Lemma repeated_sound f x h es len : repeated f (pallowed pr) x h es = true -> again_from x + N.of_nat (length es) <= len ->
+  (forall y, 0 < y <= len -> (W m 0 y <= N.to_nat (f y))%nat) ->
+  forall d, x <= d -> (W m 0 (alpha_m (map alone ss) (d + 1)) <= N.to_nat (d + pallowed pr))%nat.
+Proof.
+  unfold repeated. cbv zeta. rewrite !andb_true_iff, N.ltb_lt, N.leb_le. intros (((Hin & Hwhole) & Hfar) & Henough) Hlen Hw.
+  destruct formed as (Hsense & Hm & _). destruct (whole_even h Hwhole) as (Hh & Hrep & Heven).
+  set (z := again_from x + N.of_nat (length es)) in *.
+  induction d as [d IH] using (well_founded_induction N.lt_wf_0). intros Hx. set (Y := alpha_m (map alone ss) (d + 1)) in *.
+  assert (HY : again_from x <= Y) by (apply Check.alpha_m_mono; lia).
+  destruct (N.lt_ge_cases Y z) as [Hlt|Hge].
+  - destruct (N.eq_dec Y 0) as [->|HY0].
+    { change (N.to_nat 0) with 0%nat. rewrite worst_none by auto. lia. }
+    destruct (in_time_sound _ x f _ es _ Hin Y ltac:(lia)) as (e & He & Hf).
+    assert (e <= d) by (destruct He; [lia|now apply (back (map alone ss))]). specialize (Hw Y ltac:(lia)). lia.
+  - assert (Hd : x + h <= d) by (apply (back (map alone ss)); unfold Y in *; lia).
+    specialize (IH (d - h) ltac:(lia) ltac:(lia)). set (Y0 := alpha_m (map alone ss) (d - h + 1)) in *.
+    assert (EY : Y = Y0 + gained h).
+    { unfold Y, Y0. replace (d + 1) with (d - h + 1 + h) by lia. rewrite (alpha_m_repeats _ _ _ _ Hrep) by lia. reflexivity. }
+    assert (Hmany : (m * (N.to_nat (M 0) * N.to_nat (gained h)) <= N.to_nat Y0)%nat) by (rewrite M_root; change (N.to_nat 1) with 1%nat; lia).
+    pose proof (worst_even q _ _ _ _ Hsense Heven m 0%nat (N.to_nat Y0) ltac:(rewrite length_stages; lia) Hmany) as H.
+    cbv beta in H. rewrite M_root in H. change (N.to_nat 1) with 1%nat in H. rewrite Nat.mul_1_l in H. rewrite EY, N2Nat.inj_add. lia.
+Qed.
+
+Lemma looked_again fuel es h es' t : tabled fuel m 0 (N.max (N.of_nat (length es)) (again_from (last es 0) + N.of_nat (length es'))) = Some t ->
+  in_time_by ss 0 (get t) (pallowed pr) es 1 = true -> repeated (get t) (pallowed pr) (last es 0) h es' = true -> all_hit q.
+Proof.
+  intros Ht Hin Hrep. destruct formed as (Hsense & Hm & _ & _ & Hs & _). pose proof (tabled_sound fuel m 0 _ t Ht Hm) as Htab.
+  apply theorem_P2_burst; [auto|]. intros d Hd. rewrite curve_nat in *.
+  replace (N.of_nat (d + 1)) with (N.of_nat d + 1) in * by lia. unfold burst. rewrite length_stages, Nat.sub_0_r. cbn [allowed to_pipeline].
+  destruct (begun_sound (fun y => N.of_nat (W m 0 y)) (get t) (pallowed pr) es Hin) with (d := N.of_nat d) as [H|H].
+  - intros y Hy. specialize (Htab y ltac:(lia)). lia.
+  - lia.
+  - lia.
+  - pose proof (repeated_sound _ _ _ _ _ Hrep (N.le_max_r _ _) Htab (N.of_nat d) H) as Hend.
+    pose proof (alone_le ss (N.of_nat d + 1) (fun s Hin => proj1 (proj2 (Hs s Hin)))) as Hal.
+    etransitivity; [|etransitivity; [exact Hend|lia]]. apply (worst_mono q Hsense); [rewrite length_stages; lia|lia|lia].
 Qed.
 
 (** ** Stage by stage *)
@@ -450,10 +535,12 @@ Qed.
 End Checker.
 
 (** Of Theorem P2. *)
-Theorem check_P2_sound pr fuel es : check_P2 pr fuel es = true -> pipeline_promise pr.
+Theorem check_P2_sound pr fuel es e : check_P2 pr fuel es e = true -> pipeline_promise pr.
 Proof.
-  unfold check_P2. rewrite andb_true_iff. intros (Hf & H). destruct (tabled _ _ _ _ _) as [t|] eqn:E; [|discriminate].
-  apply hit_promise; auto. now apply (looked_P2 pr Hf fuel es t).
+  unfold check_P2. rewrite andb_true_iff. intros (Hf & H). apply hit_promise; auto. destruct e as [|h es'].
+  - destruct (tabled _ _ _ _ _) as [t|] eqn:E; [|discriminate]. now apply (looked_P2 pr Hf fuel es t).
+  - cbv zeta in H. destruct (tabled _ _ _ _ _) as [t|] eqn:E; [|discriminate]. apply andb_true_iff in H as (H1 & H2).
+    now apply (looked_again pr Hf fuel es h es' t).
 Qed.
 
 (** Of Theorem P1. *)
