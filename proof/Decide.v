@@ -154,7 +154,8 @@ Fixpoint response i y es := match es with [] => 0 | e :: es => N.max (served pr 
 
 Definition decide_P2 fuel := match far_enough (fixed pr m 0) (pallowed pr) with
   | Some x => match up_to fuel x with Some es => check_P2 pr fuel es Over | None => false end
-  | None => decide_again fuel 0 || decide_again fuel rounds || decide_again fuel (4 * rounds)
+  | None => whole pr rounds && (N.of_nat (S m) * gained pr rounds <=? 2 ^ 14) &&
+      (decide_again fuel 0 || decide_again fuel rounds || decide_again fuel (4 * rounds))
   end.
 Definition decide_P1 fuel :=
   match lengths fuel (plateness pr + 3 * fold_right (fun s a => N.max (pspan s) a) 0 (pstages pr)) 0 with
@@ -172,7 +173,7 @@ Proof.
     + assert (Ha : forall x, decide_again pr fuel x = true -> pipeline_promise pr).
       { intros x Hx. unfold decide_again in Hx. cbv zeta in Hx. destruct (up_to _ _ _) as [es|]; [|discriminate].
         destruct (longest_of _ _ _ _ _ _) as [es'|]; [now apply (check_P2_sound pr fuel es _ Hx)|discriminate]. }
-      rewrite !orb_true_iff in H. destruct H as [[H|H]|H]; now apply Ha in H.
+      rewrite andb_true_iff, !orb_true_iff in H. destruct H as (_ & [[H|H]|H]); now apply Ha in H.
   - destruct (lengths _ _ _ _) as [es|]; [now apply (check_P1_sound pr es _ H)|discriminate].
 Qed.
 
