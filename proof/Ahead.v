@@ -173,42 +173,83 @@ Qed.
 (** Two stages of 1 ns each, and two requests at once.  Something else has just begun at each stage when the first comes: so
     the second leaves the first stage at 3, the other at 5.  Theorem P2 promises 5 ns, and with 4 it is no hit; Theorem P1, by
     which both stages may meet both at once, asks for 6. *)
-Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed.
+Definition line_of allowed := Pipeline [Stage 1 1 1 0 1; Stage 1 1 1 0 1] [Stream 1 1 two] allowed 0.
 
-Ltac counts := intros f; cbn -[count]; rewrite ?count_cons, ?count_nil; lia.
-Ltac in_order := intros x y Hx Hy; cbn in Hx, Hy; intuition lia.
-Ltac p_begins R i a b := eapply Pipeline.Reach_step in R;
-  [|apply (Pipeline.Start (line_of 4) _ i 0) with (taken := a) (left := b); [cbn; lia|cbn; lia|reflexivity|counts|in_order|cbn; lia|first [intros _; reflexivity|now intros []]]]; cbn in R.
-Ltac p_ends R i k := eapply Pipeline.Reach_step in R;
-  [|eapply (Pipeline.Finish (line_of 4) _ i 0) with (new := fun c => if c =? S i then k else []);
-    [cbn; lia|cbn; lia|reflexivity|
-     intros [|[|[|c]]] Hc; cbn in *; try congruence; auto|
-     intros [|[|[|c]]] j; cbn -[count]; rewrite ?count_nil; lia]]; cbn in R.
-Ltac p_ticks R := eapply Pipeline.Reach_step in R;
-  [|apply Pipeline.Tick;
-    [intros i w due b Hi Hw E; destruct i as [|[|i]]; cbn in Hi, Hw; try lia; replace w with 0 in E by lia; cbn in E; try discriminate E; injection E as <- <-; cbn; lia
-    |intros i Hi; destruct i as [|[|i]]; cbn in Hi; try lia; try (left; reflexivity);
-     right; intros w Hw; cbn in Hw; replace w with 0 by lia; discriminate]]; cbn in R.
+(** What waits at both stages, and what runs there. *)
+Definition stands t arr (w : list nat * list nat) (r : option (nat * list nat) * option (nat * list nat)) := exists made waiting running,
+  Pipeline.reachable (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) /\
+  waiting 0 = fst w /\ waiting 1 = snd w /\ running 0 0 = fst r /\ running 1 0 = snd r.
+
+Ltac opens := intros (made & waiting & running & R & W0 & W1 & R0 & R1); cbn [fst snd] in *; eexists _, _, _; split; [eapply Pipeline.Reach_step; [exact R|]|].
+Ltac closes := cbn [fst snd Pipeline.waiting Pipeline.running Pipeline.now]; unfold set; cbn [Nat.eqb];
+  repeat match goal with E : ?f 0 = _ |- context [?f 0] => rewrite E | E : ?f 1 = _ |- context [?f 1] => rewrite E end; auto.
+
+Lemma begins_0 t arr a b w1 r1 : length a <= 1 -> (b <> [] -> length a = 1) -> (forall x y, In x a -> In y b -> x <= y) ->
+  stands t arr (a ++ b, w1) (None, r1) -> stands t arr (b, w1) (Some (t + 1, a), r1).
+Proof.
+  intros H1 H2 H3. opens.
+  { apply (Pipeline.Start (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) 0 0) with (taken := a) (left := b); try (cbn; lia); auto. intros f. cbn [Pipeline.waiting]. rewrite W0. apply count_app. }
+  closes.
+Qed.
+Lemma begins_1 t arr a b w0 r0 : length a <= 1 -> (b <> [] -> length a = 1) -> (forall x y, In x a -> In y b -> x <= y) ->
+  stands t arr (w0, a ++ b) (r0, None) -> stands t arr (w0, b) (r0, Some (t + 1, a)).
+Proof.
+  intros H1 H2 H3. opens.
+  { apply (Pipeline.Start (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) 1 0) with (taken := a) (left := b); try (cbn; lia); auto. intros f. cbn [Pipeline.waiting]. rewrite W1. apply count_app. }
+  closes.
+Qed.
+Lemma ends_0 t arr w0 w1 due b r1 : stands t arr (w0, w1) (Some (due, b), r1) -> stands t arr (w0, w1 ++ b) (None, r1).
+Proof.
+  opens.
+  { eapply (Pipeline.Finish (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) 0 0) with (new := fun c => if c =? 1 then b else []);
+      [cbn; lia|cbn; lia|exact R0|intros [|[|c]] Hc; try (now destruct Hc); cbn; lia|intros [|[|c]] j; cbn -[count]; rewrite ?count_nil; lia]. }
+  closes. now rewrite app_nil_r.
+Qed.
+Lemma ends_1 t arr w0 w1 due b r0 : stands t arr (w0, w1) (r0, Some (due, b)) -> stands t arr (w0, w1) (r0, None).
+Proof.
+  opens.
+  { eapply (Pipeline.Finish (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) 1 0) with (new := fun c => []);
+      [cbn; lia|cbn; lia|exact R1|intros c Hc; now destruct Hc|intros c j; rewrite count_nil; lia]. }
+  closes. rewrite !app_nil_r. auto.
+Qed.
+Lemma arrives t l w0 w1 r0 r1 r : arr r = t -> idx r = S (count (of (src r)) l) -> mandatory (as_problem (line_of 4)) r = true ->
+  stands t l (w0, w1) (r0, r1) -> stands t (l ++ [r]) (w0 ++ [length l], w1) (r0, r1).
+Proof.
+  intros H1 H2 H3. opens; [apply (Pipeline.Arrive (line_of 4) (Pipeline.State t (fun _ => 0) l made waiting running) r); auto|]. closes. cbn [Pipeline.arrived]. now rewrite H3.
+Qed.
+(** Time goes on where each stage has something to run, or nothing to do. *)
+Lemma ticks_on t arr w0 w1 r0 r1 : (w0 = [] \/ r0 <> None) -> (w1 = [] \/ r1 <> None) -> (forall due b, r0 = Some (due, b) \/ r1 = Some (due, b) -> t < due) ->
+  stands t arr (w0, w1) (r0, r1) -> stands (S t) arr (w0, w1) (r0, r1).
+Proof.
+  intros H0 H1 Hd. opens; [apply (Pipeline.Tick (line_of 4) (Pipeline.State t (fun _ => 0) arr made waiting running) (fun _ => 0))|closes].
+  - intros i w due b Hi Hw E. cbn in Hi. cbn [Pipeline.running Pipeline.now] in *. apply (Hd due b).
+    destruct i as [|[|i]]; cbn in Hw; [replace w with 0 in E by lia; left; congruence|replace w with 0 in E by lia; right; congruence|lia].
+  - intros i Hi. cbn in Hi. left. split; [reflexivity|]. cbn [Pipeline.waiting Pipeline.running].
+    destruct i as [|[|i]]; [rewrite W0; destruct H0; [auto|right]|rewrite W1; destruct H1; [auto|right]|lia].
+    all: intros w Hw; cbn in Hw; replace w with 0 by lia; congruence.
+Qed.
 
 Theorem pipeline_breaks : ~ all_hit (line_of 4).
 Proof.
-  intros H. set (q := line_of 4) in *.
-  assert (R : exists st, Pipeline.reachable q st /\ Pipeline.now st = 5 /\ Pipeline.arrived st = [first; second] /\
-    Pipeline.pending q st 1 1).
-  { pose proof (Pipeline.Reach_init q) as R. p_begins R 0 (@nil nat) (@nil nat).
-    eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ first); reflexivity]; cbn in R.
-    eapply Pipeline.Reach_step in R; [|apply (Pipeline.Arrive q _ second); reflexivity]; cbn in R.
-    p_ticks R. p_ends R 0 (@nil nat). p_begins R 0 [0] [1]. p_ticks R. p_begins R 1 (@nil nat) (@nil nat).
-    p_ends R 0 [0]. p_begins R 0 [1] (@nil nat). p_ticks R. p_ends R 1 (@nil nat). p_begins R 1 [0] (@nil nat). p_ends R 0 [1].
-    p_ticks R. p_ends R 1 (@nil nat). p_begins R 1 [1] (@nil nat). p_ticks R.
-    eexists. split; [exact R|]. split; [reflexivity|]. split; [reflexivity|].
-    right. exists 0. eexists _, _. split; [cbn; lia|]. split; [reflexivity|]. simpl. auto. }
-  destruct R as (st & R & En & Ea & Hp). apply (H st R) with (j := 1) (i := 1); auto.
-  - rewrite Ea. intros k s a d E. destruct k as [|k]; [cbn in E; injection E as <-; apply two_conform|].
-    cbn in E. destruct k; discriminate.
-  - rewrite Ea. cbn. lia.
-  - unfold source. rewrite Ea. reflexivity.
-  - unfold source. rewrite Ea, En. cbn. lia.
+  intros H. assert (R : stands 5 [first; second] ([], []) (None, Some (5, [1]))).
+  { pose proof (ex_intro _ _ (ex_intro _ _ (ex_intro _ _ (conj (Pipeline.Reach_init (line_of 4)) (conj eq_refl (conj eq_refl (conj eq_refl eq_refl)))))) : stands 0 [] ([], []) (None, None)) as R.
+    apply (begins_0 0 [] [] [] [] None) in R; [|cbn; lia|congruence|intros ? ? []].
+    apply (arrives 0 [] [] [] _ None first) in R; try reflexivity.
+    apply (arrives 0 [first] [0] [] _ None second) in R; try reflexivity. cbn in R.
+    Ltac on R := apply ticks_on in R; [|first [now left|right; discriminate]|first [now left|right; discriminate]|intros due b [E|E]; inversion E; lia]; cbn in R.
+    on R. apply ends_0 in R. apply (begins_0 1 _ [0] [1]) in R; [|cbn; lia|reflexivity|intros x y [<-|[]] [<-|[]]; lia]. on R.
+    apply (begins_1 2 _ [] []) in R; [|cbn; lia|congruence|intros ? ? []]. apply ends_0 in R.
+    apply (begins_0 2 _ [1] []) in R; [|cbn; lia|congruence|intros ? ? _ []]. on R. apply ends_1 in R.
+    apply (begins_1 3 _ [0] []) in R; [|cbn; lia|congruence|intros ? ? _ []]. apply ends_0 in R. on R. apply ends_1 in R.
+    apply (begins_1 4 _ [1] []) in R; [|cbn; lia|congruence|intros ? ? _ []]. on R. exact R. }
+  destruct R as (made & waiting & running & R & _ & _ & _ & Hrun).
+  apply (H _ R) with (j := 1) (i := 1).
+  - intros k s a d E. destruct k as [|k]; [cbn in E; injection E as <-; apply two_conform|]. cbn in E. destruct k; discriminate.
+  - cbn. lia.
+  - reflexivity.
+  - cbn. lia.
+  - cbn. lia.
+  - right. exists 0, 5, [1]. split; [cbn; lia|]. split; [exact Hrun|now left].
 Qed.
 
 Lemma line_sensible allowed : sensible (line_of allowed).

@@ -91,6 +91,19 @@ Proof.
   constructor; [auto|intros y Hy; apply H2; apply in_or_app; auto|rewrite H3, count_app; lia].
 Qed.
 
+Lemma wf_fresh c l r : wf c l -> In r l -> idx r <= c (src r) + count (of (src r)) l.
+Proof.
+  induction 1 as [|l x Hl IH _ Hi]; [intros []|]. rewrite count_app. intros H. apply in_app_or in H as [H|[<-|[]]]; [specialize (IH H); lia|].
+  rewrite count_cons. unfold of at 2. rewrite Nat.eqb_refl. cbn [Nat.b2n]. lia.
+Qed.
+
+Lemma wf_once c a b r : wf c (a ++ b) -> In r a -> ~ In r b.
+Proof.
+  intros Hwf Ha. induction b as [|x b IH] using rev_ind; [intros []|]. rewrite app_assoc in Hwf.
+  inversion Hwf as [E|l0 r0 H1 H2 H3 E]; [destruct (a ++ b); discriminate|]. apply app_inj_tail in E as [-> ->].
+  intros H. apply in_app_or in H as [H|[->|[]]]; [now apply IH|]. pose proof (wf_fresh c (a ++ b) r H1 ltac:(apply in_or_app; auto)). lia.
+Qed.
+
 Definition only S l := forall r, In r l -> mandatory r = true -> In (src r) S.
 
 Lemma conforms_prefix l l' : conforms p (l ++ l') -> conforms p l.
@@ -133,6 +146,11 @@ Qed.
 
 (** * The invariant *)
 
+(** The monitors count these; nothing is said of requests that came before. *)
+Variable m : counted.
+Notation old := (counted_from m).
+Definition over_before l (r : request) := In r (firstn old l).
+
 Definition phase st := exists G s j g r0 late0 q0 q1 before since,
   (* No worker is ever longer busy than G, and G is good enough. *)
   (forall w, w < n -> T w <= G w) /\
@@ -150,25 +168,26 @@ Definition phase st := exists G s j g r0 late0 q0 q1 before since,
      exists v, v < n /\ running st v = None /\ length q0 < B v /\
      forall r, In r q0 -> now st + (guard p - late st) + T v <= arr r + D) /\
   (* What came under this load; and where no long batch matters, it is no matter how large the load is. *)
-  arrived st = before ++ since /\ only (load st) since /\
+  arrived st = before ++ since /\ old <= length before /\ only (load st) since /\
   (clean st = true -> (forall w, w < n -> G w = T w) /\ (forall w, w < n -> g w = T w) /\ r0 = 0).
 
 (** Or a long batch left nothing waiting, and none of the load can send before [e]; then no worker is longer busy than
     G, and G is good enough. *)
-Definition hushed e st := exists G, waiting st = [] /\ clean st = false /\ lull p st (load st) e /\
+Definition hushed e st := old <= length (arrived st) /\ exists G, waiting st = [] /\ clean st = false /\ lull p m st (load st) e /\
   (forall w, w < n -> T w <= G w) /\ (forall w, w < n -> free_at st w <= e + G w) /\ covers (load st) G 0.
 
 Record Inv st : Prop := {
   inv_late : late st <= guard p;
+  inv_old : old <= length (arrived st);
   inv_past : forall r, In r (arrived st) -> arr r <= now st;
   inv_wf : wf (fun _ => 0) (arrived st);
   inv_where : forall r, In r (arrived st) -> mandatory r = true ->
     In r (waiting st) \/
     (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
-    in_time p st r;
+    over_before (arrived st) r \/ in_time p st r;
   inv_mand : forall r, In r (waiting st) -> mandatory r = true;
   inv_run : forall w due b, w < n -> running st w = Some (due, b) ->
-    now st <= due /\ forall r, In r b -> mandatory r = true -> due <= arr r + D;
+    now st <= due /\ forall r, In r b -> mandatory r = true -> over_before (arrived st) r \/ due <= arr r + D;
   inv_phase : phase st \/ exists e, hushed e st }.
 
 Hypothesis Hroom : guard p + Tmax <= D.
@@ -230,15 +249,15 @@ Qed.
 (** After a start that leaves nothing waiting. *)
 Lemma phase_clear st G (HG : forall w, w < n -> T w <= G w)
   (HF : forall w, w < n -> free_at st w <= now st + G w) (HC : covers (load st) G 0)
-  (HT : clean st = true -> forall w, w < n -> G w = T w) : waiting st = [] -> phase st.
+  (HT : clean st = true -> forall w, w < n -> G w = T w) : old <= length (arrived st) -> waiting st = [] -> phase st.
 Proof.
-  intros E. exists G, (now st), (fun _ => 0), G, 0, (late st), [], [], (arrived st), [].
+  intros Hpast E. exists G, (now st), (fun _ => 0), G, 0, (late st), [], [], (arrived st), [].
   split; [exact HG|]. split; [exact HF|]. split; [exact HC|]. split; [exact E|].
   split; [lia|]. split; [lia|]. split; [exact HC|]. split.
   { rewrite (sum_ext _ (fun _ => 0)), sum_zero by (intros; lia). simpl. lia. }
   split. { intros a r b F. destruct a; discriminate. }
   split. { intros w Hw. specialize (HF w Hw). lia. }
-  split; [congruence|]. split; [now rewrite app_nil_r|]. split; [intros r []|auto].
+  split; [congruence|]. split; [now rewrite app_nil_r|]. split; [exact Hpast|]. split; [intros r []|auto].
 Qed.
 
 (** A batch that takes what a full one does, or more, and no longer. *)
@@ -246,7 +265,7 @@ Lemma phase_start st w most b : phase st -> next_up p st w -> B w <= most ->
   phase (State (now st) (late st) (arrived st) (skipn most (waiting st))
                (set (running st) w (Some (now st + T w, b))) (answered st) (load st) (clean st)).
 Proof.
-  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hup Hmost.
+  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean) Hup Hmost.
   destruct Hup as (Hw & Hidle & Hmin).
   set (st' := State _ _ _ _ _ _ _ _).
   assert (Hfree : forall v, v < n -> free_at st' v = if v =? w then now st + T w else free_at st v).
@@ -258,7 +277,7 @@ Proof.
     - auto. }
   destruct (list_eq_dec (fun x y : request => ltac:(decide equality; apply Nat.eq_dec) : {x = y} + {x <> y})
               (skipn most (waiting st)) []) as [Hrest|Hrest].
-  { apply (phase_clear st' G); auto. intros Hc. now apply Hclean. }
+  { apply (phase_clear st' G); auto; [intros Hc; now apply Hclean|]. cbn [st' arrived]. rewrite Hsplit, app_length. lia. }
   pose proof (skip_long _ _ Hrest) as Hfull.
   destruct q0 as [|y q0'].
   - (* all that waits came since s: the batch is full of it *)
@@ -308,7 +327,7 @@ Lemma phase_late st : phase st -> late st < guard p ->
   (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
   phase (State (S (now st)) (S (late st)) (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
 Proof.
-  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hl Hrun.
+  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean) Hl Hrun.
   exists G, s, j, g, r0, late0, q0, q1, before, since.
   assert (F : forall w, w < n -> free_at (State (S (now st)) (S (late st)) (arrived st) (waiting st) (running st)
     (answered st) (load st) (clean st)) w <= S (free_at st w)).
@@ -327,7 +346,7 @@ Qed.
 Lemma phase_busy st : phase st -> (forall w, w < n -> running st w <> None) ->
   phase (State (S (now st)) (late st) (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
 Proof.
-  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hall.
+  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean) Hall.
   exists G, s, j, g, r0, late0, q0, q1, before, since.
   assert (F : forall w, w < n -> free_at (State (S (now st)) (late st) (arrived st) (waiting st) (running st)
     (answered st) (load st) (clean st)) w = free_at st w).
@@ -343,7 +362,7 @@ Qed.
 Lemma phase_rest st : phase st -> waiting st = [] \/ can_rest p st ->
   phase (State (S (now st)) 0 (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
 Proof.
-  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean) Hrest.
+  intros (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean) Hrest.
   exists G, (S (now st)), (fun _ => 0), G, 0, 0, (waiting st), [], (arrived st), [].
   assert (F : forall w, w < n -> free_at (State (S (now st)) 0 (arrived st) (waiting st) (running st)
     (answered st) (load st) (clean st)) w <= S (now st) + G w).
@@ -353,7 +372,7 @@ Proof.
   split. { rewrite (sum_ext _ (fun _ => 0)), sum_zero by (intros; lia). simpl. lia. }
   split. { intros a r b E. destruct a; discriminate. }
   split. { intros w Hw. specialize (F w Hw). cbn [late]. lia. }
-  split. 2:{ cbn. rewrite app_nil_r. split; [auto|]. split; [intros r []|]. intros Hc. destruct (Hclean Hc) as (H1 & _). auto. }
+  split. 2:{ cbn. rewrite app_nil_r. split; [auto|]. split; [rewrite Hsplit, app_length; lia|]. split; [intros r []|]. intros Hc. destruct (Hclean Hc) as (H1 & _). auto. }
   intros Hne. destruct Hrest as [E|(_ & v & (Hv & Hvi & _) & Hlen & Hd)]; [congruence|].
   simpl. split; [lia|]. split; [auto|]. split; [auto|].
   exists v. split; [auto|]. split; [auto|]. split; [auto|].
@@ -361,12 +380,12 @@ Proof.
 Qed.
 
 Lemma phase_arrive st r : Inv st -> phase st -> arr r = now st -> wf (fun _ => 0) (arrived st ++ [r]) ->
-  conforms p (arrived st ++ [r]) -> (mandatory r = true -> In (src r) (load st)) ->
+  conforms p (seen m (arrived st ++ [r])) -> (mandatory r = true -> In (src r) (load st)) ->
   phase (State (now st) (late st) (arrived st ++ [r])
            (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st)).
 Proof.
   intros I Hph Ea Hwf Hc Hin. pose proof (inv_late _ I) as Hlate.
-  destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
+  destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean).
   exists G, s, j, g, r0, late0, q0, (if mandatory r then q1 ++ [r] else q1), before, (since ++ [r]).
   assert (Hnow : within s (now st - s + 1) r = true).
   { unfold within. rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt. lia. }
@@ -377,14 +396,15 @@ Proof.
   split. { simpl. rewrite Hq. destruct (mandatory r); [now rewrite app_assoc|auto]. }
   assert (Honly' : only (load st) (since ++ [r])).
   { intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; auto. }
-  rewrite Hsplit, <- app_assoc in Hwf, Hc.
+  rewrite Hsplit, <- app_assoc in Hwf, Hc. apply conforms_suffix in Hc. rewrite skipn_app in Hc. apply conforms_suffix in Hc.
+  replace (old - length before) with 0 in Hc by lia.
   split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|].
   split; [|split; [auto|split; [auto|]]].
   2:{ cbn. rewrite Hsplit, app_assoc. auto. }
   intros a x b E. destruct (mandatory r) eqn:Em; [|eauto].
   apply snoc_split in E as [(-> & -> & ->)|(b' & -> & ->)]; [|eauto].
   exists (now st - s + room). split; [|lia].
-  specialize (Hcg _ _ (wf_suffix _ _ _ Hwf) (conforms_suffix _ _ Hc) Honly' s (now st - s)). rewrite app_length in Htot'. simpl in Htot'. lia.
+  specialize (Hcg _ _ (wf_suffix _ _ _ Hwf) Hc Honly' s (now st - s)). rewrite app_length in Htot'. simpl in Htot'. lia.
 Qed.
 
 (** alpha_m bounds what comes ([came_curve] of TheoremA.v). *)
@@ -442,10 +462,10 @@ Proof.
 Qed.
 
 (** The state [st] as if what it runs had just begun, with [g w] for worker [w]. *)
-Lemma phase_anew st g : (forall w, w < n -> T w <= g w) -> (forall w, w < n -> free_at st w <= now st + g w) ->
+Lemma phase_anew st g : old <= length (arrived st) -> (forall w, w < n -> T w <= g w) -> (forall w, w < n -> free_at st w <= now st + g w) ->
   in_order p (now st) g (waiting st) -> covers (load st) g (length (waiting st)) -> clean st = false -> phase st.
 Proof.
-  intros HTg Hfree Hrest Hc Hclean.
+  intros Hpast HTg Hfree Hrest Hc Hclean.
   exists g, (now st), (fun _ => 0), g, (length (waiting st)), (late st), [], (waiting st), (arrived st), [].
   assert (Ez : sum (fun w => B w * 0) n = 0) by (rewrite (sum_ext _ (fun _ => 0)), sum_zero; auto; intros; lia).
   rewrite Ez.
@@ -453,16 +473,16 @@ Proof.
   split; [auto|]. split; [lia|]. split; [auto|]. split; [lia|].
   split. { intros a r b E. destruct (Hrest a r b E) as (x & Hx & Hd). exists x. split; [|auto]. lia. }
   split. { intros v Hv. specialize (Hfree v Hv). lia. }
-  split; [congruence|]. split; [now rewrite app_nil_r|]. split; [intros r []|congruence].
+  split; [congruence|]. split; [now rewrite app_nil_r|]. split; [exact Hpast|]. split; [intros r []|congruence].
 Qed.
 
 (** A batch that the shield allows, of however many requests. *)
-Lemma phase_long st w most l S b : shield p st w l S (firstn most (waiting st)) (skipn most (waiting st)) ->
+Lemma phase_long st w most l S b : old <= length (arrived st) -> shield p m st w l S (firstn most (waiting st)) (skipn most (waiting st)) ->
   let st' := State (now st) (late st) (arrived st) (skipn most (waiting st))
                (set (running st) w (Some (now st + l, b))) (answered st) S false in
   phase st' \/ exists e, hushed e st'.
 Proof.
-  intros (HTl & _ & e & He & Hrest & Hcome). set (st' := State _ _ _ _ _ _ _ _). cbv zeta.
+  intros Hpast (HTl & _ & e & He & Hrest & Hcome). set (st' := State _ _ _ _ _ _ _ _). cbv zeta.
   assert (HT : forall v, v < n -> T v <= after p st w l e v) by (intros v _; unfold after; lia).
   assert (HF : forall v, v < n -> free_at st' v <= e + after p st w l e v).
   { intros v _. assert (E : free_at st' v = if v =? w then now st + l else free_at st v)
@@ -470,14 +490,14 @@ Proof.
     rewrite E. unfold after. destruct (v =? w); lia. }
   pose proof (bearable_covers _ _ _ Hcome) as Hcov.
   destruct He as [(-> & ->)|(Hq & _ & Hl)]; [left; now apply (phase_anew st' (after p st w l (now st)))|right].
-  exists e, (after p st w l e). split; [exact Hq|]. split; [reflexivity|]. split; [exact Hl|].
+  exists e. split; [exact Hpast|]. exists (after p st w l e). split; [exact Hq|]. split; [reflexivity|]. split; [exact Hl|].
   split; [exact HT|]. split; [exact HF|]. rewrite Hq in Hcov. exact Hcov.
 Qed.
 
 (** Where no stream is counted nothing mandatory can come, and nothing is too long. *)
-Lemma phase_unpromised st : load st = [] -> waiting st = [] -> clean st = false -> phase st.
+Lemma phase_unpromised st : old <= length (arrived st) -> load st = [] -> waiting st = [] -> clean st = false -> phase st.
 Proof.
-  intros HS Hq Hc. apply (phase_clear st (fun v => Nat.max (T v) (free_at st v - now st))); auto.
+  intros Hpast HS Hq Hc. apply (phase_clear st (fun v => Nat.max (T v) (free_at st v - now st))); auto.
   - intros w _. lia.
   - intros w _. lia.
   - rewrite HS. intros c l _ _ Ho s d. unfold came. rewrite (count_ext _ (fun _ => false)), count_false; [lia|].
@@ -485,11 +505,17 @@ Proof.
   - congruence.
 Qed.
 
+Lemma seen_app l l' : old <= length l -> seen m (l ++ l') = seen m l ++ l'.
+Proof. intros H. unfold seen. rewrite skipn_app, <- app_assoc. replace (old - length l) with 0 by lia. reflexivity. Qed.
+
+Lemma over_more l l' r : old <= length l -> over_before l r -> over_before (l ++ l') r.
+Proof. intros H. unfold over_before. rewrite firstn_app. replace (old - length l) with 0 by lia. cbn. now rewrite app_nil_r. Qed.
+
 (** Whoever came in the lull would not have kept to the declaration. *)
-Lemma lull_quiet st S e r : lull p st S e -> In (src r) S -> mandatory r = true -> arr r = now st ->
-  conforms p (arrived st ++ [r]) -> e = now st.
+Lemma lull_quiet st S e r : old <= length (arrived st) -> lull p m st S e -> In (src r) S -> mandatory r = true -> arr r = now st ->
+  conforms p (seen m (arrived st ++ [r])) -> e = now st.
 Proof.
-  intros (He & Hl) HS Hm Ha Hc. destruct (Nat.eq_dec e (now st)); [auto|exfalso].
+  intros Hpast (He & Hl) HS Hm Ha Hc. rewrite seen_app in Hc by auto. destruct (Nat.eq_dec e (now st)); [auto|exfalso].
   unfold Model.mandatory in Hm. destruct (nth_error (streams p) (src r)) as [s|] eqn:E; [|discriminate].
   destruct (Hl (src r) s (now st) HS E ltac:(lia)) as (a & d & Had & Hd).
   specialize (Hc (src r) s a d E). rewrite count_app, count_cons, count_nil in Hc.
@@ -502,17 +528,18 @@ Lemma hushed_goes e st st' l : hushed e st -> arrived st' = arrived st ++ l -> n
   waiting st' = [] -> clean st' = clean st -> load st' = load st ->
   (forall w, w < n -> free_at st' w <= Nat.max (free_at st w) (e + T w)) -> hushed e st'.
 Proof.
-  intros (G & _ & Hc & (_ & Hl) & HTG & HF & HG) Ha Hn Hq Hc' Hload Hfree. exists G. rewrite Hc', Hload.
+  intros (Hpast & G & _ & Hc & (_ & Hl) & HTG & HF & HG) Ha Hn Hq Hc' Hload Hfree.
+  split; [rewrite Ha, app_length; lia|]. exists G. rewrite Hc', Hload.
   split; [auto|]. split; [auto|]. split; [|split; [auto|split; [|auto]]].
   - split; [lia|]. intros k s x HS E Hx. destruct (Hl k s x HS E ltac:(lia)) as (a & d & Had & Hd).
-    exists a, d. split; [auto|]. rewrite Ha, count_app. lia.
+    exists a, d. split; [auto|]. rewrite Ha, seen_app, count_app by auto. lia.
   - intros w Hw. specialize (Hfree w Hw). specialize (HF w Hw). specialize (HTG w Hw). lia.
 Qed.
 
 (** At the end of the lull all curves begin afresh. *)
 Lemma hushed_over st : hushed (now st) st -> phase st.
 Proof.
-  intros (G & Hq & Hc & _ & HTG & HF & HG). apply (phase_clear st G); auto. congruence.
+  intros (Hpast & G & Hq & Hc & _ & HTG & HF & HG). apply (phase_clear st G); auto. congruence.
 Qed.
 
 Lemma hushed_tick e st late' : hushed e st -> now st < e ->
@@ -521,26 +548,26 @@ Proof.
   intros H Hn. apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
   - now rewrite app_nil_r.
   - lia.
-  - now destruct H as (_ & Hq & _).
+  - now destruct H as (_ & _ & Hq & _).
   - intros w _. unfold free_at. cbn [running now]. destruct (running st w) as [(due, b)|]; lia.
 Qed.
 
 (** Newcomers, and the end of counting who has left. *)
-Lemma phase_change st S c : (phase st \/ exists e, hushed e st) -> ready p st S c ->
+Lemma phase_change st S c : old <= length (arrived st) -> (phase st \/ exists e, hushed e st) -> ready p st S c ->
   phase (State (now st) (late st) (arrived st) (waiting st) (running st) (answered st) S c).
 Proof.
-  intros Hph (HS & Hr). pose proof (bearable_covers _ _ _ HS) as HcT. set (st' := State _ _ _ _ _ _ _ _).
+  intros Hold' Hph (HS & Hr). pose proof (bearable_covers _ _ _ HS) as HcT. set (st' := State _ _ _ _ _ _ _ _).
   destruct Hr as [((Hq & Hf) & ->)|[(Hc & Hincl & ->)|(Hrest & Hcome & ->)]].
   - apply (phase_clear st' T); auto.
-  - destruct Hph as [Hph|(e & G & _ & Hc' & _)]; [|congruence].
-    destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
+  - destruct Hph as [Hph|(e & _ & G & _ & Hc' & _)]; [|congruence].
+    destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean).
     destruct (Hclean Hc) as (EG & Eg & ->).
     exists G, s, j, g, 0, late0, q0, q1, before, since.
     split; [auto|]. split; [auto|].
     split; [apply (covers_ext _ T); auto; intros; symmetry; auto|].
     split; [auto|]. split; [auto|]. split; [auto|].
     split; [apply (covers_ext _ T); auto; intros; symmetry; auto|].
-    split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [|auto].
+    split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [|auto].
     intros r Hr Hm. apply Hincl. now apply Honly.
   - apply (phase_anew st' (still p st)); auto; [| |now apply bearable_covers].
     + intros v _. unfold still. lia.
@@ -555,7 +582,7 @@ Qed.
 
 Lemma Inv_waits st r : Inv st -> In r (waiting st) -> phase st.
 Proof.
-  intros I Hr. destruct (inv_phase _ I) as [H|(e & G & Hq & _)]; [auto|]. rewrite Hq in Hr. destruct Hr.
+  intros I Hr. destruct (inv_phase _ I) as [H|(e & _ & G & Hq & _)]; [auto|]. rewrite Hq in Hr. destruct Hr.
 Qed.
 
 Lemma Inv_reach st r : Inv st -> In r (waiting st) ->
@@ -586,7 +613,7 @@ Proof.
     + now rewrite count_false.
 Qed.
 
-Lemma Inv_step st st' : Inv st -> step p st st' -> conforms p (arrived st') -> Inv st'.
+Lemma Inv_step st st' : Inv st -> step_by p m st st' -> conforms p (seen m (arrived st')) -> Inv st'.
 Proof.
   intros I Hstep Hc.
   assert (Hreach : forall r, In r (waiting st) -> forall w, next_up p st w -> now st + T w <= arr r + D)
@@ -595,19 +622,23 @@ Proof.
   - (* Arrive *)
     rename H into Ea, H0 into Ei, H1 into Hin. cbn [arrived] in Hc. pose proof (arrived_wf _ _ I Ea Ei) as Hwf.
     constructor; cbn [now late arrived waiting running answered load clean]; auto; try apply I.
+    + rewrite app_length. pose proof (inv_old _ I). lia.
     + intros x Hx. apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply I|lia].
     + intros x Hx Hm. apply in_app_or in Hx as [Hx|[<-|[]]].
-      * destruct (inv_where _ I x Hx Hm) as [?|[?|?]]; auto.
+      * destruct (inv_where _ I x Hx Hm) as [?|[?|[?|?]]]; auto.
+        2:{ right; right; left. apply over_more; auto; apply I. }
         left. destruct (mandatory r); auto. apply in_or_app. auto.
       * left. rewrite Hm. apply in_or_app. simpl. auto.
     + intros x Hx. destruct (mandatory r) eqn:Em; [|now apply I].
       apply in_app_or in Hx as [Hx|[<-|[]]]; [now apply I|auto].
+    + intros w due b Hw E. destruct (inv_run _ I w due b Hw E) as (H1 & H2). split; [auto|]. intros x Hx Hm.
+      destruct (H2 x Hx Hm); [left; apply over_more; auto; apply I|auto].
     + destruct (inv_phase _ I) as [Hph|(e & He)]; [left; now apply phase_arrive|].
       destruct (mandatory r) eqn:Em.
-      * pose proof He as (_ & _ & _ & Hl & _). left.
-        rewrite (lull_quiet _ _ _ _ Hl (Hin eq_refl) Em Ea Hc) in He. apply hushed_over in He.
+      * pose proof He as (Hpast & _ & _ & _ & Hl & _). left.
+        rewrite (lull_quiet _ _ _ _ Hpast Hl (Hin eq_refl) Em Ea Hc) in He. apply hushed_over in He.
         pose proof (phase_arrive st r I He Ea Hwf Hc (fun _ => Hin eq_refl)) as Hph. rewrite Em in Hph. auto.
-      * right. exists e. pose proof He as (_ & Hq & _ & (Hn & _) & _).
+      * right. exists e. pose proof He as (_ & _ & Hq & _ & (Hn & _) & _).
         apply (hushed_goes e st _ [r]); auto.
         intros w _. change (free_at st w <= Nat.max (free_at st w) (e + T w)). lia.
   - (* Start *)
@@ -628,10 +659,10 @@ Proof.
         destruct (Hoth r Hr). congruence.
       * rewrite set_other by auto. now apply I.
     + destruct Hlen as [(-> & -> & ->)|[(Hlong & ->)|(_ & Hq & -> & ->)]].
-      2: now apply phase_long.
-      2: left; apply phase_unpromised; auto; cbn [waiting]; rewrite Hq; apply skipn_nil.
+      2: apply phase_long; auto; apply I.
+      2: left; apply phase_unpromised; auto; [apply I|cbn [waiting]; rewrite Hq; apply skipn_nil].
       destruct (inv_phase _ I) as [Hph|(e & He)]; [left; now apply phase_start|right]. exists e.
-      pose proof He as (_ & Hq & _ & (Hn & _) & _). apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
+      pose proof He as (_ & _ & Hq & _ & (Hn & _) & _). apply (hushed_goes e st _ []); auto; cbn [now arrived waiting clean load].
       * now rewrite app_nil_r.
       * rewrite Hq. apply skipn_nil.
       * intros v _. unfold free_at at 1, set. cbn [running now]. destruct (Nat.eqb_spec v w) as [->|]; [cbn -[Nat.max]; lia|].
@@ -639,23 +670,23 @@ Proof.
   - (* Finish *)
     rename H into Hw, H0 into Hrun.
     constructor; cbn [now late arrived waiting running answered load clean]; try apply I.
-    + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [?|[(v & due' & b' & Hv & Hrun' & Hb)|(t & Ht & Hd)]]; auto.
+    + intros r Hr Hm. destruct (inv_where _ I r Hr Hm) as [?|[(v & due' & b' & Hv & Hrun' & Hb)|[?|(t & Ht & Hd)]]]; auto.
       * destruct (Nat.eq_dec v w) as [->|Hne].
-        -- rewrite Hrun in Hrun'. inv Hrun'. right. right. exists (now st). cbn [answered].
-           destruct (inv_run _ I w due' b' Hw Hrun) as (? & Hb'). specialize (Hb' r Hb Hm). split; [|lia].
-           apply in_or_app. right. apply in_map_iff. exists r. auto.
+        -- rewrite Hrun in Hrun'. inv Hrun'. right. right.
+           destruct (inv_run _ I w due' b' Hw Hrun) as (? & Hb'). destruct (Hb' r Hb Hm); [now left|right]. exists (now st).
+           split; [|lia]. apply in_or_app. right. apply in_map_iff. exists r. auto.
         -- right. left. exists v, due', b'. rewrite set_other; auto.
-      * right. right. exists t. cbn [answered]. split; [|auto]. apply in_or_app. auto.
+      * right. right. right. exists t. cbn [answered]. split; [|auto]. apply in_or_app. auto.
     + intros v due' b' Hv. unfold set. destruct (Nat.eqb_spec v w); [discriminate|]. now apply I.
     + assert (F : forall v, v < n -> free_at (State (now st) (late st) (arrived st) (waiting st)
         (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b) (load st) (clean st)) v <= free_at st v).
       { intros v Hv. pose proof (Inv_now _ I v Hv). unfold free_at at 1, set. cbn [running now].
         destruct (v =? w); [auto|]. reflexivity. }
       destruct (inv_phase _ I) as [Hph|(e & He)].
-      2:{ right. exists e. pose proof He as (_ & Hq & _ & (Hn & _) & _).
+      2:{ right. exists e. pose proof He as (_ & _ & Hq & _ & (Hn & _) & _).
           apply (hushed_goes e st _ []); auto; cbn [now arrived]; [now rewrite app_nil_r|].
           intros v Hv. specialize (F v Hv). lia. }
-      left. destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Honly & Hclean).
+      left. destruct Hph as (G & s & j & g & r0 & late0 & q0 & q1 & before & since & HTG & HG & HcG & Hq & Hl0 & Hs & Hcg & Htot & Hpos & Hf & Hold & Hsplit & Hpast & Honly & Hclean).
       exists G, s, j, g, r0, late0, q0, q1, before, since. cbn [now late arrived waiting load clean].
       split; [auto|]. split. { intros v Hv. specialize (F v Hv). specialize (HG v Hv). lia. }
       split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|]. split; [auto|].
@@ -665,20 +696,20 @@ Proof.
       split; [unfold set; destruct (v =? w); auto|auto].
   - (* Change *)
     rename H into Hready. constructor; cbn [now late arrived waiting running answered load clean]; try apply I.
-    left. apply (phase_change st); auto. apply I.
+    left. apply (phase_change st); auto; apply I.
   - (* Refuse *)
     exfalso. apply (never_hopeless st r I); auto. rewrite H. apply in_or_app. simpl. auto.
   - (* Tick *)
     rename H into Hdue, H0 into Hcase.
     assert (Hwhere : forall r, In r (arrived st) -> mandatory r = true ->
-      In r (waiting st) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/ in_time p st r)
-      by apply I.
+      In r (waiting st) \/ (exists w due b, w < n /\ running st w = Some (due, b) /\ In r b) \/
+      over_before (arrived st) r \/ in_time p st r) by apply I.
     constructor; cbn [now late arrived waiting running answered load clean]; try apply I; auto.
     + pose proof (inv_late _ I). destruct Hcase as [(-> & _)|[(-> & _)|(-> & ?)]]; lia.
     + intros r Hr. pose proof (inv_past _ I r Hr). lia.
     + intros w due b Hw Hrun. specialize (Hdue w due b Hw Hrun). split; [lia|]. now apply (inv_run _ I w due b).
     + assert (Hph : phase st \/ exists e, now st < e /\ hushed e st).
-      { destruct (inv_phase _ I) as [?|(e & He)]; [auto|]. pose proof He as (_ & _ & _ & (Hn & _) & _).
+      { destruct (inv_phase _ I) as [?|(e & He)]; [auto|]. pose proof He as (_ & _ & _ & _ & (Hn & _) & _).
         destruct (Nat.eq_dec e (now st)) as [->|]; [left; now apply hushed_over|right; exists e; split; [lia|auto]]. }
       destruct Hph as [Hph|(e & He & Hhush)]; [left|right; exists e; now apply hushed_tick].
       destruct Hcase as [(-> & Hr)|[(-> & Hb)|(-> & Hl)]].
@@ -687,30 +718,40 @@ Proof.
       * apply phase_late; auto; apply I.
 Qed.
 
-Lemma Inv_initial S : covers S T 0 -> Inv (initial S).
+(** What is over is settled: it came before, or was answered in time. *)
+Lemma Inv_settled st r : Inv st -> In r (arrived st) -> mandatory r = true -> arr r + D < now st ->
+  over_before (arrived st) r \/ in_time p st r.
 Proof.
-  intros Hc. constructor; cbn; try lia; try contradiction; try discriminate; [constructor|].
-  left. apply (phase_clear _ T); auto. intros w Hw. cbn. lia.
+  intros I Hin Hm Hd. destruct (inv_where _ I r Hin Hm) as [Hq|[(w & due & b & Hw & Hrun & Hb)|?]]; auto.
+  - destruct (Inv_reach st r I Hq) as ((u & Hu & Hl) & _). pose proof (Inv_now _ I u Hu). lia.
+  - destruct (inv_run _ I w due b Hw Hrun) as (Hn & Hl). destruct (Hl r Hb Hm); [auto|lia].
 Qed.
+End Core.
 
-Theorem Inv_reachable S : covers S T 0 -> forall st, reachable_from p S st -> conforms p (arrived st) -> Inv st.
+(** * From the beginning on *)
+
+Section Reachable.
+Variable p : problem.
+Hypothesis Hroom : guard p + Tmax p <= deadline p.
+Hypothesis Hcurve : forall S c l, wf c l -> conforms p l -> only p S l -> forall s d, came p l s d <= curve_of p S d.
+
+Theorem Inv_reachable S : covers p S (T p) 0 -> forall st, reachable_from p S st -> conforms p (arrived st) -> Inv p everything st.
 Proof.
-  intros Hc st Hr. induction Hr as [|st st' Hr IH Hs]; intros Hcf; [now apply Inv_initial|].
-  apply (Inv_step st); auto. apply IH. inv Hs; auto. now apply (conforms_prefix _ [r]).
+  intros Hc st Hr. induction Hr as [|st st' Hr IH Hs]; intros Hcf.
+  - constructor; cbn; try lia; try contradiction; try discriminate; [constructor|].
+    left. apply (phase_clear p everything Hroom _ (T p)); auto. intros w Hw. cbn. lia.
+  - apply (Inv_step p everything Hroom Hcurve st); auto. apply IH. inv Hs; auto. now apply (conforms_prefix p _ [r]).
 Qed.
 
 (** What covers serves, whatever loads follow. *)
-Theorem covers_serve S : covers S T 0 -> serves_from p S.
+Theorem covers_serve S : covers p S (T p) 0 -> serves_from p S.
 Proof.
-  intros Hc st Hr Hcf r Hin Hm Hd. pose proof (Inv_reachable S Hc st Hr Hcf) as I.
-  destruct (inv_where _ I r Hin Hm) as [Hq|[(w & due & b & Hw & Hrun & Hb)|?]]; auto; exfalso.
-  - destruct (Inv_reach st r I Hq) as ((u & Hu & Hl) & _).
-    pose proof (Inv_now _ I u Hu). lia.
-  - destruct (inv_run _ I w due b Hw Hrun) as (Hn & Hl). specialize (Hl r Hb Hm). lia.
+  intros Hc st Hr Hcf r Hin Hm Hd.
+  destruct (Inv_settled p everything Hroom st r (Inv_reachable S Hc st Hr Hcf) Hin Hm Hd) as [[]|?]; auto.
 Qed.
 
 (** The scheduler never refuses a mandatory request. *)
-Theorem never_refuses S : covers S T 0 -> forall st, reachable_from p S st -> conforms p (arrived st) ->
+Theorem never_refuses S : covers p S (T p) 0 -> forall st, reachable_from p S st -> conforms p (arrived st) ->
   forall r, In r (waiting st) -> ~ hopeless p st r.
-Proof. intros. apply never_hopeless; auto. now apply (Inv_reachable S). Qed.
-End Core.
+Proof. intros. apply (never_hopeless p everything Hroom); auto. now apply (Inv_reachable S). Qed.
+End Reachable.

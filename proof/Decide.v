@@ -1,7 +1,7 @@
-(** Finds the points for [check] itself.  Nothing here needs a proof: what it finds is checked. *)
+(** Finds the points for the checkers themselves.  Nothing here needs a proof: what it finds is checked. *)
 Require Import List NArith Bool.
 Import ListNotations.
-Require Import Model Check.
+Require Import Model Sharing Check Shared PipelineCheck.
 Open Scope N_scope.
 
 (** The last length at which a bound still allows no more than at d + 1. *)
@@ -53,3 +53,141 @@ Definition decide fuel pr := match certificate fuel pr (sigmaN (nworkers pr)) 0 
 
 Theorem decide_sound fuel pr : decide fuel pr = true -> promise pr.
 Proof. unfold decide. destruct (certificate _ _ _ _) as [(l, e)|]; [apply check_sound|discriminate]. Qed.
+
+(** * Of services that share workers *)
+
+Section Decide.
+Variable pr : nsharing.
+Notation m := (length (nservices pr)).
+Notation B i := (nsize (svN pr i)).
+Notation P i := (nspan (svN pr i)).
+Notation D i := (nlimit (svN pr i) + nlateness pr).
+
+(** The last distance at which no more of [i] can have come than at [y], if counted from [late] behind. *)
+Definition next_of i y late := if y <? late then late else late + next (clients_of pr i) (y - late).
+Definition earliest_of (f : nat -> N) y := fold_right (fun i b => N.min (f i) b) (2 * y + 2 ^ 60) (seq 0 m).
+
+(** From [a], point by point, until the straight line speaks. *)
+Fixpoint walk (ok : N -> N -> bool) (over : N -> bool) (next : N -> N) fuel a acc : option (list N) :=
+  if over a then Some (rev acc) else
+  match fuel with
+  | O => None
+  | S fuel => let b := next a in if (a <? b) && ok (b - 1) a then walk ok over next fuel b (b :: acc) else None
+  end.
+
+Fixpoint all_of {A} (l : list (option A)) : option (list A) := match l with
+  | [] => Some []
+  | Some a :: l => match all_of l with Some l => Some (a :: l) | None => None end
+  | None :: _ => None
+  end.
+
+Definition clear_next y := earliest_of (fun j => next_of j y (D j)) y.
+Definition short_next X i y := earliest_of (fun j =>
+  if Nat.eqb j i then N.min (next_of i y (D i)) (next_of i y (D i - X i)) else next_of j y (D j - delayN pr X i j)) y.
+Definition turn_next s y := earliest_of (fun j => if Nat.eqb j s then next_of s y 0 else
+  let e := ahead pr s j in next (clients_of pr j) (e + y) - e) y.
+
+Definition decide_E fuel (starts : list N) :=
+  let X j := nth j starts 0 in
+  match walk (clear_ok pr X) (straight_E pr) clear_next fuel 0 [],
+        all_of (map (fun i => if B i <=? 1 then Some [] else walk (short_ok pr X i) (straight_E pr) (short_next X i) fuel (D i) []) (seq 0 m)) with
+  | Some l, Some ls => check_E pr X l ls
+  | _, _ => false
+  end.
+
+Definition decide_T fuel :=
+  match all_of (map (fun s => walk (turn_ok pr s) (straight_T pr s) (turn_next s) fuel 0 []) (seq 0 m)) with
+  | Some ls => check_T pr ls
+  | None => false
+  end.
+
+(** By the rule of the problem; [starts] are the times within which requests are said to begin. *)
+Definition decide_shared fuel starts := match nrule pr with Earliest => decide_E fuel starts | Turns => decide_T fuel end.
+End Decide.
+
+Theorem decide_shared_sound pr fuel starts : decide_shared pr fuel starts = true -> shared_promise pr.
+Proof.
+  unfold decide_shared, decide_E, decide_T. destruct (nrule pr) eqn:E; intros H.
+  - destruct (all_of _) as [ls|]; [now apply (check_T_sound pr ls)|discriminate].
+  - destruct (walk _ _ _ _ _ _) as [l|]; [|discriminate]. destruct (all_of _) as [ls|]; [|discriminate].
+    now apply (check_E_sound pr (fun j => nth j starts 0) l ls).
+Qed.
+
+(** * Of pipelines *)
+
+Section Decide.
+Variable pr : npipeline.
+Notation m := (length (pstages pr)).
+Notation ss := (psources pr).
+
+(** From where on the stages have done the straight line. *)
+Definition far_enough k room := let a := sumN (slope (cost pr) 1) ss in
+  let z := sumN (fun s => slope (cost pr) 1 s * (shift (slowest (bounds s)) + every (slowest (bounds s)))) ss + fine * cost pr * N.of_nat (length ss) in
+  if a <? fine * fine then Some (cdivN (fine * fine * k + z - fine * fine * room) (fine * fine - a)) else None.
+
+(** Of each number of sources the longest interval in which fewer come, until that is enough. *)
+Fixpoint longest_of sl (enough : N -> N -> bool) fuel y e acc := match fuel with
+  | O => None
+  | S fuel =>
+      if alpha_m sl (e + 1) <? y then longest_of sl enough fuel y (next sl e) acc
+      else if enough e y then Some (rev (e :: acc)) else longest_of sl enough fuel (y + 1) e (e :: acc)
+  end.
+
+Definition up_to fuel x := longest_of ss (fun e _ => x <=? e) fuel 1 0 [].
+Definition lengths fuel k room := match far_enough k room with Some x => up_to fuel x | None => None end.
+
+(** A period of all streams in which each stage has whole rounds to serve. *)
+Definition rounds := let h := period ss [] in
+  h * fold_right (fun i k => let r := pcrew (sgN pr i) * psize (sgN pr i) in N.lcm (r / N.gcd r (M pr i * gained pr h)) k) 1 (seq 0 m).
+Definition decide_again fuel x := let h := rounds in
+  match up_to fuel x with
+  | Some es => let x := last es 0 in
+      match longest_of (map alone ss) (fun e y => (x + h <=? e) && (N.of_nat (S m) * gained pr h <=? y)) fuel (again_from pr x) x [] with
+      | Some es' => check_P2 pr fuel es (Repeats h es')
+      | None => false
+      end
+  | None => false
+  end.
+
+(** What a stage adds at most by itself. *)
+Fixpoint response i y es := match es with [] => 0 | e :: es => N.max (served pr i (M pr i * y) - e) (response i (y + 1) es) end.
+
+Definition decide_P2 fuel := match far_enough (fixed pr m 0) (pallowed pr) with
+  | Some x => match up_to fuel x with Some es => check_P2 pr fuel es Over | None => false end
+  | None => whole pr rounds && (N.of_nat (S m) * gained pr rounds <=? 2 ^ 14) &&
+      (decide_again fuel 0 || decide_again fuel rounds || decide_again fuel (4 * rounds))
+  end.
+Definition decide_P1 fuel :=
+  match lengths fuel (plateness pr + 3 * fold_right (fun s a => N.max (pspan s) a) 0 (pstages pr)) 0 with
+  | Some es => check_P1 pr es (map (fun i => response i 1 es) (seq 0 m))
+  | None => false
+  end.
+Definition decide_pipeline fuel := decide_P2 fuel || decide_P1 fuel.
+End Decide.
+
+Theorem decide_pipeline_sound pr fuel : decide_pipeline pr fuel = true -> pipeline_promise pr.
+Proof.
+  unfold decide_pipeline, decide_P2, decide_P1. rewrite orb_true_iff. intros [H|H].
+  - destruct (far_enough _ _ _) as [x|].
+    + destruct (up_to _ _ _) as [es|]; [now apply (check_P2_sound pr fuel es Over)|discriminate].
+    + assert (Ha : forall x, decide_again pr fuel x = true -> pipeline_promise pr).
+      { intros x Hx. unfold decide_again in Hx. cbv zeta in Hx. destruct (up_to _ _ _) as [es|]; [|discriminate].
+        destruct (longest_of _ _ _ _ _ _) as [es'|]; [now apply (check_P2_sound pr fuel es _ Hx)|discriminate]. }
+      rewrite andb_true_iff, !orb_true_iff in H. destruct H as (_ & [[H|H]|H]); now apply Ha in H.
+  - destruct (lengths _ _ _ _) as [es|]; [now apply (check_P1_sound pr es _ H)|discriminate].
+Qed.
+
+(** Two cameras, of one request in 8 ns each, a detector that finds up to two things in each, and two classifiers for these:
+    15 ns from the camera to the last answer are promised, and of 14 the program says no; nor of 17 where dispatch may be late by 2
+    at each stage, but of 19 yes. *)
+Definition camera := NStream (1, 1) [(0, 1)] [Bound 8 0 [(0, 1)]].
+Definition cameras allowed late := NPipeline [NStage 1 2 3 0 1; NStage 2 1 3 0 2] [camera; camera] allowed late.
+
+Example cameras_hit : map (fun c => decide_pipeline (cameras (fst c) (snd c)) 100) [(15, 0); (14, 0); (18, 2); (19, 2)] = [true; false; false; true].
+Proof. vm_compute. reflexivity. Qed.
+
+(** At capacity: one request in 3 ns, up to 4 ns late, and a first stage that takes 3 for each. *)
+Definition full allowed := NPipeline [NStage 1 1 3 0 1; NStage 1 2 4 0 1] [NStream (1, 1) [(0, 1)] [Bound 3 4 [(0, 1)]]] allowed 0.
+
+Example full_hit : map (fun d => decide_pipeline (full d) 100) [18; 17] = [true; false].
+Proof. vm_compute. reflexivity. Qed.

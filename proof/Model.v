@@ -99,18 +99,24 @@ Definition bearable S g r0 := guard p + Tmax <= deadline p /\
 Definition in_order now g rest := forall a r b, rest = a ++ r :: b ->
   exists x, S (length a) <= supply g x /\ now + x + Tmax + guard p <= arr r + deadline p.
 
+(** What the arrival monitors count: of what has come all from a number on, and [earlier] ones of what came before.  From
+    the beginning on that is all; behind something that went wrong it may be less, see Again.v. *)
+Record counted := Counted { earlier : list request; counted_from : nat }.
+Definition everything := Counted [] 0.
+Definition seen m l := earlier m ++ skipn (counted_from m) l.
+
 (** A lull of the streams of [S] until [e]: at every instant before, some interval that holds it has had as many of a
     stream's requests as its curve allows, so one more would exceed it. *)
-Definition lull st S e := now st <= e /\ forall k s x, In k S -> nth_error (streams p) k = Some s -> now st <= x < e ->
-  exists a d, a <= x < a + d /\ curve s d <= count (fun r => of k r && within a d r) (arrived st).
+Definition lull m st S e := now st <= e /\ forall k s x, In k S -> nth_error (streams p) k = Some s -> now st <= x < e ->
+  exists a d, a <= x < a + d /\ curve s d <= count (fun r => of k r && within a d r) (seen m (arrived st)).
 
 (** The shield: worker [w] may take [l] for a batch, however large, that takes [taken] and leaves [rest] waiting, if the
     batch, what waits and what can come is in time.  That is looked at now; or, if nothing is left waiting, when a lull of
     the streams [S] ends, and from then on no others count. *)
 Definition after st w l e v := Nat.max ((if v =? w then now st + l else free_at st v) - e) (T v).
-Definition shield st w l S taken rest := T w <= l /\
+Definition shield m st w l S taken rest := T w <= l /\
   (forall r, In r taken -> now st + l <= arr r + deadline p) /\
-  exists e, (e = now st /\ S = load st \/ rest = [] /\ incl S (load st) /\ lull st S e) /\
+  exists e, (e = now st /\ S = load st \/ rest = [] /\ incl S (load st) /\ lull m st S e) /\
     in_order e (after st w l e) rest /\
     bearable S (after st w l e) (length rest).
 
@@ -137,12 +143,12 @@ Definition hopeless st r :=
 Definition can_rest st := eager p = false /\ exists w, next_up st w /\ length (waiting st) < B w /\
   forall r, In r (waiting st) -> now st + guard p + T w < arr r + deadline p.
 
-Inductive step : state -> state -> Prop :=
+Inductive step_by m : state -> state -> Prop :=
 | Arrive st r :
     arr r = now st ->
     idx r = S (count (of (src r)) (arrived st)) ->
     (mandatory r = true -> In (src r) (load st)) ->
-    step st (State (now st) (late st) (arrived st ++ [r])
+    step_by m st (State (now st) (late st) (arrived st ++ [r])
                (if mandatory r then waiting st ++ [r] else waiting st) (running st) (answered st) (load st) (clean st))
 | Start st w most l others S c :
     (* up to [most] requests, at least a full batch: mandatory ones first, in order; then any others *)
@@ -150,27 +156,29 @@ Inductive step : state -> state -> Prop :=
     length (firstn most (waiting st)) + length others <= most ->
     (forall r, In r others -> In r (arrived st) /\ mandatory r = false) ->
     ( l = T w /\ S = load st /\ c = clean st                              (* in the time of a full batch, *)
-    \/ shield st w l S (firstn most (waiting st)) (skipn most (waiting st)) /\ c = false  (* or what the shield allows, *)
+    \/ shield m st w l S (firstn most (waiting st)) (skipn most (waiting st)) /\ c = false  (* or what the shield allows, *)
     \/ load st = [] /\ waiting st = [] /\ S = [] /\ c = false ) ->         (* or any time, where nothing is promised *)
-    step st (State (now st) (late st) (arrived st) (skipn most (waiting st))
+    step_by m st (State (now st) (late st) (arrived st) (skipn most (waiting st))
                (set (running st) w (Some (now st + l, firstn most (waiting st) ++ others))) (answered st) S c)
 | Finish st w due b :
     w < n -> running st w = Some (due, b) ->
-    step st (State (now st) (late st) (arrived st) (waiting st)
+    step_by m st (State (now st) (late st) (arrived st) (waiting st)
                (set (running st) w None) (answered st ++ map (fun r => (r, now st)) b) (load st) (clean st))
 | Change st S c :
     ready st S c ->
-    step st (State (now st) (late st) (arrived st) (waiting st) (running st) (answered st) S c)
+    step_by m st (State (now st) (late st) (arrived st) (waiting st) (running st) (answered st) S c)
 | Refuse st a r b :
     waiting st = a ++ r :: b -> hopeless st r ->
-    step st (State (now st) (late st) (arrived st) (a ++ b) (running st) (answered st) (load st) (clean st))
+    step_by m st (State (now st) (late st) (arrived st) (a ++ b) (running st) (answered st) (load st) (clean st))
 | Tick st late' :
     (* 1 ns passes.  No batch runs past its end, and a free worker is not left idle: *)
     (forall w due b, w < n -> running st w = Some (due, b) -> now st < due) ->
     ( late' = 0 /\ (waiting st = [] \/ can_rest st)                      (* nothing is due, *)
     \/ late' = late st /\ (forall w, w < n -> running st w <> None)      (* or all workers are busy, *)
     \/ late' = S (late st) /\ late st < guard p ) ->                     (* or dispatch is late, by the guard at most *)
-    step st (State (S (now st)) late' (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
+    step_by m st (State (S (now st)) late' (arrived st) (waiting st) (running st) (answered st) (load st) (clean st)).
+
+Definition step := step_by everything.
 
 (** From the beginning on, under some load first. *)
 Inductive reachable_from S : state -> Prop :=
@@ -201,3 +209,10 @@ Definition keeps := keeps_from everyone.
 Definition sound_streams := forall s, In s (streams p) ->
   num s <= den s /\ 0 < den s /\ (forall a b, a <= b -> curve s a <= curve s b).
 End Problem.
+
+Arguments Arrive p {m}.
+Arguments Start p {m}.
+Arguments Finish p {m}.
+Arguments Change p {m}.
+Arguments Refuse p {m}.
+Arguments Tick p {m}.

@@ -3,8 +3,9 @@
     It extends Model.v: streams, words, curves and requests are those.  A source request arrives at stage 0; each result of
     a stage yields up to [fan] requests for each stage behind it, at the instant at which its batch ends; all that descends
     from a mandatory request is mandatory, and waits at each stage in order of the source.  Each stage has workers of its
-    own, which are not left idle while something mandatory waits; the guard is taken off: dispatch is on time.  What fills
-    batches, or occupies workers while nothing mandatory waits, is in no batch's list: it takes time, and no more is known. *)
+    own, which are not left idle while something mandatory waits, but that dispatch may be late at each stage by [lateness] in
+    all from one instant at which nothing mandatory waits there to the next.  What fills batches, or occupies workers while
+    nothing mandatory waits, is in no batch's list: it takes time, and no more is known. *)
 Require Import List Arith Lia Bool.
 Import ListNotations.
 Require Import Model Words Core TheoremA.
@@ -16,7 +17,9 @@ Local Arguments Nat.eqb : simpl never.
 
 (** Workers, their batch, its time; the stage before, and how many requests a result of that yields at most. *)
 Record stage := Stage { crew : nat; size : nat; span : nat; parent : nat; fan : nat }.
-Record pipeline := Pipeline { stages : list stage; sources : list stream; allowed : nat }.   (* the deadline, end to end *)
+Record pipeline := Pipeline { stages : list stage; sources : list stream;
+  allowed : nat;                                       (* the deadline, end to end *)
+  lateness : nat }.                                    (* the guard g, of every stage *)
 
 Section Pipeline.
 Variable q : pipeline.
@@ -27,12 +30,14 @@ Notation B i := (size (sg i)).
 Notation P i := (span (sg i)).
 Notation up i := (parent (sg i)).
 Notation F i := (fan (sg i)).
-Definition as_problem := Problem (allowed q) 0 true [] (sources q).
+Notation g := (lateness q).
+Definition as_problem := Problem (allowed q) g true [] (sources q).
 Notation p := as_problem.
 
 (** Requests at a stage are told by the number of their source: its place among all that arrived. *)
 Record state := State {
   now : nat;
+  late : nat -> nat;                                   (* for how long dispatch has been overdue at each stage, see [Renew] *)
   arrived : list request;
   made : nat -> nat -> nat;                            (* at each stage, how many of each source have come so far *)
   waiting : nat -> list nat;                           (* at each stage, the mandatory ones that wait *)
@@ -42,13 +47,13 @@ Definition nobody := Request 0 0 0.
 Definition source st j := nth j (arrived st) nobody.
 Definition is (j x : nat) := x =? j.
 
-Definition initial := State 0 [] (fun _ _ => 0) (fun _ => []) (fun _ _ => None).
+Definition initial := State 0 (fun _ => 0) [] (fun _ _ => 0) (fun _ => []) (fun _ _ => None).
 
 Inductive step : state -> state -> Prop :=
 | Arrive st r :
     arr r = now st -> idx r = S (count (of (src r)) (arrived st)) ->
     let new := if mandatory p r then [length (arrived st)] else [] in
-    step st (State (now st) (arrived st ++ [r])
+    step st (State (now st) (late st) (arrived st ++ [r])
                (set (made st) 0 (fun j => made st 0 j + count (is j) new))
                (set (waiting st) 0 (waiting st 0 ++ new)) (running st))
 | Start st i w taken left :
@@ -57,18 +62,23 @@ Inductive step : state -> state -> Prop :=
     (forall f, count f (waiting st i) = count f taken + count f left) ->
     (forall x y, In x taken -> In y left -> x <= y) ->
     length taken <= B i -> (left <> [] -> length taken = B i) ->
-    step st (State (now st) (arrived st) (made st) (set (waiting st) i left)
+    step st (State (now st) (late st) (arrived st) (made st) (set (waiting st) i left)
                (set (running st) i (set (running st i) w (Some (now st + P i, taken)))))
 | Finish st i w due b (new : nat -> list nat) :
     i < m -> w < N i -> running st i w = Some (due, b) ->
     (forall c, new c <> [] -> 0 < c < m /\ up c = i) ->
     (forall c j, count (is j) (new c) <= F c * count (is j) b) ->
-    step st (State (now st) (arrived st) (fun c j => made st c j + count (is j) (new c))
+    step st (State (now st) (late st) (arrived st) (fun c j => made st c j + count (is j) (new c))
                (fun c => waiting st c ++ new c) (set (running st) i (set (running st i) w None)))
-| Tick st :
+| Renew st i :
+    (* where nothing mandatory waits, lateness is counted afresh *)
+    waiting st i = [] ->
+    step st (State (now st) (set (late st) i 0) (arrived st) (made st) (waiting st) (running st))
+| Tick st late' :
     (forall i w due b, i < m -> w < N i -> running st i w = Some (due, b) -> now st < due) ->
-    (forall i, i < m -> waiting st i = [] \/ forall w, w < N i -> running st i w <> None) ->
-    step st (State (S (now st)) (arrived st) (made st) (waiting st) (running st)).
+    (forall i, i < m -> late' i = late st i /\ (waiting st i = [] \/ forall w, w < N i -> running st i w <> None) \/
+       late' i = S (late st i) /\ late st i < g) ->                       (* a worker is free for what waits *)
+    step st (State (S (now st)) late' (arrived st) (made st) (waiting st) (running st)).
 
 Inductive reachable : state -> Prop :=
 | Reach_init : reachable initial
@@ -174,6 +184,8 @@ Proof.
     + intros Hi. destruct (Nat.eq_dec (count (is j) (new i')) 0) as [->|Hne]; [lia|].
       destruct (Hnew i' j ltac:(lia)) as (_ & ->). rewrite Nat.eqb_refl. apply H3.
   - exists (fun _ _ => 0), (fun _ _ => 0), (fun _ _ => 0). cbn [now arrived]. split; [lia|]. split; [|left; split; [auto|lia]].
+    intros i' j. unfold waits, runs, batch_of. cbn [made waiting running]. repeat split; lia.
+  - exists (fun _ _ => 0), (fun _ _ => 0), (fun _ _ => 0). cbn [now arrived]. split; [lia|]. split; [|left; split; [auto|lia]].
     intros i j. unfold waits, runs, batch_of. cbn [made waiting running]. repeat split; lia.
 Qed.
 
@@ -183,6 +195,7 @@ Record Sound st : Prop := {
   so_sorted : forall j k, j <= k < length (arrived st) -> arr (source st j) <= arr (source st k);
   so_made : forall i j, 0 < made st i j -> i < m /\ j < length (arrived st) /\ mandatory p (source st j) = true;
   so_once : forall j, made st 0 j <= 1;
+  so_late : forall i, i < m -> late st i <= g;
   so_held : forall i j, i < m -> waits st i j + runs st i j <= made st i j;
   so_due : forall i w due b, i < m -> w < N i -> running st i w = Some (due, b) -> now st <= due <= now st + P i }.
 
@@ -198,7 +211,7 @@ Qed.
 Lemma reachable_sound st : reachable st -> Sound st.
 Proof.
   induction 1 as [|st st' Hr I Hs].
-  { constructor; cbn [initial now arrived made waiting running length]; try (intros; contradiction); try (intros; discriminate); try (intros; lia).
+  { constructor; cbn [initial now late arrived made waiting running length]; try (intros; contradiction); try (intros; discriminate); try (intros; lia).
     - constructor.
     - intros i j _. unfold waits, runs, batch_of. cbn [initial waiting running]. rewrite count_nil, sum_zero. lia. }
   destruct Hsense as (_ & Hm & _ & Hup).
@@ -209,6 +222,9 @@ Proof.
     - unfold set in E. destruct (Nat.eqb_spec i i0) as [->|]; [|now apply (so_due _ I i w due b)].
       destruct (w =? w0); [discriminate|now apply (so_due _ I i0 w due b)].
     - specialize (H i w due b Hi Hw E). pose proof (so_due _ I i w due b Hi Hw E). lia. }
+  assert (Hlate : forall i, i < m -> late st' i <= g).
+  { intros i Hi. pose proof (so_late _ I i Hi) as Hg. inv Hs; cbn [late]; auto; [unfold set; destruct (i =? i0); lia|].
+    destruct (H0 i Hi) as [(-> & _)|(-> & ?)]; lia. }
   destruct (step_flow st st' Hs) as (came & took & ended & Hn & Hflow & Harr).
   assert (Hheld : forall i j, i < m -> waits st' i j + runs st' i j <= made st' i j).
   { intros i j Hi. destruct (Hflow i j) as (-> & Hw & Hrun & _). pose proof (so_held _ I i j Hi). specialize (Hrun Hi). lia. }
@@ -319,8 +335,8 @@ Qed.
 Definition upto k (x : nat) := x <=? k.
 Definition quiet st i k := count (upto k) (waiting st i) = 0.
 
-(** The latest end of the j-th full batch after a start that clears. *)
-Definition ends i j := P i * (1 + cdiv j (N i)).
+(** The latest end of the j-th full batch after a start that clears, dispatch being late by [g] in all. *)
+Definition ends i j := g + P i * (1 + cdiv j (N i)).
 
 Lemma quiet_begun st i k j : quiet st i k -> j <= k -> begun st i j = made st i j.
 Proof.
@@ -339,7 +355,7 @@ Qed.
 (** While anything up to source [k] waits: since a state in which nothing did, worker [v] has begun [x v] full batches of
     such requests. *)
 Definition busy st i k := exists s x, reachable s /\ path s st /\ quiet s i k /\
-  (forall v, v < N i -> free_at st i v <= now s + P i + P i * x v) /\
+  late s i <= late st i /\ (forall v, v < N i -> free_at st i v + late s i <= now s + P i + P i * x v + late st i) /\
   B i * sum x (N i) <= sum (fun j => begun st i j - begun s i j) (S k).
 
 Lemma free_now st i v : Sound st -> i < m -> v < N i -> now st <= free_at st i v <= now st + P i.
@@ -356,20 +372,21 @@ Proof.
   - exists st, (fun _ => 0). split; [auto|]. split; [now apply (Path_step st st); [constructor|]|]. split; [exact E|].
     assert (En : now st' = now st).
     { inv Hs; cbn [now waiting] in *; auto. lia. }
-    split; [|rewrite sum_const; lia]. intros v Hv. pose proof (free_now st' i v I' Hi Hv). lia.
-  - destruct (IH ltac:(lia)) as (s & x & Hrs & Hp & Hq & Hf & Hsum).
+    assert (El : late st' i = late st i) by (inv Hs; cbn [late waiting] in *; auto; lia).
+    split; [lia|]. split; [|rewrite sum_const; lia]. intros v Hv. pose proof (free_now st' i v I' Hi Hv). lia.
+  - destruct (IH ltac:(lia)) as (s & x & Hrs & Hp & Hq & Hl & Hf & Hsum).
     assert (Hp' : path s st') by now apply (Path_step s st).
     assert (Hmono : sum (fun j => begun st i j - begun s i j) (S k) <= sum (fun j => begun st' i j - begun s i j) (S k)).
     { apply sum_mono. intros j _. pose proof (la_begun _ _ L i j Hi). lia. }
-    assert (Hsame : (forall v, v < N i -> free_at st' i v <= free_at st i v) -> busy st' i k).
-    { intros H. exists s, x. split; [auto|]. split; [auto|]. split; [auto|]. split; [|lia]. intros v Hv. specialize (H v Hv). specialize (Hf v Hv). lia. }
+    assert (Hsame : late st i <= late st' i -> (forall v, v < N i -> free_at st' i v + late st i <= free_at st i v + late st' i) -> busy st' i k).
+    { intros H0 H. exists s, x. split; [auto|]. split; [auto|]. split; [auto|]. split; [lia|]. split; [|lia]. intros v Hv. specialize (H v Hv). specialize (Hf v Hv). lia. }
     inv Hs.
-    + apply Hsame. intros v Hv. unfold free_at. cbn [running now]. lia.
+    + apply Hsame; [auto|]. intros v Hv. unfold free_at. cbn [running now late]. lia.
     + destruct (Nat.eq_dec i i0) as [<-|Hne].
-      2:{ apply Hsame. intros v Hv. unfold free_at. cbn [running now]. rewrite set_other by auto. lia. }
+      2:{ apply Hsame; [auto|]. intros v Hv. unfold free_at. cbn [running now late]. rewrite set_other by auto. lia. }
       cbn [waiting] in Hk. rewrite set_same in Hk. exists s, (fun v => x v + if v =? w then 1 else 0).
-      split; [auto|]. split; [auto|]. split; [auto|]. split.
-      * intros v Hv. specialize (Hf v Hv). unfold free_at in *. cbn [running now]. rewrite set_same. destruct (Nat.eqb_spec v w) as [->|Hvw].
+      split; [auto|]. split; [auto|]. split; [auto|]. split; [exact Hl|]. split.
+      * intros v Hv. specialize (Hf v Hv). unfold free_at in *. cbn [running now late]. rewrite set_same. destruct (Nat.eqb_spec v w) as [->|Hvw].
         -- rewrite set_same. rewrite H1 in Hf. lia.
         -- rewrite set_other by auto. lia.
       * destruct (in_count _ _ Hk) as (y & Hy & Hyk). unfold upto in Hyk. apply Nat.leb_le in Hyk.
@@ -385,20 +402,24 @@ Proof.
         rewrite <- sum_add. apply sum_mono. intros j _.
         unfold begun, waits. cbn [made waiting]. rewrite set_same, H2.
         pose proof (la_begun _ _ (path_later _ _ Hrs Hp) i j Hi) as Hb. pose proof (so_held _ I i j Hi) as Hh. unfold begun, waits in *. rewrite H2 in *. lia.
-    + apply Hsame. intros v Hv. unfold free_at. cbn [running now]. destruct (Nat.eq_dec i i0) as [<-|Hne]; [|rewrite set_other by auto; lia].
+    + apply Hsame; [auto|]. intros v Hv. unfold free_at. cbn [running now late]. destruct (Nat.eq_dec i i0) as [<-|Hne]; [|rewrite set_other by auto; lia].
       rewrite set_same. pose proof (free_now st i v I Hi Hv) as H'. unfold free_at in H'. unfold set. destruct (v =? w); lia.
-    + apply Hsame. intros v Hv. unfold free_at. cbn [running now]. destruct (H0 i Hi) as [Hw|Hw]; [rewrite Hw in E; now destruct E|].
-      specialize (Hw v Hv). destruct (running st i v) as [(due, b)|]; [lia|congruence].
+    + destruct (Nat.eq_dec i i0) as [<-|Hne]; [rewrite H in E; now destruct E|].
+      apply Hsame; [|intros v Hv]; unfold free_at; cbn [running now late]; rewrite set_other by auto; lia.
+    + destruct (H0 i Hi) as [(El & [Hw|Hw])|(El & _)]; [rewrite Hw in E; now destruct E| |].
+      * apply Hsame; [cbn [late]; lia|]. intros v Hv. unfold free_at. cbn [running now late]. specialize (Hw v Hv).
+        destruct (running st i v) as [(due, b)|]; [lia|congruence].
+      * apply Hsame; [cbn [late]; lia|]. intros v Hv. unfold free_at. cbn [running now late]. destruct (running st i v) as [(due, b)|]; lia.
 Qed.
 
 (** Of so many batches some worker begins one early enough. *)
-Lemma least_begun st i s x : Sound st -> i < m -> (forall v, v < N i -> free_at st i v <= now s + P i + P i * x v) ->
+Lemma least_begun st i s x : Sound st -> i < m -> (forall v, v < N i -> free_at st i v + late s i <= now s + P i + P i * x v + late st i) ->
   now st + P i <= now s + ends i (S (sum x (N i))).
 Proof.
   intros I Hi Hf. destruct Hsense as (_ & _ & Hpos & _). destruct (Hpos i Hi) as (HN & _).
   unfold ends. set (V := cdiv (S (sum x (N i))) (N i)). pose proof (cdiv_ge (S (sum x (N i))) (N i) HN) as HV. fold V in HV.
   destruct (sum_lt x (fun _ => V) (N i)) as (v & Hv & Hxv); [rewrite sum_const; lia|].
-  specialize (Hf v Hv). pose proof (free_now st i v I Hi Hv). assert (P i * S (x v) <= P i * V) by (apply Nat.mul_le_mono_l; lia). lia.
+  specialize (Hf v Hv). pose proof (free_now st i v I Hi Hv). pose proof (so_late _ I i Hi). assert (P i * S (x v) <= P i * V) by (apply Nat.mul_le_mono_l; lia). lia.
 Qed.
 
 (** What runs, ranked by when it has begun: between the quiet state [s] and its start at [t] full batches were begun, and
@@ -430,28 +451,28 @@ Proof.
     assert (Htop : forall v, v < N i -> rank v < top) by (intros v Hv; pose proof (sum_one rank (N i) v Hv); unfold top; lia).
     assert (Hdone : forall k, done st i k + runs st i k = begun st i k).
     { intros k. pose proof (so_held _ I i k Hi). unfold done, begun. lia. }
-    assert (Erun : running (State (now st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i
+    assert (Erun : running (State (now st) (late st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i
       = set (running st i) w (Some (now st + P i, taken))) by (cbn [running]; apply set_same).
     intros v due b k Hv E Hk. rewrite Erun in E. destruct (Nat.eq_dec v w) as [->|Hvw].
     + rewrite set_same in E. injection E as <- <-. assert (Hw : 0 < count (is k) (waiting st i)) by (rewrite H2; apply is_in in Hk; lia).
-      destruct (waits_busy st Hr i k Hi) as (s & x & Hrs & Hp & Hq & Hf & Hsum).
+      destruct (waits_busy st Hr i k Hi) as (s & x & Hrs & Hp & Hq & _ & Hf & Hsum).
       { rewrite count_upto. pose proof (sum_one (fun j => count (is j) (waiting st i)) (S k) k ltac:(lia)) as H'. cbv beta in H'. lia. }
       exists s, st, (sum x (N i)). split; [split; [auto|split; [auto|split; [now apply (Path_step st st); [constructor|]|split; [auto|auto]]]]|].
       split; [now apply (least_begun st i s x I Hi)|]. pose proof (la_done _ _ L i k Hi) as Hd. specialize (Hdone k).
-      assert (Ha : runs st i k <= ahead (State (now st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i k (set rank w top) w).
+      assert (Ha : runs st i k <= ahead (State (now st) (late st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i k (set rank w top) w).
       { apply sum_mono. intros u Hu. unfold batch_of. rewrite Erun, set_same. destruct (Nat.eq_dec u w) as [->|Huw].
         - rewrite H1. cbn. lia.
         - rewrite !set_other by auto. destruct (Nat.ltb_spec (rank u) top); [lia|]. specialize (Htop u Hu). lia. }
       lia.
     + rewrite set_other in E by auto. destruct (HR v due b k Hv E Hk) as (s & t & X & H1' & H2' & H3').
       exists s, t, X. split; [now apply (full_since_step st)|]. split; [auto|]. pose proof (la_done _ _ L i k Hi) as Hd.
-      assert (Ha : ahead st i k rank v <= ahead (State (now st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i k (set rank w top) v).
+      assert (Ha : ahead st i k rank v <= ahead (State (now st) (late st) (arrived st) (made st) (set (waiting st) i left) (set (running st) i (set (running st i) w (Some (now st + P i, taken))))) i k (set rank w top) v).
       { apply sum_mono. intros u Hu. unfold batch_of. rewrite Erun. rewrite (set_other rank w top v) by auto. destruct (Nat.eq_dec u w) as [->|Huw].
         - rewrite H1, count_nil. destruct (rank w <? rank v); lia.
         - rewrite !set_other by auto. lia. }
       lia.
   - destruct (Nat.eq_dec i i0) as [<-|Hne]; [|apply Hsame; intros; cbn [running]; now rewrite set_other].
-    exists rank. set (st2 := State _ _ _ _ _) in *.
+    exists rank. set (st2 := State _ _ _ _ _ _) in *.
     assert (Erun : running st2 i = set (running st i) w None) by (cbn [running]; apply set_same).
     intros v due' b' k Hv E Hk. rewrite Erun in E. destruct (Nat.eq_dec v w) as [->|Hvw]; [rewrite set_same in E; discriminate|].
     rewrite set_other in E by auto. destruct (HR v due' b' k Hv E Hk) as (s & t & X & H1' & H2' & H3').
@@ -464,7 +485,8 @@ Proof.
       cbv beta in E1. unfold batch_of in *. rewrite Erun in *. rewrite set_same, H1, count_nil in E1.
       specialize (E1 ltac:(intros u Hu; now rewrite set_other)). destruct (g w); lia. }
     pose proof (Hg (fun _ => true)) as G1. pose proof (Hg (fun u => rank u <? rank v)) as G2. cbv beta in G1, G2.
-    unfold ahead in *. unfold done, begun, runs in *. destruct (rank w <? rank v); lia.
+    unfold ahead in *. unfold done, begun, runs in *. clear - G1 G2 H3' Em Ew Er' Hh Hh'. destruct (rank w <? rank v); lia.
+  - now apply Hsame.
   - now apply Hsame.
 Qed.
 
@@ -494,7 +516,7 @@ Proof.
   intros Hr Hi Hh. pose proof (so_held _ (reachable_sound _ Hr) i k Hi) as Hheld.
   assert (H : exists s t X, full_since st i k s t X /\ now st <= now s + ends i (S X) /\ begun t i k < made st i k).
   { destruct (Nat.eq_dec (runs st i k) 0) as [E|E].
-    - destruct (waits_busy st Hr i k Hi) as (s & x & Hrs & Hp & Hq & Hf & Hsum).
+    - destruct (waits_busy st Hr i k Hi) as (s & x & Hrs & Hp & Hq & _ & Hf & Hsum).
       { rewrite count_upto. pose proof (sum_one (fun j => count (is j) (waiting st i)) (S k) k ltac:(lia)) as H'. cbv beta in H'. unfold waits in *. lia. }
       exists s, st, (sum x (N i)). split; [split; [auto|]; split; [auto|]; split; [constructor|auto]|].
       pose proof (least_begun st i s x (reachable_sound _ Hr) Hi Hf). unfold begun. lia.
@@ -559,7 +581,7 @@ Qed.
 Lemma ends_mono i j j' : i < m -> j <= j' -> ends i j <= ends i j'.
 Proof.
   intros Hi Hj. destruct Hsense as (_ & _ & Hpos & _). destruct (Hpos i Hi) as (HN & _).
-  unfold ends. apply Nat.mul_le_mono_l, Nat.add_le_mono_l, cdiv_mono; auto.
+  unfold ends. apply Nat.add_le_mono_l, Nat.mul_le_mono_l, Nat.add_le_mono_l, cdiv_mono; auto.
 Qed.
 
 (** * Theorem P1 *)
@@ -824,3 +846,23 @@ Qed.
 (** The same with the bound computed. *)
 Theorem theorem_P2_burst q : sensible q -> test_once q (burst q) -> all_hit q.
 Proof. intros Hs. apply theorem_P2; [auto|now apply worst_pays]. Qed.
+
+(** So every (m, K) of density at most rho is kept, whatever is held to be a miss: a mandatory request only if something of it
+    is left when its deadline has passed, any other one as you like. *)
+Theorem hit_keeps q st k s m K (missed : nat -> bool) :
+  sensible q -> all_hit q -> reachable q st -> conforms (as_problem q) (arrived st) ->
+  nth_error (sources q) k = Some s -> (K - m) * den s <= K * num s ->
+  (forall x, missed x = true -> exists j, j < length (arrived st) /\ src (source st j) = k /\ idx (source st j) = x /\
+     arr (source st j) + allowed q < now st /\
+     (mandatory (as_problem q) (source st j) = true -> exists i, i < length (stages q) /\ pending q st i j)) ->
+  forall i, count missed (seq (i + 1) K) <= m.
+Proof.
+  intros (Hs & _) Hh Hr Hc Hk Hd Hm i. rewrite Nat.add_1_r. destruct (Hs s (nth_error_In _ _ Hk)) as (Hle & Hpos & _).
+  pose proof (balanced_keeps (num s) (den s) Hle Hpos i m K Hd) as Hb.
+  pose proof (count_add (marked (num s) (den s)) (seq (S i) K)) as Ha. rewrite seq_length in Ha.
+  transitivity (count (fun x => negb (marked (num s) (den s) x)) (seq (S i) K)); [|lia].
+  apply count_mono. intros x _ Hx. destruct (marked (num s) (den s) x) eqn:Em; [exfalso|reflexivity].
+  destruct (Hm x Hx) as (j & Hj & Hsrc & Hidx & Hlate & Hpend).
+  assert (Hman : mandatory (as_problem q) (source st j) = true) by (unfold mandatory; cbn [streams as_problem]; now rewrite Hsrc, Hk, Hidx).
+  destruct (Hpend Hman) as (i' & Hi' & Hp). now apply (Hh st Hr Hc j Hj Hman Hlate i' Hi').
+Qed.

@@ -409,7 +409,7 @@ Qed.
 Lemma count_rev {A} (f : A -> bool) l : count f (rev l) = count f l.
 Proof. induction l; [reflexivity|]. cbn [rev]. rewrite count_app, !count_cons, count_nil, IHl. lia. Qed.
 
-Lemma lullb_shows st s e : shows st s -> lullb st e = true -> lull p s (everyone p) (N.to_nat e).
+Lemma lullb_shows st s e : shows st s -> lullb st e = true -> lull p everything s (everyone p) (N.to_nat e).
 Proof.
   intros (Hn & _ & Ha & _) H. unfold lullb in H. apply andb_true_iff in H as (He & Hall). apply N.leb_le in He.
   split; [lia|]. intros k s' x _ Hk Hx. cbn [streams to_problem] in Hk. rewrite nth_error_map in Hk.
@@ -419,16 +419,16 @@ Proof.
   specialize (Hall k Hin). unfold of_stream in Hall. rewrite E in Hall. set (a := fst (held st k s0)) in *. clearbody a.
   cbv zeta in Hall. rewrite andb_true_iff, !N.leb_le in Hall. destruct Hall as (Han & Hseen).
   exists (N.to_nat a), (N.to_nat (e - a)). split; [lia|].
-  rewrite Ha, map_rev, count_rev, (count_req _ (fun x => (nsrc x =? N.of_nat k) && ((a <=? narr x) && (narr x <? a + (e - a))))).
+  change (Model.seen everything (arrived s)) with (arrived s). rewrite Ha, map_rev, count_rev, (count_req _ (fun x => (nsrc x =? N.of_nat k) && ((a <=? narr x) && (narr x <? a + (e - a))))).
   - cbn [curve to_stream]. rewrite N2Nat.id. unfold seen in Hseen. lia.
   - intros r. unfold of, within. cbn [req src arr]. apply eq_true_iff_eq.
     rewrite !andb_true_iff, Nat.eqb_eq, N.eqb_eq, Nat.leb_le, N.leb_le, Nat.ltb_lt, N.ltb_lt. lia.
 Qed.
 
 Lemma shieldb_shows fuel st s w l e taken waits : shows st s -> (w < n)%nat ->
-  (e = nnow st \/ waits = [] /\ lull p s (everyone p) (N.to_nat e)) ->
+  (e = nnow st \/ waits = [] /\ lull p everything s (everyone p) (N.to_nat e)) ->
   shieldb fuel st w l e taken waits = true ->
-  shield p s w (N.to_nat l) (everyone p) (map req taken) (map req waits).
+  shield p everything s w (N.to_nat l) (everyone p) (map req taken) (map req waits).
 Proof.
   intros Hs Hw He. unfold shieldb. rewrite !andb_true_iff. intros (((((Hwf & HT) & Htaken) & Hord) & Hlong) & Hcov).
   destruct (well_formed_spec pr Hwf) as (Hsound & Hroom & Hbounds & _).
@@ -516,7 +516,7 @@ Proof.
     set (r := NRequest k _ _). intros E. injection E as <-. eexists. split.
     + apply (Arrive p s (req r)); [cbn; lia| |rewrite Hload; apply mandatory_counted].
       unfold r. cbn [req idx src nidx nsrc].
-      rewrite Ha, map_rev, count_rev, (count_req _ (fun x => nsrc x =? k)); [lia|].
+      change (Model.seen everything (arrived s)) with (arrived s). rewrite Ha, map_rev, count_rev, (count_req _ (fun x => nsrc x =? k)); [lia|].
       intros x. unfold of. cbn. apply eq_true_iff_eq. rewrite Nat.eqb_eq, N.eqb_eq. lia.
     + unfold shows. cbn [nnow nlate narrived nwaiting nrunning now late arrived waiting running load].
       split; [auto|]. split; [auto|]. split; [cbn [rev]; now rewrite map_app, Ha|].

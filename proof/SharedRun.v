@@ -3,7 +3,7 @@
     to the next in one step. *)
 Require Import List Arith NArith Lia Bool.
 Import ListNotations.
-Require Import Model Words Core TheoremA Sharing Earliest Loads Fewer Check Run Shared SharedDecide.
+Require Import Decide Model Words Core TheoremA Sharing Earliest Loads Check Run Shared.
 Open Scope N_scope.
 
 (** What happens, and from when on which streams are counted. *)

@@ -399,15 +399,15 @@ Definition looked_at p S rises := forall d, (exists x, x <= d /\ over p S x) \/
 Definition others p st w := map (fun v => free_at st v - now st) (seq 0 w ++ seq (S w) (length (workers p) - S w)).
 Definition dues p st l := map (fun r => arr r + deadline p - guard p - now st) l.
 
-Theorem table_allows p n B P rises st w l S lull_ now_taken left :
+Theorem table_allows p m n B P rises st w l S lull_ now_taken left :
   workers p = repeat (Worker B P) n -> 0 < B -> 0 < P -> w < n -> guard p + P <= deadline p ->
   looked_at p S rises ->
   (forall v, v < n -> free_at st v <= now st + (deadline p - guard p)) ->
   StronglySorted (fun r r' => arr r <= arr r') left ->
-  (S = load st /\ (lull_ = 0 \/ left <> []) \/ left = [] /\ incl S (load st) /\ lull p st S (now st + lull_)) ->
+  (S = load st /\ (lull_ = 0 \/ left <> []) \/ left = [] /\ incl S (load st) /\ lull p m st S (now st + lull_)) ->
   (forall r, In r now_taken -> now st + l <= arr r + deadline p) ->
   P < l <= longest n B P (deadline p - guard p) rises (others p st w) (dues p st left) lull_ ->
-  shield p st w l S now_taken left.
+  shield p m st w l S now_taken left.
 Proof.
   intros Hp HB HP Hw HL Hlook Hfree Hsort Hlull Htaken (Hl & Hlong).
   assert (Hn : length (workers p) = n) by (rewrite Hp; apply repeat_length).
@@ -420,7 +420,7 @@ Proof.
     cbn. induction n; cbn; lia. }
   set (h := match left with [] => lull_ | _ => 0 end).
   set (e := now st + h).
-  assert (He : (e = now st /\ S = load st \/ left = [] /\ incl S (load st) /\ lull p st S e)).
+  assert (He : (e = now st /\ S = load st \/ left = [] /\ incl S (load st) /\ lull p m st S e)).
   { unfold e, h. destruct Hlull as [(-> & [->|Hne])|(-> & ? & ?)]; [left|left|right; auto].
     - split; [destruct left; lia|auto].
     - split; [destruct left; [congruence|lia]|auto]. }

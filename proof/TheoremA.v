@@ -179,25 +179,31 @@ Qed.
 
 (** If the mandatory requests whose deadlines have passed were answered in time, every (m, K) of density (K - m)/K at most
     rho is kept. *)
-Lemma in_time_keeps p st k s m K :
+Lemma in_time_keeps_from p st k s m K i :
   sound_streams p -> nth_error (streams p) k = Some s -> (K - m) * den s <= K * num s ->
-  (forall r, In r (arrived st) -> src r = k -> mandatory p r = true -> arr r + deadline p < now st -> in_time p st r) ->
-  forall i, count (missed p st k) (seq (i + 1) K) <= m.
+  (forall r, In r (arrived st) -> src r = k -> i < idx r -> mandatory p r = true -> arr r + deadline p < now st -> in_time p st r) ->
+  count (missed p st k) (seq (i + 1) K) <= m.
 Proof.
-  intros Hs Hk Hdens Hserve i. rewrite Nat.add_1_r.
+  intros Hs Hk Hdens Hserve. rewrite Nat.add_1_r.
   destruct (Hs s (nth_error_In _ _ Hk)) as (Hle & Hpos & _).
   pose proof (balanced_keeps (num s) (den s) Hle Hpos i m K Hdens) as Hb.
   pose proof (count_add (marked (num s) (den s)) (seq (Datatypes.S i) K)) as Ha. rewrite seq_length in Ha.
   transitivity (count (fun x => negb (marked (num s) (den s) x)) (seq (Datatypes.S i) K)); [|lia].
-  apply count_mono. intros x _ Hmiss. destruct (marked (num s) (den s) x) eqn:Em; [exfalso|reflexivity].
+  apply count_mono. intros x Hseq Hmiss. apply in_seq in Hseq. destruct (marked (num s) (den s) x) eqn:Em; [exfalso|reflexivity].
   unfold missed in Hmiss. apply existsb_exists in Hmiss as (r & Hin & H).
   rewrite !andb_true_iff, negb_true_iff in H. destruct H as (((Ek & Ex) & Hd) & Hno).
   pose proof Ek as Ek'. unfold of in Ek'. apply Nat.eqb_eq in Ek', Ex. apply Nat.ltb_lt in Hd.
-  destruct (Hserve r Hin Ek') as (t & Ht & Hle'); auto.
+  destruct (Hserve r Hin Ek' ltac:(lia)) as (t & Ht & Hle'); auto.
   { unfold mandatory. rewrite Ek', Hk. now rewrite Ex. }
   rewrite <- not_true_iff_false in Hno. apply Hno, existsb_exists. exists (r, t). split; auto.
   cbn. rewrite Ek, Ex, Nat.eqb_refl. now apply Nat.leb_le.
 Qed.
+
+Lemma in_time_keeps p st k s m K :
+  sound_streams p -> nth_error (streams p) k = Some s -> (K - m) * den s <= K * num s ->
+  (forall r, In r (arrived st) -> src r = k -> mandatory p r = true -> arr r + deadline p < now st -> in_time p st r) ->
+  forall i, count (missed p st k) (seq (i + 1) K) <= m.
+Proof. intros Hs Hk Hdens Hserve i. apply (in_time_keeps_from p st k s); auto. Qed.
 
 (** Serving the mandatory requests keeps every such (m, K), at every instant. *)
 Theorem serves_keeps p S k s m K :

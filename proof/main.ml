@@ -1,5 +1,6 @@
 (* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
-   [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [accept]: logs, each a problem after "p",
+   [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [pipeline]: pipelines, one a
+   line.  [accept]: logs, each a problem after "p",
    or after "d" the streams that are counted first and a problem of services that share workers, and the events of it, one a line.
    [in-time]: such a log of services that share workers: whether all in it is in time, by what is proved. *)
 open Proved
@@ -44,6 +45,17 @@ let sharing rest =
   let nclients = many rest client in
   ({ nrule; ncrew; nlongest; nlateness; nexcess; nservices = List.map fst services; nclients }, List.map snd services)
 
+(* A stage says how many come before it; the first has no parent. *)
+let stage rest =
+  let pcrew = n rest in let psize = n rest in let pspan = n rest in let pparent = nat (int rest) in
+  { pcrew; psize; pspan; pparent; pfan = n rest }
+let pipeline rest =
+  let pallowed = n rest in let plateness = n rest in
+  let pstages = many rest stage in
+  let psources = many rest stream in
+  ended rest;
+  { pstages; psources; pallowed; plateness }
+
 let request rest = let nsrc = n rest in let nidx = n rest in { nsrc; nidx; narr = n rest }
 let happens kind rest = match kind with
   | "a" -> Arrives (n rest)
@@ -74,6 +86,9 @@ let shared () =
     let (pr, starts) = sharing rest in
     ended rest;
     print_endline (if decide_shared pr fuel starts then "confirmed" else "not confirmed"))
+
+let pipelines () =
+  lines (fun line -> print_endline (if decide_pipeline (pipeline (words line)) fuel then "confirmed" else "not confirmed"))
 
 (* What takes in the next event: what takes in the one after that, or nothing if the event is refused. *)
 type follower = Follower of (string list ref -> follower option)
@@ -131,6 +146,7 @@ let in_time () =
 let () = match Sys.argv with
   | [| _; "check" |] -> check ()
   | [| _; "shared" |] -> shared ()
+  | [| _; "pipeline" |] -> pipelines ()
   | [| _; "accept" |] -> accept ()
   | [| _; "in-time" |] -> in_time ()
-  | _ -> prerr_endline "usage: weir-proved check|shared|accept|in-time <INPUT"; exit 2
+  | _ -> prerr_endline "usage: weir-proved check|shared|pipeline|accept|in-time <INPUT"; exit 2

@@ -1,11 +1,16 @@
 //! Pipelines, drawn at random and by hand: what is certified is confirmed by the independent checker, and what is changed is
 //! not.
 
+#[path = "../../tests/e2e/harness/prover.rs"]
+mod prover;
+
+use planner::certificate::PipelineReason;
 use planner::verify::verify;
 use planner::{Certificate, PipelineClaim, PipelineProblem, Question, certify_pipeline};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use prover::prover;
 use serde_json::{Value, json};
 
 fn read(problem: &Value) -> PipelineProblem {
@@ -86,6 +91,43 @@ fn what_is_certified_is_confirmed() {
     assert!(promised >= 50 && limits * 10 >= promised * 9);
 }
 
+/// The checker that is proved sound confirms what is certified, but near capacity, and nothing that is refused, be it forged
+/// into a yes: a deadline 1 us shorter than the bound, or any other problem that is not certified.
+#[test]
+fn what_is_proved_is_certified_and_nearly_all_that_is_certified_is_proved() {
+    let Some(prover) = prover() else { return };
+    let asked = |claim: PipelineClaim| {
+        let said = prover.check(&Certificate::of_pipeline("by chance", claim));
+        said.expect("answers").0 == 1
+    };
+    let forged = |problem: &Value| PipelineClaim {
+        admissible: true,
+        rule: PipelineReason::TheoremP2,
+        ..certified(problem)
+    };
+    let (mut runner, mut tally) = (TestRunner::deterministic(), [0; 3]);
+    for _ in 0..120 {
+        let mut problem = problem().new_tree(&mut runner).expect("a problem").current();
+        let claim = certified(&problem);
+        let Some(bound) = claim.bound.filter(|_| claim.rule != PipelineReason::NothingPromised) else {
+            if claim.rule != PipelineReason::NothingPromised {
+                assert!(!asked(forged(&problem)), "{problem}");
+                tally[2] += 1;
+            }
+            continue;
+        };
+        let bound: u64 = bound.to_string().parse().expect("whole");
+        problem["deadline"] = json!(bound);
+        tally[usize::from(!asked(certified(&problem)))] += 1;
+        problem["deadline"] = json!(bound - 1);
+        assert!(!asked(forged(&problem)), "{problem}");
+        tally[2] += 1;
+    }
+    let [confirmed, cautious, refused] = tally;
+    println!("{confirmed} confirmed, {cautious} not, {refused} refused");
+    assert!(cautious * 20 <= confirmed && confirmed > 60 && refused > 80, "{tally:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -144,7 +186,7 @@ fn a_stage_above_capacity_is_named() {
 /// Every number of a claim that is changed is found out.
 #[test]
 fn what_is_changed_is_found_out() {
-    let whole = serde_json::to_value(certified(&worked())).expect("JSON");
+    let (prover, whole) = (prover(), serde_json::to_value(certified(&worked())).expect("JSON"));
     for (path, value) in [
         ("/bound", json!(12)),
         ("/bound", json!(14)),
@@ -177,6 +219,12 @@ fn what_is_changed_is_found_out() {
         let mut changed = whole.clone();
         *changed.pointer_mut(path).unwrap_or_else(|| panic!("no {path}")) = value.clone();
         let Ok(claim) = serde_json::from_value::<PipelineClaim>(changed) else { panic!("{path} {value}") };
+        if let Some(prover) = &prover {
+            let asked = serde_json::to_string(&claim.problem).expect("JSON");
+            let right = matches!(Question::parse(&asked), Ok(Question::Pipeline(p)) if certify_pipeline(&p).admissible);
+            let said = prover.check(&Certificate::of_pipeline("weir 0.1.0", claim.clone()));
+            assert!(said.map_or(true, |(proved, _)| proved == 0 || right), "{path} = {value} is proved");
+        }
         assert!(checked(claim).is_err(), "{path} = {value} is confirmed");
     }
 }

@@ -72,22 +72,22 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
 }
 
 #[derive(Clone)]
-struct Pipeline {
-    deadline: i128,
-    guard: i128,
-    stages: Vec<Stage>,
-    streams: Vec<Stream>,
+pub(super) struct Pipeline {
+    pub(super) deadline: i128,
+    pub(super) guard: i128,
+    pub(super) stages: Vec<Stage>,
+    pub(super) streams: Vec<Stream>,
 }
 
 #[derive(Clone)]
-struct Stage {
-    parent: Option<usize>,
-    fan_out: i128,
+pub(super) struct Stage {
+    pub(super) parent: Option<usize>,
+    pub(super) fan_out: i128,
     /// How many requests a source becomes here at most.
     descendants: i128,
-    workers: i128,
-    batch: i128,
-    time: i128,
+    pub(super) workers: i128,
+    pub(super) batch: i128,
+    pub(super) time: i128,
 }
 
 /// What follows of a pipeline: where a source is answered latest, and what each stage adds at most by itself.
@@ -108,7 +108,7 @@ impl Derived {
 
 impl Pipeline {
     /// With the batches and workers that were chosen, where they were to be.
-    fn read(claim: &PipelineClaim) -> Result<Self, VerifyError> {
+    pub(super) fn read(claim: &PipelineClaim) -> Result<Self, VerifyError> {
         let problem = &claim.problem;
         same("stages", &claim.stages.len(), &problem.pipeline.len())?;
         let (unit, mut stages) = (problem.unit, Vec::<Stage>::new());

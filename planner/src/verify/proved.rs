@@ -8,9 +8,10 @@ use rt_core::sharing::{Rule as SharedRule, SharedAdmission};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 
 use super::VerifyError;
+use super::pipeline::Pipeline;
 use super::problem::{Bound, Kind, Stream, System};
 use super::shared::{Told, told};
-use crate::certificate::{Certificate, Rule, SharedClaim, SharedReason};
+use crate::certificate::{Certificate, PipelineClaim, PipelineReason, Rule, SharedClaim, SharedReason};
 use crate::certify::Decision;
 use crate::problem::{Problem, SharedProblem};
 
@@ -96,13 +97,19 @@ impl Prover {
         let mut proved = asked.len() - unproved.iter().filter(|u| asked.contains(&u.claim)).count();
         let promises = |claim: &&SharedClaim| claim.admissible && claim.rule != SharedReason::NothingPromised;
         let first = certificate.claims.len();
+        let mut alone = Vec::new();
         for (i, shared) in certificate.shared.iter().enumerate().filter(|(_, claim)| promises(claim)) {
-            match self.ask("shared", &(shared_line(shared)? + "\n"))?.trim_end() {
+            alone.push((first + i, "shared", shared_line(shared)?));
+        }
+        let promises = |rule| rule != PipelineReason::NothingPromised;
+        if let Some(claim) = certificate.pipeline.as_ref().filter(|c| c.admissible && promises(c.rule)) {
+            alone.push((first + certificate.shared.len(), "pipeline", pipeline_line(claim)?));
+        }
+        for (claim, mode, line) in alone {
+            match self.ask(mode, &(line + "\n"))?.trim_end() {
                 "confirmed" => proved += 1,
-                "not confirmed" => {
-                    unproved.push(Unproved { claim: first + i, reason: "it is not confirmed" });
-                }
-                other => return Err(self.odd(format!("{other:?} for services that share workers"))),
+                "not confirmed" => unproved.push(Unproved { claim, reason: "it is not confirmed" }),
+                other => return Err(self.odd(format!("{other:?} for claim {claim}, {mode}"))),
             }
         }
         unproved.sort_by_key(|u| u.claim);
@@ -246,6 +253,16 @@ fn shared_line(claim: &SharedClaim) -> Result<String, VerifyError> {
         list(&services, |(s, (turn, start))| format!("{} {} {} {turn} {start}", s.batch, s.time, s.latency)),
         list(&streams, |(number, stream)| format!("{number} {}", stream_line(stream)))
     ))
+}
+
+/// The deadline and the guard, the stages, each with the number of the one before it, and the streams.
+fn pipeline_line(claim: &PipelineClaim) -> Result<String, VerifyError> {
+    let Pipeline { deadline, guard, stages, streams } = Pipeline::read(claim)?;
+    let promised: Vec<_> = streams.iter().filter(|stream| stream.p > 0).collect();
+    let stages = list(&stages, |s| {
+        format!("{} {} {} {} {}", s.workers, s.batch, s.time, s.parent.unwrap_or(0), s.fan_out)
+    });
+    Ok(format!("{deadline} {guard} {stages} {}", list(&promised, |stream| stream_line(stream))))
 }
 
 /// The density, the constraints, the bounds.
