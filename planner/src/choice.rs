@@ -122,7 +122,7 @@ impl Choices {
                     let admits = |at| load(at).is_some_and(|streams| pipeline.admit(&streams).is_ok());
                     passes = largest(at, fails, admits);
                     best = Some(options);
-                    further *= 2;
+                    further = further.saturating_mul(2);
                 }
                 Answer::None(all) => {
                     proved &= all;
@@ -311,7 +311,7 @@ fn largest(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
         let at = yes + (no - yes).div_ceil(2).min(further);
         if at < no && passes(at) {
             yes = at;
-            further *= 2;
+            further = further.saturating_mul(2);
         } else {
             no = at;
             further = u64::MAX;
