@@ -9,7 +9,7 @@ TARGETS := $(shell rustc --print sysroot)/lib/rustlib
 # The oldest Rust that Cargo.toml promises.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb wheel clean
+.PHONY: all demo test forget-unchecked test-gpu deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python bench profile-example experiments fuzz soak install uninstall deb wheel clean
 
 all: $(WEIR)
 
@@ -26,7 +26,7 @@ export WEIR_NOT_CHECKED := $(CURDIR)/target/not-checked.txt
 PROOF := $(CURDIR)/target/proof
 
 ## test: everything that must hold on every machine
-test: forget-unchecked deps fetched format lint licences proof unit doc bare arm oldest configs foreign python
+test: forget-unchecked deps fetched format lint licences proof unit models doc bare arm oldest configs foreign python
 	@if [ -s "$(WEIR_NOT_CHECKED)" ]; then \
 	    echo "all other checks passed; NOT CHECKED:"; sort "$(WEIR_NOT_CHECKED)" | uniq -c; \
 	else \
@@ -52,6 +52,7 @@ fetched:
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path tests/models/Cargo.toml --check
 
 # Among its lints: nothing of the standard library that is younger than the oldest Rust.
 lint:
@@ -81,6 +82,16 @@ proof:
 unit:
 	$(CARGO) test --workspace
 	$(CARGO) test --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+
+# In every order of threads by loom; and by Miri, which sees undefined behaviour, where a nightly Rust has it.
+models:
+	$(CARGO) test --manifest-path tests/models/Cargo.toml --target-dir target/models
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+	    $(CARGO) +nightly miri test --manifest-path tests/models/Cargo.toml --target-dir target/miri; \
+	else \
+	    echo "undefined behaviour: Miri is not installed (rustup +nightly component add miri)" \
+	        | tee -a "$(WEIR_NOT_CHECKED)"; \
+	fi
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

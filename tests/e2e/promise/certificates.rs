@@ -329,6 +329,18 @@ fn a_promise_is_confirmed_by_the_proved_checker_and_a_simulation_by_the_model() 
     desk.json(&["certify", "--problem", "closed.json", "--json", "-o", "c.json"]);
     let (verified, verdict) = desk.json(&["verify", "c.json", "--json", &proved]);
     assert!(!verified && verdict["error"].as_str().is_some_and(|e| e.contains("refinement")), "{verdict}");
+    let pipeline = json!({
+        "unit": "ms", "deadline": 9, "background": true,
+        "pipeline": [
+            { "name": "first", "workers": 1, "batch": 1, "time": 1 },
+            { "name": "second", "parent": "first", "workers": 1, "batch": 1, "time": 1 },
+        ],
+        "streams": [{ "name": "cam", "constraints": ["row_miss(0)"], "arrivals": { "windows": [[6, 20]] } }],
+    });
+    std::fs::write(desk.0.path().join("pipeline.json"), pipeline.to_string()).expect("written");
+    desk.json(&["certify", "--problem", "pipeline.json", "--json", "-o", "c.json"]);
+    let (verified, verdict) = desk.json(&["verify", "c.json", "--json", &proved]);
+    assert!(verified && verdict["proved"] == 1, "{verdict}");
     let log = ["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--log", "l.csv"];
     assert!(desk.weir(&log).status.success());
     let accept = ["accept", "--problem", "p.json", "--proved", &program, "l.csv"];

@@ -127,6 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn what_one_mapping_writes_the_other_reads() {
         let file = memfd_create("t", MFdFlags::MFD_CLOEXEC).unwrap();
         ftruncate(&file, 256).unwrap();
