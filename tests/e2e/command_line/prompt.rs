@@ -73,7 +73,7 @@ fn certificates_come_from_standard_input_and_the_exit_code_tells_a_refusal_from_
 
 #[test]
 fn a_pipeline_is_certified_verified_and_simulated() {
-    let place = Deployment::new(DAEMON.to_owned());
+    let place = Deployment::new(DAEMON);
     let problem = |deadline: u32| {
         format!(
             r#"{{"unit": "ms", "background": true, "deadline": {deadline}, "pipeline": [
