@@ -23,6 +23,7 @@
 //! are waited for at one stage alone. The proofs are in `docs/guarantee.md`.
 
 mod calm;
+mod flow;
 mod horizon;
 mod path;
 mod prolong;
@@ -30,6 +31,7 @@ mod scheduler;
 mod shield;
 mod sources;
 mod stage;
+mod types;
 
 use alloc::vec::Vec;
 
@@ -42,11 +44,10 @@ use crate::{MAX_BATCH, MAX_WORKERS};
 use horizon::Horizon;
 use path::Tables;
 
-pub use scheduler::{
-    Part, PipelineAction, PipelineConfig, PipelineConfigError, PipelineScheduler, StageConfig,
-};
+pub use scheduler::PipelineScheduler;
 pub use shield::PipelineShield;
 pub use sources::SourceId;
+pub use types::{Part, PipelineAction, PipelineConfig, PipelineConfigError, StageConfig};
 
 /// The most stages of a pipeline.
 pub const MAX_STAGES: usize = 32;

@@ -6,101 +6,21 @@ use super::calm::Calm;
 use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
-use super::{MAX_FAN_OUT, MAX_STAGES, Pipeline, PipelineError, Stage};
+use super::types::{Part, PipelineAction, PipelineConfig, PipelineConfigError};
+use super::{MAX_FAN_OUT, Pipeline};
 use crate::admission::Dispatch;
-use crate::safe_mode::SafeModeConfig;
 use crate::scheduler::first::Behind;
-use crate::scheduler::queue::MANDATORY;
 use crate::stream::{MissReason, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
 use crate::{
-    Action, Arrival, ConfigError, Event, Joined, Newcomer, Outcome, Ran, Request, Resolution, Retired,
-    Scheduler, SchedulerConfig, StreamError, WorkerId, Workers,
+    Action, Arrival, Joined, Newcomer, Outcome, Ran, Request, Resolution, Retired, Scheduler,
+    SchedulerConfig, StreamError, WorkerId,
 };
 
 /// The end of time.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 /// The most requests that may wait at a stage.
 const MAX_WAITING: u64 = 1 << 16;
-
-/// What a stage is served by.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StageConfig {
-    /// The stage whose results it takes, which stands before it; `None` for the first, which takes the sources.
-    pub parent: Option<usize>,
-    /// `F`: the most requests that a result of the parent becomes here; 1 for the first.
-    pub fan_out: u32,
-    /// How many it becomes on average: a hint for what nothing is promised for, at most `fan_out`.
-    pub mean: f64,
-    /// Its workers, batches and their times.
-    pub workers: Workers,
-}
-
-/// Everything that is fixed for the life of a pipeline's scheduler.
-#[derive(Clone, Debug)]
-pub struct PipelineConfig {
-    /// From the arrival of a source to the last answer to what it became.
-    pub deadline: Span,
-    /// By how much dispatch may come late at each stage.
-    pub guard: Span,
-    /// In `1..=MAX_STAGES`, every parent before its children.
-    pub stages: Vec<StageConfig>,
-    /// Sources waiting at most, and sources begun and not answered at most, in `1..=65536`.
-    pub queue: usize,
-    /// Streams at most, in `1..=4096`.
-    pub streams: usize,
-    /// When safe mode ends.
-    pub safe_mode: SafeModeConfig,
-}
-
-/// Why a pipeline has no scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PipelineConfigError {
-    /// The tree is none, or a number of it outside its range.
-    #[error(transparent)]
-    Pipeline(#[from] PipelineError),
-    /// The first stage could not even be scheduled by itself in what the others leave of the deadline.
-    #[error("first stage: {0}")]
-    First(#[from] ConfigError),
-    /// Not even one request at a time fits into the deadline.
-    #[error("deadline {deadline} is below the {time} that the stages after the first take")]
-    Deadline {
-        /// The deadline.
-        deadline: Span,
-        /// The least time on the longest path, without the first stage.
-        time: Span,
-    },
-}
-
-/// One request of a batch: a source, or one of those that it became.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The source.
-    pub source: SourceId,
-    /// The caller's handle of the source; `None` if the source has ended meanwhile, and nobody waits for the result.
-    pub token: Option<u64>,
-    /// Its number among what the source became at this stage, from 0: in the order of the calls that said so, and of their
-    /// results.
-    pub index: u32,
-}
-
-/// What the caller must do next; see [`Action`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PipelineAction {
-    /// Run [`PipelineScheduler::batch`] of this worker of this stage.
-    Start {
-        /// The stage.
-        stage: usize,
-        /// The worker, among those of the stage.
-        worker: WorkerId,
-    },
-    /// Tell the client how its source ended.
-    Resolve(Resolution),
-    /// Announce this. In the evidence of a batch that took too long the window is the stage, from 0.
-    Event(Event),
-    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
-    WakeAt(Option<Instant>),
-}
 
 /// Decides which request of which stage of a pipeline runs, when, where, or not at all.
 ///
@@ -113,38 +33,19 @@ pub struct PipelineScheduler {
     pub(super) pipeline: Pipeline,
     pub(super) first: Scheduler,
     /// Of each stage: its children, and the least time that what follows it takes.
-    children: Vec<Vec<usize>>,
+    pub(super) children: Vec<Vec<usize>>,
     pub(super) rest: Vec<Span>,
     /// Of each stage how many requests of a source wait there mostly.
-    usual: Vec<usize>,
+    pub(super) usual: Vec<usize>,
     /// Of each worker of the first stage the sources that it runs.
-    begun: Vec<Vec<SourceId>>,
+    pub(super) begun: Vec<Vec<SourceId>>,
     /// The stages from the second on.
     pub(super) later: Vec<Later>,
     pub(super) sources: Sources,
-    calm: Calm,
+    pub(super) calm: Calm,
     pub(super) longer: Longer,
     /// Since when a free worker should have been given what waits; the end of time if none should.
     armed: Instant,
-}
-
-impl PipelineConfig {
-    /// What admission is computed for.
-    #[must_use]
-    pub fn pipeline(&self) -> Pipeline {
-        let stage = |stage: &StageConfig| Stage {
-            parent: stage.parent,
-            fan_out: stage.fan_out,
-            workers: stage.workers.count,
-            batch: stage.workers.batch,
-            time: stage.workers.batch_time(),
-        };
-        Pipeline {
-            deadline: self.deadline,
-            guard: self.guard,
-            stages: self.stages.iter().map(stage).collect(),
-        }
-    }
 }
 
 impl PipelineScheduler {
@@ -454,186 +355,6 @@ impl PipelineScheduler {
             self.count_workers(now, true);
         }
         true
-    }
-
-    /// A result of a source became so many requests of a stage.
-    fn fan_out(&mut self, now: Instant, source: SourceId, request: &Request, stage: usize, count: u32) {
-        let most = self.pipeline.stages[stage].fan_out;
-        if count > most {
-            self.first.fanned_out(now, request.stream, stage, (most.into(), count.into()));
-        }
-        let deadline = |at: Instant| at + self.rest[0].saturating_sub(self.rest[stage]);
-        let (deadline, wanted) = (deadline(request.deadline), deadline(request.wanted));
-        for _ in 0..count.min(most) {
-            if self.later[stage - 1].waiting.is_full() && !self.make_room(now, stage) {
-                self.close(now, source, Outcome::Missed(MissReason::QueueFull));
-            }
-            // Room may have been made by ending this very source.
-            if self.sources.get(source).is_none() {
-                return;
-            }
-            let seq = self.sources.come(source, stage).into();
-            let SourceId { slot, generation } = source;
-            let part = Request { token: slot.into(), place: generation, seq, deadline, wanted, ..*request };
-            self.later[stage - 1].push(part);
-        }
-    }
-
-    /// Ends the source that nothing is promised for and of which the first request waits at a full stage; false if there is none.
-    fn make_room(&mut self, now: Instant, stage: usize) -> bool {
-        let other = self.later[stage - 1].waiting.give_way(MANDATORY);
-        other.inspect(|other| self.give_up(now, stage, other, MissReason::QueueFull)).is_some()
-    }
-
-    /// A request of a stage has been taken out of what waits and given up: with it all that waits of its source.
-    fn give_up(&mut self, now: Instant, stage: usize, part: &Request, reason: MissReason) {
-        let source = source_of(part);
-        if self.sources.get(source).is_some() {
-            self.sources.leave(source, stage);
-            self.close(now, source, Outcome::Missed(reason));
-        }
-    }
-
-    /// Ends a source, with all that waits of it; what runs ends unheard.
-    fn close(&mut self, now: Instant, source: SourceId, outcome: Outcome) {
-        let Some(&request) = self.sources.get(source) else { return };
-        for stage in 1..=self.later.len() {
-            let deadline = request.deadline + self.rest[0].saturating_sub(self.rest[stage]);
-            for _ in 0..self.sources.waiting(source, stage) {
-                let is = |part: &Request| source_of(part) == source;
-                self.later[stage - 1].waiting.take_back(deadline, is);
-            }
-        }
-        self.sources.close(source);
-        self.first.close(now, &request, outcome, self.rest[0]);
-    }
-
-    /// Ends all sources that have begun and are such.
-    fn close_all(&mut self, now: Instant, reason: MissReason, are: impl Fn(&Request) -> bool) {
-        for slot in 0..self.sources.room() {
-            if let Some(source) =
-                self.sources.at(slot).filter(|&source| self.sources.get(source).is_some_and(&are))
-            {
-                self.close(now, source, Outcome::Missed(reason));
-            }
-        }
-    }
-
-    /// Ends the sources that can no longer be answered as a whole.
-    fn expire(&mut self, now: Instant) {
-        for stage in 1..=self.later.len() {
-            while let Some(part) = self.later[stage - 1].pop_expired(now) {
-                self.give_up(now, stage, &part, MissReason::Expired);
-            }
-        }
-    }
-
-    /// Starts a batch, if a worker is free and something waits.
-    fn start(&mut self, now: Instant) -> Option<(usize, WorkerId)> {
-        if let Some(worker) = self.first.first_free().filter(|_| self.first.waiting() > 0)
-            && self.start_first(now, worker)
-        {
-            return Some((0, worker));
-        }
-        (1..=self.later.len()).find_map(|stage| Some((stage, self.start_later(now, stage)?)))
-    }
-
-    /// Starts a batch of a later stage.
-    fn start_later(&mut self, now: Instant, stage: usize) -> Option<WorkerId> {
-        let whole = self.first.safe_mode().state().is_suspended();
-        loop {
-            let worker = self.later[stage - 1].form(now, whole)?;
-            if self.later[stage - 1].given_up.is_empty() {
-                let later = &mut self.later[stage - 1];
-                later.pool.batch(worker).iter().for_each(|part| self.sources.run(source_of(part), stage));
-                later.pool.start(now, worker);
-                return Some(worker);
-            }
-            while let Some((part, reason)) = self.later[stage - 1].given_up.pop() {
-                self.give_up(now, stage, &part, reason);
-            }
-        }
-    }
-
-    /// Starts a batch of sources.
-    fn start_first(&mut self, now: Instant, worker: WorkerId) -> bool {
-        if self.first.waiting() > self.first.waiting_mandatory() {
-            self.first.shed_before(now, self.likely_reach(now));
-        }
-        let background = self.first.first_mandatory() == NEVER;
-        if self.first.waiting() == 0 || self.first.take_turn(now, worker, background).is_none() {
-            return false;
-        }
-        for place in 0..self.first.batch(worker).len() {
-            let request = self.first.batch(worker)[place];
-            let source = self.sources.begin(&request).or_else(|| {
-                // Of those that nothing is promised for the one that must be answered last gives way.
-                let optional = self.sources.iter().filter(|(_, other)| !other.mandatory);
-                let (other, _) = optional.max_by_key(|(_, other)| other.deadline)?;
-                self.close(now, other, Outcome::Missed(MissReason::QueueFull));
-                self.sources.begin(&request)
-            });
-            match source {
-                Some(source) => self.begun[worker].push(source),
-                None => self.first.close(now, &request, Outcome::Missed(MissReason::QueueFull), self.rest[0]),
-            }
-        }
-        true
-    }
-
-    /// When a source that is begun now has most likely been answered as a whole, less the least time behind the first stage: at each
-    /// stage it waits until what is there has been begun.
-    fn likely_reach(&self, now: Instant) -> Instant {
-        let mut ends = [now; MAX_STAGES];
-        ends[0] = now + self.first.config().workers[0].profile.likely(1);
-        let mut last = ends[0];
-        for (i, later) in self.later.iter().enumerate() {
-            let came = self.pipeline.stages[i + 1].parent.map_or(now, |parent| ends[parent]);
-            let (busy, own) = later.likely_times(self.usual[i + 1]);
-            ends[i + 1] = came.max(now + busy) + own;
-            last = last.max(ends[i + 1]);
-        }
-        last - self.rest[0]
-    }
-
-    /// Where nothing that was before is in the way of what is to come, tells the first stage, if that waits for it.
-    fn settle(&mut self, now: Instant) -> bool {
-        if !self.first.awaits_clear() {
-            return false;
-        }
-        self.calm.restart(self.first.breaks());
-        for stage in 0..=self.later.len() {
-            if !self.calm.is_next(stage, self.pipeline.stages[stage].parent) {
-                continue;
-            }
-            match stage.checked_sub(1).map(|later| &self.later[later]) {
-                None if self.first.is_clear(now) => {
-                    let busy = (0..self.begun.len()).filter(|&worker| self.first.is_running(worker));
-                    self.calm.note(stage, busy);
-                }
-                Some(later) if later.is_clear(now) => self.calm.note(stage, later.busy()),
-                _ => {}
-            }
-        }
-        let over = self.calm.is_over();
-        if over {
-            self.first.all_clear();
-            self.longer.since_calm = false;
-        }
-        over
-    }
-
-    /// Tells the first stage how many workers there are behind it.
-    fn count_workers(&mut self, now: Instant, failed: bool) {
-        let (alive, all) = self
-            .later
-            .iter()
-            .fold((0, 0), |(alive, all), stage| (alive + stage.pool.alive(), all + stage.pool.len()));
-        let cut = self.later.iter().any(|stage| stage.pool.alive() == 0);
-        if cut {
-            self.close_all(now, MissReason::WorkerLost, |_| true);
-        }
-        self.first.set_behind(now, Behind { alive, all, cut }, failed);
     }
 
     /// The batch of a worker has ended, and what became of it is settled.
