@@ -196,8 +196,8 @@ impl ArrivalBound {
                 count * period <= length.as_nanos().into() && (count - 1) * period <= jitter.as_nanos().into()
             }
             (_, Self::Periodic { .. }) => self == other,
-            // No more in two intervals that follow each other than in one and in the other: it is enough to look where the
-            // other bound counts, for it adds up from there.
+            // No more comes in two intervals that follow each other than in one and in the other: it is enough to look where
+            // the other bound counts, for it adds up from there. (A list of distances that is not closed may count more.)
             (_, Self::Window { count, length }) => self.count(*length) <= *count,
             (_, Self::Distances(distances)) => {
                 let mut counted = (1..).zip(distances.as_slice());
