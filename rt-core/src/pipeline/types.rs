@@ -69,10 +69,10 @@ pub struct Part {
     pub index: u32,
 }
 
-/// What the caller must do next; see [`Action`].
+/// What the caller must do next; see [`crate::Action`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineAction {
-    /// Run [`PipelineScheduler::batch`] of this worker of this stage.
+    /// Run [`super::PipelineScheduler::batch`] of this worker of this stage.
     Start {
         /// The stage.
         stage: usize,
