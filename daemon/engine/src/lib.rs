@@ -5,6 +5,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![allow(missing_docs, reason = "of the daemon alone: a field whose name says it all has no sentence")]
 
+pub mod adapter;
 mod engine;
 pub mod idx;
 pub mod inspect;

@@ -4,6 +4,7 @@ mod absorb;
 mod device;
 mod measured;
 mod merit;
+mod pipeline;
 mod rate;
 mod select;
 mod selection;
@@ -26,6 +27,7 @@ use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
+pub use pipeline::{PipelinePlan, Reply, Results, StagePlan};
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
@@ -75,6 +77,8 @@ pub struct ServicePlan {
     pub shared: Option<Share>,
     /// The largest rate under the service's own constraints; absent if it has none.
     pub rate: Option<RatePlan>,
+    /// Its stages, if it is a pipeline.
+    pub pipeline: Option<Box<PipelinePlan>>,
 }
 
 /// Why there is no plan.
@@ -312,6 +316,7 @@ impl ServicePlan {
             admission: Some(admission),
             shared: None,
             rate,
+            pipeline: None,
         })
     }
 

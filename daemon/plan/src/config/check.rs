@@ -252,6 +252,7 @@ impl<'a> Check<'a> {
             jitter: jitter?,
             record,
             reserved: reserved?,
+            stages: Vec::new(),
         })
     }
 

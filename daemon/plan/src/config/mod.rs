@@ -14,6 +14,7 @@ use rt_core::{
     ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, SafeModeConfig, Span, Stalls, StreamSpec,
 };
 
+use weir_engine::adapter::AdapterConfig;
 use weir_engine::manifest::{Problems, lines};
 use weir_engine::{Backend, EngineKind, Isolation};
 
@@ -158,6 +159,26 @@ pub struct ServiceConfig {
     pub record: Option<RecordConfig>,
     /// Streams whose promise is kept for them, connected or not.
     pub reserved: Vec<ReservedStream>,
+    /// Of a pipeline, every parent before its children; none of a service with one model. What is the pipeline's as a whole then
+    /// stands here, and what a stage has of its own with the stage.
+    pub stages: Vec<StageConfig>,
+}
+
+/// A stage of a pipeline.
+#[derive(Clone, Debug)]
+pub struct StageConfig {
+    /// Its name, and what runs its batches: engine, model, workers, batches and handover.
+    pub runs: ServiceConfig,
+    /// The stage whose results become its requests; `None` for the first.
+    pub after: Option<usize>,
+    /// The most requests that a result of the parent becomes; 1 for the first.
+    pub fan_out: u32,
+    /// How many it becomes on average.
+    pub mean: f64,
+    /// How they are made.
+    pub adapter: AdapterConfig,
+    /// Whether its results are part of the answer.
+    pub answers: bool,
 }
 
 /// A file of arrivals, for `weir simulate`.

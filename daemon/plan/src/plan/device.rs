@@ -184,6 +184,7 @@ impl ServicePlan {
             admission: None,
             shared: Some(share),
             rate,
+            pipeline: None,
         };
         plan.with_variants(specs, profile)
     }
