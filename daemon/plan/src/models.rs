@@ -1,6 +1,8 @@
 //! The models that a configuration names: what their manifest says of them, and whether each variant can stand in for the
 //! one before it.
 
+mod stages;
+
 use std::path::PathBuf;
 
 use weir_engine::manifest::{Manifest, ManifestError};
@@ -10,6 +12,7 @@ use weir_engine::{
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
+pub use stages::{adapters, reply};
 
 /// The most bytes of state that the streams of a service may have together.
 const MAX_STATE: u64 = 1 << 30;
@@ -19,19 +22,20 @@ const MAX_STATE: u64 = 1 << 30;
 pub enum ModelsError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    #[error("{}: service[{index}].model = \"{model}\": daemon.models names no manifest", path.display())]
-    NoManifest { path: PathBuf, index: usize, model: String },
+    #[error("{}: {at}.model = \"{model}\": daemon.models names no manifest", path.display())]
+    NoManifest { path: PathBuf, at: String, model: String },
     #[error("{field} = {value}: {reason}")]
-    Variant { field: String, value: String, reason: String },
+    Field { field: String, value: String, reason: String },
 }
 
-/// The variants of each service, in order: the base first.
+/// The variants of each service, in order: the base first. Of a pipeline the model of each stage.
 ///
 /// # Errors
-/// A model that the manifest does not have, and a variant that cannot stand in for the one before it.
+/// A model that the manifest does not have, a variant that cannot stand in for the one before it, and results of a stage that
+/// do not become requests of the next.
 pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsError> {
     let manifest = config.daemon.models.as_deref().map(Manifest::load).transpose()?;
-    let resolve = |(index, service): (usize, &ServiceConfig)| {
+    let variants = |service: &ServiceConfig| {
         let specs = match (&service.model, &manifest) {
             (ModelChoice::Simulated { models, input, output }, _) => {
                 models.iter().map(|model| simulated(model, *input, *output)).collect()
@@ -41,15 +45,37 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
                 .map(|name| Ok(manifest.model(name)?.clone()))
                 .collect::<Result<_, ModelsError>>()?,
             (ModelChoice::Named(names), None) => {
-                let model = names[0].clone();
-                return Err(ModelsError::NoManifest { path: config.path.clone(), index, model });
+                let (at, model) = (service.at.clone(), names[0].clone());
+                return Err(ModelsError::NoManifest { path: config.path.clone(), at, model });
             }
         };
-        let specs = check(index, &service.model, specs)?;
-        check_state(index, service, &specs)?;
+        let specs = check(service, specs)?;
+        check_state(service, &specs)?;
         Ok(specs)
     };
-    config.services.iter().enumerate().map(resolve).collect()
+    let resolve = |service: &ServiceConfig| {
+        if service.stages.is_empty() {
+            return variants(service);
+        }
+        let each = service.stages.iter().map(|stage| variants(&stage.runs));
+        let specs = each.collect::<Result<Vec<_>, _>>()?.concat();
+        stages::check(service, &specs)?;
+        Ok(specs)
+    };
+    config.services.iter().map(resolve).collect()
+}
+
+/// What runs models, each with these: every service with its variants, and every stage of a pipeline with its model.
+pub fn running<'a>(
+    config: &'a Config,
+    models: &'a [Vec<ModelSpec>],
+) -> impl Iterator<Item = (&'a ServiceConfig, &'a [ModelSpec])> {
+    config.services.iter().zip(models).flat_map(|(service, specs)| {
+        service.running().zip(match &service.stages[..] {
+            [] => specs.chunks(specs.len()),
+            _ => specs.chunks(1),
+        })
+    })
 }
 
 /// The models of a service whose files are fixed to one request at a time, one line each.
@@ -106,17 +132,17 @@ pub fn try_models(config: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), Eng
 }
 
 /// Every variant must answer the same requests, better than the one before.
-fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec>, ModelsError> {
-    let list = match model {
-        ModelChoice::Named(_) => format!("service[{index}].variants"),
-        ModelChoice::Simulated { .. } => format!("service[{index}].simulated.variants"),
+fn check(service: &ServiceConfig, specs: Vec<ModelSpec>) -> Result<Vec<ModelSpec>, ModelsError> {
+    let list = match service.model {
+        ModelChoice::Named(_) => format!("{}.variants", service.at),
+        ModelChoice::Simulated { .. } => format!("{}.simulated.variants", service.at),
     };
     for (i, pair) in specs.windows(2).enumerate() {
         let (before, spec) = (&pair[0], &pair[1]);
         let refuse = |what: &str, value: String, reason: String| {
             let field = format!("{list}[{i}]");
             let value = format!("{} with {what} {value}", spec.name);
-            Err(ModelsError::Variant { field, value, reason })
+            Err(ModelsError::Field { field, value, reason })
         };
         for side in [Side::Input, Side::Output] {
             let (here, there) = (shapes(spec.tensors(side)), shapes(specs[0].tensors(side)));
@@ -139,11 +165,11 @@ fn check(index: usize, model: &ModelChoice, specs: Vec<ModelSpec>) -> Result<Vec
 }
 
 /// What remembers something from each request of a stream to the next runs one request after the other, and in one place.
-fn check_state(index: usize, service: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
+fn check_state(service: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
     let Some(spec) = specs.iter().find(|spec| spec.has_state()) else { return Ok(()) };
     let name = &spec.name;
     let refuse = |field: &str, value: String, reason: String| {
-        Err(ModelsError::Variant { field: format!("service[{index}].{field}"), value, reason })
+        Err(ModelsError::Field { field: format!("{}.{field}", service.at), value, reason })
     };
     if specs.len() > 1 {
         let reason = "has state, which one variant cannot take over from another".to_owned();
@@ -206,5 +232,5 @@ fn simulated(model: &SimulatedModel, input: usize, output: usize) -> ModelSpec {
 /// # Errors
 /// What is missing, and how to get it.
 pub fn prepare_engines(config: &Config) -> Result<(), EngineError> {
-    config.services.iter().try_for_each(|service| prepare(service.backend(0)))
+    config.services.iter().flat_map(ServiceConfig::running).try_for_each(|runs| prepare(runs.backend(0)))
 }

@@ -27,7 +27,7 @@ use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
-pub use pipeline::{PipelinePlan, Reply, Results, StagePlan};
+pub use pipeline::{Carried, PipelinePlan, Reply, Results, StagePlan};
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
@@ -105,6 +105,19 @@ pub enum PlanError {
     Stream { service: String, stream: String, constraint: Constraint, source: AdmissionError },
     #[error("service {service}: queue = {queue}, but up to {waiting} requests that must be served can wait")]
     Queue { service: String, queue: usize, waiting: u64 },
+    #[error(
+        "pipeline {service}: deadline {deadline} is too short for one source: P(1) is {times}, and at each stage dispatch may be \
+         late by {guard}"
+    )]
+    Path { service: String, times: String, deadline: Span, guard: Span },
+    #[error("pipeline {service}: the promise to stream {stream}, {constraint}, cannot be kept: {reason}")]
+    Reserved { service: String, stream: String, constraint: Constraint, reason: String },
+    #[error("pipeline {service}: {constraint} cannot be promised at any rate: {reason}")]
+    Unkept { service: String, constraint: Constraint, reason: String },
+    #[error("pipeline {service}: {reason}")]
+    Reason { service: String, reason: String },
+    #[error("pipeline {service}: {source}")]
+    Problem { service: String, source: planner::ProblemError },
     #[error("device {device}: its worker(s) load model files of {bytes} bytes in all, max-memory = {limit}")]
     Memory { device: String, bytes: u64, limit: u64 },
     #[error("device {device}: not every promise can be kept: {reason}")]
@@ -172,6 +185,7 @@ impl Plan {
             .zip(models)
             .zip(&mut devices)
             .map(|((service, specs), device)| match device.take().flatten() {
+                _ if !service.stages.is_empty() => ServicePlan::of_pipeline(service, &specs, profile),
                 Some(part) => ServicePlan::on_device(service, specs, profile, part),
                 None => ServicePlan::compute(service, specs, profile),
             })
@@ -371,9 +385,11 @@ impl ServicePlan {
         })
     }
 
-    /// Requests a second in full batches of the promise.
+    /// Requests a second in full batches of the promise; of a pipeline by the stage that carries least of them.
     pub fn capacity(&self) -> f64 {
-        self.workers().capacity_per_s()
+        let stages = self.pipeline.iter().flat_map(|pipeline| &pipeline.stages);
+        let each = stages.map(|stage| stage.runs.capacity() / stage.most as f64);
+        each.reduce(f64::min).unwrap_or_else(|| self.workers().capacity_per_s())
     }
 
     /// Requests a second that are certified: of the reserved streams and the promise together; `None` without either.

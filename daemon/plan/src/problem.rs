@@ -1,11 +1,11 @@
-//! A service, or the services of a device, as an abstract problem, in nanoseconds.
+//! A service, a pipeline, or the services of a device, as an abstract problem, in nanoseconds.
 
-use planner::problem::{raw, shared};
-use planner::{Number, Problem, ProblemError, SharedProblem};
+use planner::problem::{pipeline, raw, shared};
+use planner::{Number, PipelineProblem, Problem, ProblemError, SharedProblem};
 use rt_core::sharing::Rule;
-use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
+use rt_core::{ArrivalBound, Dispatch, LatencyProfile, Span, StreamSpec, Workers};
 
-use crate::config::{DeviceConfig, ServiceConfig};
+use crate::config::{DeviceConfig, ServiceConfig, StageConfig};
 
 /// The services of a device on their workers as an abstract problem, in nanoseconds, with their reserved streams.
 ///
@@ -37,6 +37,37 @@ pub fn problem_of_device<'a>(
         }
         .to_owned(),
         services: services.map(service).collect(),
+    })
+}
+
+/// A pipeline as an abstract problem, in nanoseconds: of each stage what batches take, and the batch, if that is chosen already.
+///
+/// # Errors
+/// If a declaration has no form as a problem.
+pub(crate) fn problem_of_pipeline<'a>(
+    config: &ServiceConfig,
+    stages: impl Iterator<Item = (&'a LatencyProfile, Option<usize>)>,
+    streams: &[(String, StreamSpec)],
+) -> Result<PipelineProblem, ProblemError> {
+    use pipeline::raw::{Count, PipelineProblem as Raw, Stage};
+    let number = |span: Span| Number::whole(span.as_nanos());
+    let stage = |(stage, (profile, batch)): (&StageConfig, (&LatencyProfile, Option<usize>))| Stage {
+        name: stage.runs.name.clone(),
+        parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
+        fan_out: stage.fan_out,
+        workers: Count::Is(stage.runs.workers),
+        batch: batch.or(stage.runs.batch).map_or(Count::Auto, Count::Is),
+        time: None,
+        times: Some((1..=profile.max_batch()).map(|b| number(profile.bound(b))).collect()),
+    };
+    PipelineProblem::from_raw(Raw {
+        unit: raw::Unit::Ns,
+        background: true,
+        deadline: number(config.deadline),
+        guard: number(config.guard),
+        workers: None,
+        pipeline: config.stages.iter().zip(stages).map(stage).collect(),
+        streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
     })
 }
 

@@ -1,7 +1,9 @@
 //! A plan for people, line by line, and as JSON: what can be promised, and why.
 
+mod pipeline;
+
 use rt_core::sharing::Rule;
-use rt_core::{BatchTime, Binding, ConstraintSet, Span};
+use rt_core::{BatchTime, Binding, ConstraintSet, Span, Workers};
 use serde_json::{Value, json};
 use weir_os::pipe::say;
 
@@ -92,6 +94,9 @@ pub fn device_json(device: &DevicePlan) -> Value {
 }
 
 fn print_service(plan: &ServicePlan) {
+    if let Some(staged) = &plan.pipeline {
+        return pipeline::print(plan, staged);
+    }
     let (config, workers) = (&plan.config, plan.workers());
     let simulated = if plan.is_simulated() { " SIMULATED" } else { "" };
     say!("{}: {} on {}{simulated}", config.name, plan.spec.name, config.engine);
@@ -140,7 +145,9 @@ fn print_service(plan: &ServicePlan) {
         None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
     }
     print_expected(plan);
-    print_measured(plan);
+    print_profiled(plan, "");
+    plan.proposal().iter().for_each(|proposal| say!("    {proposal}"));
+    print_levers(plan, "");
     let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
     match (reserved.is_empty(), plan.admission.as_ref().and_then(|admission| admission.binding)) {
         (true, _) => {}
@@ -193,14 +200,14 @@ fn print_expected(plan: &ServicePlan) {
     say!("    if no batch took longer than {share} % do, {}{capacity}", promised.unwrap_or_default());
 }
 
-/// What the bound was measured from, and what would lower it.
-fn print_measured(plan: &ServicePlan) {
+/// What the bound was measured from.
+fn print_profiled(plan: &ServicePlan, indent: &str) {
     let Some((times, _)) = plan.measured() else { return };
     let span = Span::from_nanos;
     let due =
         times.machine.map_or_else(|| "not watched".to_owned(), |machine| machine.longest[0].to_string());
     say!(
-        "  profiled: of {} batches of {} half took {}, 99.9 % at most {}, the longest {} ({due})",
+        "{indent}  profiled: of {} batches of {} half took {}, 99.9 % at most {}, the longest {} ({due})",
         times.samples,
         times.batch,
         span(times.p50_ns),
@@ -213,10 +220,13 @@ fn print_measured(plan: &ServicePlan) {
             0 => "which are all".to_owned(),
             longest => format!("the longest of the others took {}", span(longest)),
         };
-        say!("    {} were disturbed ({}), {others}", machine.disturbed, causes.join(", "));
+        say!("{indent}    {} were disturbed ({}), {others}", machine.disturbed, causes.join(", "));
     }
-    plan.proposal().iter().for_each(|proposal| say!("    {proposal}"));
-    plan.levers().iter().for_each(|lever| say!("    what would help: {lever}"));
+}
+
+/// What would lower the bound.
+fn print_levers(plan: &ServicePlan, indent: &str) {
+    plan.levers().iter().for_each(|lever| say!("{indent}    what would help: {lever}"));
 }
 
 /// What each variant takes, and how many requests at once it may answer in a lull.
@@ -242,7 +252,8 @@ fn print_variants(plan: &ServicePlan) {
     }
 }
 
-fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
+/// What is promised, and what becomes of the other constraints.
+fn print_standings(plan: &ServicePlan, rate: &RatePlan) {
     say!(
         "  promise {}: {} of {} requests must be served",
         rate.binding,
@@ -253,6 +264,10 @@ fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
     for (constraint, standing) in set.standings().filter(|(c, _)| *c != rate.binding) {
         say!("    {constraint} {standing}");
     }
+}
+
+fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
+    print_standings(plan, rate);
     let time = plan.workers().batch_time();
     if let Some(Counts { count, upper, seed }) = rate.alone {
         say!(
@@ -282,11 +297,11 @@ fn binding(b: &Binding) -> String {
 
 /// What is promised and why, as a JSON object; times in nanoseconds.
 pub fn service_json(plan: &ServicePlan) -> Value {
+    if let Some(staged) = &plan.pipeline {
+        return pipeline::json(plan, staged);
+    }
     let workers = plan.workers();
-    let times = |of: fn(BatchTime) -> Span| -> Vec<u64> {
-        (1..=plan.max_batch()).map(|b| of(workers.profile.time(b)).as_nanos()).collect()
-    };
-    json!({
+    let mut json = json!({
         "name": plan.config.name,
         "model": plan.spec.name,
         "engine": plan.config.engine.to_string(),
@@ -304,11 +319,8 @@ pub fn service_json(plan: &ServicePlan) -> Value {
         "workers": workers.count,
         "batch": workers.batch,
         "batch_time_ns": workers.batch_time().as_nanos(),
-        "batch_times_ns": times(|time| time.bound),
         "max_batch": plan.max_batch(),
         "probability": plan.config.probability,
-        "likely_times_ns": times(|time| time.likely),
-        "mean_times_ns": times(|time| time.mean),
         "background": plan.config.background,
         "capacity_per_s": plan.capacity(),
         "headroom_ns": plan.shared.is_none().then(|| plan.headroom().as_nanos()),
@@ -329,21 +341,39 @@ pub fn service_json(plan: &ServicePlan) -> Value {
                 "promised_per_s": proposal.promised_per_s,
             })),
         })),
-        "rate": plan.rate.as_ref().map(|rate| json!({
-            "constraint": rate.binding.to_string(),
-            "density": [rate.density.numerator(), rate.density.denominator()],
-            "n_star": rate.alone.map(|counts| counts.count),
-            "upper_bound": rate.alone.map(|counts| counts.upper),
-            "spread_drop_paper": rate.alone.map(|counts| counts.seed),
-            "jitter_ns": plan.config.jitter.as_nanos(),
-            "period_ns": rate.spare.map(|(period, _)| period.as_nanos()),
-            "per_s": rate.per_second(),
-            "binding": rate.spare.map(|(_, tightest)| binding_json(tightest)),
-        })),
+        "rate": rate_json(plan),
         "reserved": plan.config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
         "device": plan.shared.as_ref().map(|share| &share.device.config.name),
         "binding": binding_json(plan.admission.as_ref().and_then(|admission| admission.binding)),
-    })
+    });
+    times_json(&mut json, workers);
+    json
+}
+
+/// Adds what batches of 1, 2, … take.
+fn times_json(json: &mut Value, workers: &Workers) {
+    let sizes = 1..=workers.profile.max_batch();
+    let times = |of: fn(BatchTime) -> Span| -> Vec<u64> {
+        sizes.clone().map(|b| of(workers.profile.time(b)).as_nanos()).collect()
+    };
+    json["batch_times_ns"] = times(|time| time.bound).into();
+    json["likely_times_ns"] = times(|time| time.likely).into();
+    json["mean_times_ns"] = times(|time| time.mean).into();
+}
+
+/// The largest rate under the constraints of its own.
+fn rate_json(plan: &ServicePlan) -> Value {
+    json!(plan.rate.as_ref().map(|rate| json!({
+        "constraint": rate.binding.to_string(),
+        "density": [rate.density.numerator(), rate.density.denominator()],
+        "n_star": rate.alone.map(|counts| counts.count),
+        "upper_bound": rate.alone.map(|counts| counts.upper),
+        "spread_drop_paper": rate.alone.map(|counts| counts.seed),
+        "jitter_ns": plan.config.jitter.as_nanos(),
+        "period_ns": rate.spare.map(|(period, _)| period.as_nanos()),
+        "per_s": rate.per_second(),
+        "binding": rate.spare.map(|(_, tightest)| binding_json(tightest)),
+    })))
 }
 
 fn binding_json(binding: Option<Binding>) -> Value {

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use weir_os::notice;
 use weir_os::pipe::say;
-use weir_plan::config::{Config, ConfigError, Select};
-use weir_plan::models::{resolve_models, run_singly, try_models};
+use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
+use weir_plan::models::{resolve_models, run_singly, running, try_models};
 use weir_plan::plan::{Plan, PlanError, check_tables};
 use weir_plan::profile::{Fingerprint, Profile};
 use weir_plan::text::warn_of;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
             let models = resolve_models(&config)?;
-            for (service, variants) in config.services.iter().zip(&models) {
+            for (service, variants) in running(&config, &models) {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             if !args.no_models {
                 check_cores(&config)?;
-                for (service, variants) in config.services.iter().zip(&models) {
+                for (service, variants) in running(&config, &models) {
                     try_models(service, variants)
                         .with_context(|| format!("{}: service {}", file.display(), service.name))?;
                 }
@@ -74,10 +74,10 @@ fn check_cores(config: &Config) -> Result<()> {
     // Nothing is refused where the kernel does not tell.
     let Ok(text) = std::fs::read_to_string("/sys/devices/system/cpu/online") else { return Ok(()) };
     let online = cores(text.trim());
-    for (index, service) in config.services.iter().enumerate() {
+    for service in config.services.iter().flat_map(ServiceConfig::running) {
         if let Some(core) = service.cores.iter().find(|core| !online.contains(core)) {
-            let (path, cores) = (config.path.display(), text.trim());
-            bail!("{path}: service[{index}].cores = {core}: this machine has no such core, only {cores}");
+            let (path, at, cores) = (config.path.display(), &service.at, text.trim());
+            bail!("{path}: {at}.cores = {core}: this machine has no such core, only {cores}");
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use weir::commands::stop_on_signals;
 use figure::figure;
 use weir_os::pipe::say;
 use weir_plan::config::Config;
-use weir_plan::models::{resolve_models, run_singly};
+use weir_plan::models::{resolve_models, run_singly, running};
 use weir_plan::profile::{DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, MOST, Profile, Progress, Request, Rule, Taken};
 
 #[derive(clap::Args)]
@@ -125,8 +125,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 unstable.join(", ")
             );
         }
-        for (service, specs) in config.services.iter().zip(resolve_models(&config)?) {
-            run_singly(service, &specs)?.iter().for_each(|line| say!("{line}"));
+        for (service, specs) in running(&config, &resolve_models(&config)?) {
+            run_singly(service, specs)?.iter().for_each(|line| say!("{line}"));
         }
         say!("\nwritten to {}", config.daemon.profile.display());
     }

@@ -7,10 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::unistd::{Group, User};
-use rt_core::{
-    ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, MAX_BATCH, MAX_SPAN, MAX_STALLS,
-    SafeModeConfig, Span, Stalls, StreamSpec,
-};
+use rt_core::{MAX_SPAN, SafeModeConfig, Span};
 use serde::Serialize;
 use toml::de::DeTable;
 use toml::ser::ValueSerializer;
@@ -18,17 +15,10 @@ use weir_engine::manifest::Problems;
 
 use super::LONGEST_PATH;
 use super::places::place;
-use super::{
-    Allowed, Config, DaemonConfig, DeviceConfig, HeldBy, ReservedStream, ServiceConfig, Tolerance, raw,
-};
+use super::{Allowed, Config, DaemonConfig, raw};
 
 /// The longest REGISTERED, of 16 tensors a side with the longest names, takes 9.5 KB.
 const MIN_FRAME: u64 = 16 << 10;
-
-/// The largest batch that is profiled and served, unless told otherwise.
-const MOST_SERVED: u64 = 8;
-/// Unless it is stated, requests may be early by one such part of the time that there is to answer them.
-const AUTO_TOLERANCE: u64 = 10;
 
 /// Looks at every field of a file, notes all that is wrong with its place, and resolves paths against the file's folder.
 pub(super) struct Check<'a> {
@@ -75,7 +65,8 @@ impl<'a> Check<'a> {
         let daemon = self.daemon(raw.daemon);
         let hook = self.hook(&raw.safe_mode.hook, &raw.safe_mode.hook_limit);
         let devices = self.devices(raw.device);
-        let count = self.number("service (how many)", raw.service.len() as u64, 1, 16);
+        let count = (raw.service.len() + raw.pipeline.len()) as u64;
+        let count = self.number("service (how many, with those of pipeline)", count, 1, 16);
         let mut names = HashSet::new();
         let beside = (devices.as_deref().ok(), daemon.as_ref().ok());
         let services = all(raw.service.into_iter().enumerate().map(|(i, service)| {
@@ -84,9 +75,16 @@ impl<'a> Check<'a> {
             let service = self.service(&at, service, beside);
             named.and(service)
         }));
+        let pipelines = all(raw.pipeline.into_iter().enumerate().map(|(i, pipeline)| {
+            let at = format!("pipeline[{i}]");
+            let named = self.name(&format!("{at}.name"), pipeline.name.clone(), &mut names);
+            let pipeline = self.pipeline(&at, pipeline, beside);
+            named.and(pipeline)
+        }));
         count?;
         let safe_mode = SafeModeConfig { hold: hold?, clean: clean?, latch: raw.safe_mode.latch };
-        let (daemon, hook, devices, services) = (daemon?, hook?, devices?, services?);
+        let (daemon, hook, devices) = (daemon?, hook?, devices?);
+        let services = [services?, pipelines?].concat();
         let named = self.all_named(&devices, &services);
         self.files(&daemon, &devices, &services).and(named)?;
         Ok(Config { path: self.path.to_owned(), daemon, safe_mode, hook, devices, services })
@@ -139,217 +137,6 @@ impl<'a> Check<'a> {
             bus: bus?,
             metrics: metrics?,
         })
-    }
-
-    fn service(
-        &self,
-        at: &str,
-        raw: raw::Service,
-        (devices, daemon): (Option<&[DeviceConfig]>, Option<&DaemonConfig>),
-    ) -> Result<ServiceConfig, Refused> {
-        let field = |name: &str| format!("{at}.{name}");
-        let most = MAX_BATCH as u64;
-        let max_batch = match raw.max_batch {
-            Some(stated) => self.number(&field("max-batch"), stated, 1, most),
-            None => Ok(MOST_SERVED.max(raw.batch.unwrap_or(1)).min(most)),
-        };
-        let largest = max_batch.as_ref().copied().unwrap_or(most);
-        let batch = raw.batch.map(|batch| self.number(&field("batch"), batch, 1, largest)).transpose();
-        let isolation = raw.isolation.unwrap_or(raw.engine.isolation());
-        let built = match raw.engine.how_to_build() {
-            Some(remedy) => {
-                let reason = format!("this weir was built without it: {remedy}");
-                Err(self.refuse(&field("engine"), &raw.engine.to_string(), reason))
-            }
-            None => Ok(()),
-        };
-        let place = self.place(at, &raw, devices).and_then(|place| {
-            let backends = self.backends(&place.gpu.0, (raw.engine, isolation), place.gpu.1, daemon)?;
-            Ok((place.share, place.workers, place.cores, place.record, backends))
-        });
-        let (shared, background) = (raw.device.is_some(), raw.background);
-        let model = self.model(at, (raw.engine, raw.model, raw.variants), raw.simulated, raw.select);
-        let deadline = match &raw.deadline {
-            Some(stated) => self.span(&field("deadline"), stated, Span::from_nanos(1)),
-            None => Err(self.refuse(&field("deadline"), "(absent)", "must be given, such as \"50ms\"")),
-        };
-        let guard = self.span(&field("guard"), &raw.guard, Span::ZERO);
-        let times = deadline.and_then(|deadline| Ok((deadline, guard?)));
-        let times = times.and_then(|(deadline, guard)| match guard < deadline {
-            true => Ok((deadline, guard)),
-            false => {
-                let reason = format!("must be below the deadline, {deadline}");
-                Err(self.refuse(&field("guard"), &raw.guard, reason))
-            }
-        });
-        let stalls_held_by = raw.stalls.as_ref().map_or(HeldBy::Auto, |stalls| stalls.by);
-        let stated = raw.tolerance.as_deref().unwrap_or("auto");
-        let room = times.as_ref().map_or(MAX_SPAN, |(deadline, guard)| deadline.saturating_sub(*guard));
-        let tolerance = self.tolerance((&field("tolerance"), stated), room, background && !shared);
-        let stalls = raw.stalls.map(|stalls| self.stalls(&field("stalls"), &stalls)).transpose();
-        let constraints = self.constraints(&field("constraints"), &raw.constraints);
-        let mut names = HashSet::new();
-        let count = raw.stream.len() as u64;
-        let reserved = all(raw.stream.into_iter().enumerate().map(|(i, stream)| {
-            let at = format!("{at}.stream[{i}]");
-            let named = self.name(&format!("{at}.name"), stream.name.clone(), &mut names);
-            let stream = self.stream(&at, stream, constraints.as_ref().ok())?;
-            if !background && stream.spec.arrivals().is_none() {
-                let reason = "must declare how its requests come where background = false";
-                return Err(self.refuse(&format!("{at}.arrivals"), "[]", reason));
-            }
-            named.and(Ok(stream))
-        }));
-        let closed = match &model {
-            Ok((model, _)) if !background && !model.is_single() => {
-                let reason =
-                    "is not possible with variants, whose longer batches are reckoned beside background";
-                Err(self.refuse(&field("background"), "false", reason))
-            }
-            _ => Ok(()),
-        };
-        let streams = self.number(&field("streams"), raw.streams, 1, 1024);
-        let fits = match streams {
-            Ok(streams) => self.number(&field("stream (how many)"), count, 0, streams),
-            Err(Refused) => Err(Refused),
-        };
-        let handover = self.span(&field("handover"), &raw.handover, Span::ZERO);
-        let probability = self.probability(&field("probability"), raw.probability);
-        let queue = self.number(&field("queue"), raw.queue, 1, 1 << 16);
-        let jitter = self.span(&field("jitter"), &raw.jitter, Span::ZERO);
-        built.and(closed)?;
-        fits?;
-        let (share, workers, cores, record, backends) = place?;
-        let ((model, select), (deadline, guard)) = (model?, times?);
-        Ok(ServiceConfig {
-            name: raw.name,
-            engine: raw.engine,
-            isolation,
-            share,
-            backends,
-            model,
-            select,
-            deadline,
-            guard,
-            tolerance: tolerance?,
-            stalls: stalls?,
-            stalls_held_by,
-            handover: handover?,
-            workers,
-            cores,
-            max_batch: max_batch? as usize,
-            batch: batch?.map(|batch| batch as usize),
-            probability: probability?,
-            optimise: raw.optimise.unwrap_or_default(),
-            dispatch: match raw.dispatch {
-                raw::Dispatch::Eager => Dispatch::Eager,
-                raw::Dispatch::FullOrLatest => Dispatch::FullOrLatest,
-            },
-            queue: queue? as usize,
-            background,
-            streams: streams? as usize,
-            constraints: constraints?.as_slice().to_vec(),
-            jitter: jitter?,
-            record,
-            reserved: reserved?,
-            stages: Vec::new(),
-        })
-    }
-
-    /// How early requests may come, of `latency` to answer them, where that is `possible`.
-    fn tolerance(
-        &self,
-        (at, stated): (&str, &str),
-        latency: Span,
-        possible: bool,
-    ) -> Result<Tolerance, Refused> {
-        if stated == "auto" {
-            let most = Span::from_nanos(latency.as_nanos() / AUTO_TOLERANCE);
-            return Ok(Tolerance { most: if possible { most } else { Span::ZERO }, paced: true });
-        }
-        let most = self.span(at, stated, Span::ZERO)?;
-        if most > Span::ZERO && !possible {
-            let reason =
-                "is not possible where services share workers, nor with background = false: remove it";
-            return Err(self.refuse(at, stated, reason));
-        }
-        if most >= latency {
-            let reason = format!("must be below the deadline less the guard, {latency}");
-            return Err(self.refuse(at, stated, reason));
-        }
-        Ok(Tolerance { most, paced: false })
-    }
-
-    fn stalls(&self, at: &str, raw: &raw::Stalls) -> Result<Stalls, Refused> {
-        let count = self.number(&format!("{at}.at-most"), raw.at_most, 1, MAX_STALLS as u64);
-        let window = self.span(&format!("{at}.in"), &raw.window, Span::from_nanos(1));
-        let length = self.span(&format!("{at}.of"), &raw.length, Span::from_nanos(1));
-        Stalls::new(count? as u32, window?, length?)
-            .map_err(|error| self.refuse(&format!("{at}.of"), &raw.length, error))
-    }
-
-    fn probability(&self, field: &str, value: f64) -> Result<f64, Refused> {
-        if (0.5..=0.999).contains(&value) {
-            return Ok(value);
-        }
-        Err(self.refuse(field, &value.to_string(), "must be in 0.5..=0.999"))
-    }
-
-    fn stream(
-        &self,
-        at: &str,
-        raw: raw::Stream,
-        defaults: Option<&ConstraintSet>,
-    ) -> Result<ReservedStream, Refused> {
-        let constraints = match raw.constraints {
-            Some(list) => self.constraints(&format!("{at}.constraints"), &list),
-            None => defaults.cloned().ok_or(Refused),
-        };
-        let field = format!("{at}.arrivals");
-        let arrivals = raw.arrivals.iter().enumerate();
-        let bounds = all(arrivals.map(|(i, arrival)| self.arrival(&format!("{field}[{i}]"), arrival)));
-        let (constraints, bounds) = (constraints?, bounds?);
-        let spec = match (constraints.as_slice().is_empty(), bounds.is_empty()) {
-            (true, true) => StreamSpec::best_effort(),
-            (false, true) => {
-                let reason = "a stream with constraints must declare how its requests come";
-                return Err(self.refuse(&field, "[]", reason));
-            }
-            _ => {
-                let curve = ArrivalCurve::new(&bounds)
-                    .map_err(|e| self.refuse(&field, &format!("{} bounds", bounds.len()), e))?;
-                StreamSpec::promised(constraints, curve)
-            }
-        };
-        Ok(ReservedStream { name: raw.name, spec })
-    }
-
-    fn constraints(&self, field: &str, raw: &[raw::Constraint]) -> Result<ConstraintSet, Refused> {
-        let list = all(raw.iter().enumerate().map(|(i, c)| {
-            let made = match *c {
-                raw::Constraint::AnyMiss { m, k } => Constraint::any_miss(m, k),
-                raw::Constraint::AnyHit { h, k } => Constraint::any_hit(h, k),
-                raw::Constraint::RowMiss(m) => Constraint::row_miss(m),
-                raw::Constraint::RowHit { h, k } => Constraint::row_hit(h, k),
-            };
-            made.map_err(|e| self.refuse(&format!("{field}[{i}]"), &shown(c), e))
-        }))?;
-        ConstraintSet::new(&list).map_err(|e| self.refuse(field, &format!("{} constraints", list.len()), e))
-    }
-
-    fn arrival(&self, field: &str, raw: &raw::Arrival) -> Result<ArrivalBound, Refused> {
-        let span = |name: &str, text: &str| self.span(&format!("{field}.{name}"), text, Span::ZERO);
-        let made = match raw {
-            raw::Arrival::Window { count, length } => ArrivalBound::window(*count, span("length", length)?),
-            raw::Arrival::Periodic { period, jitter } => {
-                let (period, jitter) = (span("period", period), span("jitter", jitter));
-                ArrivalBound::periodic(period?, jitter?)
-            }
-            raw::Arrival::TokenBucket { burst, period } => {
-                ArrivalBound::token_bucket(*burst, span("period", period)?)
-            }
-        };
-        made.map_err(|e| self.refuse(field, &shown(raw), e))
     }
 
     pub(super) fn span(&self, field: &str, text: &str, least: Span) -> Result<Span, Refused> {
@@ -416,7 +203,7 @@ impl<'a> Check<'a> {
 }
 
 /// A value as it stands in the file.
-fn shown(value: &impl Serialize) -> String {
+pub(super) fn shown(value: &impl Serialize) -> String {
     let mut text = String::new();
     match value.serialize(ValueSerializer::new(&mut text)) {
         Ok(_) => text,

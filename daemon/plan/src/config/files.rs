@@ -67,8 +67,8 @@ impl Check<'_> {
             _ => None,
         };
         // Services that share workers are recorded in the file of their device.
-        let own = services.iter().enumerate().filter(|(_, service)| service.share.is_none());
-        let own = own.map(|(i, service)| (format!("service[{i}].record"), &service.record));
+        let own = services.iter().filter(|service| service.share.is_none());
+        let own = own.map(|service| (format!("{}.record", service.at), &service.record));
         let shared = devices.iter().enumerate();
         let shared = shared.map(|(i, device)| (format!("device[{i}].record"), &device.record));
         let records = shared.chain(own);

@@ -5,8 +5,10 @@ mod device;
 mod doors;
 mod files;
 mod model;
+mod pipeline;
 mod places;
 mod raw;
+mod service;
 
 use std::path::{Path, PathBuf};
 
@@ -117,6 +119,8 @@ pub struct Tolerance {
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
     pub name: String,
+    /// Where it stands in the file, such as `service[0]`.
+    pub at: String,
     pub engine: EngineKind,
     pub isolation: Isolation,
     /// The part that it has of a device; absent if its workers are its own.
@@ -249,6 +253,27 @@ impl ServiceConfig {
     /// What computes the batches of that worker.
     pub fn backend(&self, worker: usize) -> &Backend {
         &self.backends[worker % self.backends.len()]
+    }
+
+    /// What runs models: the service itself, or each stage of a pipeline.
+    pub fn running(&self) -> impl Iterator<Item = &Self> {
+        let own = self.stages.is_empty().then_some(self);
+        own.into_iter().chain(self.stages.iter().map(|stage| &stage.runs))
+    }
+
+    /// The stages from the first to `stage`, itself among them.
+    pub fn path_to(&self, stage: usize) -> Vec<usize> {
+        let mut path = vec![stage];
+        while let Some(parent) = self.stages[path[path.len() - 1]].after {
+            path.push(parent);
+        }
+        path.reverse();
+        path
+    }
+
+    /// The most requests that one of the pipeline becomes at `stage`.
+    pub fn most(&self, stage: usize) -> usize {
+        self.path_to(stage).iter().map(|&on| self.stages[on].fan_out as usize).product()
     }
 
     /// Whether it shares that device, by its place in [`Config::devices`].

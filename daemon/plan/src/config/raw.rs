@@ -1,10 +1,13 @@
 //! The configuration file as written: every field with its default, nothing checked yet.
 
+mod pipeline;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::{HeldBy, Optimise};
+pub(super) use pipeline::{Pipeline, Stage};
 use weir_engine::{Backend, EngineKind, Isolation};
 
 #[derive(Debug, Deserialize)]
@@ -18,6 +21,8 @@ pub(super) struct File {
     pub(super) device: Vec<Device>,
     #[serde(default)]
     pub(super) service: Vec<Service>,
+    #[serde(default)]
+    pub(super) pipeline: Vec<Pipeline>,
 }
 
 /// Workers that several services run on.
@@ -127,11 +132,9 @@ impl Default for SafeMode {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Service {
-    #[serde(default)]
     pub(super) name: String,
-    #[serde(default = "tract")]
     pub(super) engine: EngineKind,
     pub(super) isolation: Option<Isolation>,
     /// The name of a device that it shares.
@@ -140,40 +143,67 @@ pub(super) struct Service {
     pub(super) weight: Option<f64>,
     pub(super) gpu: Option<Gpu>,
     pub(super) model: Option<String>,
-    #[serde(default)]
     pub(super) variants: Vec<String>,
     pub(super) select: Option<Select>,
     pub(super) simulated: Option<Simulated>,
     pub(super) deadline: Option<String>,
-    #[serde(default = "default_guard")]
     pub(super) guard: String,
     pub(super) tolerance: Option<String>,
     pub(super) stalls: Option<Stalls>,
-    #[serde(default = "default_handover")]
     pub(super) handover: String,
     pub(super) workers: Option<u64>,
     pub(super) cores: Option<Vec<u64>>,
     pub(super) max_batch: Option<u64>,
     pub(super) batch: Option<u64>,
-    #[serde(default = "default_probability")]
     pub(super) probability: f64,
     pub(super) optimise: Option<Optimise>,
-    #[serde(default)]
     pub(super) dispatch: Dispatch,
-    #[serde(default = "default_queue")]
     pub(super) queue: u64,
-    #[serde(default = "yes")]
     pub(super) background: bool,
-    #[serde(default = "default_streams")]
     pub(super) streams: u64,
-    #[serde(default)]
     pub(super) constraints: Vec<Constraint>,
-    #[serde(default = "default_jitter")]
     pub(super) jitter: String,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
-    #[serde(default)]
     pub(super) stream: Vec<Stream>,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            engine: EngineKind::Tract,
+            isolation: None,
+            device: None,
+            turn: None,
+            weight: None,
+            gpu: None,
+            model: None,
+            variants: Vec::new(),
+            select: None,
+            simulated: None,
+            deadline: None,
+            guard: "5ms".into(),
+            tolerance: None,
+            stalls: None,
+            handover: "200us".into(),
+            workers: None,
+            cores: None,
+            max_batch: None,
+            batch: None,
+            probability: 0.9,
+            optimise: None,
+            dispatch: Dispatch::Eager,
+            queue: 256,
+            background: true,
+            streams: 64,
+            constraints: Vec::new(),
+            jitter: "5ms".into(),
+            record: None,
+            record_limit: None,
+            stream: Vec::new(),
+        }
+    }
 }
 
 /// At most so many stalls in any such interval, each of at most such a length.
@@ -303,44 +333,12 @@ pub(super) enum Arrival {
     },
 }
 
-fn tract() -> EngineKind {
-    EngineKind::Tract
-}
-
 fn one() -> u64 {
     1
 }
 
-fn default_guard() -> String {
-    "5ms".into()
-}
-
-fn default_handover() -> String {
-    "200us".into()
-}
-
-fn default_jitter() -> String {
-    "5ms".into()
-}
-
 fn zero() -> String {
     "0s".into()
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn default_probability() -> f64 {
-    0.9
-}
-
-fn default_queue() -> u64 {
-    256
-}
-
-fn default_streams() -> u64 {
-    64
 }
 
 fn default_values() -> u64 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use planner::SharedProblem;
 use planner::certify::told;
 use rt_core::sharing::{SharedAdmission, Sharing};
-use rt_core::{Span, StreamSpec, System, Workers};
+use rt_core::{Span, StreamSpec, Workers};
 
 use super::{PlanError, RatePlan, ServicePlan};
 use crate::config::{Config, DeviceConfig, ServiceConfig};
@@ -167,25 +167,7 @@ impl ServicePlan {
         profile: &Profile,
         Part { share, workers, rate }: Part,
     ) -> Result<Self, PlanError> {
-        let spec = specs[0].clone();
-        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
-        let latency = config.deadline.saturating_sub(config.guard);
-        let system = System { guard: config.guard, ..System::identical(workers, latency) };
-        let plan = Self {
-            config: config.clone(),
-            spec,
-            variants: Vec::new(),
-            selector: None,
-            profile_sha256: entry.digest(),
-            entry: Some(entry.clone()),
-            mismatches: Vec::new(),
-            system,
-            otherwise: None,
-            admission: None,
-            shared: Some(share),
-            rate,
-            pipeline: None,
-        };
-        plan.with_variants(specs, profile)
+        let plan = Self::unpromised(config, specs, profile, workers)?;
+        Ok(Self { shared: Some(share), rate, ..plan })
     }
 }

@@ -116,7 +116,7 @@ impl PlanError {
     /// Whether it is that a promise cannot be kept, which a certificate can show.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Self::Stream { .. } | Self::Never { .. } => true,
+            Self::Stream { .. } | Self::Never { .. } | Self::Reserved { .. } | Self::Unkept { .. } => true,
             Self::Declare { source, .. } => source.is_refusal(),
             _ => false,
         }

@@ -1,5 +1,6 @@
 //! The plan of a pipeline: its stages, each with a model, workers and batches of its own, and one promise for all of them.
 
+mod compute;
 mod reply;
 
 use rt_core::pipeline::{Pipeline, PipelineAdmission};
@@ -8,6 +9,7 @@ use weir_engine::adapter::Adapter;
 use super::ServicePlan;
 use crate::config::StageConfig;
 
+pub use compute::Carried;
 pub use reply::{Reply, Results};
 
 /// What a pipeline has that a service with one model has not. Of the [`ServicePlan`] that it belongs to, `spec` takes the first

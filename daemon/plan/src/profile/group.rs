@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Profile;
 use crate::config::{Config, ServiceConfig};
+use crate::models::running;
 use weir_engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, SimulatedTime, sha256_hex};
 
 /// Everything that is measured for a configuration.
@@ -75,7 +76,7 @@ impl Work {
         let mut lone: Vec<Option<(usize, Reverse<usize>, WorkerSlot)>> = Vec::new();
         // Of each device that services share: what its workers load, the models taking turns as the batches will.
         let mut shared: Vec<Vec<(usize, usize)>> = vec![Vec::new(); config.devices.len()];
-        for (order, (service, specs)) in config.services.iter().zip(specs).enumerate() {
+        for (order, (service, specs)) in running(config, specs).enumerate() {
             let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
             let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
             lone.resize(work.subjects.len(), None);

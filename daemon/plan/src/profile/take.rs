@@ -12,7 +12,7 @@ use super::{
     Rule, Runs, Session, Until, Work,
 };
 use crate::config::{Config, ServiceConfig};
-use crate::models::{prepare_engines, resolve_models};
+use crate::models::{prepare_engines, resolve_models, running};
 use tracing::{info, warn};
 use weir_engine::{EngineKind, ModelSpec, sha256_hex};
 
@@ -187,8 +187,7 @@ pub fn profile_to_serve(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomi
         loaded => loaded?,
     };
     let promised = |spec: &ModelSpec, engine| {
-        let mut services =
-            config.services.iter().zip(models).filter(|(service, _)| !service.is_best_effort());
+        let mut services = running(config, models).filter(|(service, _)| !service.is_best_effort());
         services.any(|(service, specs)| {
             service.engine == engine && specs.iter().any(|s| s.identity() == spec.identity())
         })

@@ -1,0 +1,205 @@
+//! Pipelines: a tree of stages, each with a model and workers of its own, and one promise for all of them.
+
+use std::collections::HashSet;
+
+use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES};
+use toml::Value;
+
+use super::check::{Check, Refused, all};
+use super::service::Beside;
+use super::{ServiceConfig, StageConfig, raw};
+
+/// The most results of one source at a stage: its answer has room for so many.
+const MAX_RESULTS: u64 = 256;
+
+/// Requests that can wait at a stage behind the first.
+const MAX_WAITING: u64 = 1 << 16;
+
+/// Where a stage stands in the tree.
+struct Branch {
+    after: Option<usize>,
+    fan_out: u32,
+    mean: f64,
+    /// The most requests that one of the pipeline becomes here.
+    most: u64,
+}
+
+impl Check<'_> {
+    pub(super) fn pipeline(
+        &self,
+        at: &str,
+        mut raw: raw::Pipeline,
+        beside: Beside<'_>,
+    ) -> Result<ServiceConfig, Refused> {
+        let refused = self.refused(at, raw.refused());
+        let (name, mut promise) = (raw.name.clone(), raw.promise());
+        let promise = self.promise(at, &mut promise, false);
+        let count = raw.stage.len() as u64;
+        let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
+        let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
+        let tree = self.tree(at, &raw.stage);
+        let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
+        let mut names = HashSet::new();
+        let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| {
+            let at = format!("{at}.stage[{i}]");
+            let named = self.name(&format!("{at}.name"), stage.name.clone(), &mut names);
+            let refused = self.refused(&at, stage.refused());
+            let (name, adapter) = (stage.name.clone(), stage.adapter.take());
+            let runs = self.runs(&at, stage.runs(), beside)?;
+            if !runs.model.is_single() {
+                let reason = "is not possible in a pipeline: remove it";
+                return Err(self.refuse(&format!("{at}.simulated.variants"), "(present)", reason));
+            }
+            named.and(refused)?;
+            Ok((name, at, runs, adapter.unwrap_or_default()))
+        }));
+        let queue = match &tree {
+            Ok(tree) => self.room(&format!("{at}.queue"), raw.queue, &stages, tree),
+            Err(Refused) => Err(Refused),
+        };
+        refused.and(count)?;
+        queue?;
+        let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
+        let stage = |(((name, at, runs, adapter), branch), answers): (((_, String, _, _), _), _)| {
+            let Branch { after, fan_out, mean, .. } = branch;
+            let runs = ServiceConfig::of(name, &at, runs, promise.clone());
+            StageConfig { runs, after, fan_out, mean, adapter, answers }
+        };
+        let stages: Vec<StageConfig> = runs.into_iter().zip(tree).zip(answers).map(stage).collect();
+        let first = stages.first().ok_or(Refused)?.runs.clone();
+        Ok(ServiceConfig { name, at: at.to_owned(), stages, ..first })
+    }
+
+    /// How the stages hang together.
+    fn tree(&self, at: &str, stages: &[raw::Stage]) -> Result<Vec<Branch>, Refused> {
+        let names: Vec<&str> = stages.iter().map(|stage| stage.name.as_str()).collect();
+        let mut results: Vec<Option<u64>> = Vec::new();
+        all(stages.iter().enumerate().map(|(i, stage)| {
+            let field = |name: &str| format!("{at}.stage[{i}].{name}");
+            if i == 0 {
+                results.push(Some(1));
+                return self.first(stage, field).map(|()| Branch { after: None, fan_out: 1, mean: 1.0, most: 1 });
+            }
+            let after = self.after(&field("after"), stage.after.as_ref(), &names[..i]);
+            let fan_out =
+                self.number(&field("fan-out"), stage.fan_out.unwrap_or(1), 1, u64::from(MAX_FAN_OUT));
+            let above = after.as_ref().ok().and_then(|&after: &usize| results[after]);
+            let all = above.zip(fan_out.as_ref().ok()).map(|(above, fan_out)| above * fan_out);
+            results.push(all.filter(|&all| all <= MAX_RESULTS));
+            let (after, fan_out) = (after?, fan_out?);
+            if let Some(all) = all.filter(|&all| all > MAX_RESULTS) {
+                let reason = format!(
+                    "a request of the pipeline would become {all} requests of {:?}, at most {MAX_RESULTS} are possible",
+                    stage.name
+                );
+                return Err(self.refuse(&field("fan-out"), &fan_out.to_string(), reason));
+            }
+            let mean = stage.mean.unwrap_or(fan_out as f64);
+            if !(0.0..=fan_out as f64).contains(&mean) {
+                let reason = format!("must be in 0..={fan_out}, as fan-out says");
+                return Err(self.refuse(&field("mean"), &mean.to_string(), reason));
+            }
+            let most = all.ok_or(Refused)?;
+            Ok(Branch { after: Some(after), fan_out: fan_out as u32, mean, most })
+        }))
+    }
+
+    /// Whether every stage has room for all that the requests in the queue can become there.
+    fn room(&self, field: &str, queue: u64, names: &[String], tree: &[Branch]) -> Result<(), Refused> {
+        let Some((most, name)) = tree.iter().map(|branch| branch.most).zip(names).max_by_key(|all| all.0)
+        else {
+            return Err(Refused);
+        };
+        if queue <= MAX_WAITING / most {
+            return Ok(());
+        }
+        let reason = format!(
+            "each may become {most} requests of {name:?}, where {MAX_WAITING} can wait: must be at most {}",
+            MAX_WAITING / most
+        );
+        Err(self.refuse(field, &queue.to_string(), reason))
+    }
+
+    /// The first stage takes the pipeline's requests as they are.
+    fn first(&self, stage: &raw::Stage, field: impl Fn(&str) -> String) -> Result<(), Refused> {
+        let said = [
+            ("after", stage.after.as_ref().map(ToString::to_string)),
+            ("fan-out", stage.fan_out.filter(|&fan_out| fan_out != 1).map(|fan_out| fan_out.to_string())),
+            ("mean", stage.mean.filter(|&mean| mean != 1.0).map(|mean| mean.to_string())),
+            ("adapter", stage.adapter.as_ref().map(|_| "(present)".to_owned())),
+        ];
+        let reason = "the first stage takes each request of the pipeline as it comes: remove it";
+        all(said.into_iter().map(|(name, value)| match value {
+            Some(value) => Err(self.refuse(&field(name), &value, reason)),
+            None => Ok(()),
+        }))
+        .map(drop)
+    }
+
+    /// The parent of a stage, among those `before` it.
+    fn after(&self, field: &str, after: Option<&Value>, before: &[&str]) -> Result<usize, Refused> {
+        let Some(after) = after else {
+            let reason = format!(
+                "must name the stage whose results it takes ({}): the first stage alone takes the pipeline's requests",
+                before.join(", ")
+            );
+            return Err(self.refuse(field, "(absent)", reason));
+        };
+        let Some(name) = after.as_str() else {
+            let reason =
+                "must be the name of one stage: pipelines are trees, no stage waits for several others";
+            return Err(self.refuse(field, &after.to_string(), reason));
+        };
+        before.iter().position(|known| *known == name).ok_or_else(|| {
+            let reason = format!("no stage before it has this name ({})", before.join(", "));
+            self.refuse(field, &format!("{name:?}"), reason)
+        })
+    }
+
+    /// Of each stage whether its results are in the answer: those that are named, or else those that nothing comes after.
+    fn answers(
+        &self,
+        at: &str,
+        named: Option<&[String]>,
+        stages: &[String],
+        tree: Option<&[Branch]>,
+    ) -> Result<Vec<bool>, Refused> {
+        let Some(named) = named else {
+            let tree = tree.ok_or(Refused)?;
+            let is_leaf = |i: usize| tree.iter().all(|branch| branch.after != Some(i));
+            return Ok((0..stages.len()).map(is_leaf).collect());
+        };
+        let field = format!("{at}.answer");
+        self.number(&format!("{field} (how many)"), named.len() as u64, 1, stages.len().max(1) as u64)?;
+        let mut answers = vec![false; stages.len()];
+        all(named.iter().enumerate().map(|(i, name)| {
+            let field = format!("{field}[{i}]");
+            let Some(place) = stages.iter().position(|stage| stage == name) else {
+                let reason = format!("no stage has this name ({})", stages.join(", "));
+                return Err(self.refuse(&field, &format!("{name:?}"), reason));
+            };
+            match std::mem::replace(&mut answers[place], true) {
+                true => {
+                    Err(self.refuse(&field, &format!("{name:?}"), "is there already: name each stage once"))
+                }
+                false => Ok(()),
+            }
+        }))?;
+        Ok(answers)
+    }
+
+    /// Notes what may not be said there.
+    fn refused<'a>(
+        &self,
+        at: &str,
+        said: impl Iterator<Item = (&'static str, &'a Value, &'static str)>,
+    ) -> Result<(), Refused> {
+        all(said.map(|(name, value, reason)| -> Result<(), Refused> {
+            Err(self.refuse(&format!("{at}.{name}"), &value.to_string(), reason))
+        }))
+        .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests;

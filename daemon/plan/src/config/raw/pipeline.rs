@@ -1,0 +1,297 @@
+//! A pipeline and its stages as they are written.
+
+use serde::Deserialize;
+use toml::Value;
+use weir_engine::adapter::AdapterConfig;
+use weir_engine::{EngineKind, Isolation};
+
+use super::{Constraint, Gpu, Service, Simulated, Stream};
+
+/// Stages that feed one another.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(in crate::config) struct Pipeline {
+    pub(in crate::config) name: String,
+    pub(in crate::config) deadline: Option<String>,
+    pub(in crate::config) guard: String,
+    pub(in crate::config) tolerance: Option<String>,
+    pub(in crate::config) queue: u64,
+    pub(in crate::config) streams: u64,
+    pub(in crate::config) constraints: Vec<Constraint>,
+    pub(in crate::config) jitter: String,
+    /// The stages whose results are in the answer; those that nothing comes after if absent.
+    pub(in crate::config) answer: Option<Vec<String>>,
+    pub(in crate::config) stream: Vec<Stream>,
+    pub(in crate::config) stage: Vec<Stage>,
+    // What services have, to be told what becomes of it here.
+    background: Option<Value>,
+    batch: Option<Value>,
+    cores: Option<Value>,
+    device: Option<Value>,
+    dispatch: Option<Value>,
+    engine: Option<Value>,
+    gpu: Option<Value>,
+    handover: Option<Value>,
+    isolation: Option<Value>,
+    max_batch: Option<Value>,
+    model: Option<Value>,
+    optimise: Option<Value>,
+    probability: Option<Value>,
+    record: Option<Value>,
+    record_limit: Option<Value>,
+    select: Option<Value>,
+    simulated: Option<Value>,
+    stalls: Option<Value>,
+    variants: Option<Value>,
+    workers: Option<Value>,
+}
+
+/// One of them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(in crate::config) struct Stage {
+    pub(in crate::config) name: String,
+    engine: EngineKind,
+    isolation: Option<Isolation>,
+    gpu: Option<Gpu>,
+    model: Option<String>,
+    simulated: Option<Simulated>,
+    /// The stage whose results become its requests.
+    pub(in crate::config) after: Option<Value>,
+    /// The most requests that one of them becomes; 1 if absent.
+    pub(in crate::config) fan_out: Option<u64>,
+    /// How many it becomes on average; as many if absent.
+    pub(in crate::config) mean: Option<f64>,
+    handover: String,
+    workers: Option<u64>,
+    cores: Option<Vec<u64>>,
+    max_batch: Option<u64>,
+    batch: Option<u64>,
+    probability: f64,
+    pub(in crate::config) adapter: Option<AdapterConfig>,
+    // What services or pipelines have, to be told what becomes of it here.
+    answer: Option<Value>,
+    background: Option<Value>,
+    constraints: Option<Value>,
+    deadline: Option<Value>,
+    device: Option<Value>,
+    dispatch: Option<Value>,
+    guard: Option<Value>,
+    jitter: Option<Value>,
+    optimise: Option<Value>,
+    queue: Option<Value>,
+    record: Option<Value>,
+    record_limit: Option<Value>,
+    select: Option<Value>,
+    stalls: Option<Value>,
+    stream: Option<Value>,
+    streams: Option<Value>,
+    tolerance: Option<Value>,
+    turn: Option<Value>,
+    variants: Option<Value>,
+    weight: Option<Value>,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        let Service { guard, queue, streams, jitter, .. } = Service::default();
+        Self {
+            name: String::new(),
+            deadline: None,
+            guard,
+            tolerance: None,
+            queue,
+            streams,
+            constraints: Vec::new(),
+            jitter,
+            answer: None,
+            stream: Vec::new(),
+            stage: Vec::new(),
+            background: None,
+            batch: None,
+            cores: None,
+            device: None,
+            dispatch: None,
+            engine: None,
+            gpu: None,
+            handover: None,
+            isolation: None,
+            max_batch: None,
+            model: None,
+            optimise: None,
+            probability: None,
+            record: None,
+            record_limit: None,
+            select: None,
+            simulated: None,
+            stalls: None,
+            variants: None,
+            workers: None,
+        }
+    }
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        let Service { engine, handover, probability, .. } = Service::default();
+        Self {
+            name: String::new(),
+            engine,
+            isolation: None,
+            gpu: None,
+            model: None,
+            simulated: None,
+            after: None,
+            fan_out: None,
+            mean: None,
+            handover,
+            workers: None,
+            cores: None,
+            max_batch: None,
+            batch: None,
+            probability,
+            adapter: None,
+            answer: None,
+            background: None,
+            constraints: None,
+            deadline: None,
+            device: None,
+            dispatch: None,
+            guard: None,
+            jitter: None,
+            optimise: None,
+            queue: None,
+            record: None,
+            record_limit: None,
+            select: None,
+            stalls: None,
+            stream: None,
+            streams: None,
+            tolerance: None,
+            turn: None,
+            variants: None,
+            weight: None,
+        }
+    }
+}
+
+/// What nobody can have here, unless it says what is so anyway.
+const NEVER: &str = "is not possible in a pipeline: remove it";
+const OF_STAGES: &str = "is said of each stage: move it to a [[pipeline.stage]]";
+const OF_ALL: &str = "is said of the pipeline as a whole: move it to its [[pipeline]]";
+
+/// A field, what it says, and why it may not.
+pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str);
+
+impl Pipeline {
+    /// What is said that no pipeline has.
+    pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
+        let [background, dispatch] =
+            usual([(&self.background, Value::Boolean(true)), (&self.dispatch, "eager".into())]);
+        let never = [
+            ("background", background),
+            ("device", &self.device),
+            ("dispatch", dispatch),
+            ("optimise", &self.optimise),
+            ("record", &self.record),
+            ("record-limit", &self.record_limit),
+            ("select", &self.select),
+            ("stalls", &self.stalls),
+            ("variants", &self.variants),
+        ];
+        let of_stages = [
+            ("batch", &self.batch),
+            ("cores", &self.cores),
+            ("engine", &self.engine),
+            ("gpu", &self.gpu),
+            ("handover", &self.handover),
+            ("isolation", &self.isolation),
+            ("max-batch", &self.max_batch),
+            ("model", &self.model),
+            ("probability", &self.probability),
+            ("simulated", &self.simulated),
+            ("workers", &self.workers),
+        ];
+        said(never, NEVER).chain(said(of_stages, OF_STAGES))
+    }
+
+    /// What it says of requests, as a service would.
+    pub(in crate::config) fn promise(&mut self) -> Service {
+        Service {
+            name: std::mem::take(&mut self.name),
+            deadline: self.deadline.take(),
+            guard: std::mem::take(&mut self.guard),
+            tolerance: self.tolerance.take(),
+            queue: self.queue,
+            streams: self.streams,
+            constraints: std::mem::take(&mut self.constraints),
+            jitter: std::mem::take(&mut self.jitter),
+            stream: std::mem::take(&mut self.stream),
+            ..Service::default()
+        }
+    }
+}
+
+impl Stage {
+    /// What is said that no stage has.
+    pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
+        let [background, dispatch] =
+            usual([(&self.background, Value::Boolean(true)), (&self.dispatch, "eager".into())]);
+        let never = [
+            ("background", background),
+            ("device", &self.device),
+            ("dispatch", dispatch),
+            ("optimise", &self.optimise),
+            ("record", &self.record),
+            ("record-limit", &self.record_limit),
+            ("select", &self.select),
+            ("stalls", &self.stalls),
+            ("turn", &self.turn),
+            ("variants", &self.variants),
+            ("weight", &self.weight),
+        ];
+        let of_all = [
+            ("answer", &self.answer),
+            ("constraints", &self.constraints),
+            ("deadline", &self.deadline),
+            ("guard", &self.guard),
+            ("jitter", &self.jitter),
+            ("queue", &self.queue),
+            ("stream", &self.stream),
+            ("streams", &self.streams),
+            ("tolerance", &self.tolerance),
+        ];
+        said(never, NEVER).chain(said(of_all, OF_ALL))
+    }
+
+    /// What runs its batches, as that of a service.
+    pub(in crate::config) fn runs(self) -> Service {
+        Service {
+            name: self.name,
+            engine: self.engine,
+            isolation: self.isolation,
+            gpu: self.gpu,
+            model: self.model,
+            simulated: self.simulated,
+            handover: self.handover,
+            workers: self.workers,
+            cores: self.cores,
+            max_batch: self.max_batch,
+            batch: self.batch,
+            probability: self.probability,
+            ..Service::default()
+        }
+    }
+}
+
+/// Each as it is said, unless it says what is so anyway.
+fn usual<const N: usize>(fields: [(&Option<Value>, Value); N]) -> [&Option<Value>; N] {
+    fields.map(|(said, usual)| if *said == Some(usual) { &None } else { said })
+}
+
+fn said<'a, const N: usize>(
+    fields: [(&'static str, &'a Option<Value>); N],
+    reason: &'static str,
+) -> impl Iterator<Item = Refusal<'a>> {
+    fields.into_iter().filter_map(move |(name, value)| Some((name, value.as_ref()?, reason)))
+}

@@ -1,0 +1,326 @@
+//! What a pipeline can promise: which batches its stages run, and the largest rate of sources that is answered as a whole in time.
+
+use planner::certify;
+use planner::choice::{Choices, Split};
+use planner::problem::PipelineProblem;
+use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, rises};
+use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, MAX_SPAN, Span, StreamSpec, System, Workers};
+
+use super::super::rate::densest;
+use super::super::{PlanError, RatePlan, ServicePlan, workers_of};
+use super::{PipelinePlan, StagePlan};
+use crate::config::{ReservedStream, ServiceConfig};
+use crate::models::{adapters, reply};
+use crate::problem::{problem_of_pipeline, reserved};
+use crate::profile::Profile;
+use weir_engine::{ModelSpec, sha256_hex};
+
+/// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
+const STEPS: u64 = 1 << 16;
+
+/// Workers that are busy to this share are as busy as any promise lets them be.
+const FULL: f64 = 0.995;
+
+/// A pipeline whose batches are open, and one more stream that it is to carry beside the reserved ones.
+struct Question<'a> {
+    config: &'a ServiceConfig,
+    problem: PipelineProblem,
+    reserved: Vec<StreamSpec>,
+}
+
+impl ServicePlan {
+    /// What the pipeline `config` can promise with the best batches of its stages, whose models are `specs`.
+    ///
+    /// # Errors
+    /// As [`super::super::Plan::compute`].
+    pub(in crate::plan) fn of_pipeline(
+        config: &ServiceConfig,
+        specs: &[ModelSpec],
+        profile: &Profile,
+    ) -> Result<Self, PlanError> {
+        let sizes = config.stages.iter().zip(specs).map(|(stage, spec)| {
+            let entry = profile.entry(&spec.name, &spec.identity(), stage.runs.engine)?;
+            let name = format!("{}/{}", config.name, stage.runs.name);
+            workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry)
+        });
+        let sizes: Vec<Vec<Workers>> = sizes.collect::<Result<_, _>>()?;
+        let question = Question::new(config, &sizes)?;
+        let (chosen, rate) = question.answer()?;
+        let queue = config.queue as u64;
+        let waiting = question.open(&question.reserved);
+        if waiting > queue {
+            return Err(PlanError::Queue { service: config.name.clone(), queue: config.queue, waiting });
+        }
+        let admission = question.reserved.iter().any(|spec| spec.demand().is_some());
+        let admission = admission.then(|| chosen.admit(&question.reserved)).transpose();
+        let admission = admission.map_err(|error| question.refused(config.reserved.len() - 1, &error))?;
+        Self::staged(config, (specs, profile), sizes, (chosen, admission, rate))
+    }
+
+    /// The plan with what was chosen.
+    fn staged(
+        config: &ServiceConfig,
+        (specs, profile): (&[ModelSpec], &Profile),
+        sizes: Vec<Vec<Workers>>,
+        (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
+    ) -> Result<Self, PlanError> {
+        let mut stages = Vec::new();
+        for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
+            let stage = config.stages[i].clone();
+            let batch = pipeline.stages[i].batch;
+            let workers = sizes.into_iter().find(|workers| workers.batch == batch);
+            let workers = workers.unwrap_or_else(|| unreachable!("it was one of them"));
+            let runs = Self::unpromised(&stage.runs, vec![specs[i].clone()], profile, workers)?;
+            stages.push(StagePlan { config: stage, runs, adapter, most: config.most(i) });
+        }
+        let reply = reply(config, specs);
+        let first = &stages[0].runs;
+        let identities: Vec<_> = specs.iter().map(ModelSpec::identity).collect();
+        let profiles: Vec<_> = stages.iter().map(|stage| &stage.runs.profile_sha256).collect();
+        let plan = Self {
+            config: config.clone(),
+            spec: ModelSpec {
+                name: config.name.clone(),
+                sha256: sha256_hex(identities.join(" ").as_bytes()),
+                outputs: reply.outputs().to_vec(),
+                accuracy: f64::NAN,
+                ..first.spec.clone()
+            },
+            profile_sha256: sha256_hex(format!("{profiles:?}").as_bytes()),
+            entry: None,
+            mismatches: stages.iter().flat_map(|stage| stage.runs.mismatches.clone()).collect(),
+            rate,
+            ..first.clone()
+        };
+        Ok(Self { pipeline: Some(Box::new(PipelinePlan { stages, pipeline, admission, reply })), ..plan })
+    }
+
+    /// A plan that promises nothing by itself.
+    pub(in crate::plan) fn unpromised(
+        config: &ServiceConfig,
+        specs: Vec<ModelSpec>,
+        profile: &Profile,
+        workers: Workers,
+    ) -> Result<Self, PlanError> {
+        let spec = specs[0].clone();
+        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
+        let latency = config.deadline.saturating_sub(config.guard);
+        let plan = Self {
+            config: config.clone(),
+            spec,
+            variants: Vec::new(),
+            selector: None,
+            profile_sha256: entry.digest(),
+            entry: Some(entry.clone()),
+            mismatches: Vec::new(),
+            system: System { guard: config.guard, ..System::identical(workers, latency) },
+            otherwise: None,
+            admission: None,
+            shared: None,
+            rate: None,
+            pipeline: None,
+        };
+        plan.with_variants(specs, profile)
+    }
+}
+
+impl<'a> Question<'a> {
+    fn new(config: &'a ServiceConfig, sizes: &[Vec<Workers>]) -> Result<Self, PlanError> {
+        let name = || config.name.clone();
+        let time = |i: usize| sizes[i][0].profile.bound(1);
+        let long = (0..sizes.len()).map(|leaf| {
+            let path = config.path_to(leaf);
+            path.into_iter().map(|on| config.guard + time(on)).fold(Span::ZERO, |all, time| all + time)
+        });
+        if long.max().is_some_and(|least| least > config.deadline) {
+            let stages = config.stages.iter().enumerate();
+            let times: Vec<_> = stages.map(|(i, s)| format!("{} {}", s.runs.name, time(i))).collect();
+            let (deadline, guard) = (config.deadline, config.guard);
+            return Err(PlanError::Path { service: name(), times: times.join(", "), deadline, guard });
+        }
+        let profiles = sizes.iter().map(|sizes| &sizes[0].profile);
+        let streams: Vec<_> = reserved(config).collect();
+        let problem = problem_of_pipeline(config, profiles.zip(std::iter::repeat(None)), &streams);
+        let problem = problem.map_err(|source| PlanError::Problem { service: name(), source })?;
+        let reserved = config.reserved.iter().map(|stream| stream.spec.clone()).collect();
+        Ok(Self { config, problem, reserved })
+    }
+
+    fn choices(&self) -> &Choices {
+        &self.problem.choices
+    }
+
+    /// The best choice, and the largest rate of one more stream with the pipeline's own constraints, if it has any.
+    fn answer(&self) -> Result<(Pipeline, Option<RatePlan>), PlanError> {
+        for n in 1..=self.reserved.len() {
+            let demanding = self.reserved[n - 1].demand().is_some();
+            if demanding && let Err(error) = self.carried(&self.reserved[..n]) {
+                return Err(self.refused(n - 1, &error));
+            }
+        }
+        let set = ConstraintSet::new(&self.config.constraints).unwrap_or_default();
+        if set.as_slice().is_empty() {
+            return Ok((certify::chosen(&self.problem), None));
+        }
+        let (binding, density) = (densest(&set), set.density());
+        let load = |step: u64| self.load(&set, step);
+        let held = |streams: &Vec<StreamSpec>| self.open(streams) <= self.config.queue as u64;
+        let fastest =
+            self.choices().largest(STEPS, |step| load(step).filter(held)).map_err(|e| self.range(&e))?;
+        let Some((step, chosen)) = fastest else {
+            if !self.reserved.is_empty() {
+                let rate = RatePlan { binding, density, alone: None, spare: None, queue_limits: false };
+                return Ok((certify::chosen(&self.problem), Some(rate)));
+            }
+            let seldom = load(1).unwrap_or_default();
+            let (waiting, queue) = (self.open(&seldom), self.config.queue);
+            let (service, constraint) = (self.config.name.clone(), binding);
+            return Err(match self.carried(&seldom) {
+                Ok(_) => PlanError::Queue { service, queue, waiting },
+                Err(error) => PlanError::Unkept { service, constraint, reason: self.told(&error) },
+            });
+        };
+        let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
+        let spare = Some((self.period(step), None));
+        Ok((chosen.pipeline, Some(RatePlan { binding, density, alone: None, spare, queue_limits })))
+    }
+
+    /// The reserved streams and one more of these constraints, the faster the higher the step; `None` if it would be too fast to be
+    /// declared.
+    fn load(&self, set: &ConstraintSet, step: u64) -> Option<Vec<StreamSpec>> {
+        let curve = ArrivalBound::periodic(self.period(step), self.config.jitter).ok();
+        let curve = ArrivalCurve::new(&[curve?]).ok()?;
+        let one = StreamSpec::promised(set.clone(), curve);
+        Some(self.reserved.iter().cloned().chain([one]).collect())
+    }
+
+    /// At the last step no choice of batches could keep up with less than one mandatory source a period.
+    fn period(&self, step: u64) -> Span {
+        let density = ConstraintSet::new(&self.config.constraints).unwrap_or_default().density();
+        let busy = |(i, stage): (usize, &planner::choice::StageChoices)| {
+            let each = |o: &planner::choice::StageOption| o.time.as_secs_f64() / (o.workers * o.batch) as f64;
+            let least = stage.options.iter().map(each).fold(f64::INFINITY, f64::min);
+            least * self.config.most(i) as f64
+        };
+        let least = self.choices().stages.iter().enumerate().map(busy).fold(0.0, f64::max);
+        let period = least * density.as_f64() * 1e9 * STEPS as f64 / step as f64;
+        Span::from_nanos((period as u64).max(1)).min(MAX_SPAN)
+    }
+
+    /// How many sources that must be served can be open at once.
+    fn open(&self, streams: &[StreamSpec]) -> u64 {
+        let within = |&(at, _): &(Span, u64)| at <= self.config.deadline;
+        rises(streams).take_while(within).last().map_or(0, |(_, sources)| sources)
+    }
+
+    /// A choice with which all of `streams` are answered in time.
+    fn carried(&self, streams: &[StreamSpec]) -> Result<Pipeline, PipelineError> {
+        let choices = self.choices();
+        if let Some((_, chosen)) = choices.largest(1, |_| Some(streams.to_vec()))? {
+            return Ok(chosen.pipeline);
+        }
+        let fastest = choices.stages.iter().map(|stage| {
+            let work = |o: &usize| {
+                let option = &stage.options[*o];
+                option.time.as_secs_f64() / (option.workers * option.batch) as f64
+            };
+            (0..stage.options.len()).min_by(|a, b| work(a).total_cmp(&work(b))).unwrap_or(0)
+        });
+        let soonest = choices.least(streams)?.map(|chosen| chosen.pipeline);
+        let pipeline = soonest.unwrap_or_else(|| choices.pipeline(&fastest.collect::<Vec<_>>()));
+        // What one of them was refused for by a hair is no less refused.
+        Err(pipeline.admit(streams).err().unwrap_or(PipelineError::Horizon))
+    }
+
+    /// That the promise to a reserved stream cannot be kept.
+    fn refused(&self, stream: usize, error: &PipelineError) -> PlanError {
+        let ReservedStream { name, spec } = &self.config.reserved[stream];
+        PlanError::Reserved {
+            service: self.config.name.clone(),
+            stream: name.clone(),
+            constraint: densest(spec.constraints()),
+            reason: self.told(error),
+        }
+    }
+
+    fn range(&self, error: &PipelineError) -> PlanError {
+        PlanError::Reason { service: self.config.name.clone(), reason: self.told(error) }
+    }
+
+    /// Why it is refused, with the stages by their names.
+    fn told(&self, error: &PipelineError) -> String {
+        told(error, |stage| &self.config.stages[stage].runs.name)
+    }
+}
+
+/// Why a pipeline refuses streams, in words.
+fn told<'a>(error: &PipelineError, name: impl Fn(usize) -> &'a str) -> String {
+    match error {
+        PipelineError::Rate { stage, thousandths, workers } => {
+            let percent = *thousandths as f64 / 10.0;
+            format!("{} would be busy to {percent:.1} % of its {workers} worker(s)", name(*stage))
+        }
+        PipelineError::Late { deadline, admission } => {
+            let path = admission.tightest.iter().flat_map(|at| &at.path);
+            let path: Vec<_> = path
+                .map(|leg| format!("{} request(s) at {} take {}", leg.requests, name(leg.stage), leg.time))
+                .collect();
+            format!("a source may take {}, the deadline is {deadline}: {}", admission.bound, path.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a pipeline carries by its plan: the reserved streams and, if there is room for one, that at the promised rate.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    pub admission: PipelineAdmission,
+    /// The share of each stage's workers that these keep busy at most, as far as they must be served.
+    pub busy: Vec<f64>,
+}
+
+impl Carried {
+    /// The stage whose workers are all busy, if those of one are.
+    pub fn full(&self) -> Option<usize> {
+        let stages = self.busy.iter().enumerate();
+        let (stage, &busy) = stages.max_by(|a, b| a.1.total_cmp(b.1))?;
+        (busy >= FULL).then_some(stage)
+    }
+}
+
+impl ServicePlan {
+    /// What is carried by the plan of a pipeline; `None` if nothing is promised by it.
+    pub fn carried(&self) -> Option<Carried> {
+        let pipeline = &self.pipeline.as_ref()?.pipeline;
+        let streams: Vec<_> =
+            reserved(&self.config).chain(self.promised_stream()).map(|(_, spec)| spec).collect();
+        let demand = streams.iter().filter_map(StreamSpec::demand);
+        let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
+        let admission = pipeline.admit(&streams).ok().filter(|admission| admission.tightest.is_some())?;
+        let busy = pipeline.stages.iter().enumerate().map(|(i, stage)| {
+            rate * self.config.most(i) as f64 * stage.time.as_secs_f64()
+                / (stage.workers * stage.batch) as f64
+        });
+        Some(Carried { admission, busy: busy.collect() })
+    }
+
+    /// The rate that a pipeline's streams could be promised if each stage had a part of the deadline for itself, by the same
+    /// workers; `None` without constraints of its own or room.
+    pub fn split_per_s(&self) -> Option<f64> {
+        let pipeline = self.pipeline.as_ref()?;
+        let sizes = pipeline.stages.iter().map(|stage| vec![stage.runs.workers().clone()]);
+        let question = Question::new(&self.config, &sizes.collect::<Vec<_>>()).ok()?;
+        let set = ConstraintSet::new(&self.config.constraints).ok()?;
+        self.rate.as_ref()?;
+        let keeps = |step: u64| {
+            let load = question.load(&set, step).filter(|l| question.open(l) <= self.config.queue as u64);
+            load.is_some_and(|load| Split::Proportional.choose(question.choices(), &load).is_some())
+        };
+        let (mut yes, mut no) = (0, STEPS + 1);
+        while no - yes > 1 {
+            let middle = yes + (no - yes) / 2;
+            *(if keeps(middle) { &mut yes } else { &mut no }) = middle;
+        }
+        (yes > 0).then(|| 1.0 / question.period(yes).as_secs_f64())
+    }
+}

@@ -1,0 +1,177 @@
+//! The plan of a pipeline as text: the tree, what each stage has of the deadline, and what limits the promise.
+
+use rt_core::Span;
+use rt_core::pipeline::{Leg, PipelineAdmission};
+use serde_json::{Value, json};
+use weir_os::pipe::say;
+
+use super::{print_levers, print_profiled, print_standings, rate_json, times_json};
+use crate::models::run_singly;
+use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan};
+
+/// Prints the plan of a pipeline.
+pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {
+    let (config, carried) = (&plan.config, plan.carried());
+    say!(
+        "{}: a pipeline of {} stage(s), {} worker(s)",
+        config.name,
+        pipeline.stages.len(),
+        pipeline.workers()
+    );
+    say!(
+        "  deadline {} for a request and all that becomes of it; dispatch may be late by δ {} at each stage",
+        config.deadline,
+        config.guard
+    );
+    for (i, stage) in pipeline.stages.iter().enumerate() {
+        print_stage(stage, (config.path_to(i).len(), i), config.deadline, carried.as_ref());
+    }
+    match &plan.rate {
+        Some(rate) => print_rate(plan, rate),
+        None => say!("  no constraints of its own: streams bring theirs, or get best effort"),
+    }
+    if let Some(carried) = &carried {
+        print_latest(plan, pipeline, carried);
+    }
+    let reserved: Vec<_> = config.reserved.iter().map(|s| s.name.as_str()).collect();
+    match (reserved.is_empty(), &pipeline.admission) {
+        (true, _) => {}
+        (false, None) => say!("  reserved: {} (best effort)", reserved.join(", ")),
+        (false, Some(admission)) => {
+            say!("  reserved: {}; answered as a whole within {}", reserved.join(", "), admission.bound);
+        }
+    }
+}
+
+fn print_stage(
+    stage: &StagePlan,
+    (depth, number): (usize, usize),
+    deadline: Span,
+    carried: Option<&Carried>,
+) {
+    let (runs, indent) = (&stage.runs, "  ".repeat(depth));
+    let (config, workers) = (&runs.config, runs.workers());
+    let simulated = if runs.is_simulated() { " SIMULATED" } else { "" };
+    let becomes = match (stage.config.after, stage.config.fan_out) {
+        (None, _) => String::new(),
+        (Some(_), 1) => ", each result becomes a request".to_owned(),
+        (Some(_), most) => {
+            format!(", each result becomes up to {most} requests, {} on average", stage.config.mean)
+        }
+    };
+    let answers = if stage.config.answers { "; in the answer" } else { "" };
+    say!("{indent}{}: {} on {}{simulated}{becomes}{answers}", config.name, runs.spec.name, config.engine);
+    say!(
+        "{indent}  {} worker(s), batches of B = {} in P = {}: {:.1} requests/s, {:.1} of the pipeline",
+        workers.count,
+        workers.batch,
+        workers.batch_time(),
+        runs.capacity(),
+        runs.capacity() / stage.most as f64
+    );
+    if let Some(carried) = carried {
+        let busy = format!("busy to {:.1} % at most", 100.0 * carried.busy[number]);
+        let response = carried.admission.responses[number];
+        let share = 100.0 * response.as_secs_f64() / deadline.as_secs_f64();
+        say!("{indent}  {busy}; by itself it adds up to {response}, {share:.0} % of the deadline");
+    }
+    run_singly(config, [&runs.spec]).into_iter().flatten().for_each(|line| say!("{indent}  {line}"));
+    print_profiled(runs, &indent);
+    print_levers(runs, &indent);
+}
+
+fn print_rate(plan: &ServicePlan, rate: &RatePlan) {
+    print_standings(plan, rate);
+    let beside = if plan.config.reserved.is_empty() { "" } else { " beside the reserved ones" };
+    let Some(per_second) = rate.per_second() else {
+        say!("    one stream{beside}: no room");
+        return;
+    };
+    say!("    one stream{beside}, up to {} late: {per_second:.1} requests/s", plan.config.jitter);
+    match plan.split_per_s() {
+        Some(split) => say!(
+            "    with the deadline split among the stages by their shortest batches: {split:.1} requests/s, {:.2} times less",
+            per_second / split
+        ),
+        None => say!("    with the deadline split among the stages by their shortest batches: none"),
+    }
+}
+
+/// Where a request is answered latest, and what keeps more from being promised.
+fn print_latest(plan: &ServicePlan, pipeline: &PipelinePlan, carried: &Carried) {
+    let PipelineAdmission { bound, tightest, .. } = &carried.admission;
+    let with = if plan.promised_stream().is_some() { ", with the promised stream" } else { "" };
+    say!("    each that must be served is answered as a whole within {bound}{with}");
+    if let Some(at) = tightest {
+        let name = |leg: &Leg| pipeline.stages[leg.stage].runs.config.name.as_str();
+        let share = |leg: &Leg| 100.0 * leg.time.as_secs_f64() / (at.delta + *bound).as_secs_f64();
+        let leg =
+            |leg: &Leg| format!("{} for {} at {} ({:.0} %)", leg.time, leg.requests, name(leg), share(leg));
+        let path: Vec<_> = at.path.iter().map(leg).collect();
+        say!("      latest {} behind the first of {}: {}", at.delta, at.sources, path.join(", "));
+    }
+    say!("      what limits it: {}", limit(plan, pipeline, carried));
+}
+
+/// What keeps more from being promised.
+fn limit(plan: &ServicePlan, pipeline: &PipelinePlan, carried: &Carried) -> String {
+    if plan.rate.as_ref().is_some_and(|rate| rate.queue_limits) {
+        return format!("queue = {}; stages and deadline allow more", plan.config.queue);
+    }
+    match carried.full() {
+        Some(stage) => format!("the workers of {}", pipeline.stages[stage].runs.config.name),
+        None => "the deadline".to_owned(),
+    }
+}
+
+/// The plan of a pipeline as a JSON object; times in nanoseconds.
+pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
+    let (config, carried) = (&plan.config, plan.carried());
+    let tightest = carried.as_ref().and_then(|carried| carried.admission.tightest.as_ref());
+    let stage = |(i, stage): (usize, &StagePlan)| {
+        let (runs, workers) = (&stage.runs, stage.runs.workers());
+        let leg = tightest.and_then(|at| at.path.iter().find(|leg| leg.stage == i));
+        let mut json = json!({
+            "name": runs.config.name,
+            "after": stage.config.after.map(|parent| &config.stages[parent].runs.name),
+            "fan_out": stage.config.fan_out,
+            "mean": stage.config.mean,
+            "most": stage.most,
+            "answers": stage.config.answers,
+            "model": runs.spec.name,
+            "engine": runs.config.engine.to_string(),
+            "simulated": runs.is_simulated(),
+            "workers": workers.count,
+            "batch": workers.batch,
+            "batch_time_ns": workers.batch_time().as_nanos(),
+            "max_batch": runs.max_batch(),
+            "capacity_per_s": runs.capacity(),
+            "requests": leg.map(|leg| leg.requests),
+            "share_ns": leg.map(|leg| leg.time.as_nanos()),
+            "response_ns": carried.as_ref().map(|carried| carried.admission.responses[i].as_nanos()),
+            "busy": carried.as_ref().map(|carried| carried.busy[i]),
+        });
+        times_json(&mut json, workers);
+        json
+    };
+    let ns = |span: Span| span.as_nanos();
+    json!({
+        "name": config.name,
+        "pipeline": pipeline.stages.iter().enumerate().map(stage).collect::<Vec<_>>(),
+        "deadline_ns": ns(config.deadline),
+        "guard_ns": ns(config.guard),
+        "tolerance_ns": 0,
+        "workers": pipeline.workers(),
+        "probability": config.probability,
+        "background": config.background,
+        "capacity_per_s": plan.capacity(),
+        "bound_ns": carried.as_ref().map(|carried| ns(carried.admission.bound)),
+        "latest": tightest.map(|at| json!({ "delta_ns": ns(at.delta), "requests": at.sources })),
+        "limit": carried.as_ref().map(|carried| limit(plan, pipeline, carried)),
+        "rate": rate_json(plan),
+        "split_per_s": plan.split_per_s(),
+        "reserved": config.reserved.iter().map(|s| &s.name).collect::<Vec<_>>(),
+        "reserved_bound_ns": pipeline.admission.as_ref().map(|admission| ns(admission.bound)),
+        "device": Value::Null,
+    })
+}
