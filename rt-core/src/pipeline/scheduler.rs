@@ -129,9 +129,7 @@ impl PipelineScheduler {
     /// A stream to be added: all that is to be allocated for it.
     #[must_use]
     pub fn newcomer(&self, spec: StreamSpec) -> Newcomer {
-        let path = self.pipeline.stages.iter().map(|stage| stage.time + self.pipeline.guard);
-        let life = path.fold(self.pipeline.deadline, |all, time| all + time);
-        Newcomer::lasting(self.first.config(), spec, life)
+        self.pipeline.newcomer(self.first.config(), spec)
     }
 
     /// [`Scheduler::try_add_stream`] of one that was admitted beside [`Scheduler::load`] of the first stage.
