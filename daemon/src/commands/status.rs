@@ -56,9 +56,10 @@ fn print_service(service: &Service) {
         say!("  answered {shares} (select {}{shield})", service.select.as_deref().unwrap_or_default());
     }
     for stage in &service.stages {
-        let from = stage.after.as_ref().map_or_else(String::new, |parent| {
-            format!(", up to {} a result of {parent}", stage.fan_out)
-        });
+        let from = stage
+            .after
+            .as_ref()
+            .map_or_else(String::new, |parent| format!(", up to {} a result of {parent}", stage.fan_out));
         say!(
             "  {:<16} {} in batches of {}, {} of {} workers, {} waiting{from}",
             stage.name,

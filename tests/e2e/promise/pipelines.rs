@@ -7,7 +7,7 @@ use crate::harness::{
 };
 use rustix::process::{Signal, kill_process};
 use weir_client::{
-    ArrivalBound, Constraint, MissReason, Outcome, RefusalCode, Registration, ResultFrame, SafeModeCause,
+    ArrivalBound, Constraint, MissReason, Outcome, RefusalCode, Registration, SafeModeCause,
     StreamInfo,
 };
 
@@ -70,7 +70,8 @@ impl Read {
 
     /// What these scores are to become, the highest first.
     fn expected(scores: &[f32], most: usize) -> Self {
-        let mut read: Vec<(i32, f32)> = (0..).zip(scores.iter().copied()).filter(|(_, s)| *s >= 0.5).collect();
+        let mut read: Vec<(i32, f32)> =
+            (0..).zip(scores.iter().copied()).filter(|(_, s)| *s >= 0.5).collect();
         read.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         read.truncate(most);
         Self { scores: scores.to_vec(), read }
@@ -82,7 +83,8 @@ fn a_source_is_answered_with_what_it_became_at_each_stage() {
     let daemon = meter(DAEMON, "", 10).serve();
     let mut client = daemon.client();
     let stream = client.register(&best_effort("meter", "cam")).expect("registered");
-    let names: Vec<_> = stream.outputs.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
+    let names: Vec<_> =
+        stream.outputs.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..])).collect();
     let expected: [(&str, &[u32]); 4] =
         [("detect.output", &[4]), ("read.output", &[3, 1]), ("read.parent", &[3]), ("read.row", &[3])];
     assert!(names.iter().map(|(name, shape)| (*name, shape.len())).eq(expected.map(|(n, s)| (n, s.len()))));
@@ -93,7 +95,8 @@ fn a_source_is_answered_with_what_it_became_at_each_stage() {
     let status = daemon.status()["services"][0].clone();
     assert_eq!((&status["workers"], &status["workers_alive"]), (&3.into(), &3.into()), "{status}");
     let stages = status["stages"].as_array().expect("stages");
-    let told: Vec<_> = stages.iter().map(|stage| (stage["name"].as_str(), stage["workers"].as_u64())).collect();
+    let told: Vec<_> =
+        stages.iter().map(|stage| (stage["name"].as_str(), stage["workers"].as_u64())).collect();
     assert_eq!(told, [(Some("detect"), Some(1)), (Some("read"), Some(2))]);
     assert_eq!((&stages[1]["after"], &stages[1]["fan_out"]), (&"detect".into(), &3.into()));
     assert_eq!(status["served"], 4);
@@ -167,7 +170,7 @@ fn what_the_stages_together_cannot_promise_is_refused_and_what_they_can_is_given
     let mut client = daemon.client();
     let promised = |name: &str, count| {
         Registration::builder("meter", name)
-            .constraint(Constraint::row_miss(1))
+            .constraint(Constraint::RowMiss { misses: 1 })
             .arrivals(ArrivalBound::window(count, Duration::from_secs(2)))
             .build()
             .expect("valid")
@@ -213,7 +216,9 @@ fn what_is_of_a_lost_worker_of_a_later_stage_is_missed_and_the_worker_comes_back
     if let Outcome::Miss(miss) = &outcome {
         assert_eq!(miss.reason, MissReason::WorkerLost, "{miss:?}");
     }
-    eventually("the worker is lost", || listener.changes().iter().any(|c| c.cause == SafeModeCause::WorkerLost).then_some(()));
+    eventually("the worker is lost", || {
+        listener.changes().iter().any(|c| c.cause == SafeModeCause::WorkerLost).then_some(())
+    });
     eventually("the worker", || (daemon.status()["services"][0]["workers_alive"] == 2).then_some(()));
     let scores = [0.0, 0.7, 0.0, 0.0];
     let outcome = client.infer(&stream, &scores).expect("an answer");

@@ -119,9 +119,11 @@ impl Service {
     }
 }
 
-/// Requests that a service holds at once: twice what its scheduler does, for answers being written still occupy theirs.
+/// Requests that a service holds at once: twice what its scheduler does, for answers being written still occupy theirs. As many
+/// sources of a pipeline as wait may have begun.
 fn slots_of(plan: &ServicePlan) -> usize {
-    2 * (plan.config.queue + plan.workers().count * plan.max_batch())
+    let queues = if plan.pipeline.is_some() { 2 } else { 1 };
+    2 * (queues * plan.config.queue + plan.workers().count * plan.max_batch())
 }
 
 /// What decides for services of these plans when a worker starts which batch.
