@@ -31,7 +31,9 @@ mod scheduler;
 mod shield;
 mod sources;
 mod stage;
+mod streams;
 mod types;
+mod workers;
 
 use alloc::vec::Vec;
 

@@ -7,8 +7,7 @@ use crate::harness::{
 };
 use rustix::process::{Signal, kill_process};
 use weir_client::{
-    ArrivalBound, Constraint, MissReason, Outcome, RefusalCode, Registration, SafeModeCause,
-    StreamInfo,
+    ArrivalBound, Constraint, MissReason, Outcome, RefusalCode, Registration, SafeModeCause, StreamInfo,
 };
 
 /// A source of four scores: each that is high enough is read, by a model that repeats it.

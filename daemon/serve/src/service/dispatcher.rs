@@ -60,7 +60,10 @@ impl Dispatcher {
     /// Whether a worker is there for a service.
     pub(super) fn is_alive(&self, service: usize, worker: WorkerId) -> bool {
         match self {
-            Self::Staged(staged) => staged.is_alive(worker),
+            Self::Staged(staged) => {
+                let (stage, worker) = staged.place_of(worker);
+                staged.scheduler.is_alive(stage, worker)
+            }
             _ => self.service(service).is_alive(worker),
         }
     }

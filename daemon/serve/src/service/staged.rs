@@ -151,16 +151,10 @@ impl Staged {
         self.scheduler.handle_worker_ready(now, self.workers[worker]);
     }
 
-    /// Whether a worker is there.
-    pub(super) fn is_alive(&self, worker: WorkerId) -> bool {
-        let (stage, worker) = self.workers[worker];
-        self.scheduler.is_alive(stage, worker)
-    }
-
     /// Whether a worker runs a batch.
     pub(super) fn is_at_work(&self, worker: WorkerId) -> bool {
         let (stage, worker) = self.workers[worker];
-        self.scheduler.batch(stage, worker).len() > 0
+        self.scheduler.is_at_work(stage, worker)
     }
 
     /// Requests that wait, at all stages.
