@@ -16,6 +16,8 @@ use crate::engine::{EngineError, ExternalFile, ModelSpec};
 use fields::Fields;
 use tensors::{Dimensions, Tensors};
 
+pub(crate) use tensors::half;
+
 pub use fields::Problems;
 pub use heldout::{Heldout, argmax, measure_accuracy};
 

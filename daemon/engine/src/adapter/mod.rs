@@ -1,35 +1,36 @@
 //! What turns the results of one stage of a pipeline into requests of the next.
 
-use std::collections::BTreeMap;
+mod config;
+mod crop;
+mod lay;
+mod names;
+mod number;
+mod rehearse;
+mod select;
+mod target;
+#[cfg(test)]
+mod tests;
 
-use serde::Deserialize;
+use std::fmt::{Debug, Display};
 
-use crate::{Buffers, ModelSpec, TensorSpec};
+use crate::{Buffers, ModelSpec, TensorSpec, sha256_hex};
+use lay::{Laid, Making};
+use names::{Known, list};
+use select::Select;
 
-/// How a stage's requests are made, as it is configured.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct AdapterConfig {
-    /// Which rows of the parent's answer become a request each; absent if every answer becomes one.
-    pub each: Option<EachRow>,
-    /// What each input of the model is made of; of what is absent the tensor of that name, or the parent's only one.
-    #[serde(default)]
-    pub inputs: BTreeMap<String, toml::Value>,
-}
-
-/// Rows of the parent's answer: those of a score that is high enough.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct EachRow {
-    /// The output that has a score a row.
-    pub scores: String,
-    /// From which on a row counts.
-    pub threshold: f64,
-}
+pub use config::{AdapterConfig, BoxFormat, Crop, Each, Input, Part};
+pub use rehearse::Rehearsal;
 
 /// Makes the requests of a stage, by shapes that were checked.
 #[derive(Clone, Debug)]
-pub struct Adapter {}
+pub struct Adapter {
+    select: Select,
+    fan_out: u32,
+    /// One for each tensor of the model's request.
+    inputs: Vec<Laid>,
+    /// Those of the pipeline's request, then of the answer of each stage on the way.
+    tensors: Vec<Vec<TensorSpec>>,
+}
 
 /// A stage on the way to a request: the answer there, and the row of it that the way goes on with.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,17 @@ pub struct AdapterError {
     pub reason: String,
 }
 
+impl AdapterError {
+    /// Of a value that is a string.
+    fn new(field: impl Into<String>, value: &str, reason: String) -> Self {
+        Self::plain(field, format!("{value:?}"), reason)
+    }
+
+    fn plain(field: impl Into<String>, value: impl Display, reason: String) -> Self {
+        Self { field: field.into(), value: value.to_string(), reason }
+    }
+}
+
 impl Adapter {
     /// For requests of `model`, of which a result of the parent becomes `fan_out` at most. `source` is the pipeline's request;
     /// `path` are the stages on the way, from the first to the parent, by name.
@@ -59,27 +71,57 @@ impl Adapter {
     /// # Errors
     /// A tensor that is not there, and one of another type or shape than is needed.
     pub fn new(
-        _config: &AdapterConfig,
-        _source: &[TensorSpec],
-        _path: &[(&str, &ModelSpec)],
-        _fan_out: u32,
-        _model: &ModelSpec,
+        config: &AdapterConfig,
+        source: &[TensorSpec],
+        path: &[(&str, &ModelSpec)],
+        fan_out: u32,
+        model: &ModelSpec,
     ) -> Result<Self, AdapterError> {
-        Ok(Self {})
+        let known = Known { source, path };
+        let inputs = model.request();
+        let unknown = config.inputs.keys().find(|name| inputs.iter().all(|input| input.name != **name));
+        if let Some(name) = unknown {
+            let all = list(inputs.iter().map(|input| &*input.name));
+            return Err(AdapterError::new(
+                "inputs",
+                name,
+                format!("{} has no such input; it has {all}", model.name),
+            ));
+        }
+        let select = Select::new(config.each.as_ref(), &known)?;
+        let making = Making { known, rows: select.rows(), model };
+        let inputs = inputs.iter().enumerate();
+        let inputs = inputs.map(|(number, input)| making.input(number, config.inputs.get(&input.name)));
+        let answers = path.iter().map(|(_, model)| model.answer().to_vec());
+        Ok(Self {
+            inputs: inputs.collect::<Result<_, _>>()?,
+            select,
+            fan_out,
+            tensors: [source.to_vec()].into_iter().chain(answers).collect(),
+        })
     }
 
     /// Appends to `rows` those of the parent's `answer` that become a request, at most `fan_out`, the best first; returns how
     /// many there would be.
-    pub fn select(&self, _answer: &[u8], rows: &mut Vec<u32>) -> u32 {
-        rows.push(0);
-        1
+    pub fn select(&self, answer: &[u8], rows: &mut Vec<u32>) -> u32 {
+        self.select.rows_of(answer, self.fan_out, rows)
     }
 
     /// Lays the request that `path` leads to at place `index` of the batch: what that costs depends on shapes alone. `source` is
     /// the pipeline's request.
-    pub fn lay(&self, _source: &[u8], path: &[Step<'_>], buffers: &mut Buffers, index: usize) {
-        if let Some(step) = path.last() {
-            buffers.put(index, step.answer);
+    ///
+    /// # Panics
+    /// If the buffers are another model's, or `index` is not below their max_batch.
+    pub fn lay(&self, source: &[u8], path: &[Step<'_>], buffers: &mut Buffers, index: usize) {
+        for input in &self.inputs {
+            input.lay(source, path, buffers, index);
         }
+    }
+
+    /// A hash of all that the cost of choosing rows and laying requests depends on: two adapters that differ in a threshold alone
+    /// have the same.
+    pub fn digest(&self) -> String {
+        let all: [&dyn Debug; 3] = [&self.select.without_threshold(), &self.fan_out, &self.inputs];
+        sha256_hex(format!("{all:?}").as_bytes())
     }
 }

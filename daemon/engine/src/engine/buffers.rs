@@ -143,6 +143,16 @@ impl Buffers {
         self.memory.write(at, bytes);
     }
 
+    /// Writes `bytes` over a part of input `tensor` of the request at place `index` of the batch, from byte `at` of it on.
+    ///
+    /// # Panics
+    /// If they reach beyond that tensor of that request, or `index` is not below max_batch.
+    pub fn write_part(&mut self, tensor: usize, index: usize, at: usize, bytes: &[u8]) {
+        let block = self.inputs[tensor];
+        assert!(index < self.max_batch && at <= block.each && bytes.len() <= block.each - at);
+        self.memory.write(block.start(index) + at, bytes);
+    }
+
     /// Makes up input `tensor`, of that type, for the first `batch` requests; see `fill_tensor`.
     pub fn fill(&mut self, seed: u64, tensor: usize, data_type: DataType, batch: usize) {
         let mut bytes = vec![0; batch * self.each(Side::Input, tensor)];

@@ -43,7 +43,6 @@ pub(crate) use signature::{
     decode_file as decode, dynamic as dynamic_dimension, inputs as graph_inputs, tensor_type, type_name,
 };
 pub use simulated::SimulatedTime;
-#[cfg(test)]
 pub(crate) use tensor::fill_tensor;
 pub use tensor::{BatchAxis, DataType, TensorSpec, packed_len};
 

@@ -277,7 +277,7 @@ fn element(data_type: DataType, value: &DeValue<'_>) -> Option<Vec<u8>> {
 }
 
 /// The bits of a number that binary16 holds as it is.
-fn half(value: f64) -> Option<u16> {
+pub(crate) fn half(value: f64) -> Option<u16> {
     let sign = u16::from(value.is_sign_negative()) << 15;
     let magnitude = value.abs();
     if magnitude == 0.0 {

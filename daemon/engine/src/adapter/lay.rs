@@ -1,0 +1,222 @@
+//! What each input of a request is made of, by shapes that were checked.
+
+use std::cmp::Ordering;
+
+use crate::{Buffers, DataType, ModelSpec, TensorSpec};
+
+use super::config::{Input, Part};
+use super::crop::{Region, box_of};
+use super::names::{Found, Known, View, needed, shape};
+use super::target::Target;
+use super::{AdapterError, Step, number};
+
+/// An input of the model, and how it comes about.
+#[derive(Clone, Debug)]
+pub(super) struct Laid {
+    /// Its number.
+    tensor: usize,
+    data_type: DataType,
+    pub(super) how: How,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum How {
+    /// So often a piece of each tensor, in turns.
+    Pieces { turns: usize, views: Vec<View> },
+    /// The place of the largest number.
+    ArgMax(View),
+    /// A region of an image.
+    Region(Region),
+}
+
+/// What an input may be made of.
+pub(super) struct Making<'a> {
+    pub(super) known: Known<'a>,
+    /// How many rows each tensor of the parent has that is taken by rows, if they become requests of their own.
+    pub(super) rows: Option<usize>,
+    pub(super) model: &'a ModelSpec,
+}
+
+impl Laid {
+    pub(super) fn lay(&self, source: &[u8], path: &[Step<'_>], buffers: &mut Buffers, index: usize) {
+        let mut target = Target::new(buffers, (self.tensor, self.data_type), index);
+        match &self.how {
+            How::Pieces { turns, views } => {
+                for turn in 0..*turns {
+                    for view in views {
+                        let each = view.bytes / turns;
+                        let piece =
+                            view.bytes(source, path).and_then(|all| all.get(turn * each..)?.get(..each));
+                        match piece {
+                            Some(piece) => target.convert(view.data_type, piece),
+                            None => target.zeros(each / view.data_type.size()),
+                        }
+                    }
+                }
+            }
+            How::ArgMax(view) => {
+                target.number(view.bytes(source, path).map_or(0.0, |all| largest(*view, all)));
+            }
+            How::Region(region) => region.lay(source, path, &mut target),
+        }
+    }
+}
+
+impl<'a> Making<'a> {
+    /// # Errors
+    /// What is not there, and what does not fit.
+    pub(super) fn input(&self, tensor: usize, config: Option<&Input>) -> Result<Laid, AdapterError> {
+        let spec = &self.model.request()[tensor];
+        let how = match config {
+            None => How::Pieces { turns: 1, views: vec![self.obvious(spec)?] },
+            Some(Input::Tensor(part)) => {
+                let (field, view, dimensions) = self.part(spec, part, None)?;
+                self.fits(spec, view.data_type, &dimensions)
+                    .map_err(|reason| AdapterError::new(&field, part.name(), reason))?;
+                How::Pieces { turns: 1, views: vec![view] }
+            }
+            Some(Input::Concatenate { parts, axis }) => self.concatenated(spec, parts, *axis)?,
+            Some(Input::ArgMax(part)) => {
+                let (field, view, _) = self.part(spec, part, Some("arg-max"))?;
+                let last = view.elements() as u64 - 1;
+                if spec.elements() != 1 || number::counts_to(spec.data_type) < last.max(1) {
+                    let reason =
+                        format!("{}, one number that may be {last} is needed", needed(spec, self.model));
+                    return Err(AdapterError::new(&field, part.name(), reason));
+                }
+                How::ArgMax(view)
+            }
+            Some(Input::Crop(crop)) => {
+                let refuse =
+                    |reason| AdapterError::new(format!("inputs.{}.boxes", spec.name), &crop.boxes, reason);
+                let found = self.known.find(&crop.boxes).map_err(refuse)?;
+                let boxes = box_of(found).map_err(refuse)?;
+                if boxes.rows.is_some() {
+                    self.has_rows(found).map_err(refuse)?;
+                }
+                How::Region(Region::new((crop, boxes), &self.known, (spec, self.model))?)
+            }
+        };
+        Ok(Laid { tensor, data_type: spec.data_type, how })
+    }
+
+    /// Of what no configuration mentions: the nearest tensor of that name and shape, or the parent's only one.
+    fn obvious(&self, spec: &TensorSpec) -> Result<View, AdapterError> {
+        let fitting = |found: Found<'_>| {
+            let row = found.row().ok().filter(|_| self.rows.is_some() && self.known.is_parent(found.place));
+            let row = row.filter(|row| {
+                self.has_rows(found).is_ok()
+                    && self.fits(spec, row.data_type, &found.tensor.shape[1..]).is_ok()
+            });
+            let whole =
+                || self.fits(spec, found.tensor.data_type, &found.tensor.shape).ok().map(|()| found.whole());
+            row.or_else(whole)
+        };
+        let view = self.known.nearest_named(&spec.name, fitting);
+        view.or_else(|| self.known.only().and_then(fitting)).ok_or_else(|| {
+            let reason = format!(
+                "say what it is made of: {}, and neither is there a tensor of that name that fits, nor has the parent a single \
+                 output that does; there are {}",
+                needed(spec, self.model),
+                self.known.all()
+            );
+            AdapterError::plain(format!("inputs.{}", spec.name), "(nothing)", reason)
+        })
+    }
+
+    fn concatenated(&self, spec: &TensorSpec, parts: &[Part], axis: usize) -> Result<How, AdapterError> {
+        let names: Vec<_> = parts.iter().map(Part::name).collect();
+        let refuse = |reason| {
+            AdapterError::plain(format!("inputs.{}.concatenate", spec.name), format!("{names:?}"), reason)
+        };
+        if axis >= spec.shape.len() {
+            let reason = format!("{}, so it must be below {}", needed(spec, self.model), spec.shape.len());
+            return Err(AdapterError::plain(format!("inputs.{}.axis", spec.name), axis, reason));
+        }
+        let (mut views, mut along) = (Vec::with_capacity(parts.len()), 0);
+        for (number, part) in parts.iter().enumerate() {
+            let (_, view, dimensions) = self.part(spec, part, Some(&format!("concatenate[{number}]")))?;
+            let alike = dimensions.len() == spec.shape.len()
+                && (0..axis).chain(axis + 1..spec.shape.len()).all(|at| dimensions[at] == spec.shape[at]);
+            if !alike || !number::holds(spec.data_type, view.data_type) {
+                let reason = format!(
+                    "`{}` is {}{dimensions:?} there, and {}: but for dimension {axis} they must be the same",
+                    part.name(),
+                    view.data_type,
+                    needed(spec, self.model)
+                );
+                return Err(refuse(reason));
+            }
+            along += dimensions[axis];
+            views.push(view);
+        }
+        if along != spec.shape[axis] {
+            let reason =
+                format!("together they have {along} in dimension {axis}, and {}", needed(spec, self.model));
+            return Err(refuse(reason));
+        }
+        Ok(How::Pieces { turns: spec.shape[..axis].iter().product(), views })
+    }
+
+    /// The field that names a tensor or a row of it, the view of it, and its dimensions.
+    fn part(
+        &self,
+        spec: &TensorSpec,
+        part: &Part,
+        within: Option<&str>,
+    ) -> Result<(String, View, Vec<usize>), AdapterError> {
+        let own = matches!(part, Part::Row(_)).then_some("row");
+        let own = own.or(within.is_none().then_some("pass"));
+        let field = ["inputs", &spec.name].into_iter().chain(within).chain(own).collect::<Vec<_>>().join(".");
+        let refuse = |reason| AdapterError::new(&field, part.name(), reason);
+        let found = self.known.find(part.name()).map_err(refuse)?;
+        let dimensions = &found.tensor.shape;
+        let (view, dimensions) = match part {
+            Part::Whole(_) => (found.whole(), &dimensions[..]),
+            Part::Row(_) => {
+                let view = found.row().map_err(|reason| refuse(reason.to_owned()))?;
+                self.has_rows(found).map_err(refuse)?;
+                (view, &dimensions[1..])
+            }
+        };
+        let dimensions = dimensions.to_vec();
+        Ok((field, view, dimensions))
+    }
+
+    /// Whether the parent's tensor has a row for each that becomes a request.
+    fn has_rows(&self, found: Found<'_>) -> Result<(), String> {
+        match self.rows.filter(|_| self.known.is_parent(found.place)) {
+            Some(rows) if found.tensor.shape[0] != rows => {
+                Err(format!("it is {}, but `each` has {rows} rows", shape(found.tensor)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether elements of such a type and dimensions are what the input is; dimensions of 1 make no difference.
+    fn fits(&self, spec: &TensorSpec, data_type: DataType, dimensions: &[usize]) -> Result<(), String> {
+        let more = |dimensions: &[usize]| -> Vec<usize> {
+            dimensions.iter().copied().filter(|dimension| *dimension != 1).collect()
+        };
+        if more(dimensions) == more(&spec.shape) && number::holds(spec.data_type, data_type) {
+            return Ok(());
+        }
+        Err(format!("it is {data_type}{dimensions:?} there, and {}", needed(spec, self.model)))
+    }
+}
+
+/// The place of the largest number, the first of equals; 0 if all are NaN.
+fn largest(view: View, bytes: &[u8]) -> f64 {
+    let (mut best, mut place) = (f64::NAN, 0);
+    for (number, element) in bytes.chunks_exact(view.data_type.size()).enumerate() {
+        let value = number::load(view.data_type, element);
+        let better = match value.partial_cmp(&best) {
+            Some(order) => order == Ordering::Greater,
+            None => best.is_nan() && !value.is_nan(),
+        };
+        if better {
+            (best, place) = (value, number);
+        }
+    }
+    place as f64
+}

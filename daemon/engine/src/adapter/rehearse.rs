@@ -1,0 +1,86 @@
+//! Made-up answers with which it can be measured what making a request costs.
+
+use crate::engine::fill_tensor;
+use crate::{TensorSpec, packed_len};
+
+use super::lay::How;
+use super::names::{Place, View};
+use super::select::Select;
+use super::{Adapter, Step, number};
+
+/// A request of the pipeline, and an answer of each stage on the way, of which every row becomes a request and every box holds
+/// all of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rehearsal {
+    /// The pipeline's request.
+    pub source: Vec<u8>,
+    /// The stages' answers, the parent's last.
+    pub answers: Vec<Vec<u8>>,
+}
+
+impl Rehearsal {
+    /// The way to the request that is of this row of the parent's answer.
+    pub fn path(&self, row: u32) -> Vec<Step<'_>> {
+        let last = self.answers.len().saturating_sub(1);
+        let step = |(number, answer)| Step { answer, row: if number == last { row } else { 0 } };
+        self.answers.iter().map(Vec::as_slice).enumerate().map(step).collect()
+    }
+}
+
+impl Adapter {
+    /// Answers with which [`Adapter::select`] and [`Adapter::lay`] have all that they can have to do.
+    pub fn rehearse(&self, seed: u64) -> Rehearsal {
+        let mut rehearsal = Rehearsal {
+            source: filled(seed, &self.tensors[0]),
+            answers: self.tensors[1..].iter().map(|tensors| filled(seed, tensors)).collect(),
+        };
+        let parent = rehearsal.answers.last_mut();
+        match (&self.select, parent) {
+            // Each higher than all before it, as far as the type goes.
+            (Select::Scores { scores, column, threshold }, Some(answer)) => {
+                let (size, columns) = (scores.data_type.size(), scores.elements());
+                for row in 0..scores.rows.unwrap_or(0) {
+                    let at = scores.at + (row * columns + column) * size;
+                    let score = (threshold.max(0.0) + 1.0).ceil() + row as f64;
+                    number::store(scores.data_type, score, &mut answer[at..at + size]);
+                }
+            }
+            (Select::Rows { rows, count: Some(count) }, Some(answer)) => {
+                let most = (*rows as u64).min(number::counts_to(count.data_type));
+                number::store(count.data_type, most as f64, &mut answer[count.at..][..count.bytes]);
+            }
+            _ => {}
+        }
+        for laid in &self.inputs {
+            if let How::Region(region) = &laid.how {
+                let boxes = region.boxes();
+                let packed = match boxes.place {
+                    Place::Source => &mut rehearsal.source,
+                    Place::Stage(number) => &mut rehearsal.answers[number],
+                };
+                fill_boxes(boxes, region.whole_image(), packed);
+            }
+        }
+        rehearsal
+    }
+}
+
+fn fill_boxes(boxes: View, whole: [f64; 4], packed: &mut [u8]) {
+    let size = boxes.data_type.size();
+    for row in 0..boxes.rows.unwrap_or(1) {
+        let at = boxes.at + row * boxes.bytes;
+        for (value, element) in whole.into_iter().zip(packed[at..].chunks_exact_mut(size)) {
+            number::store(boxes.data_type, value, element);
+        }
+    }
+}
+
+fn filled(seed: u64, tensors: &[TensorSpec]) -> Vec<u8> {
+    let mut packed = vec![0; packed_len(tensors)];
+    for (number, tensor) in tensors.iter().enumerate() {
+        let end = packed_len(&tensors[..=number]);
+        let at = end - tensor.bytes();
+        fill_tensor(seed.wrapping_add(number as u64), tensor.data_type, &mut packed[at..end]);
+    }
+    packed
+}

@@ -1,0 +1,149 @@
+//! Which rows of the parent's answer become a request each.
+
+use std::cmp::Ordering;
+
+use crate::{DataType, TensorSpec};
+
+use super::config::Each;
+use super::names::{Known, View, shape};
+use super::{AdapterError, number};
+
+/// How rows are chosen, by shapes that were checked.
+#[derive(Clone, Debug)]
+pub(super) enum Select {
+    /// Every answer becomes one request.
+    Answer,
+    /// Those of a score that is high enough.
+    Scores { scores: View, column: usize, threshold: f64 },
+    /// All, or the first so many.
+    Rows { rows: usize, count: Option<View> },
+}
+
+impl Select {
+    /// # Errors
+    /// An output that is not there or has no such rows.
+    pub(super) fn new(each: Option<&Each>, known: &Known<'_>) -> Result<Self, AdapterError> {
+        match each {
+            None => Ok(Self::Answer),
+            Some(Each::Scores { scores, column, threshold }) => {
+                let refuse = |reason| AdapterError::new("each.scores", scores, reason);
+                let (view, tensor) = of_parent(known, scores).map_err(refuse)?;
+                let view = view.ok_or_else(|| refuse("it is one number and has no rows".to_owned()))?;
+                let numbers = view.elements();
+                let column = match (column, numbers) {
+                    (None, 1) => 0,
+                    (Some(column), _) if *column < numbers => *column,
+                    (None, _) => {
+                        let reason = format!(
+                            "it is {}, {numbers} numbers a row: say which with column",
+                            shape(tensor)
+                        );
+                        return Err(refuse(reason));
+                    }
+                    (Some(column), _) => {
+                        let reason = format!("it is {}: below {numbers} is needed", shape(tensor));
+                        return Err(AdapterError::plain("each.column", column, reason));
+                    }
+                };
+                Ok(Self::Scores { scores: view, column, threshold: *threshold })
+            }
+            Some(Each::Rows { rows, count }) => {
+                let refuse = |reason| AdapterError::new("each.rows", rows, reason);
+                let (view, _) = of_parent(known, rows).map_err(refuse)?;
+                let view = view.ok_or_else(|| refuse("it is one number and has no rows".to_owned()))?;
+                let count = count.as_ref().map(|count| {
+                    let refuse = |reason| AdapterError::new("each.count", count, reason);
+                    let found = known.find(count).map_err(refuse)?;
+                    match (known.is_parent(found.place), found.tensor.elements()) {
+                        (true, 1) => Ok(found.whole()),
+                        (true, _) => {
+                            Err(refuse(format!("it is {}, one number is needed", shape(found.tensor))))
+                        }
+                        (false, _) => Err(refuse(NOT_PARENTS.to_owned())),
+                    }
+                });
+                Ok(Self::Rows { rows: view.rows.unwrap_or(0), count: count.transpose()? })
+            }
+        }
+    }
+
+    /// How many rows each tensor of the parent has that is taken by rows.
+    pub(super) fn rows(&self) -> Option<usize> {
+        match self {
+            Self::Answer => None,
+            Self::Scores { scores, .. } => scores.rows,
+            Self::Rows { rows, .. } => Some(*rows),
+        }
+    }
+
+    /// The same whatever the threshold: what choosing costs does not depend on it.
+    pub(super) fn without_threshold(&self) -> Self {
+        match self.clone() {
+            Self::Scores { scores, column, .. } => Self::Scores { scores, column, threshold: 0.0 },
+            other => other,
+        }
+    }
+
+    /// Appends the rows of `answer` that become a request, at most `fan_out`, the best first; returns how many there would be.
+    pub(super) fn rows_of(&self, answer: &[u8], fan_out: u32, chosen: &mut Vec<u32>) -> u32 {
+        let most = fan_out as usize;
+        match self {
+            Self::Answer => {
+                chosen.extend((0..1).take(most));
+                1
+            }
+            Self::Rows { rows, count } => {
+                let rows = u32::try_from(*rows).unwrap_or(u32::MAX);
+                // NaN becomes 0.
+                let found = count.map_or(rows, |count| (one(answer, count, 0, 0) as u32).min(rows));
+                chosen.extend((0..found).take(most));
+                found
+            }
+            Self::Scores { scores, column, threshold } => {
+                let score = |row: u32| one(answer, *scores, row as usize, *column);
+                let rows = scores.rows.map_or(0, |rows| u32::try_from(rows).unwrap_or(u32::MAX));
+                let (first, mut found) = (chosen.len(), 0);
+                for row in 0..rows {
+                    let its = score(row);
+                    // NaN is not.
+                    if !matches!(its.partial_cmp(threshold), Some(Ordering::Greater | Ordering::Equal)) {
+                        continue;
+                    }
+                    found += 1;
+                    let best = chosen.get(first..).unwrap_or_default();
+                    let place = best.partition_point(|row| score(*row) >= its);
+                    if place >= most {
+                        continue;
+                    }
+                    if best.len() == most {
+                        chosen.pop();
+                    }
+                    chosen.insert(first + place, row);
+                }
+                found
+            }
+        }
+    }
+}
+
+const NOT_PARENTS: &str = "an output of the parent is needed";
+
+/// An output of the parent and a view of its rows, if it has any.
+fn of_parent<'a>(known: &Known<'a>, name: &str) -> Result<(Option<View>, &'a TensorSpec), String> {
+    let found = known.find(name)?;
+    if !known.is_parent(found.place) {
+        return Err(NOT_PARENTS.to_owned());
+    }
+    Ok((found.row().ok(), found.tensor))
+}
+
+/// A number of a row of the parent's answer; NaN if it is not there.
+fn one(answer: &[u8], view: View, row: usize, column: usize) -> f64 {
+    let size = view.data_type.size();
+    let at = view.at + row * view.bytes + column * size;
+    answer.get(at..).and_then(|rest| rest.get(..size)).map_or(f64::NAN, |element| match view.data_type {
+        // By far the most frequent.
+        DataType::F32 => f32::from_le_bytes(element.try_into().unwrap_or_default()).into(),
+        data_type => number::load(data_type, element),
+    })
+}

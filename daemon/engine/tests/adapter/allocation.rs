@@ -1,0 +1,99 @@
+//! While requests flow nothing is allocated: every call is counted by an allocator of our own.
+#![allow(unsafe_code, reason = "a global allocator cannot be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System as Heap};
+use std::cell::Cell;
+use std::path::PathBuf;
+
+use weir_engine::adapter::{Adapter, Step};
+use weir_engine::{Buffers, DataType, ModelSpec, TensorSpec};
+
+/// Counts what this thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is passed on unchanged; counting touches a thread-local cell and nothing else.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are handed on.
+        unsafe { Heap.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn model(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> ModelSpec {
+    ModelSpec {
+        name: "model".to_owned(),
+        path: PathBuf::new(),
+        sha256: String::new(),
+        inputs,
+        outputs,
+        states: Vec::new(),
+        constants: Vec::new(),
+        external: Vec::new(),
+        accuracy: f64::NAN,
+    }
+}
+
+/// Every kind of input, and both ways to choose rows.
+#[test]
+fn choosing_rows_and_laying_requests_allocates_nothing() {
+    let tensor = TensorSpec::new;
+    let source = vec![tensor("image", DataType::U8, &[3, 90, 120])];
+    let parent = model(
+        source.clone(),
+        vec![
+            tensor("scores", DataType::F32, &[100]),
+            tensor("boxes", DataType::F32, &[100, 4]),
+            tensor("count", DataType::I64, &[1]),
+            tensor("mask", DataType::Bool, &[700]),
+        ],
+    );
+    let child = model(
+        vec![
+            tensor("image", DataType::F32, &[3, 70, 80]),
+            tensor("all", DataType::F64, &[100, 8]),
+            tensor("best", DataType::I32, &[1]),
+            tensor("mask", DataType::Bool, &[700]),
+            tensor("box", DataType::F32, &[4]),
+        ],
+        vec![],
+    );
+    let inputs = "inputs.image = { crop = \"source.image\", boxes = \"boxes\", scale = 0.0039 }
+         inputs.all = { concatenate = [\"boxes\", \"boxes\"], axis = 1 }
+         inputs.best.arg-max = \"scores\"
+         inputs.box.row = \"boxes\"";
+    for each in ["scores = \"scores\", threshold = 0.5", "rows = \"boxes\", count = \"count\""] {
+        let config = toml::from_str(&format!("each = {{ {each} }}\n{inputs}")).expect("an adapter");
+        let adapter = Adapter::new(&config, &source, &[("detect", &parent)], 8, &child).expect("it fits");
+        let (made, mut buffers) = (adapter.rehearse(1), Buffers::new(&child, 8));
+        let mut rows = Vec::with_capacity(8);
+        let before = ALLOCATIONS.with(Cell::get);
+        let found = adapter.select(&made.answers[0], &mut rows);
+        for (index, row) in rows.iter().enumerate() {
+            let path = [Step { answer: &made.answers[0], row: *row }];
+            adapter.lay(&made.source, &path, &mut buffers, index);
+            // What is not there costs no more.
+            adapter.lay(&[], &[], &mut buffers, index);
+        }
+        let after = ALLOCATIONS.with(Cell::get);
+        assert_eq!((found, rows.len(), after - before), (100, 8, 0));
+    }
+}
