@@ -42,6 +42,7 @@ use executor::Executor;
 use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
+use slots::NOBODY;
 use tell::Decided;
 use weir_engine::Place;
 use weir_os::clock;
@@ -188,7 +189,7 @@ impl Service {
             retired = self.successor();
             if retired.is_none() {
                 self.record(now, lease, None);
-                let arrival = Arrival { stream: lease.id, token: u64::MAX, at: now };
+                let arrival = Arrival { stream: lease.id, token: NOBODY, at: now };
                 refused = scheduler.handle_arrival(now, arrival, said, false);
             }
         });

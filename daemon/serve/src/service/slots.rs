@@ -38,6 +38,9 @@ pub struct StageResults {
     pub packed: Vec<u8>,
 }
 
+/// The token of a request that nobody waits for.
+pub(super) const NOBODY: u64 = u64::MAX;
+
 /// The place that a token names.
 pub(super) fn place(token: u64) -> usize {
     token as u32 as usize
@@ -109,9 +112,10 @@ impl Slots {
         lock(&self.slots[place(token)])
     }
 
-    /// The slot of a token, if it was not put back: one request of a source may still run when the source has ended.
+    /// The slot of a token, if it was not put back: one request of a source may still run when the source has ended. [`NOBODY`]
+    /// has none.
     pub(super) fn get_if_taken(&self, token: u64) -> Option<MutexGuard<'_, Slot>> {
-        let slot = self.get(token);
+        let slot = lock(self.slots.get(place(token))?);
         let taken = self.taken[place(token)].load(Ordering::Relaxed);
         (slot.origin.is_some() && u64::from(taken) == token >> 32).then_some(slot)
     }
@@ -125,5 +129,36 @@ impl Slots {
         };
         self.free.lock().push(token as u32);
         origin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Replies for Nobody {
+        fn send(&self, _: &[u8]) {}
+        fn opened(&self) {}
+        fn closed(&self) {}
+        fn in_vain(&self, _: usize) {}
+    }
+
+    #[test]
+    fn a_token_is_out_of_date_once_its_slot_was_put_back() {
+        let slots = Slots::new(1);
+        let take = || {
+            let token = slots.take().expect("it is free");
+            slots.get(token).origin = Some(Origin::new(Arc::new(Nobody), 1, 1, None));
+            token
+        };
+        let first = take();
+        assert!(slots.get_if_taken(first).is_some() && slots.take().is_none());
+        slots.put_back(first);
+        assert!(slots.get_if_taken(first).is_none(), "it is free");
+        let second = take();
+        assert!(slots.get_if_taken(first).is_none(), "it is another's");
+        assert!(slots.get_if_taken(second).is_some() && slots.get_if_taken(NOBODY).is_none());
     }
 }

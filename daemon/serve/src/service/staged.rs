@@ -3,7 +3,7 @@
 use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
 use rt_core::{Action, Instant, Ran, SafeModeConfig, WorkerId};
 
-use super::slots::place;
+use super::slots::{NOBODY, place};
 use super::worker::Part;
 use weir_plan::plan::{PipelinePlan, ServicePlan};
 
@@ -112,7 +112,7 @@ impl Staged {
     pub(super) fn batch(&self, worker: WorkerId) -> impl Iterator<Item = Part> + '_ {
         let (stage, worker) = self.workers[worker];
         self.scheduler.batch(stage, worker).map(move |part| {
-            let token = part.token.unwrap_or(u64::MAX);
+            let token = part.token.unwrap_or(NOBODY);
             let origin = part
                 .token
                 .and_then(|token| self.origins.get(place(token))?.get(stage)?.get(part.index as usize));
