@@ -156,6 +156,7 @@ bench: fetched
 	$(CARGO) bench -p weir --bench hold
 	$(CARGO) bench -p weir --bench isolation
 	$(CARGO) bench -p weir --bench doors
+	$(CARGO) bench -p weir --bench stages
 	$(CARGO) bench -p rt-core --bench scheduler
 	$(CARGO) bench -p sim --bench simulate
 	./tests/bench/growth.py --last

@@ -77,6 +77,8 @@ pub struct Service {
     pub accuracy: Option<f64>,
     /// In the order of RESULT's numbers.
     pub variants: Vec<Variant>,
+    /// Of a pipeline, every parent before what takes its results; none of a service with one model.
+    pub stages: Vec<Stage>,
     /// What chooses among several variants.
     pub select: Option<String>,
     /// What is planned for the load that comes, if it is.
@@ -179,6 +181,30 @@ pub struct Variant {
     pub accuracy: Option<f64>,
     /// Results so far.
     pub answered: u64,
+}
+
+/// A stage of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stage {
+    /// In the configuration.
+    pub name: String,
+    /// What runs there.
+    pub model: String,
+    /// The stage whose results it takes; none for the first.
+    pub after: Option<String>,
+    /// The most requests that a result of that becomes here.
+    pub fan_out: u32,
+    /// The batch size that is promised by.
+    pub batch: usize,
+    /// What such a batch takes at most.
+    pub batch_time_ns: u64,
+    /// Workers configured.
+    pub workers: usize,
+    /// Those that are not lost.
+    pub workers_alive: usize,
+    /// Requests that wait here.
+    pub waiting: usize,
 }
 
 /// Tables for the load that comes.

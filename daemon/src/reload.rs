@@ -121,10 +121,11 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     // Plans that read alike are alike.
     let alike =
         |(plan, service): (&ServicePlan, &Arc<Service>)| format!("{:?}", service.plan) == format!("{plan:?}");
-    match same_mode && plans.len() == before.len() && plans.iter().zip(&before).all(alike) {
-        true => Ok(Step::Keep),
-        false => Ok(Step::Start(plans, before)),
-    }
+    let keep = same_mode && plans.len() == before.len() && plans.iter().zip(&before).all(alike);
+    let is_staged = before.iter().any(|service| service.plan.pipeline.is_some());
+    let changes = || plans.first().map_or_else(String::new, place);
+    ensure!(keep || !is_staged, "{} would change while it serves: that takes a restart", changes());
+    Ok(if keep { Step::Keep } else { Step::Start(plans, before) })
 }
 
 /// Whether nobody is recorded in the file of `plan` until all is taken over but those `before`, whom it takes over from.

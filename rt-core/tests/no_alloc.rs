@@ -470,7 +470,7 @@ fn nothing_is_allocated_while_services_share_a_worker() {
 }
 
 /// A pipeline of two stages in overload: sources that nothing is promised for beside those that it is, more than there is
-/// room for, a batch that runs over, a worker that is lost and comes back.
+/// room for, a batch that runs over, a worker that is lost and comes back, streams that begin anew.
 #[test]
 fn nothing_is_allocated_while_sources_pass_through_stages() {
     let stage = |parent, fan_out, count, batch, time| {
@@ -490,7 +490,7 @@ fn nothing_is_allocated_while_sources_pass_through_stages() {
     let bound = ArrivalBound::window(2, Span::from_nanos(4 * P)).expect("valid");
     let constraints = ConstraintSet::new(&[Constraint::any_miss(1, 2).expect("valid")]).expect("one");
     let spec = StreamSpec::promised(constraints, ArrivalCurve::new(&[bound]).expect("one"));
-    let streams = [spec, StreamSpec::best_effort()]
+    let mut streams = [spec, StreamSpec::best_effort()]
         .map(|spec| scheduler.add_stream(Instant::ZERO, spec).expect("room"));
     let mut ends = [[None::<u64>; 2]; 2];
     let (mut served, mut missed, mut starts) = (0, 0, 0);
@@ -509,6 +509,11 @@ fn nothing_is_allocated_while_sources_pass_through_stages() {
                         (step as u32 + place as u32) % 6
                     });
                 }
+            }
+        }
+        if step % 70 == 3 {
+            for stream in &mut streams {
+                *stream = scheduler.restart_stream(now, *stream).expect("it is there");
             }
         }
         if step % 1_500 == 700 {

@@ -13,8 +13,8 @@ use harness::choices::exhaust;
 use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
 use oracle::{Bound, Stream};
-use rt_core::{Cause, Event, MissReason, Outcome, StreamId, StreamSpec};
-use stages::{Line, config};
+use rt_core::{Cause, Event, LoadMonitor, MissReason, Outcome, Ran, StreamId, StreamSpec};
+use stages::{Line, at, config, ns};
 
 /// Within what time every mandatory source is answered.
 fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
@@ -36,21 +36,27 @@ fn drawn(dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
 }
 
 /// Every way in which sources may come in so many ticks within the declaration, and one that nothing is promised for in each,
-/// where batches take as long and results become as many as they may.
-fn never_misses(late: u8, seed: u64, count: usize, runs: u64) {
+/// where batches take as long and results become as many as they may. With `restarts` the client gives the stream up before any of
+/// these ticks, or does not, and the next one may send what is left of the declaration.
+fn never_misses(late: u8, seed: u64, count: usize, runs: u64, restarts: bool) {
     let mut dice = Dice(seed);
-    let (mut ticks, mut longest) = (0, 0);
+    let (mut ticks, mut longest, mut begun_anew) = (0, 0, 0);
     for _ in 0..count {
         let (small, spec, deadline) = drawn(&mut dice, late);
         let Bound::Window { count, length } = small.stream.bounds[0] else { panic!("a window") };
         let (mut all, mut worst) = (0, 0);
         ticks += exhaust(1, runs, |ticks, choices| {
             let mut line = Line::new(config(&small, deadline, 1_000));
-            let promised = line.add(&spec);
+            let mut promised = line.add(&spec);
             let other = line.add(&StreamSpec::best_effort());
             let mut recent: Vec<u64> = Vec::new();
             for tick in 0..ticks {
                 line.advance_to(tick);
+                let open = line.sources.iter().any(|s| s.ended.is_none() && s.stream == promised);
+                if restarts && open && choices.borrow_mut().choose(2) == 1 {
+                    promised = line.restart(promised);
+                    begun_anew += 1;
+                }
                 // One that nothing is promised for comes before, or behind.
                 let optional = choices.borrow_mut().choose(2) == 1;
                 if optional {
@@ -77,13 +83,20 @@ fn never_misses(late: u8, seed: u64, count: usize, runs: u64) {
     }
     let mean = longest / count as u64;
     println!(
-        "{count} pipelines, {ticks} ticks exhausted in all; the longest took {mean} % of the bound on average"
+        "{count} pipelines, {ticks} ticks exhausted in all, streams begun anew {begun_anew} times; the longest took {mean} % of the \
+         bound on average"
     );
+    assert_eq!(begun_anew > 0, restarts);
 }
 
 #[test]
 fn no_mandatory_source_is_missed_whatever_an_adversary_does() {
-    never_misses(0, 11, instances(40), 20_000);
+    never_misses(0, 11, instances(40), 20_000, false);
+}
+
+#[test]
+fn no_mandatory_source_is_missed_whenever_streams_begin_anew() {
+    never_misses(0, 12, instances(40), 20_000, true);
 }
 
 /// Sources as they may come within the declaration, most of them in bursts.
@@ -129,6 +142,56 @@ fn harshly(line: &mut Line, seed: u64) {
         let mut dice = other.borrow_mut();
         if dice.within(0, 5) == 0 { dice.within(0, u64::from(most)) as u32 } else { most }
     });
+}
+
+/// Clients give streams up with whatever of them waits and runs, promised or not, and others have them: all that is cancelled is what
+/// they left, each client's account begins anew, and what the new ones send is answered in time.
+#[test]
+fn streams_that_begin_anew_break_no_promise() {
+    let mut dice = Dice(81);
+    let (mut anew, mut cancelled, mut served) = (0, 0, 0);
+    for seed in 0..instances(400) as u64 {
+        let (small, spec, alone) = drawn(&mut dice, 0);
+        let twice = bound(&small, &[spec.clone(), spec.clone()]);
+        let mut line = Line::new(config(&small, twice.unwrap_or(alone), 1_000));
+        let mut there: Vec<_> = (0..1 + usize::from(twice.is_some()))
+            .map(|_| (line.add(&spec), Bursts::of(&small.stream)))
+            .collect();
+        let mut other = line.add(&StreamSpec::best_effort());
+        harshly(&mut line, seed);
+        if seed % 3 == 0 {
+            line.raise_shield();
+            line.longer = Some(Box::new(|_, longest| longest));
+        }
+        let (flood, every) = (dice.within(0, 3), dice.within(1, 12));
+        for tick in 0..300 {
+            line.advance_to(tick);
+            for (id, bursts) in &mut there {
+                if dice.within(0, every) == 0 {
+                    line.account(*id);
+                    *id = line.restart(*id);
+                    anew += 1;
+                }
+                (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(*id));
+            }
+            if dice.within(0, 4 * every) == 0 {
+                line.account(other);
+                other = line.restart(other);
+            }
+            (0..dice.within(0, flood)).for_each(|_| _ = line.arrive(other));
+        }
+        line.drain();
+        assert!(line.missed().is_empty(), "seed {seed}, {small:?}: {:?}", line.missed()[0]);
+        assert_eq!(line.causes, [], "seed {seed}");
+        there.iter().for_each(|(id, _)| line.account(*id));
+        line.account(other);
+        let mandatory = || line.sources.iter().filter(|s| s.mandatory);
+        let so = |outcome| mandatory().filter(|s| s.ended.is_some_and(|(_, o)| o == outcome)).count();
+        cancelled += so(Outcome::Missed(MissReason::Cancelled));
+        served += so(Outcome::Served);
+    }
+    println!("begun anew {anew} times: {cancelled} promised sources cancelled, {served} served");
+    assert!(anew > 5_000 && cancelled > 5_000 && served > 5_000);
 }
 
 #[test]
@@ -255,7 +318,7 @@ fn behind_a_long_batch_beside_another_worker_nothing_is_missed() {
 #[test]
 fn streams_that_come_and_leave_break_no_promise() {
     let mut dice = Dice(31);
-    let (mut joined, mut left, mut waited, mut longs) = (0, 0, 0, 0);
+    let (mut joined, mut left, mut waited, mut anew, mut longs) = (0, 0, 0, 0, 0);
     for seed in 0..instances(400) as u64 {
         let (small, spec, alone) = drawn(&mut dice, 0);
         // Room for a second of its kind, mostly.
@@ -283,6 +346,11 @@ fn streams_that_come_and_leave_break_no_promise() {
             for (id, bursts) in &mut there {
                 (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(*id));
             }
+            if seed % 4 > 1 && !there.is_empty() && dice.within(0, 9) == 0 {
+                let (id, _) = &mut there[0];
+                *id = line.restart(*id);
+                anew += 1;
+            }
             if !there.is_empty() && dice.within(0, 9) == 0 {
                 let (id, _) = there.swap_remove(dice.within(0, there.len() as u64 - 1) as usize);
                 line.remove(id);
@@ -295,12 +363,12 @@ fn streams_that_come_and_leave_break_no_promise() {
         longs += line.longs;
     }
     println!(
-        "{joined} came, {left} left, {waited} times one had to wait or was refused, {longs} long batches"
+        "{joined} came, {left} left, {anew} began anew, {waited} times one had to wait or was refused, {longs} long batches"
     );
-    assert!(joined > left && left > 100 && waited > 100 && longs > 1_000);
+    assert!(anew > 1_000 && joined > left && left > 100 && waited > 100 && longs > 1_000);
 }
 
-/// Batches run over for a while. What is missed is announced, safe mode ends, and from then on nothing is missed.
+/// Batches run over for a while, and clients come and go. What is missed is announced, safe mode ends, and from then on nothing is missed.
 #[test]
 fn once_safe_mode_has_ended_nothing_is_missed() {
     let mut dice = Dice(41);
@@ -308,7 +376,7 @@ fn once_safe_mode_has_ended_nothing_is_missed() {
     for seed in 0..instances(300) as u64 {
         let (small, spec, deadline) = drawn(&mut dice, 0);
         let mut line = Line::new(config(&small, deadline, 5));
-        let promised = line.add(&spec);
+        let mut promised = line.add(&spec);
         let clock = Rc::new(RefCell::new((Dice(seed), false)));
         let times = Rc::clone(&clock);
         line.time = Box::new(move |_, bound| {
@@ -319,6 +387,9 @@ fn once_safe_mode_has_ended_nothing_is_missed() {
         for tick in 0..600 {
             clock.borrow_mut().1 = tick % 300 < 60;
             line.advance_to(tick);
+            if seed % 3 == 0 && dice.within(0, 19) == 0 {
+                promised = line.restart(promised);
+            }
             (0..bursts.next(tick, &mut dice, 8)).for_each(|_| _ = line.arrive(promised));
         }
         line.drain();
@@ -428,6 +499,18 @@ fn a_batch_that_runs_over_at_any_stage_is_told_with_its_stage() {
     assert_eq!(line.sources[0].ended, Some((15, Outcome::Served)));
 }
 
+/// How long a batch spends outside its engine is known of all stages, as it is of a scheduler by itself.
+#[test]
+fn the_worst_delays_are_those_of_all_stages() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.advance_to(4);
+    line.running[1][0] = None;
+    line.scheduler.handle_completion(at(5), (1, 0), Ran::Done(ns(1)), |_, _| 0);
+    assert_eq!(line.scheduler.first().worst_delays(), (ns(0), ns(1)));
+}
+
 #[test]
 fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
     let mut line = two_stages(30, 1);
@@ -442,7 +525,13 @@ fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
     line.arrive(stream);
     line.advance_to(14);
     line.lenient = true;
+    assert!(
+        line.scheduler.is_served() && line.scheduler.is_alive(1, 0) && line.scheduler.workers_alive() == 2
+    );
     line.lose(1, 0);
+    assert!(
+        !line.scheduler.is_served() && !line.scheduler.is_alive(1, 0) && line.scheduler.workers_alive() == 1
+    );
     assert_eq!(line.sources[1].ended, Some((14, Outcome::Missed(MissReason::WorkerLost))));
     // While a stage has no worker nothing can be answered.
     line.advance_to(20);
@@ -455,6 +544,96 @@ fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
     line.drain();
     assert_eq!(line.sources[3].ended, Some((67, Outcome::Served)));
     assert!(!line.scheduler.first().safe_mode().state().is_suspended() || line.now < 80);
+}
+
+/// What waits at any stage and has begun is cancelled, what runs ends unheard; the counts begin anew, and the promise goes on.
+#[test]
+fn a_stream_that_begins_anew_leaves_nothing_behind() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    let other = line.add(&StreamSpec::best_effort());
+    line.arrive(stream);
+    line.arrive(other);
+    line.advance_to(4);
+    // One half runs at the second stage, one waits there, and the other stream's source runs at the first.
+    assert_eq!((line.scheduler.waiting(0), line.scheduler.waiting(1)), (0, 1));
+    assert_eq!((line.scheduler.waiting_in_all(), line.scheduler.open()), (1, 2));
+    let fresh = line.restart(stream);
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::Cancelled))));
+    assert_eq!((line.scheduler.waiting_in_all(), line.scheduler.open()), (0, 1));
+    assert!(line.scheduler.is_at_work(1, 0), "what runs goes on");
+    assert_eq!(line.scheduler.first().stream_counts(stream), None);
+    let (counts, left) = line.scheduler.first().stream_counts(fresh).expect("the fresh one");
+    assert_eq!((counts.arrived, counts.missed_total(), left), (0, 0, Some(0)));
+    line.advance_to(10);
+    line.arrive(fresh);
+    line.drain();
+    assert_eq!(line.sources[2].ended, Some((17, Outcome::Served)));
+    // The curve goes on: what the client before has sent counts.
+    line.advance_to(21);
+    line.arrive(fresh);
+    let again = line.restart(fresh);
+    line.arrive(again);
+    assert_eq!(line.causes, [(21, Cause::ArrivalExcess)]);
+}
+
+/// While it is quiet, batches are started for mandatory requests alone, at every stage.
+#[test]
+fn a_quiet_pipeline_begins_nothing_that_is_not_promised() {
+    let mut line = two_stages(30, 1);
+    let (stream, other) = (line.add(&one_in(20)), line.add(&StreamSpec::best_effort()));
+    line.lenient = true;
+    line.arrive(other);
+    line.advance_to(2);
+    line.scheduler.set_quiet(true);
+    line.arrive(other);
+    line.advance_to(10);
+    assert!(line.busy().is_empty(), "the first stage has ended at 3, and what it became waits");
+    assert_eq!((line.scheduler.waiting(0), line.scheduler.waiting(1)), (1, 2));
+    line.arrive(stream);
+    line.advance_to(14);
+    assert_eq!(line.busy(), [(1, 0)]);
+    line.advance_to(17);
+    assert_eq!(line.sources[2].ended, Some((17, Outcome::Served)));
+    line.scheduler.set_quiet(false);
+    line.settle();
+    line.drain();
+    assert!(line.sources.iter().all(|s| s.ended.is_some_and(|(_, o)| o == Outcome::Served)));
+}
+
+/// A source is ruled out as soon as it could not pass the first stage in what the least time behind leaves of the deadline.
+#[test]
+fn a_source_is_ruled_out_by_the_deadline_of_the_whole() {
+    let mut line = two_stages(30, 1);
+    let (stream, other) = (line.add(&one_in(20)), line.add(&StreamSpec::best_effort()));
+    line.advance_to(100);
+    let ruled_out = |line: &Line, id, sent| line.scheduler.is_ruled_out(at(line.now), id, at(sent));
+    // Behind the first stage lie 2 at least.
+    assert_eq!([71, 72, 73].map(|sent| ruled_out(&line, other, sent)), [true, true, false]);
+    assert!(!ruled_out(&line, stream, 71), "what is promised is always taken in");
+    // Eight before it take 24 of the 28.
+    (0..9).for_each(|_| _ = line.arrive(other));
+    let last = line.add(&StreamSpec::best_effort());
+    assert!(ruled_out(&line, other, 100));
+    assert!(!ruled_out(&line, last, 100), "another one gives way to who had none");
+    line.restart(other);
+    assert!(!ruled_out(&line, last, 98));
+    assert!(ruled_out(&line, other, 100), "nobody has it");
+}
+
+#[test]
+fn more_sources_than_are_warned_of_are_told() {
+    let mut line = two_stages(30, 2);
+    let stream = line.add(&one_in(4));
+    let monitor = LoadMonitor::new(ns(64)).expect("a window");
+    line.scheduler.set_rate_warning(Some((monitor, 3)));
+    for tick in 0..5 {
+        line.advance_to(4 * tick);
+        line.arrive(stream);
+        let alarm = line.scheduler.first().safe_mode().state().alarm.map(|alarm| alarm.cause);
+        assert_eq!(alarm, (tick >= 3).then_some(Cause::RateHigh));
+    }
+    assert!(line.scheduler.rate_seen_per_s(at(line.now)).is_some_and(|rate| rate > 0.0));
 }
 
 #[test]

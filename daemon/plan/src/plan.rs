@@ -337,7 +337,7 @@ impl ServicePlan {
     /// By how much the requests of all of `load` may come before their declarations allow them, so that it harms nobody: what
     /// their admission leaves of the deadline, and no more than is configured.
     pub fn tolerance<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Span {
-        if self.shared.is_some() {
+        if self.shared.is_some() || self.pipeline.is_some() {
             return Span::ZERO;
         }
         let Tolerance { most, paced } = self.config.tolerance;
@@ -370,6 +370,18 @@ impl ServicePlan {
     /// The workers: a service has one kind.
     pub fn workers(&self) -> &Workers {
         &self.system.workers[0]
+    }
+
+    /// All workers: of a pipeline those of its stages, which are numbered stage by stage.
+    pub fn worker_count(&self) -> usize {
+        self.pipeline.as_ref().map_or(self.workers().count, |pipeline| pipeline.workers())
+    }
+
+    /// What a worker runs: this service, or a stage of this pipeline; and its number among the workers of that.
+    pub fn on_worker(&self, worker: usize) -> (&Self, usize) {
+        let Some(pipeline) = &self.pipeline else { return (self, worker) };
+        let (stage, worker) = pipeline.place_of(worker);
+        (&pipeline.stages[stage].runs, worker)
     }
 
     /// The largest batch that is served, of what waits: at least that of the promise.

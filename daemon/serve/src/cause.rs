@@ -33,8 +33,8 @@ pub fn culprit(cause: Cause, window: u64) -> Option<usize> {
     (cause == Cause::ServiceOverrun).then(|| window.checked_sub(1)).flatten().map(|number| number as usize)
 }
 
-/// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. Of a batch of another
-/// service of the device it is the name of that service.
+/// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. Of a batch that is not the
+/// service's as a whole it says whose it is: `service NAME`, another one of the device, or `stage NAME` of a pipeline.
 pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
     let span = Span::from_nanos;
     match cause {
@@ -43,7 +43,7 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
             span(window)
         ),
         Cause::ServiceOverrun => {
-            let of = if stream.is_empty() { String::new() } else { format!(" of service {stream}") };
+            let of = if stream.is_empty() { String::new() } else { format!(" of {stream}") };
             format!("{cause}: a batch{of} took {} or more, its bound is {}", span(seen), span(limit))
         }
         Cause::LateDispatch if !stream.is_empty() => {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use rt_core::{Alarm, ArrivalBound, StreamSpec};
-use weir_client::status::{SafeMode, Service as Told, Stream, Suspended, Suspensions, Tensor, Variant};
+use weir_client::status::{
+    SafeMode, Service as Told, Stage, Stream, Suspended, Suspensions, Tensor, Variant,
+};
 use weir_engine::{ModelSpec, TensorSpec};
-use weir_plan::plan::VariantPlan;
+use weir_plan::plan::{StagePlan, VariantPlan};
 
 use crate::cause::describe;
-use crate::service::{Service, Standing, StreamView};
+use crate::service::{Service, Standing, StreamView, WorkerView};
 
 /// The state of a service, or of who has taken over from it.
 pub fn of(service: &Service) -> Told {
@@ -39,6 +41,7 @@ pub fn of(service: &Service) -> Told {
         model: plan.spec.name.clone(),
         accuracy: accuracy(&plan.spec),
         variants,
+        stages: stages(service),
         select: (plan.variants.len() > 1).then(|| plan.config.select.name().to_owned()),
         planning: service.planning_status(),
         shielded: standing.shielded,
@@ -58,7 +61,7 @@ pub fn of(service: &Service) -> Told {
         latency_ns,
         batch_sizes,
         background: plan.config.background,
-        workers: plan.workers().count,
+        workers: plan.worker_count(),
         workers_alive: view.workers_alive(),
         waiting: view.waiting(),
         running: view.running(),
@@ -76,6 +79,28 @@ pub fn of(service: &Service) -> Told {
         missed: service.totals().missed(),
         departed,
     }
+}
+
+/// Those of a pipeline.
+fn stages(service: &Service) -> Vec<Stage> {
+    let Some(pipeline) = &service.plan.pipeline else { return Vec::new() };
+    let mut workers = service.view().workers();
+    let stage = |(stage, waiting): (&StagePlan, usize)| {
+        let (config, runs) = (&stage.config, stage.runs.workers());
+        let alive = workers.by_ref().take(runs.count).filter(|&does| does != WorkerView::Lost).count();
+        Stage {
+            name: config.runs.name.clone(),
+            model: stage.runs.spec.name.clone(),
+            after: config.after.map(|parent| pipeline.stages[parent].config.runs.name.clone()),
+            fan_out: config.fan_out,
+            batch: runs.batch,
+            batch_time_ns: runs.batch_time().as_nanos(),
+            workers: runs.count,
+            workers_alive: alive,
+            waiting,
+        }
+    };
+    pipeline.stages.iter().zip(service.view().waiting_at_stages()).map(stage).collect()
 }
 
 fn tensor(spec: &TensorSpec) -> Tensor {

@@ -55,6 +55,21 @@ fn print_service(service: &Service) {
         let shield = if service.shielded { "" } else { ", no shield: base only" };
         say!("  answered {shares} (select {}{shield})", service.select.as_deref().unwrap_or_default());
     }
+    for stage in &service.stages {
+        let from = stage
+            .after
+            .as_ref()
+            .map_or_else(String::new, |parent| format!(", up to {} a result of {parent}", stage.fan_out));
+        say!(
+            "  {:<16} {} in batches of {}, {} of {} workers, {} waiting{from}",
+            stage.name,
+            stage.model,
+            stage.batch,
+            stage.workers_alive,
+            stage.workers,
+            stage.waiting
+        );
+    }
     let mode = &service.safe_mode;
     say!("  {} {}", mode.state, mode.text.as_deref().unwrap_or_default());
     service.streams.iter().for_each(print_stream);

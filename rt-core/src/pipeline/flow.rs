@@ -3,7 +3,6 @@
 use super::MAX_STAGES;
 use super::scheduler::{NEVER, PipelineScheduler, source_of};
 use super::sources::SourceId;
-use crate::scheduler::first::Behind;
 use crate::scheduler::queue::MANDATORY;
 use crate::stream::MissReason;
 use crate::time::Instant;
@@ -91,7 +90,7 @@ impl PipelineScheduler {
 
     /// Starts a batch, if a worker is free and something waits.
     pub(super) fn start(&mut self, now: Instant) -> Option<(usize, WorkerId)> {
-        if let Some(worker) = self.first.first_free().filter(|_| self.first.waiting() > 0)
+        if let Some(worker) = self.first.first_free().filter(|_| self.may_start(0))
             && self.start_first(now, worker)
         {
             return Some((0, worker));
@@ -99,10 +98,22 @@ impl PipelineScheduler {
         (1..=self.later.len()).find_map(|stage| Some((stage, self.start_later(now, stage)?)))
     }
 
+    /// Whether anything waits at a stage that a batch may be started for.
+    fn may_start(&self, stage: usize) -> bool {
+        match (self.first.is_quiet(), stage.checked_sub(1)) {
+            (false, _) => self.waiting(stage) > 0,
+            (true, None) => self.first.waiting_mandatory() > 0,
+            (true, Some(later)) => !self.later[later].waiting.is_clear(),
+        }
+    }
+
     /// Starts a batch of a later stage.
     pub(super) fn start_later(&mut self, now: Instant, stage: usize) -> Option<WorkerId> {
         let whole = self.first.safe_mode().state().is_suspended();
         loop {
+            if !self.may_start(stage) {
+                return None;
+            }
             let worker = self.later[stage - 1].form(now, whole)?;
             if self.later[stage - 1].given_up.is_empty() {
                 let later = &mut self.later[stage - 1];
@@ -182,18 +193,5 @@ impl PipelineScheduler {
             self.longer.since_calm = false;
         }
         over
-    }
-
-    /// Tells the first stage how many workers there are behind it.
-    pub(super) fn count_workers(&mut self, now: Instant, failed: bool) {
-        let (alive, all) = self
-            .later
-            .iter()
-            .fold((0, 0), |(alive, all), stage| (alive + stage.pool.alive(), all + stage.pool.len()));
-        let cut = self.later.iter().any(|stage| stage.pool.alive() == 0);
-        if cut {
-            self.close_all(now, MissReason::WorkerLost, |_| true);
-        }
-        self.first.set_behind(now, Behind { alive, all, cut }, failed);
     }
 }

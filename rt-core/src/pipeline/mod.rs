@@ -31,7 +31,9 @@ mod scheduler;
 mod shield;
 mod sources;
 mod stage;
+mod streams;
 mod types;
+mod workers;
 
 use alloc::vec::Vec;
 
@@ -40,7 +42,7 @@ use crate::busy::{MAX_RISES, MandatoryCurve};
 use crate::growth::Envelope;
 use crate::stream::StreamSpec;
 use crate::time::{MAX_SPAN, Span};
-use crate::{MAX_BATCH, MAX_WORKERS};
+use crate::{MAX_BATCH, MAX_WORKERS, Newcomer, SchedulerConfig};
 use horizon::Horizon;
 use path::Tables;
 
@@ -218,6 +220,15 @@ impl Pipeline {
     /// If a number is outside its range.
     pub fn descendants(&self) -> Result<Vec<u64>, PipelineError> {
         self.check()
+    }
+
+    /// A stream to be added to a [`PipelineScheduler`] of this pipeline: all that is to be allocated for it. `config` is that of
+    /// the scheduler of the first stage, see [`PipelineScheduler::first`].
+    #[must_use]
+    pub fn newcomer(&self, config: &SchedulerConfig, spec: StreamSpec) -> Newcomer {
+        let path = self.stages.iter().map(|stage| stage.time + self.guard);
+        let life = path.fold(self.deadline, |all, time| all + time);
+        Newcomer::lasting(config, spec, life)
     }
 
     /// The answer, of where the last source is answered latest.

@@ -10,11 +10,10 @@ use super::types::{Part, PipelineAction, PipelineConfig, PipelineConfigError};
 use super::{MAX_FAN_OUT, Pipeline};
 use crate::admission::Dispatch;
 use crate::scheduler::first::Behind;
-use crate::stream::{MissReason, StreamId, StreamSpec};
+use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 use crate::{
-    Action, Arrival, Joined, Newcomer, Outcome, Ran, Request, Resolution, Retired, Scheduler,
-    SchedulerConfig, StreamError, WorkerId,
+    Action, Arrival, LoadMonitor, Outcome, Ran, Request, Resolution, Scheduler, SchedulerConfig, WorkerId,
 };
 
 /// The end of time.
@@ -126,52 +125,6 @@ impl PipelineScheduler {
         &mut self.first
     }
 
-    /// A stream to be added: all that is to be allocated for it.
-    #[must_use]
-    pub fn newcomer(&self, spec: StreamSpec) -> Newcomer {
-        let path = self.pipeline.stages.iter().map(|stage| stage.time + self.pipeline.guard);
-        let life = path.fold(self.pipeline.deadline, |all, time| all + time);
-        Newcomer::lasting(self.first.config(), spec, life)
-    }
-
-    /// [`Scheduler::try_add_stream`] of one that was admitted beside [`Scheduler::load`] of the first stage.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
-        // What was granted more than a full batch was safe for those that were there.
-        if self.longer.since_calm {
-            self.first.await_clear();
-        }
-        let joined = self.first.try_add_stream(now, newcomer);
-        self.longer.recount = true;
-        if let Ok(Joined::Added(id, _)) = &joined {
-            self.later.iter_mut().for_each(|stage| stage.planner.forget(usize::from(id.slot)));
-        }
-        joined
-    }
-
-    /// [`Scheduler::add_stream`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn add_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        match self.try_add_stream(now, self.newcomer(spec))? {
-            Joined::Added(id, _) => Ok(id),
-            Joined::Wait(_) | Joined::Stale(_) => {
-                self.first.withdraw();
-                Err(StreamError::Wait)
-            }
-        }
-    }
-
-    /// [`Scheduler::remove_stream`]: what has begun of it is cancelled too. It counts for newcomers until nothing is in their way at
-    /// any stage. Linear in the sources that have begun.
-    pub fn remove_stream(&mut self, now: Instant, id: StreamId) -> Retired {
-        self.close_all(now, MissReason::Cancelled, |request| request.stream == id);
-        self.first.remove_stream(id)
-    }
-
     /// Sources that have begun and are not answered as a whole.
     #[must_use]
     pub fn open_sources(&self) -> usize {
@@ -184,10 +137,46 @@ impl PipelineScheduler {
         self.sources.get(source).is_none()
     }
 
+    /// Sources that have been taken in and are not answered as a whole: those that wait to begin too.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.first.waiting() + self.open_sources()
+    }
+
     /// Requests waiting at a stage.
     #[must_use]
     pub fn waiting(&self, stage: usize) -> usize {
         if stage == 0 { self.first.waiting() } else { self.later[stage - 1].waiting.len() }
+    }
+
+    /// Requests waiting at all stages.
+    #[must_use]
+    pub fn waiting_in_all(&self) -> usize {
+        (0..=self.later.len()).map(|stage| self.waiting(stage)).sum()
+    }
+
+    /// [`Scheduler::is_ruled_out`] of a source, which must be answered as a whole by the deadline of the pipeline: it is, if it
+    /// could no longer pass the first stage in what the least time behind that leaves of the deadline.
+    #[must_use]
+    pub fn is_ruled_out(&self, now: Instant, id: StreamId, sent: Instant) -> bool {
+        self.first.is_ruled_out(now, id, sent)
+    }
+
+    /// [`Scheduler::set_rate_warning`], of sources.
+    pub fn set_rate_warning(&mut self, warning: Option<(LoadMonitor, u64)>) {
+        self.first.set_rate_warning(warning);
+    }
+
+    /// [`Scheduler::rate_seen_per_s`], of sources.
+    #[must_use]
+    pub fn rate_seen_per_s(&mut self, now: Instant) -> Option<f64> {
+        self.first.rate_seen_per_s(now)
+    }
+
+    /// While on, batches are started at each stage for mandatory requests alone, which others fill up as ever; see
+    /// [`Scheduler::set_quiet`].
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.first.set_quiet(quiet);
     }
 
     /// The batch that `worker` of `stage` runs, in order; empty if it runs none.
@@ -266,40 +255,6 @@ impl PipelineScheduler {
         self.arm(now);
     }
 
-    /// Takes in that a worker of a stage is gone; the sources of its batch are missed. With the last of any stage so are all
-    /// that wait.
-    pub fn handle_worker_lost(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) {
-        let count = self.batch(stage, worker).len();
-        let sources =
-            (0..count).filter_map(|place| self.batch(stage, worker).nth(place)).map(|part| part.source);
-        let sources: heapless::Vec<SourceId, { crate::MAX_BATCH }> = sources.collect();
-        for source in sources {
-            self.close(now, source, Outcome::Missed(MissReason::WorkerLost));
-        }
-        self.calm.end(stage, worker);
-        if stage == 0 {
-            // Its requests have ended already.
-            self.first.fail_stage(now, worker, 0);
-            self.begun[worker].clear();
-            self.first.handle_worker_lost(now, worker);
-        } else if self.later[stage - 1].pool.get(worker).is_some() {
-            self.later[stage - 1].pool.lose(now, worker);
-            self.forget_batch(stage, worker);
-            self.count_workers(now, false);
-        }
-    }
-
-    /// Takes in that a lost worker of a stage is back.
-    pub fn handle_worker_ready(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) {
-        if stage == 0 {
-            self.first.handle_worker_ready(now, worker);
-        } else if self.later[stage - 1].is_lost(worker) {
-            self.later[stage - 1].pool.regain(now, worker);
-            self.count_workers(now, false);
-        }
-        self.arm(now);
-    }
-
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
     pub fn poll(&mut self, now: Instant) -> PipelineAction {
         if self.armed < now {
@@ -348,17 +303,15 @@ impl PipelineScheduler {
             };
         }
         let Some(ended) = self.later[stage - 1].pool.end(now, worker) else { return false };
-        if now > ended.1 && time.is_some() {
-            self.first.stage_ran_over(now, stage, ended, time);
-        }
-        if time.is_none() {
-            self.count_workers(now, true);
+        match time {
+            Some(time) => self.first.stage_ended(now, stage, ended, time),
+            None => self.count_workers(now, true),
         }
         true
     }
 
     /// The batch of a worker has ended, and what became of it is settled.
-    fn forget_batch(&mut self, stage: usize, worker: WorkerId) {
+    pub(super) fn forget_batch(&mut self, stage: usize, worker: WorkerId) {
         if stage == 0 {
             self.begun[worker].clear();
         } else {
@@ -367,7 +320,7 @@ impl PipelineScheduler {
     }
 
     /// Notes that a free worker should have been given what came at `since`.
-    fn arm(&mut self, since: Instant) {
+    pub(super) fn arm(&mut self, since: Instant) {
         self.armed = self.armed.min(since);
     }
 

@@ -42,14 +42,11 @@ impl Later {
         first.or_else(|| self.waiting.pop_before(OPTIONAL, now + likely))
     }
 
-    /// Forms a batch for a worker that is free: of the mandatory requests whose sources came first, then others. `None` if there is
-    /// no worker or nothing. What can no longer be answered is in `given_up`; then the batch is to be formed anew without what
+    /// Something waits. Forms a batch for a worker that is free: of the mandatory requests whose sources came first, then others.
+    /// `None` if there is no worker. What can no longer be answered is in `given_up`; then the batch is to be formed anew without what
     /// else waits of these sources. With `whole` none is made smaller for a request that is nearly late.
     pub(super) fn form(&mut self, now: Instant, whole: bool) -> Option<WorkerId> {
         let worker = self.pool.first_alike()??;
-        if self.waiting.len() == 0 {
-            return None;
-        }
         let kind = self.pool.kind(worker);
         let view = View {
             now,
@@ -93,11 +90,6 @@ impl Later {
     pub(super) fn is_clear(&self, now: Instant) -> bool {
         let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
         self.waiting.is_clear() && self.pool.iter().enumerate().all(prompt)
-    }
-
-    /// Whether it is there no more.
-    pub(super) fn is_lost(&self, worker: WorkerId) -> bool {
-        self.pool.get(worker).is_some_and(|w| w.state == State::Lost)
     }
 
     /// The workers that run a batch.

@@ -4,6 +4,7 @@
 //! It is a guest as on shared workers: when a batch starts, and when nothing that was begun before is in the way of what is to
 //! come, is decided for all stages together.
 
+use super::pool::Pool;
 use super::types::{NEVER, Outcome, Request, WorkerId};
 use super::{Scheduler, queue};
 use crate::safe_mode::{Cause, Evidence};
@@ -28,6 +29,16 @@ impl Scheduler {
         if let Some(guest) = &mut self.guest {
             guest.behind = behind;
         }
+    }
+
+    /// Its workers.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Whether batches are started for mandatory requests alone.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// A worker that is free; the first.
@@ -105,6 +116,20 @@ impl Scheduler {
             Outcome::Served => {}
         }
         self.end(now, request.stream, request.place, outcome);
+    }
+
+    /// A batch of stage `stage`, not the first, that began and was due at these instants has ended, after its engine ran for `time`.
+    pub(crate) fn stage_ended(
+        &mut self,
+        now: Instant,
+        stage: usize,
+        (started, due, reported): (Instant, Instant, bool),
+        time: Span,
+    ) {
+        self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
+        if now > due {
+            self.stage_ran_over(now, stage, (started, due, reported), Some(time));
+        }
     }
 
     /// A batch of stage `stage`, not the first, that began and was due at these instants ended `now`, or has not ended (`None`),

@@ -15,7 +15,7 @@ pub(crate) fn ns(n: u64) -> Span {
     Span::from_nanos(n)
 }
 
-fn at(n: u64) -> Instant {
+pub(crate) fn at(n: u64) -> Instant {
     Instant::from_nanos(n)
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Batch {
+pub(crate) struct Batch {
     started: u64,
     bound: u64,
     ends: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Line {
     pub(crate) now: u64,
     config: PipelineConfig,
     wake: Option<u64>,
-    running: Vec<Vec<Option<Batch>>>,
+    pub(crate) running: Vec<Vec<Option<Batch>>>,
     pub(crate) sources: Vec<Source>,
     names: HashMap<SourceId, usize>,
     pub(crate) time: Time,
@@ -157,6 +157,16 @@ impl Line {
     pub(crate) fn remove(&mut self, id: StreamId) {
         self.scheduler.remove_stream(at(self.now), id);
         self.settle();
+    }
+
+    /// Another client has the stream: its number from now on.
+    pub(crate) fn restart(&mut self, id: StreamId) -> StreamId {
+        let fresh = self.scheduler.restart_stream(at(self.now), id).expect("a known stream");
+        self.settle();
+        assert_eq!(self.scheduler.restart_stream(at(self.now), id), None, "it is there no more");
+        let open = self.sources.iter().any(|s| s.stream == id && s.ended.is_none());
+        assert!(!open, "what was left of it has been cancelled");
+        fresh
     }
 
     /// A source comes now; its token.
@@ -314,13 +324,19 @@ impl Line {
             let missed = |(at, o)| at == self.now && o != Outcome::Served;
             assert!(self.sources[token].ended.is_some_and(missed), "overtaken: {:?}", self.sources[token]);
         }
+        let open = self.sources.iter().filter(|s| s.ended.is_none()).count();
+        assert_eq!(self.scheduler.open(), open, "open sources");
         for (stage, workers) in self.running.iter().enumerate() {
+            for (worker, batch) in workers.iter().enumerate() {
+                assert_eq!(self.scheduler.is_at_work(stage, worker), batch.is_some());
+            }
             let open = |s: &&Source| s.ended.is_none();
             let waiting: usize = self.sources.iter().filter(open).map(|s| s.waiting[stage].len()).sum();
             assert_eq!(self.scheduler.waiting(stage), waiting, "waiting at stage {stage}");
-            let idle = workers.iter().enumerate().any(|(worker, batch)| {
-                batch.is_none() && (stage > 0 || self.scheduler.first().is_alive(worker))
-            });
+            let idle = workers
+                .iter()
+                .enumerate()
+                .any(|(worker, batch)| batch.is_none() && self.scheduler.is_alive(stage, worker));
             assert!(
                 self.lenient || !idle || waiting == 0,
                 "a worker of stage {stage} idles while {waiting} wait"

@@ -8,6 +8,7 @@ mod devices;
 mod early;
 mod floods;
 mod observers;
+mod pipelines;
 mod recorded;
 mod sent;
 mod serving;

@@ -68,7 +68,8 @@ impl<'a> Away<'a> {
             }
             let fresh =
                 Executor::new(&service.plan, self.worker, &service.place(self.worker), &mut Files::default());
-            let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan).map(|()| executor));
+            let fresh = fresh
+                .and_then(|mut executor| executor.warm_up(&service.plan, self.worker).map(|()| executor));
             match fresh {
                 Ok(executor) => {
                     *lock(&service.executors[self.worker]) = executor;

@@ -33,7 +33,7 @@ pub(super) struct Device {
 impl Device {
     /// Of workers that nothing runs on yet.
     pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        let workers = dispatcher.service(0).config().worker_count();
+        let workers = dispatcher.worker_count();
         Self {
             core: Guarded::new(dispatcher),
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect(),

@@ -1,7 +1,13 @@
-//! What decides when a worker starts which batch: the scheduler of one service, or those of all that share a device.
+//! What decides when a worker starts which batch: the scheduler of one service or of a pipeline, or those of all services that
+//! share a device.
 
 use rt_core::sharing::{Device, DeviceAction, Heir};
-use rt_core::{Action, Arrival, HandOverError, Instant, Ran, Resolution, Scheduler, Span, WorkerId};
+use rt_core::{
+    Action, Arrival, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler, Span,
+    StreamError, StreamId, StreamSpec, WorkerId,
+};
+
+use super::staged::{Found, Staged};
 
 /// What decides when a worker starts which batch.
 pub(super) enum Dispatcher {
@@ -9,14 +15,17 @@ pub(super) enum Dispatcher {
     Alone(Box<Scheduler>),
     /// Those of services that share them.
     Shared(Box<Device>),
+    /// That of a pipeline, whose stages have workers of their own.
+    Staged(Box<Staged>),
 }
 
 impl Dispatcher {
-    /// The scheduler of one of the services.
+    /// The scheduler of one of the services; of a pipeline that of its first stage, where sources come in.
     pub(super) fn service(&self, service: usize) -> &Scheduler {
         match self {
             Self::Alone(scheduler) => scheduler,
             Self::Shared(device) => device.service(service),
+            Self::Staged(staged) => staged.scheduler.first(),
         }
     }
 
@@ -24,13 +33,92 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => scheduler,
             Self::Shared(device) => device.service_mut(service),
+            Self::Staged(staged) => staged.scheduler.first_mut(),
+        }
+    }
+
+    /// What is staged, if it is a pipeline.
+    pub(super) fn staged(&self) -> Option<&Staged> {
+        match self {
+            Self::Staged(staged) => Some(staged),
+            _ => None,
+        }
+    }
+
+    pub(super) fn staged_mut(&mut self) -> Option<&mut Staged> {
+        match self {
+            Self::Staged(staged) => Some(staged),
+            _ => None,
+        }
+    }
+
+    /// How many workers there are.
+    pub(super) fn worker_count(&self) -> usize {
+        self.staged().map_or_else(|| self.service(0).config().worker_count(), Staged::worker_count)
+    }
+
+    /// Whether a worker is there for a service.
+    pub(super) fn is_alive(&self, service: usize, worker: WorkerId) -> bool {
+        match self {
+            Self::Staged(staged) => {
+                let (stage, worker) = staged.place_of(worker);
+                staged.scheduler.is_alive(stage, worker)
+            }
+            _ => self.service(service).is_alive(worker),
+        }
+    }
+
+    /// Requests of a service that wait.
+    pub(super) fn waiting(&self, service: usize) -> usize {
+        self.staged().map_or_else(|| self.service(service).waiting(), Staged::waiting)
+    }
+
+    /// As [`Scheduler::try_add_stream`], to one of the services.
+    pub(super) fn try_add_stream(
+        &mut self,
+        now: Instant,
+        service: usize,
+        newcomer: Newcomer,
+    ) -> Result<Joined, StreamError> {
+        match self {
+            Self::Staged(staged) => staged.scheduler.try_add_stream(now, newcomer),
+            _ => self.service_mut(service).try_add_stream(now, newcomer),
+        }
+    }
+
+    /// As [`Scheduler::add_stream`], to one of the services.
+    pub(super) fn add_stream(
+        &mut self,
+        now: Instant,
+        service: usize,
+        spec: StreamSpec,
+    ) -> Result<StreamId, StreamError> {
+        match self {
+            Self::Staged(staged) => staged.scheduler.add_stream(now, spec),
+            _ => self.service_mut(service).add_stream(now, spec),
+        }
+    }
+
+    /// As [`Scheduler::restart_stream`], of one of the services.
+    pub(super) fn restart_stream(&mut self, now: Instant, service: usize, id: StreamId) -> Option<StreamId> {
+        match self {
+            Self::Staged(staged) => staged.scheduler.restart_stream(now, id),
+            _ => self.service_mut(service).restart_stream(id),
+        }
+    }
+
+    /// As [`Scheduler::remove_stream`], of one of the services.
+    pub(super) fn remove_stream(&mut self, now: Instant, service: usize, id: StreamId) -> Retired {
+        match self {
+            Self::Staged(staged) => staged.scheduler.remove_stream(now, id),
+            _ => self.service_mut(service).remove_stream(id),
         }
     }
 
     /// How many there are.
     pub(super) fn services(&self) -> usize {
         match self {
-            Self::Alone(_) => 1,
+            Self::Alone(_) | Self::Staged(_) => 1,
             Self::Shared(device) => device.services(),
         }
     }
@@ -39,6 +127,7 @@ impl Dispatcher {
     pub(super) fn poll(&mut self, now: Instant) -> (usize, Action) {
         match self {
             Self::Alone(scheduler) => (0, scheduler.poll(now)),
+            Self::Staged(staged) => (0, staged.poll(now)),
             Self::Shared(device) => match device.poll(now) {
                 DeviceAction::Start { service, worker } => (service, Action::Start { worker }),
                 DeviceAction::Resolve(service, resolution) => (service, Action::Resolve(resolution)),
@@ -59,14 +148,16 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => scheduler.handle_wanted(now, arrival, wanted, room),
             Self::Shared(device) => device.handle_wanted(now, service, arrival, wanted, room),
+            Self::Staged(staged) => staged.scheduler.handle_wanted(now, arrival, wanted, room),
         }
     }
 
-    /// As [`Scheduler::handle_completion`].
+    /// As [`Scheduler::handle_completion`]; the results of a pipeline's batch become nothing.
     pub(super) fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         match self {
             Self::Alone(scheduler) => scheduler.handle_completion(now, worker, ran),
             Self::Shared(device) => device.handle_completion(now, worker, ran),
+            Self::Staged(staged) => staged.handle_completion(now, worker, ran, (&[], &Found::default())),
         }
     }
 
@@ -75,6 +166,7 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => scheduler.handle_worker_lost(now, worker),
             Self::Shared(device) => device.handle_worker_lost(now, worker),
+            Self::Staged(staged) => staged.handle_worker_lost(now, worker),
         }
     }
 
@@ -83,13 +175,14 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => scheduler.handle_worker_ready(now, worker),
             Self::Shared(device) => device.handle_worker_ready(now, worker),
+            Self::Staged(staged) => staged.handle_worker_ready(now, worker),
         }
     }
 
     /// As [`Device::set_overrun_margin`], where services share the workers.
     pub(super) fn set_overrun_margin(&mut self, now: Instant, margin: Span) -> bool {
         match self {
-            Self::Alone(_) => true,
+            Self::Alone(_) | Self::Staged(_) => true,
             Self::Shared(device) => device.set_overrun_margin(now, margin),
         }
     }
@@ -99,6 +192,7 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => scheduler.set_quiet(quiet),
             Self::Shared(device) => device.set_quiet(quiet),
+            Self::Staged(staged) => staged.scheduler.set_quiet(quiet),
         }
     }
 
@@ -123,6 +217,7 @@ impl Dispatcher {
         match self {
             Self::Alone(scheduler) => !scheduler.batch(worker).is_empty(),
             Self::Shared(device) => device.owner(worker).is_some(),
+            Self::Staged(staged) => staged.is_at_work(worker),
         }
     }
 }

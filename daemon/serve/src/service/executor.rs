@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rt_core::{MAX_BATCH, Ran, Span, Stalls, WorkerId};
 
+use super::stage::Scratch;
+use super::worker::Part;
 use super::{Effects, REQUEST, Service};
 use tracing::{error, trace, trace_span};
 use weir_engine::{
@@ -15,12 +17,13 @@ use weir_plan::plan::{ServicePlan, VariantPlan};
 
 /// The variants of one worker, used by whichever thread runs its batch.
 pub(crate) struct Executor {
-    runners: Vec<Box<dyn Runner>>,
-    tokens: Vec<u64>,
+    pub(super) runners: Vec<Box<dyn Runner>>,
+    parts: Vec<Part>,
+    pub(super) scratch: Scratch,
 }
 
 impl Executor {
-    /// Loads the service's model, in all variants that may run, for that worker; what is among `files` is not read again. A
+    /// Loads the model of the service, or of the pipeline's stage, in all variants that may run, for that worker; what is among `files` is not read again. A
     /// process of theirs reads its own, and ends with the calling thread at the latest.
     ///
     /// # Errors
@@ -31,6 +34,7 @@ impl Executor {
         place: &Place,
         files: &mut Files,
     ) -> Result<Self, EngineError> {
+        let (plan, worker) = plan.on_worker(worker);
         let variants = plan.running_variants();
         let backend = plan.config.backend(worker);
         let times = |v| plan.config.model.simulated_times(v);
@@ -46,7 +50,7 @@ impl Executor {
             }
             Isolation::Process => isolate(&tasks, place),
         };
-        Ok(Self { runners: runners?, tokens: Vec::with_capacity(MAX_BATCH) })
+        Ok(Self { runners: runners?, parts: Vec::with_capacity(MAX_BATCH), scratch: Scratch::default() })
     }
 
     /// Runs each batch size of each variant a few times on zeros, so that the first request finds pages and
@@ -55,7 +59,8 @@ impl Executor {
     /// # Errors
     /// [`EngineError::Lost`]. An engine that fails or panics now will do so on the first batch, where it is
     /// told and counted.
-    pub(super) fn warm_up(&mut self, plan: &ServicePlan) -> Result<(), EngineError> {
+    pub(super) fn warm_up(&mut self, plan: &ServicePlan, worker: WorkerId) -> Result<(), EngineError> {
+        let (plan, _) = plan.on_worker(worker);
         for (runner, variant) in self.runners.iter_mut().zip(&plan.variants) {
             let largest = variant.times.max_batch();
             for size in (1..=largest).chain(1..=largest) {
@@ -77,20 +82,41 @@ impl Executor {
         effects: &mut Effects,
         leave: bool,
     ) -> bool {
-        let Self { runners, tokens } = self;
-        let Some(variant) = service.device.mailboxes[id].take(tokens) else { return false };
+        let mut parts = std::mem::take(&mut self.parts);
+        let left = match service.device.mailboxes[id].take(&mut parts) {
+            None => false,
+            Some(what) => self.run(service, (id, what), &parts, effects, leave),
+        };
+        self.parts = parts;
+        left
+    }
+
+    /// Runs these requests, with the variant or at the stage `what`.
+    fn run(
+        &mut self,
+        service: &Service,
+        (id, what): (WorkerId, usize),
+        parts: &[Part],
+        effects: &mut Effects,
+        leave: bool,
+    ) -> bool {
         let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
-        let runner = &mut runners[variant];
-        for (index, token) in tokens.iter().enumerate() {
-            let slot = service.slots.get(*token);
+        let tokens = || parts.iter().map(|part| part.token);
+        trace!(target: REQUEST, variant = what, tokens = ?tokens().collect::<Vec<_>>(), "start");
+        let started = clock::now();
+        if let Some(pipeline) = &service.plan.pipeline {
+            return self.run_stage(service, (pipeline, what), (id, started), parts, effects);
+        }
+        let runner = &mut self.runners[what];
+        for (index, token) in tokens().enumerate() {
+            let slot = service.slots.get(token);
             runner.buffers().put(index, &slot.input);
             if let Some(memory) = &slot.memory {
-                memory.recall(&service.plan.variants[variant].spec, runner.buffers(), index);
+                memory.recall(&service.plan.variants[what].spec, runner.buffers(), index);
             }
         }
-        trace!(target: REQUEST, variant, ?tokens, "start");
         let started = clock::now();
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(tokens.len())));
+        let result = catch_unwind(AssertUnwindSafe(|| runner.run(parts.len())));
         let took = clock::now().since(started);
         trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
         if let Ok(Err(error)) = &result {
@@ -98,8 +124,8 @@ impl Executor {
         }
         let ran = match result {
             Ok(Ok(())) => {
-                service.meters.ran(tokens.len());
-                write_results(service, (tokens, variant), runner.buffers(), started.as_nanos(), took);
+                service.meters.ran(parts.len());
+                write_results(service, (parts, what), runner.buffers(), started.as_nanos(), took);
                 Ran::Done(took)
             }
             // A panic has told its message already, and leaves the runner in any state.
@@ -152,19 +178,19 @@ fn task<'a>(
 
 fn write_results(
     service: &Service,
-    (tokens, variant): (&[u64], usize),
+    (parts, variant): (&[Part], usize),
     buffers: &Buffers,
     started_ns: u64,
     took: Span,
 ) {
-    for (index, token) in tokens.iter().enumerate() {
-        let mut slot = service.slots.get(*token);
+    for (index, part) in parts.iter().enumerate() {
+        let mut slot = service.slots.get(part.token);
         buffers.get(index, &mut slot.output);
         let kept = slot.memory.as_ref().map(|memory| memory.keep(slot.sequence, buffers, index));
         slot.skipped = kept.unwrap_or(0);
         slot.started_ns = started_ns;
         slot.run_ns = took.as_nanos();
-        slot.batch = tokens.len() as u16;
+        slot.batch = parts.len() as u16;
         slot.variant = variant as u16;
     }
 }

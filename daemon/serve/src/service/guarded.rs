@@ -12,7 +12,9 @@ use rt_core::{
 use super::Said;
 use super::dispatcher::Dispatcher;
 use super::names::Names;
+use super::staged::{Found, Staged};
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
+use super::worker::Part;
 use weir_os::clock;
 use weir_os::pi_mutex::{PiGuard, PiMutex};
 
@@ -56,12 +58,13 @@ pub(super) type Named = (Event, Option<Arc<StreamView>>);
 impl Guarded {
     /// Of schedulers that have just been made.
     pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        let workers = Arc::new(WorkerViews::new(dispatcher.service(0).config().worker_count()));
+        let workers = Arc::new(WorkerViews::new(dispatcher.worker_count()));
+        let stages = dispatcher.staged().map_or(0, |staged| staged.waiting_at().count());
         let member = |service| Member {
             names: Names::with_capacity(dispatcher.service(service).config().streams),
             open: 0,
             suspensions: 0,
-            view: Arc::new(ServiceView::new(Arc::clone(&workers))),
+            view: Arc::new(ServiceView::new(Arc::clone(&workers), stages)),
         };
         let services: Vec<Member> = (0..dispatcher.services()).map(member).collect();
         let views = services.iter().map(|service| Arc::clone(&service.view)).collect();
@@ -138,6 +141,25 @@ impl Held<'_> {
         self.core.publish_worker(worker);
     }
 
+    /// What is staged, if it is a pipeline.
+    pub(super) fn staged(&self) -> Option<&Staged> {
+        self.core.dispatcher.staged()
+    }
+
+    /// As [`Staged::handle_completion`], of a pipeline.
+    pub(super) fn handle_stage_completion(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        ran: Ran,
+        batch: (&[Part], &Found),
+    ) {
+        if let Some(staged) = self.core.dispatcher.staged_mut() {
+            staged.handle_completion(now, worker, ran, batch);
+        }
+        self.core.publish_worker(worker);
+    }
+
     /// As [`Scheduler::handle_worker_lost`], for all services.
     pub(super) fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
         self.core.dispatcher.handle_worker_lost(now, worker);
@@ -211,7 +233,7 @@ impl Held<'_> {
         newcomer: Newcomer,
         view: &Arc<StreamView>,
     ) -> Result<Joined, StreamError> {
-        let joined = (**self).try_add_stream(now, newcomer)?;
+        let joined = self.core.dispatcher.try_add_stream(now, self.service, newcomer)?;
         if let Joined::Added(id, _) = joined {
             self.enter(id, view);
         }
@@ -225,7 +247,7 @@ impl Held<'_> {
         spec: StreamSpec,
         view: &Arc<StreamView>,
     ) -> Result<StreamId, StreamError> {
-        let id = (**self).add_stream(now, spec)?;
+        let id = self.core.dispatcher.add_stream(now, self.service, spec)?;
         self.enter(id, view);
         Ok(id)
     }
@@ -250,7 +272,7 @@ impl Held<'_> {
 
     /// As [`Scheduler::restart_stream`]; it is seen as before.
     pub(super) fn restart_stream(&mut self, id: StreamId) -> Option<StreamId> {
-        let fresh = (**self).restart_stream(id)?;
+        let fresh = self.core.dispatcher.restart_stream(self.now, self.service, id)?;
         if let Some(view) = self.names().present(id).cloned() {
             view.pace.begin_anew();
             self.names().insert(fresh, view);
@@ -264,7 +286,7 @@ impl Held<'_> {
     pub(super) fn remove_stream(&mut self, id: StreamId) -> Retired {
         // That its suspension has ended is still to be told, by its name.
         let named = self.suspension(id).is_some();
-        let retired = (**self).remove_stream(id);
+        let retired = self.core.dispatcher.remove_stream(self.now, self.service, id);
         let mut evidence: Vec<_> = self.safe_mode().streams().collect();
         evidence.extend(named.then_some(id));
         self.names().remove(id, &evidence);
@@ -345,7 +367,7 @@ impl Core {
 
     fn publish_worker(&self, worker: WorkerId) {
         // A service whose engine is lost there has not the worker that the others have.
-        let alive = (0..self.services.len()).any(|service| self.dispatcher.service(service).is_alive(worker));
+        let alive = (0..self.services.len()).any(|service| self.dispatcher.is_alive(service, worker));
         let does = match (alive, self.dispatcher.is_at_work(worker)) {
             (false, _) => WorkerView::Lost,
             (true, false) => WorkerView::Free,
@@ -363,8 +385,12 @@ impl Core {
         }
         let (scheduler, Member { names, open, view, .. }) =
             (self.dispatcher.service(service), &self.services[service]);
-        view.publish_load(*open, scheduler.waiting());
-        view.publish_served(scheduler.workers_alive() > 0);
+        view.publish_load(*open, self.dispatcher.waiting(service));
+        if let Some(staged) = self.dispatcher.staged() {
+            view.publish_stages(staged.waiting_at());
+        }
+        // Each stage of a pipeline has workers of its own, which tell of themselves.
+        view.publish_served(self.dispatcher.staged().is_some() || scheduler.workers_alive() > 0);
         let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
         view.publish_standing(scheduler, stream);

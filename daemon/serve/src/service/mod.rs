@@ -19,6 +19,8 @@ mod region;
 mod registry;
 mod shield;
 mod slots;
+mod stage;
+mod staged;
 mod standing;
 mod start;
 mod takeover;
@@ -40,6 +42,7 @@ use executor::Executor;
 use guarded::{Held, Named};
 use meters::Meters;
 use planning::Planning;
+use slots::NOBODY;
 use tell::Decided;
 use weir_engine::Place;
 use weir_os::clock;
@@ -47,6 +50,7 @@ use weir_os::locks::{lock, read, try_read, write};
 use weir_os::pi_mutex::PiMutex;
 use weir_os::realtime;
 use weir_plan::plan::ServicePlan;
+use worker::Part;
 
 pub use memory::Memory;
 pub use region::Region;
@@ -185,7 +189,7 @@ impl Service {
             retired = self.successor();
             if retired.is_none() {
                 self.record(now, lease, None);
-                let arrival = Arrival { stream: lease.id, token: u64::MAX, at: now };
+                let arrival = Arrival { stream: lease.id, token: NOBODY, at: now };
                 refused = scheduler.handle_arrival(now, arrival, said, false);
             }
         });
@@ -338,6 +342,11 @@ impl Service {
         loop {
             let (service, action) = scheduler.poll(now);
             match action {
+                Action::Start { worker } if let Some(staged) = scheduler.staged() => {
+                    let stage = staged.place_of(worker).0;
+                    self.device.mailboxes[worker].put((service, stage), staged.batch(worker));
+                    effects.started.push((service, worker));
+                }
                 Action::Start { worker } => {
                     let own = scheduler.of(service);
                     let batch = own.batch(worker).iter();
@@ -347,8 +356,8 @@ impl Service {
                         }
                         of.record_start(now, own, worker);
                     });
-                    let tokens = batch.map(|r| r.token);
-                    self.device.mailboxes[worker].put((service, own.variant(worker)), tokens);
+                    let parts = batch.map(|r| Part { token: r.token, ..Part::default() });
+                    self.device.mailboxes[worker].put((service, own.variant(worker)), parts);
                     effects.started.push((service, worker));
                 }
                 Action::Resolve(resolution) => effects.resolutions.push((service, resolution)),

@@ -49,7 +49,11 @@ impl Service {
             let shielded = load.is_shielded(spec);
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
             let shield = if shielded { None } else { self.work_out_shield(&all()) };
-            let newcomer = Newcomer::new(&config, spec.clone()).beside(&load).shielded(shield);
+            let newcomer = match &self.plan.pipeline {
+                Some(pipeline) => pipeline.pipeline.newcomer(&config, spec.clone()),
+                None => Newcomer::new(&config, spec.clone()),
+            };
+            let newcomer = newcomer.beside(&load).shielded(shield);
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
             if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
                 return Ok(id);
@@ -101,6 +105,13 @@ impl Service {
             return self.admit_on_device(share, spec);
         }
         let (queue, there) = (self.plan.config.queue, load.specs().count());
+        if let Some(pipeline) = &self.plan.pipeline {
+            let admitted = calmly(|| pipeline.admit(load.specs().chain([spec]), queue));
+            return admitted.map(|_| Span::ZERO).map_err(|error| {
+                let text = format!("beside {there} other promised streams: {error}");
+                refuse(RefusalCode::NotAdmissible, text)
+            });
+        }
         match calmly(|| self.plan.system.admit(load.specs().chain([spec]))) {
             Err(error) => Err(format!("beside {there} other promised streams: {error}")),
             Ok(admission) if admission.waiting > queue as u64 => Err(format!(
@@ -134,6 +145,7 @@ impl Service {
         let workers = self.plan.workers();
         let larger = workers.profile.max_batch() > workers.batch;
         if self.plan.shared.is_some()
+            || self.plan.pipeline.is_some()
             || self.plan.is_absorbed()
             || !self.plan.config.background
             || !larger && self.plan.selector.is_none()

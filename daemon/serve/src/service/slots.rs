@@ -1,5 +1,6 @@
 //! Where a request's tensors and its way back to the client wait while the scheduler decides.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::lock;
@@ -24,6 +25,25 @@ pub struct Slot {
     pub memory: Option<Arc<Memory>>,
     pub sequence: u64,
     pub skipped: u32,
+    /// Of a pipeline: what the source became at each stage.
+    pub results: Vec<StageResults>,
+}
+
+/// What one source became at one stage of a pipeline.
+#[derive(Default)]
+pub struct StageResults {
+    /// Of each request that has begun: which of the parent's it was made of, and the row of that.
+    pub origins: Vec<(u32, u32)>,
+    /// Their results, as the engine packs them, side by side.
+    pub packed: Vec<u8>,
+}
+
+/// The token of a request that nobody waits for.
+pub(super) const NOBODY: u64 = u64::MAX;
+
+/// The place that a token names.
+pub(super) fn place(token: u64) -> usize {
+    token as u32 as usize
 }
 
 /// The client, the frame, and the stream's number on its connection. One of the client's requests without an answer
@@ -60,9 +80,11 @@ impl Drop for Origin {
     }
 }
 
-/// A fixed number of slots; a token names one of them.
+/// A fixed number of slots; a token names one of them for as long as it is taken.
 pub struct Slots {
     slots: Box<[Mutex<Slot>]>,
+    /// How often each was taken: the upper half of its token.
+    taken: Box<[AtomicU32]>,
     free: PiMutex<Vec<u32>>,
 }
 
@@ -70,17 +92,32 @@ impl Slots {
     /// `count` slots, whose buffers grow to a tensor's size when first used and stay.
     pub fn new(count: usize) -> Self {
         let free = (0..count as u32).rev().collect();
-        Self { slots: (0..count).map(|_| Mutex::default()).collect(), free: PiMutex::new(free) }
+        Self {
+            slots: (0..count).map(|_| Mutex::default()).collect(),
+            taken: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            free: PiMutex::new(free),
+        }
     }
 
     /// Takes a free slot; `None` if all are in use.
     pub fn take(&self) -> Option<u64> {
-        self.free.lock().pop().map(u64::from)
+        let place = self.free.lock().pop()?;
+        // Nobody else takes it.
+        let taken = self.taken[place as usize].fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Some(u64::from(taken) << 32 | u64::from(place))
     }
 
-    /// The slot of a token from [`Slots::take`].
+    /// The slot of a token from [`Slots::take`] that was not put back.
     pub fn get(&self, token: u64) -> MutexGuard<'_, Slot> {
-        lock(&self.slots[token as usize])
+        lock(&self.slots[place(token)])
+    }
+
+    /// The slot of a token, if it was not put back: one request of a source may still run when the source has ended. [`NOBODY`]
+    /// has none.
+    pub(super) fn get_if_taken(&self, token: u64) -> Option<MutexGuard<'_, Slot>> {
+        let slot = lock(self.slots.get(place(token))?);
+        let taken = self.taken[place(token)].load(Ordering::Relaxed);
+        (slot.origin.is_some() && u64::from(taken) == token >> 32).then_some(slot)
     }
 
     /// Gives a slot back; its origin is handed out for the answer.
@@ -92,5 +129,36 @@ impl Slots {
         };
         self.free.lock().push(token as u32);
         origin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Replies for Nobody {
+        fn send(&self, _: &[u8]) {}
+        fn opened(&self) {}
+        fn closed(&self) {}
+        fn in_vain(&self, _: usize) {}
+    }
+
+    #[test]
+    fn a_token_is_out_of_date_once_its_slot_was_put_back() {
+        let slots = Slots::new(1);
+        let take = || {
+            let token = slots.take().expect("it is free");
+            slots.get(token).origin = Some(Origin::new(Arc::new(Nobody), 1, 1, None));
+            token
+        };
+        let first = take();
+        assert!(slots.get_if_taken(first).is_some() && slots.take().is_none());
+        slots.put_back(first);
+        assert!(slots.get_if_taken(first).is_none(), "it is free");
+        let second = take();
+        assert!(slots.get_if_taken(first).is_none(), "it is another's");
+        assert!(slots.get_if_taken(second).is_some() && slots.get_if_taken(NOBODY).is_none());
     }
 }

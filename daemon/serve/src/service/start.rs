@@ -17,6 +17,7 @@ use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
 use super::slots::Slots;
+use super::staged::Staged;
 use super::worker;
 use crate::out::Audience;
 use weir_engine::{EngineError, Files, Isolation, Place};
@@ -84,16 +85,14 @@ impl Service {
         audience: Arc<dyn Audience>,
         realtime: bool,
     ) -> Result<Self> {
-        let (workers, config) = (plan.workers(), &plan.config);
         let stopped = Arc::default();
         let mut files = Files::default();
         let executor =
             |id| Executor::new(&plan, id, &place(&plan, id, realtime, &stopped), &mut files).map(Mutex::new);
-        let executors: Result<Vec<_>, EngineError> = (0..workers.count).map(executor).collect();
+        let executors: Result<Vec<_>, EngineError> = (0..plan.worker_count()).map(executor).collect();
         drop(files);
         Ok(Self {
-            // Twice what the scheduler holds: answers being written still occupy theirs.
-            slots: Slots::new(2 * (config.queue + workers.count * plan.max_batch())),
+            slots: Slots::new(slots_of(&plan)),
             registry: PiMutex::default(),
             moving: RwLock::default(),
             device: Arc::clone(device),
@@ -101,10 +100,11 @@ impl Service {
             executors: executors?,
             // A process of its own is a wake-up away, and must not make a client's thread wait if it hangs; nor must the
             // batch of another service.
-            inline: config.isolation == Isolation::Thread
+            inline: plan.config.isolation == Isolation::Thread
                 && plan.shared.is_none()
+                && plan.pipeline.is_none()
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
-            answered: plan.variants.iter().map(|_| AtomicU64::new(0)).collect(),
+            answered: (0..plan.variants.len().max(1)).map(|_| AtomicU64::new(0)).collect(),
             meters: Meters::new(),
             totals: Arc::default(),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
@@ -119,10 +119,21 @@ impl Service {
     }
 }
 
+/// Requests that a service holds at once: twice what its scheduler does, for answers being written still occupy theirs. As many
+/// sources of a pipeline as wait may have begun.
+fn slots_of(plan: &ServicePlan) -> usize {
+    let queues = if plan.pipeline.is_some() { 2 } else { 1 };
+    2 * (queues * plan.config.queue + plan.workers().count * plan.max_batch())
+}
+
 /// What decides for services of these plans when a worker starts which batch.
 fn dispatcher(plans: &[ServicePlan], safe_mode: SafeModeConfig) -> Result<Dispatcher> {
     let configs = plans.iter().map(|plan| scheduler_config(plan, safe_mode));
     let first = plans.first().context("no service to start")?;
+    if let Some(pipeline) = &first.pipeline {
+        let staged = Staged::new((first, pipeline), safe_mode, slots_of(first))?;
+        return Ok(Dispatcher::Staged(Box::new(staged)));
+    }
     let Some(shared) = &first.shared else {
         return Ok(Dispatcher::Alone(Box::new(Scheduler::new(scheduler_config(first, safe_mode))?)));
     };
@@ -170,7 +181,7 @@ fn bring_up(
     }
     let name = any.plan.device_name();
     let (warm, warmed) = channel();
-    for id in 0..any.plan.workers().count {
+    for id in 0..any.plan.worker_count() {
         let (all, warm) = (Arc::clone(&all), warm.clone());
         let run = move || worker::run(&all, id, warm);
         threads.push(Builder::new().name(format!("{name}/{id}")).spawn(run)?);
@@ -192,7 +203,8 @@ fn bring_up(
 
 /// Where worker `id` of a service of `plan` runs.
 pub(super) fn place(plan: &ServicePlan, id: WorkerId, realtime: bool, stop: &Arc<AtomicBool>) -> Place {
-    let cores = &plan.config.cores;
-    let core = (!cores.is_empty()).then(|| cores[id % cores.len()]);
+    let (runs, own) = plan.on_worker(id);
+    let cores = &runs.config.cores;
+    let core = (!cores.is_empty()).then(|| cores[own % cores.len()]);
     Place { name: format!("{}/{id}", plan.config.name), core, realtime, stop: Arc::clone(stop) }
 }

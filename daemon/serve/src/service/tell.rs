@@ -9,6 +9,7 @@ use weir_client::wire::{DaemonFrame, ResultHead};
 
 use super::guarded::Held;
 use super::slots::Origin;
+use super::stage;
 use super::{AlarmView, Effects, Named, REQUEST, Service};
 use crate::announcement::Announcement;
 use crate::cause::{culprit, describe};
@@ -63,7 +64,10 @@ impl Service {
             }
         }
         {
-            let slot = self.slots.get(token);
+            let mut slot = self.slots.get(token);
+            if let (Some(pipeline), Outcome::Served) = (&self.plan.pipeline, outcome) {
+                stage::assemble(pipeline, &mut slot);
+            }
             let &Origin { frame: id, stream, output: ref place, tells_skipped, unpromised, ref replies } =
                 slot.origin.as_ref()?;
             match outcome {
@@ -100,9 +104,13 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
     }
 
-    /// The service of its device whose batch is to blame, if it is that of another one.
+    /// Whose batch is to blame, if it is that of another service of the device, or of a stage.
     fn culprit(&self, cause: Cause, window: u64) -> Option<String> {
-        Some(self.device.service(culprit(cause, window)?)?.name().to_owned())
+        if let Some(pipeline) = &self.plan.pipeline {
+            let stage = pipeline.stages.get(window as usize).filter(|_| cause == Cause::ServiceOverrun)?;
+            return Some(format!("stage {}", stage.config.runs.name));
+        }
+        Some(format!("service {}", self.device.service(culprit(cause, window)?)?.name()))
     }
 
     /// The cause of an alarm and its evidence in words.

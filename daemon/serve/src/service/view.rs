@@ -98,6 +98,8 @@ pub struct ServiceView {
     /// Requests taken in and not resolved, and those of them that wait.
     open: AtomicUsize,
     waiting: AtomicUsize,
+    /// Those that wait at each stage of a pipeline.
+    stages: Box<[AtomicUsize]>,
     workers: Arc<WorkerViews>,
     /// Whether any of them has an engine of it.
     served: AtomicBool,
@@ -136,11 +138,12 @@ impl WorkerViews {
 }
 
 impl ServiceView {
-    /// Of a service that has just been made.
-    pub(super) fn new(workers: Arc<WorkerViews>) -> Self {
+    /// Of a service that has just been made, or a pipeline of so many stages.
+    pub(super) fn new(workers: Arc<WorkerViews>, stages: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
+            stages: (0..stages).map(|_| AtomicUsize::new(0)).collect(),
             workers,
             served: AtomicBool::new(true),
             rate: AtomicU64::new(0f64.to_bits()),
@@ -154,6 +157,11 @@ impl ServiceView {
         self.waiting.store(waiting, Ordering::Relaxed);
         // Who sees that nothing is open any more sees who is still telling, too.
         self.open.store(open, Ordering::Release);
+    }
+
+    /// What waits at each stage of a pipeline.
+    pub(super) fn publish_stages(&self, waiting: impl Iterator<Item = usize>) {
+        self.stages.iter().zip(waiting).for_each(|(place, count)| place.store(count, Ordering::Relaxed));
     }
 
     pub(super) fn publish_served(&self, served: bool) {
@@ -190,6 +198,11 @@ impl ServiceView {
     /// Requests waiting.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Requests waiting at each stage of a pipeline.
+    pub fn waiting_at_stages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.stages.iter().map(|place| place.load(Ordering::Relaxed))
     }
 
     /// Requests running; an instant ahead of those waiting, or behind.
@@ -239,7 +252,7 @@ mod tests {
     #[test]
     fn the_rate_falls_with_the_time_since_the_last_arrival() {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        let (view, window) = (ServiceView::new(Arc::new(WorkerViews::new(1))), Span::from_millis(500));
+        let (view, window) = (ServiceView::new(Arc::new(WorkerViews::new(1)), 0), Span::from_millis(500));
         assert_eq!(view.rate_per_s(at(7_000), window), 0.0);
         view.publish_rate(40.0, at(7_000));
         let rates = [6_999, 7_000, 7_250, 7_500, 9_000].map(|ms| view.rate_per_s(at(ms), window));

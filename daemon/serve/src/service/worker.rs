@@ -19,7 +19,19 @@ use weir_os::realtime;
 /// How often an idle worker looks whether its process is still there: one that died idle need not cost a batch.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where a worker finds its next batch: the tokens of its requests. Its lock needs no priority inheritance, for whoever
+/// A request of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Of the request, or of the source that it is of.
+    pub(super) token: u64,
+    /// Of a pipeline: its number among what the source became at the stage, the parent's request that it was made of, and the row
+    /// of that one's result.
+    pub(super) index: u32,
+    pub(super) parent: u32,
+    pub(super) row: u32,
+}
+
+/// Where a worker finds its next batch. Its lock needs no priority inheritance, for whoever
 /// puts a batch in has real-time priority meanwhile.
 pub(crate) struct Mailbox {
     next: Mutex<Job>,
@@ -28,10 +40,10 @@ pub(crate) struct Mailbox {
 
 #[derive(Default)]
 struct Job {
-    tokens: Vec<u64>,
+    parts: Vec<Part>,
     /// Whose they are.
     service: usize,
-    /// What they are to be run with.
+    /// What they are to be run with, or, of a pipeline, their stage.
     variant: usize,
     full: bool,
     /// The services whose models must be loaded anew, a bit each.
@@ -41,17 +53,17 @@ struct Job {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        let job = Job { tokens: Vec::with_capacity(MAX_BATCH), ..Job::default() };
+        let job = Job { parts: Vec::with_capacity(MAX_BATCH), ..Job::default() };
         Self { next: Mutex::new(job), arrived: Condvar::new() }
     }
 
-    /// Puts a batch of a service in, for one of its variants. The scheduler starts a worker only when it is free, so the box
+    /// Puts a batch of a service in, for one of its variants or stages. The scheduler starts a worker only when it is free, so the box
     /// is empty.
-    pub(crate) fn put(&self, (service, variant): (usize, usize), tokens: impl Iterator<Item = u64>) {
+    pub(crate) fn put(&self, (service, variant): (usize, usize), parts: impl Iterator<Item = Part>) {
         let mut job = lock(&self.next);
         (job.service, job.variant) = (service, variant);
-        job.tokens.clear();
-        job.tokens.extend(tokens);
+        job.parts.clear();
+        job.parts.extend(parts);
         job.full = true;
     }
 
@@ -71,10 +83,10 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Takes the batch out, and tells its variant; `None` if there is none.
-    pub(super) fn take(&self, tokens: &mut Vec<u64>) -> Option<usize> {
+    /// Takes the batch out, and tells its variant or stage; `None` if there is none.
+    pub(super) fn take(&self, parts: &mut Vec<Part>) -> Option<usize> {
         let mut job = lock(&self.next);
-        std::mem::swap(&mut job.tokens, tokens);
+        std::mem::swap(&mut job.parts, parts);
         std::mem::take(&mut job.full).then_some(job.variant)
     }
 
@@ -120,13 +132,14 @@ pub(crate) fn run(services: &[Arc<Service>], id: WorkerId, warm: Sender<()>) {
     // Of several workers one is lost to all until it has all its engines again: the others go on.
     let is_shared = services.len() > 1 && device.mailboxes.len() == 1;
     for service in services {
-        if let Err(error) = lock(&service.executors[id]).warm_up(&service.plan) {
+        if let Err(error) = lock(&service.executors[id]).warm_up(&service.plan, id) {
             error!("service {}: worker {id}: {error}", service.name());
             service.lose_worker(&mut effects, id);
         }
     }
     drop(warm);
-    let isolated = |service: &Arc<Service>| service.plan.config.isolation == Isolation::Process;
+    let isolated =
+        |service: &Arc<Service>| service.plan.on_worker(id).0.config.isolation == Isolation::Process;
     let look = if services.iter().any(isolated) { LOOK } else { Duration::MAX };
     loop {
         match device.mailboxes[id].wait(look.min(away.until_next(clock::now()))) {
@@ -169,7 +182,7 @@ fn reload(service: &Service, id: WorkerId, absence: &mut Absence) -> bool {
             return false;
         }
         let fresh = Executor::new(&service.plan, id, &service.place(id), &mut Files::default());
-        let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan).map(|()| executor));
+        let fresh = fresh.and_then(|mut executor| executor.warm_up(&service.plan, id).map(|()| executor));
         if service.is_stopped() {
             return false;
         }

@@ -176,7 +176,7 @@ impl ServiceObject {
 
     #[zbus(property)]
     fn workers(&self) -> u32 {
-        self.service.latest().plan.workers().count as u32
+        self.service.latest().plan.worker_count() as u32
     }
 
     #[zbus(property)]

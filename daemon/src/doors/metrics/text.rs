@@ -96,6 +96,19 @@ pub(super) fn render(status: &Value) -> String {
         let labels = [("service", name(service)), ("device", device.unwrap_or_default())];
         text.sample("weir_device", &labels, device.map(|_| 1.0));
     }
+    for (metric, help, field) in [
+        ("weir_stage_workers", "Workers configured for a stage of a pipeline.", "workers"),
+        ("weir_stage_workers_alive", "Workers of a stage that are not lost.", "workers_alive"),
+        ("weir_stage_waiting", "Requests waiting at a stage.", "waiting"),
+    ] {
+        text.family(metric, "gauge", help);
+        for service in services() {
+            for stage in list(&service["stages"]) {
+                let labels = [("service", name(service)), ("stage", name(stage))];
+                text.sample(metric, &labels, number(&stage[field]));
+            }
+        }
+    }
     text.family("weir_answers_total", "counter", "Answers, by variant.");
     for service in services() {
         for variant in list(&service["variants"]) {

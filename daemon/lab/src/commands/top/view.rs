@@ -179,7 +179,7 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
     let list = |parts: Vec<String>| if parts.is_empty() { "none".to_owned() } else { parts.join(", ") };
     let alive = format!("workers  {} of {} alive", service.workers_alive, service.workers);
     let alive = Line::from(alive);
-    vec![
+    let mut lines = vec![
         if service.workers_alive < service.workers { alive.fg(Color::Red) } else { alive },
         Line::from(format!("queue    {} waiting, {} running", service.waiting, service.running)),
         Line::from(format!("guard    {} of {} seen", time(service.guard_seen_ns), time(service.guard_ns))),
@@ -197,7 +197,13 @@ fn counters(service: &Service) -> Vec<Line<'_>> {
         Line::from(format!("lock     held for {} at most", time(service.lock_held_ns))),
         Line::from(format!("answers  {}", list(shares))),
         Line::from(format!("missed   {}", list(missed))),
-    ]
+    ];
+    lines.extend(service.stages.iter().map(|stage| {
+        let (alive, all) = (stage.workers_alive, stage.workers);
+        let line = Line::from(format!("{:<8} {} waiting, {alive} of {all} alive", stage.name, stage.waiting));
+        if alive < all { line.fg(Color::Red) } else { line }
+    }));
+    lines
 }
 
 fn titled(title: &str) -> Block<'_> {

@@ -1,0 +1,153 @@
+//! A batch of a stage of a pipeline: its requests are made of what came before, and its results are kept for what comes after.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use heapless::Vec as Few;
+use rt_core::pipeline::MAX_STAGES;
+use rt_core::{Instant, Ran, WorkerId};
+use tracing::{error, trace};
+
+use super::executor::Executor;
+use super::slots::{Slot, StageResults};
+use super::staged::Found;
+use super::worker::Part;
+use super::{Effects, REQUEST, Service};
+use weir_engine::adapter::Step;
+use weir_engine::{Buffers, EngineError, packed_len};
+use weir_os::clock;
+use weir_plan::plan::{PipelinePlan, Results};
+
+/// What a worker of a pipeline reuses from batch to batch.
+#[derive(Default)]
+pub(super) struct Scratch {
+    result: Vec<u8>,
+    found: Found,
+}
+
+impl Executor {
+    /// Runs a batch of `stage`, of these requests, from `started` on, and tells the scheduler what became of them. What is of
+    /// sources that have ended meanwhile is run with the others, and nobody waits for it.
+    pub(super) fn run_stage(
+        &mut self,
+        service: &Service,
+        (pipeline, stage): (&PipelinePlan, usize),
+        (id, started): (WorkerId, Instant),
+        parts: &[Part],
+        effects: &mut Effects,
+    ) -> bool {
+        let (runner, scratch) = (&mut self.runners[0], &mut self.scratch);
+        for (place, part) in parts.iter().enumerate() {
+            if let Some(mut slot) = service.slots.get_if_taken(part.token) {
+                lay(pipeline, stage, (part, &mut slot), (runner.buffers(), place));
+            }
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| runner.run(parts.len())));
+        if let Ok(Err(error)) = &result {
+            let name = &pipeline.stages[stage].config.runs.name;
+            error!("service {}: stage {name}: worker {id}: {error}", service.name());
+        }
+        let ran = match result {
+            Ok(Ok(())) => {
+                service.meters.ran(parts.len());
+                scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
+                for (place, part) in parts.iter().enumerate() {
+                    runner.buffers().get(place, &mut scratch.result);
+                    keep(service, (pipeline, stage), (part, parts.len(), started), scratch);
+                }
+                let took = clock::now().since(started);
+                trace!(target: REQUEST, stage, took_us = took.as_nanos() / 1_000, "end");
+                Ran::Done(took)
+            }
+            // A panic has told its message already, and leaves the runner in any state.
+            Ok(Err(EngineError::Lost { .. })) | Err(_) => {
+                service.lose_worker(effects, id);
+                return false;
+            }
+            Ok(Err(_)) => Ran::Failed,
+        };
+        service.with_scheduler(effects, |scheduler, now| {
+            scheduler.handle_stage_completion(now, id, ran, (parts, &scratch.found));
+        });
+        false
+    }
+}
+
+/// Makes the request of a source at `stage`, at a place of the batch.
+fn lay(
+    pipeline: &PipelinePlan,
+    stage: usize,
+    (part, slot): (&Part, &mut Slot),
+    (buffers, place): (&mut Buffers, usize),
+) {
+    let Slot { input, results, .. } = slot;
+    let Some((parent, adapter)) =
+        pipeline.stages[stage].config.after.zip(pipeline.stages[stage].adapter.as_ref())
+    else {
+        results.resize_with(pipeline.stages.len(), StageResults::default);
+        for of in results.iter_mut() {
+            of.origins.clear();
+            of.packed.clear();
+        }
+        return buffers.put(place, input);
+    };
+    let (own, origin) = (&mut results[stage].origins, (part.parent, part.row));
+    if own.len() <= part.index as usize {
+        own.resize(part.index as usize + 1, (0, 0));
+    }
+    own[part.index as usize] = origin;
+    // From the parent up to the first.
+    let mut path: Few<Step<'_>, MAX_STAGES> = Few::new();
+    let (mut at, mut origin) = (parent, origin);
+    loop {
+        let (number, row) = (origin.0 as usize, origin.1);
+        let each = packed_len(pipeline.stages[at].runs.spec.answer());
+        let Some(answer) = results[at].packed.get(number * each..(number + 1) * each) else { return };
+        if path.push(Step { answer, row }).is_err() {
+            return;
+        }
+        let Some(above) = pipeline.stages[at].config.after else { break };
+        let Some(&next) = results[at].origins.get(number) else { return };
+        (at, origin) = (above, next);
+    }
+    path.reverse();
+    adapter.lay(input, &path, buffers, place);
+}
+
+/// Keeps the result that lies in `scratch` with its source, and finds what it becomes at each child of `stage`.
+fn keep(
+    service: &Service,
+    (pipeline, stage): (&PipelinePlan, usize),
+    (part, batch, started): (&Part, usize, Instant),
+    scratch: &mut Scratch,
+) {
+    let Scratch { result, found } = scratch;
+    let Some(mut slot) = service.slots.get_if_taken(part.token) else {
+        return pipeline.children(stage).for_each(|_| found.add(|_| 0));
+    };
+    for (_, child) in pipeline.children(stage) {
+        found.add(|rows| child.adapter.as_ref().map_or(0, |adapter| adapter.select(result, rows)));
+    }
+    if stage == 0 {
+        (slot.started_ns, slot.batch, slot.variant) = (started.as_nanos(), batch as u16, 0);
+    }
+    // What comes last says how long all of it took.
+    slot.run_ns = clock::now().as_nanos().saturating_sub(slot.started_ns);
+    let from = part.index as usize * result.len();
+    if let Some(of) = slot.results.get_mut(stage) {
+        if of.packed.len() < from + result.len() {
+            of.packed.resize(from + result.len(), 0);
+        }
+        of.packed[from..][..result.len()].copy_from_slice(result);
+    }
+}
+
+/// Writes the answer of a source that has ended over what the slot has for it.
+pub(super) fn assemble(pipeline: &PipelinePlan, slot: &mut Slot) {
+    let Slot { results, output, .. } = slot;
+    let of = |stage: usize| {
+        results
+            .get(stage)
+            .map_or_else(Results::default, |of| Results { origins: &of.origins, packed: &of.packed })
+    };
+    pipeline.reply.write(of, output);
+}

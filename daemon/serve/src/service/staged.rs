@@ -1,0 +1,169 @@
+//! The scheduler of a pipeline, with what each request that a source became was made of.
+
+use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
+use rt_core::{Action, Instant, Ran, SafeModeConfig, WorkerId};
+
+use super::slots::{NOBODY, place};
+use super::worker::Part;
+use weir_plan::plan::{PipelinePlan, ServicePlan};
+
+/// The scheduler of a pipeline. Its workers are numbered stage by stage.
+pub(super) struct Staged {
+    pub(super) scheduler: PipelineScheduler,
+    /// Of each worker its stage, and its number there.
+    workers: Vec<(usize, WorkerId)>,
+    /// By slot, then by stage, of each request: which of the parent's it was made of, and the row of that. In the order in which
+    /// the scheduler numbers them.
+    origins: Vec<Vec<Vec<(u32, u32)>>>,
+}
+
+/// What the results of a batch become: of each, for each child of the stage, the rows that are a request each.
+#[derive(Default)]
+pub(super) struct Found {
+    rows: Vec<u32>,
+    /// Of each result, child by child: where its rows begin and end, and how many there were before the limit.
+    of: Vec<(usize, usize, u32)>,
+    /// The children.
+    children: Vec<usize>,
+}
+
+impl Found {
+    /// Nothing yet of a batch of a stage with these children.
+    pub(super) fn begin(&mut self, children: impl Iterator<Item = usize>) {
+        self.rows.clear();
+        self.of.clear();
+        self.children.clear();
+        self.children.extend(children);
+    }
+
+    /// Takes down what `select` finds for the next child of the next result: it appends rows, and says how many there would be.
+    pub(super) fn add(&mut self, select: impl FnOnce(&mut Vec<u32>) -> u32) {
+        let from = self.rows.len();
+        let seen = select(&mut self.rows);
+        self.of.push((from, self.rows.len(), seen));
+    }
+
+    /// The rows of a result that become requests of a child, and how many there would be without the limit.
+    fn get(&self, result: usize, child: usize) -> (&[u32], u32) {
+        let number = self.children.iter().position(|&one| one == child);
+        let found = number.and_then(|number| self.of.get(result * self.children.len() + number));
+        found.map_or((&[], 0), |&(from, to, seen)| (&self.rows[from..to], seen))
+    }
+}
+
+impl Staged {
+    /// For a pipeline of that plan, of which so many sources have slots.
+    ///
+    /// # Errors
+    /// If a number is outside its range.
+    pub(super) fn new(
+        (plan, pipeline): (&ServicePlan, &PipelinePlan),
+        safe_mode: SafeModeConfig,
+        slots: usize,
+    ) -> anyhow::Result<Self> {
+        let config = &plan.config;
+        let stages = pipeline.stages.iter().map(|stage| StageConfig {
+            parent: stage.config.after,
+            fan_out: stage.config.fan_out,
+            mean: stage.config.mean,
+            workers: stage.runs.workers().clone(),
+        });
+        let scheduler = PipelineScheduler::new(&PipelineConfig {
+            deadline: pipeline.pipeline.deadline,
+            guard: config.guard,
+            stages: stages.collect(),
+            queue: config.queue,
+            streams: config.streams,
+            safe_mode,
+        })?;
+        let none = || pipeline.stages.iter().map(|stage| Vec::with_capacity(stage.most)).collect();
+        let workers = (0..pipeline.workers()).map(|worker| pipeline.place_of(worker));
+        Ok(Self { scheduler, workers: workers.collect(), origins: (0..slots).map(|_| none()).collect() })
+    }
+
+    /// Of all stages together.
+    pub(super) fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The stage of a worker, and its number there.
+    pub(super) fn place_of(&self, worker: WorkerId) -> (usize, WorkerId) {
+        self.workers[worker]
+    }
+
+    /// As [`PipelineScheduler::poll`].
+    pub(super) fn poll(&mut self, now: Instant) -> Action {
+        match self.scheduler.poll(now) {
+            PipelineAction::Start { stage, worker } => {
+                if stage == 0 {
+                    let begun = self.scheduler.batch(stage, worker).filter_map(|part| part.token);
+                    begun.for_each(|token| self.origins[place(token)].iter_mut().for_each(Vec::clear));
+                }
+                let is_it = |&at: &(usize, WorkerId)| at == (stage, worker);
+                Action::Start { worker: self.workers.iter().position(is_it).unwrap_or(0) }
+            }
+            PipelineAction::Resolve(resolution) => Action::Resolve(resolution),
+            PipelineAction::Event(event) => Action::Event(event),
+            PipelineAction::WakeAt(at) => Action::WakeAt(at),
+        }
+    }
+
+    /// The batch that a worker runs, without what is of sources that have ended.
+    pub(super) fn batch(&self, worker: WorkerId) -> impl Iterator<Item = Part> + '_ {
+        let (stage, worker) = self.workers[worker];
+        self.scheduler.batch(stage, worker).map(move |part| {
+            let token = part.token.unwrap_or(NOBODY);
+            let origin = part
+                .token
+                .and_then(|token| self.origins.get(place(token))?.get(stage)?.get(part.index as usize));
+            let (parent, row) = origin.copied().unwrap_or_default();
+            Part { token, index: part.index, parent, row }
+        })
+    }
+
+    /// As [`PipelineScheduler::handle_completion`], of a batch of these requests of which that was `found`.
+    pub(super) fn handle_completion(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        ran: Ran,
+        (parts, found): (&[Part], &Found),
+    ) {
+        let origins = &mut self.origins;
+        self.scheduler.handle_completion(now, self.workers[worker], ran, |result, child| {
+            let (rows, seen) = found.get(result, child);
+            if let Some(part) = parts.get(result)
+                && let Some(of) = origins.get_mut(place(part.token))
+            {
+                of[child].extend(rows.iter().map(|&row| (part.index, row)));
+            }
+            seen
+        });
+    }
+
+    /// As [`PipelineScheduler::handle_worker_lost`].
+    pub(super) fn handle_worker_lost(&mut self, now: Instant, worker: WorkerId) {
+        self.scheduler.handle_worker_lost(now, self.workers[worker]);
+    }
+
+    /// As [`PipelineScheduler::handle_worker_ready`].
+    pub(super) fn handle_worker_ready(&mut self, now: Instant, worker: WorkerId) {
+        self.scheduler.handle_worker_ready(now, self.workers[worker]);
+    }
+
+    /// Whether a worker runs a batch.
+    pub(super) fn is_at_work(&self, worker: WorkerId) -> bool {
+        let (stage, worker) = self.workers[worker];
+        self.scheduler.is_at_work(stage, worker)
+    }
+
+    /// Requests that wait, at all stages.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting_at().sum()
+    }
+
+    /// Requests that wait at each stage.
+    pub(super) fn waiting_at(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.scheduler.pipeline().stages.len()).map(|stage| self.scheduler.waiting(stage))
+    }
+}
