@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rt_core::Span;
+use weir_engine::adapter::Each;
 
 use crate::config::{Config, ConfigError};
 
@@ -70,7 +71,8 @@ fn a_pipeline_stands_among_the_services_with_what_each_stage_has_of_its_own() {
     ];
     assert_eq!(tree, expected);
     assert_eq!(plate.stages.iter().map(|stage| stage.answers).collect::<Vec<_>>(), [false, true, true]);
-    assert_eq!(plate.stages[1].adapter.each.as_ref().map(|each| each.threshold), Some(0.5));
+    let each = Each::Scores { scores: "scores".to_owned(), column: None, threshold: 0.5 };
+    assert_eq!(plate.stages[1].adapter.each, Some(each));
     assert_eq!((plate.path_to(2), plate.most(1)), (vec![0, 2], 4));
     let running: Vec<_> = config.services.iter().flat_map(|s| s.running()).map(|runs| &*runs.name).collect();
     assert_eq!(running, ["other", "detect", "read", "sort"]);
