@@ -24,6 +24,7 @@
 
 mod calm;
 mod flow;
+mod handover;
 mod horizon;
 mod path;
 mod prolong;
