@@ -1,4 +1,4 @@
-//! A reload beside pipelines: one that has not changed goes on, others come and go, and one that has changed waits for a restart.
+//! A reload of pipelines: one that has not changed goes on, others come and go, and one that has changed is taken over.
 
 use crate::harness::{DAEMON, Deployment, best_effort};
 use weir_client::Outcome;
@@ -29,7 +29,7 @@ fn pipeline(name: &str, deadline: &str) -> String {
 }
 
 #[test]
-fn an_unchanged_pipeline_goes_on_others_come_and_go_and_a_changed_one_waits_for_a_restart() {
+fn an_unchanged_pipeline_goes_on_others_come_and_go_and_a_changed_one_is_taken_over_with_its_streams() {
     let service = "[[service]]\nname = \"calm\"\nengine = \"simulated\"\nmax-batch = 1\ndeadline = \"1s\"\n\
         simulated = { times = [\"2ms\"], input = 4, output = 4 }\n";
     let config = |pipelines: &[String]| format!("{DAEMON}{service}{}", pipelines.concat());
@@ -67,10 +67,16 @@ fn an_unchanged_pipeline_goes_on_others_come_and_go_and_a_changed_one_waits_for_
     assert!(daemon.reload_accepted().contains("two: gone"));
     infer(4.0);
 
-    // What has changed cannot be taken over.
-    daemon.deployment.configure(config(&[pipeline("one", "3s")]));
-    let refused = daemon.reload_refused();
-    assert!(refused.contains("one") && refused.contains("restart"), "{refused}");
+    // Another takes over, and who holds a stream notices nothing.
+    daemon.deployment.configure(config(&[pipeline("one", "3s").replace("\"3ms\"", "\"2ms\"")]));
+    assert!(daemon.reload_accepted().contains("one"), "it has changed");
+    assert_eq!(daemon.status()["services"][1]["deadline_ns"], 3_000_000_000_u64);
     infer(5.0);
-    assert_eq!(daemon.status()["services"].as_array().map(Vec::len), Some(2));
+
+    // A service of that name is something else.
+    let service = service.replace("calm", "one");
+    daemon.deployment.configure(format!("{DAEMON}{service}"));
+    let refused = daemon.reload_refused();
+    assert!(refused.contains("restart"), "{refused}");
+    infer(6.0);
 }
