@@ -105,6 +105,11 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     let before = plans.iter().find_map(found).map_or_else(Vec::new, |service| service.companions());
     for plan in &plans {
         let Some(service) = found(plan) else { continue };
+        ensure!(
+            service.plan.pipeline.is_some() == plan.pipeline.is_some(),
+            "{} becomes a pipeline from the next start on, or is one no longer: that takes a restart",
+            service.name()
+        );
         let runs_on = |device: Option<&str>| match device {
             Some(name) => format!("device {name}"),
             None => "workers of its own".to_owned(),
@@ -121,11 +126,10 @@ fn step(plans: Vec<ServicePlan>, present: &[Arc<Service>], same_mode: bool) -> R
     // Plans that read alike are alike.
     let alike =
         |(plan, service): (&ServicePlan, &Arc<Service>)| format!("{:?}", service.plan) == format!("{plan:?}");
-    let keep = same_mode && plans.len() == before.len() && plans.iter().zip(&before).all(alike);
-    let is_staged = before.iter().any(|service| service.plan.pipeline.is_some());
-    let changes = || plans.first().map_or_else(String::new, place);
-    ensure!(keep || !is_staged, "{} would change while it serves: that takes a restart", changes());
-    Ok(if keep { Step::Keep } else { Step::Start(plans, before) })
+    match same_mode && plans.len() == before.len() && plans.iter().zip(&before).all(alike) {
+        true => Ok(Step::Keep),
+        false => Ok(Step::Start(plans, before)),
+    }
 }
 
 /// Whether nobody is recorded in the file of `plan` until all is taken over but those `before`, whom it takes over from.

@@ -24,6 +24,7 @@
 
 mod calm;
 mod flow;
+mod handover;
 mod horizon;
 mod path;
 mod prolong;
@@ -226,9 +227,13 @@ impl Pipeline {
     /// the scheduler of the first stage, see [`PipelineScheduler::first`].
     #[must_use]
     pub fn newcomer(&self, config: &SchedulerConfig, spec: StreamSpec) -> Newcomer {
+        Newcomer::lasting(config, spec, self.life())
+    }
+
+    /// For how long a source may be without an answer.
+    fn life(&self) -> Span {
         let path = self.stages.iter().map(|stage| stage.time + self.guard);
-        let life = path.fold(self.deadline, |all, time| all + time);
-        Newcomer::lasting(config, spec, life)
+        path.fold(self.deadline, |all, time| all + time)
     }
 
     /// The answer, of where the last source is answered latest.

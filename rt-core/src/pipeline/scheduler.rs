@@ -90,7 +90,7 @@ impl PipelineScheduler {
             .map(|i| Later::new(&stages[i].workers, room(i).max(descendants[i] as usize), config.streams))
             .collect();
         let all = later.iter().map(|stage| stage.pool.len()).sum();
-        first.lead(Behind { alive: all, all, cut: false }, config.queue);
+        first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
         let batch = || Vec::with_capacity(stages[0].workers.profile.max_batch());
         Ok(Self {
             begun: (0..stages[0].workers.count).map(|_| batch()).collect(),
@@ -171,12 +171,6 @@ impl PipelineScheduler {
     #[must_use]
     pub fn rate_seen_per_s(&mut self, now: Instant) -> Option<f64> {
         self.first.rate_seen_per_s(now)
-    }
-
-    /// While on, batches are started at each stage for mandatory requests alone, which others fill up as ever; see
-    /// [`Scheduler::set_quiet`].
-    pub fn set_quiet(&mut self, quiet: bool) {
-        self.first.set_quiet(quiet);
     }
 
     /// The batch that `worker` of `stage` runs, in order; empty if it runs none.

@@ -19,7 +19,7 @@ impl PipelineScheduler {
     /// A stream to be added: all that is to be allocated for it.
     #[must_use]
     pub fn newcomer(&self, spec: StreamSpec) -> Newcomer {
-        self.pipeline.newcomer(self.first.config(), spec)
+        self.first.newcomer(spec)
     }
 
     /// [`crate::Scheduler::try_add_stream`] of one that was admitted beside [`crate::Scheduler::load`] of the first stage.
@@ -34,7 +34,7 @@ impl PipelineScheduler {
         let joined = self.first.try_add_stream(now, newcomer);
         self.longer.recount = true;
         if let Ok(Joined::Added(id, _)) = &joined {
-            self.later.iter_mut().for_each(|stage| stage.planner.forget(usize::from(id.slot)));
+            self.forget_turns(*id);
         }
         joined
     }
@@ -56,8 +56,9 @@ impl PipelineScheduler {
     /// [`crate::Scheduler::remove_stream`]: what has begun of it is cancelled too. It counts for newcomers until nothing is in their way at
     /// any stage. Linear in the sources that have begun.
     pub fn remove_stream(&mut self, now: Instant, id: StreamId) -> Retired {
+        let retired = self.first.remove_stream(id);
         self.close_all(now, MissReason::Cancelled, |request| request.stream == id);
-        self.first.remove_stream(id)
+        retired
     }
 
     /// [`crate::Scheduler::restart_stream`]: what waits and what has begun of it is cancelled, what runs ends unheard. Nobody's promise is
@@ -66,5 +67,10 @@ impl PipelineScheduler {
         let fresh = self.first.restart_stream(id)?;
         self.close_all(now, MissReason::Cancelled, |request| request.stream == id);
         Some(fresh)
+    }
+
+    /// A stream is new in its place.
+    pub(super) fn forget_turns(&mut self, id: StreamId) {
+        self.later.iter_mut().for_each(|stage| stage.planner.forget(usize::from(id.slot)));
     }
 }

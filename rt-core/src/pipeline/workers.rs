@@ -27,6 +27,12 @@ impl PipelineScheduler {
         self.pools().map(Pool::alive).sum()
     }
 
+    /// Requests in batches of all stages.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.pools().map(Pool::running).sum()
+    }
+
     /// Whether every stage has a worker: otherwise nothing can be answered.
     #[must_use]
     pub fn is_served(&self) -> bool {

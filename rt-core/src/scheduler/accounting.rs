@@ -291,7 +291,7 @@ impl Scheduler {
     }
 
     /// Workers that are there, and all, those that requests go on to among them.
-    fn workers(&self) -> (usize, usize) {
+    pub(super) fn workers(&self) -> (usize, usize) {
         let behind = self.guest.map_or(Behind::default(), |guest| guest.behind);
         (self.pool.alive() + behind.alive, self.pool.len() + behind.all)
     }

@@ -22,8 +22,9 @@ pub(crate) struct Behind {
 
 impl Scheduler {
     /// From now on its batches, none of which takes longer than a full one, are those of the first stage: `behind` it are other
-    /// workers, and so many requests may be beyond it. Allocates.
-    pub(crate) fn lead(&mut self, behind: Behind, beyond: usize) {
+    /// workers, so many requests may be beyond it, and one may be unanswered for as long as `life`. Allocates.
+    pub(crate) fn lead(&mut self, behind: Behind, beyond: usize, life: Span) {
+        self.life = life;
         self.share(self.pool.kind(0).time, self.config.guard);
         self.told.resolved.reserve(self.told.resolved.capacity() + beyond);
         if let Some(guest) = &mut self.guest {
@@ -39,6 +40,11 @@ impl Scheduler {
     /// Whether batches are started for mandatory requests alone.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
+    }
+
+    /// Places for streams, free ones among them.
+    pub(crate) fn places(&self) -> usize {
+        self.streams.places()
     }
 
     /// A worker that is free; the first.
@@ -105,15 +111,13 @@ impl Scheduler {
         true
     }
 
-    /// Ends a request that has gone on, whose deadline counts by `rest` more than that of the first stage.
+    /// Ends a request that has gone on, whose deadline counts by `rest` more than that of the first stage. It is counted if its
+    /// stream is still there.
     pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
         self.changed = true;
         self.told.resolve(request, outcome);
-        match outcome {
-            // As what waits when its stream is removed: nobody counts any more.
-            Outcome::Missed(MissReason::Cancelled) => return,
-            Outcome::Missed(reason) => self.note_missed(now - rest, request, reason),
-            Outcome::Served => {}
+        if let Outcome::Missed(reason) = outcome {
+            self.note_missed(now - rest, request, reason);
         }
         self.end(now, request.stream, request.place, outcome);
     }

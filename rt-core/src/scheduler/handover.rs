@@ -8,7 +8,7 @@
 
 use super::Scheduler;
 use super::queue::MANDATORY;
-use super::streams::{Retired, places_for};
+use super::streams::{Retired, places};
 use crate::ledger::digest;
 use crate::stream::{MissReason, Stream, StreamId, StreamSpec};
 use crate::time::{Instant, Span};
@@ -54,7 +54,7 @@ impl Scheduler {
             self.resize(places);
         }
         for spec in streams {
-            self.spare.add(places_for(&self.config, spec));
+            self.spare.add(self.places_for(spec));
         }
     }
 
@@ -117,7 +117,7 @@ impl Scheduler {
         if self.waiting() + self.running() > 0 {
             return None;
         }
-        let (places, density) = (places_for(&self.config, &spec), self.config.density_of(&spec));
+        let (places, density) = (self.places_for(&spec), self.config.density_of(&spec));
         let stream = self.streams.get_mut(id)?;
         let before = stream.redeclare(spec, density, places);
         self.ledger.depart(&before.spec, before.digest, true);
@@ -142,7 +142,7 @@ impl Scheduler {
         for stream in next.streams.iter_mut() {
             // How much room there is for early requests was tested for other workers.
             stream.tolerance = Span::ZERO;
-            stream.outcomes.grow(places_for(&next.config, &stream.spec), &mut next.spare);
+            stream.outcomes.grow(places(&next.config, &stream.spec, next.life), &mut next.spare);
         }
         next.ledger.continue_from(&mut self.ledger);
         if self.absorbs || next.absorbs {
@@ -154,7 +154,8 @@ impl Scheduler {
         next.safe_mode.continue_from(now, &self.safe_mode);
         next.continue_suspensions(now, self.suspensions().0);
         // A worker that was lost since it was warmed up is none that the promise was computed with.
-        if next.pool.alive() < next.pool.len() {
+        let (alive, all) = next.workers();
+        if alive < all {
             next.count_workers(now);
             next.raise_worker_lost(now, 0);
         }

@@ -73,6 +73,8 @@ pub use types::{
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
+    /// How long a request is unanswered at most, while all is as declared.
+    life: Span,
     pool: Pool,
     waiting: Waiting,
     planner: BatchPlanner,
@@ -135,6 +137,7 @@ impl Scheduler {
         config.check()?;
         let running: usize = config.kinds().map(|kind| kind.profile.max_batch()).sum();
         Ok(Self {
+            life: streams::life(&config),
             pool: Pool::new(&config.workers),
             waiting: Waiting::new(config.queue, config.streams),
             planner: BatchPlanner::new(config.queue, config.streams),

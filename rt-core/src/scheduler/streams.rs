@@ -164,7 +164,7 @@ impl Newcomer {
 
     /// The same of a stream of which a request may be unanswered for as long as `life`.
     pub(crate) fn lasting(config: &SchedulerConfig, spec: StreamSpec, life: Span) -> Self {
-        let (places, density) = (places_within(config, &spec, life), config.density_of(&spec));
+        let (places, density) = (places(config, &spec, life), config.density_of(&spec));
         Self { stream: Box::new(Stream::new(spec, density, places)), shield: None, version: None }
     }
 
@@ -193,6 +193,16 @@ impl Newcomer {
 }
 
 impl Scheduler {
+    /// A stream of this scheduler. Allocates all that it needs.
+    pub(crate) fn newcomer(&self, spec: StreamSpec) -> Newcomer {
+        Newcomer::lasting(&self.config, spec, self.life)
+    }
+
+    /// Places in the log of the outcomes of such a stream here.
+    pub(super) fn places_for(&self, spec: &StreamSpec) -> usize {
+        places(&self.config, spec, self.life)
+    }
+
     /// What a new stream is to be tested beside: streams that are there or reserved, and those that have departed and
     /// still count. Allocates.
     #[must_use]
@@ -268,7 +278,7 @@ impl Scheduler {
     /// # Errors
     /// As [`Scheduler::try_add_stream`], and if it would have to wait.
     pub fn add_stream(&mut self, now: Instant, spec: StreamSpec) -> Result<StreamId, StreamError> {
-        match self.try_add_stream(now, Newcomer::new(&self.config, spec))? {
+        match self.try_add_stream(now, self.newcomer(spec))? {
             Joined::Added(id, _) => Ok(id),
             Joined::Wait(_) | Joined::Stale(_) => {
                 self.withdraw();
@@ -344,21 +354,17 @@ impl Scheduler {
     }
 }
 
-/// Places in the log of a stream's outcomes: for as many requests as it may send in the longest life of one, and for as many
-/// as the scheduler holds.
-pub(super) fn places_for(config: &SchedulerConfig, spec: &StreamSpec) -> usize {
-    places_within(config, spec, life(config))
-}
-
 /// How long a request is unanswered at most, while all is as declared.
-fn life(config: &SchedulerConfig) -> Span {
+pub(super) fn life(config: &SchedulerConfig) -> Span {
     let longest = |kind: &Workers| kind.profile.bound(kind.profile.max_batch());
     let slowest = config.workers.iter().map(longest).max().unwrap_or(Span::ZERO);
     let lost = config.stalls.map_or(Span::ZERO, |stalls| stalls.lost());
     config.deadline + slowest + config.guard + lost + config.most_early()
 }
 
-fn places_within(config: &SchedulerConfig, spec: &StreamSpec, life: Span) -> usize {
+/// Places in the log of a stream's outcomes: for as many requests as it may send in the longest `life` of one, and for as many
+/// as the scheduler holds.
+pub(super) fn places(config: &SchedulerConfig, spec: &StreamSpec, life: Span) -> usize {
     let sent = spec.arrivals().map_or(0, |arrivals| arrivals.count(life)).min(1 << 20) as usize;
     sent + config.queue + config.kinds().map(|kind| kind.profile.max_batch()).sum::<usize>()
 }

@@ -1,12 +1,16 @@
 //! Drives the scheduler of a pipeline in virtual time, beside a naive account of what became of each source.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod account;
+pub(crate) mod draw;
+mod takeover;
+
 use std::collections::HashMap;
 
 use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
 use rt_core::{
-    Arrival, Cause, Event, Instant, Joined, LatencyProfile, MissReason, Outcome, Ran, Resolution,
-    SafeModeConfig, Span, StreamId, StreamSpec, Workers,
+    Arrival, Cause, Event, Instant, Joined, LatencyProfile, MissReason, Outcome, Ran, SafeModeConfig, Span,
+    StreamId, StreamSpec, Workers,
 };
 
 use crate::oracle::pipeline::Pipeline;
@@ -76,7 +80,7 @@ type Longer = Box<dyn FnMut(usize, u64) -> u64>;
 pub(crate) struct Line {
     pub(crate) scheduler: PipelineScheduler,
     pub(crate) now: u64,
-    config: PipelineConfig,
+    pub(crate) config: PipelineConfig,
     wake: Option<u64>,
     pub(crate) running: Vec<Vec<Option<Batch>>>,
     pub(crate) sources: Vec<Source>,
@@ -343,95 +347,4 @@ impl Line {
             );
         }
     }
-
-    fn started(&mut self, stage: usize, worker: usize) {
-        assert!(self.running[stage][worker].is_none(), "a busy worker was given a batch");
-        let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
-        let workers = &self.config.stages[stage].workers;
-        assert!((1..=workers.batch).contains(&parts.len()), "a batch of {}", parts.len());
-        let bound = workers.profile.bound(parts.len()).as_nanos();
-        if stage == 0 {
-            let mandatory: Vec<bool> =
-                self.scheduler.first().batch(worker).iter().map(|request| request.mandatory).collect();
-            for (part, mandatory) in parts.iter().zip(mandatory) {
-                let token = part.token.expect("it has just begun") as usize;
-                self.names.insert(part.source, token);
-                self.sources[token].mandatory = mandatory;
-            }
-        }
-        // Mandatory ones first, those whose sources came first of all that wait but for those that end now.
-        let tokens: Vec<usize> = parts.iter().map(|part| self.names[&part.source]).collect();
-        let key = |s: &Source| (!s.mandatory, if s.mandatory { s.came } else { 0 });
-        let keys: Vec<_> = tokens.iter().map(|&token| key(&self.sources[token])).collect();
-        assert!(keys.is_sorted(), "{keys:?}");
-        let last = *keys.last().expect("a request");
-        let waits =
-            |s: &Source| s.ended.is_none() && s.waiting[stage].len() > tokens_of(&tokens, &self.sources, s);
-        let before = (0..self.sources.len()).filter(|&t| stage > 0 && self.sources[t].mandatory);
-        let before = before.filter(|&t| waits(&self.sources[t]) && key(&self.sources[t]) < last);
-        self.overtaken.extend(before);
-        let longest = self.scheduler.longest(at(self.now), stage, worker).as_nanos();
-        let bound = match &mut self.longer {
-            Some(longer) if longest > bound => {
-                let length = longer(stage, longest).clamp(bound, longest);
-                let asked = self.scheduler.prolong(at(self.now), (stage, worker), ns(length));
-                asked.expect("no longer than the longest");
-                self.longs += usize::from(length > workers.batch_time().as_nanos());
-                length
-            }
-            _ => bound,
-        };
-        for part in &parts {
-            let source = &mut self.sources[part.token.expect("of an open source") as usize];
-            let index = source.waiting[stage].iter().position(|&number| number == part.index);
-            source.waiting[stage].swap_remove(index.expect("it waits there"));
-            source.running += 1;
-            let in_time = self.now + bound <= source.deadline;
-            assert!(in_time, "begun too late at {}: {source:?}", self.now);
-        }
-        let ends = self.now + (self.time)(stage, bound);
-        self.running[stage][worker] = Some(Batch { started: self.now, bound, ends });
-    }
-
-    fn resolved(&mut self, resolution: Resolution) {
-        let Resolution { request, outcome, .. } = resolution;
-        let source = &mut self.sources[request.token as usize];
-        assert_eq!(source.ended, None, "ended twice");
-        assert_eq!((source.stream, source.deadline), (request.stream, request.deadline.as_nanos()));
-        let left = source.running + source.waiting.iter().map(Vec::len).sum::<usize>();
-        if matches!(outcome, Outcome::Served) {
-            assert_eq!(left, 0, "served, and not as a whole: {source:?}");
-            // What ended in time may be told late.
-            assert!(self.now <= source.deadline + self.late, "served after its deadline");
-        }
-        source.mandatory = request.mandatory;
-        source.ended = Some((self.now, outcome));
-    }
-
-    fn announced(&mut self, event: Event) {
-        let cause = match event {
-            Event::SafeMode(transition) => transition.breach(),
-            Event::Suspension(told) => told.alarm.map(|alarm| alarm.cause),
-            Event::MissesLeft { .. } => None,
-        };
-        self.causes.extend(cause.map(|cause| (self.now, cause)));
-        self.events.push((self.now, event));
-    }
-
-    /// The counts of a stream are those of the naive account.
-    pub(crate) fn account(&self, stream: StreamId) {
-        let (counts, _) = self.scheduler.first().stream_counts(stream).expect("a stream");
-        let of = || self.sources.iter().filter(|s| s.stream == stream);
-        let ended = |outcome| of().filter(|s| s.ended.is_some_and(|(_, o)| o == outcome)).count() as u64;
-        assert_eq!(counts.arrived, of().count() as u64);
-        assert_eq!(counts.served, ended(Outcome::Served));
-        for reason in MissReason::ALL {
-            assert_eq!(counts.missed(reason), ended(Outcome::Missed(reason)), "{reason}");
-        }
-    }
-}
-
-/// How many of the requests of a batch, by the sources that they are of, are of this one.
-fn tokens_of(tokens: &[usize], sources: &[Source], of: &Source) -> usize {
-    tokens.iter().filter(|&&token| std::ptr::eq(&sources[token], of)).count()
 }

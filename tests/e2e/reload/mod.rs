@@ -1,5 +1,6 @@
 //! Another configuration while the daemon serves.
 
 mod configuration;
+mod pipelines;
 mod remeasure;
 mod takeover;

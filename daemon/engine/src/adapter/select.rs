@@ -100,30 +100,47 @@ impl Select {
                 found
             }
             Self::Scores { scores, column, threshold } => {
-                let score = |row: u32| one(answer, *scores, row as usize, *column);
                 let rows = scores.rows.map_or(0, |rows| u32::try_from(rows).unwrap_or(u32::MAX));
-                let (first, mut found) = (chosen.len(), 0);
-                for row in 0..rows {
-                    let its = score(row);
-                    // NaN is not.
-                    if !matches!(its.partial_cmp(threshold), Some(Ordering::Greater | Ordering::Equal)) {
-                        continue;
-                    }
-                    found += 1;
-                    let best = chosen.get(first..).unwrap_or_default();
-                    let place = best.partition_point(|row| score(*row) >= its);
-                    if place >= most {
-                        continue;
-                    }
-                    if best.len() == most {
-                        chosen.pop();
-                    }
-                    chosen.insert(first + place, row);
+                if scores.data_type != DataType::F32 {
+                    let score = |row| one(answer, *scores, row as usize, *column);
+                    return best(rows, score, *threshold, most, chosen);
                 }
-                found
+                // By far the most frequent.
+                let (numbers, _) = answer.get(scores.at..).unwrap_or_default().as_chunks::<4>();
+                let columns = scores.elements();
+                let score = |row| {
+                    let number = numbers.get(row as usize * columns + column);
+                    number.map_or(f64::NAN, |number| f32::from_le_bytes(*number).into())
+                };
+                best(rows, score, *threshold, most, chosen)
             }
         }
     }
+}
+
+/// Appends those of so many rows that have a score of at least `threshold`, at most `most`, the best first; returns how many there
+/// would be.
+fn best(rows: u32, score: impl Fn(u32) -> f64, threshold: f64, most: usize, chosen: &mut Vec<u32>) -> u32 {
+    let (first, mut found) = (chosen.len(), 0);
+    for row in 0..rows {
+        let its = score(row);
+        // NaN is not.
+        if !matches!(its.partial_cmp(&threshold), Some(Ordering::Greater | Ordering::Equal)) {
+            continue;
+        }
+        found += 1;
+        let best = &chosen[first..];
+        // Of equals the first stays before. Few are chosen, so that looking at all is faster than halving them.
+        let place = best.iter().rposition(|row| score(*row) >= its).map_or(0, |place| place + 1);
+        if place >= most {
+            continue;
+        }
+        if best.len() == most {
+            chosen.pop();
+        }
+        chosen.insert(first + place, row);
+    }
+    found
 }
 
 const NOT_PARENTS: &str = "an output of the parent is needed";
@@ -141,9 +158,8 @@ fn of_parent<'a>(known: &Known<'a>, name: &str) -> Result<(Option<View>, &'a Ten
 fn one(answer: &[u8], view: View, row: usize, column: usize) -> f64 {
     let size = view.data_type.size();
     let at = view.at + row * view.bytes + column * size;
-    answer.get(at..).and_then(|rest| rest.get(..size)).map_or(f64::NAN, |element| match view.data_type {
-        // By far the most frequent.
-        DataType::F32 => f32::from_le_bytes(element.try_into().unwrap_or_default()).into(),
-        data_type => number::load(data_type, element),
-    })
+    answer
+        .get(at..)
+        .and_then(|rest| rest.get(..size))
+        .map_or(f64::NAN, |element| number::load(view.data_type, element))
 }

@@ -107,6 +107,23 @@ impl Dispatcher {
         }
     }
 
+    /// As [`Scheduler::redeclare`], of one of the services.
+    pub(super) fn redeclare(&mut self, service: usize, id: StreamId, spec: StreamSpec) -> Option<Retired> {
+        match self {
+            Self::Staged(staged) => staged.scheduler.redeclare(id, spec),
+            _ => self.service_mut(service).redeclare(id, spec),
+        }
+    }
+
+    /// As [`Scheduler::expect_streams`], of one of the services.
+    pub(super) fn expect_streams(&mut self, service: usize, places: usize, streams: &[&StreamSpec]) {
+        let streams = streams.iter().copied();
+        match self {
+            Self::Staged(staged) => staged.scheduler.expect_streams(places, streams),
+            _ => self.service_mut(service).expect_streams(places, streams),
+        }
+    }
+
     /// As [`Scheduler::remove_stream`], of one of the services.
     pub(super) fn remove_stream(&mut self, now: Instant, service: usize, id: StreamId) -> Retired {
         match self {
@@ -206,6 +223,9 @@ impl Dispatcher {
         match (self, next, heirs) {
             (Self::Alone(scheduler), Self::Alone(next), [Heir { service: Some(_), ended }]) => {
                 scheduler.hand_over(now, next, ended)
+            }
+            (Self::Staged(staged), Self::Staged(next), [Heir { service: Some(_), ended }]) => {
+                staged.scheduler.hand_over(now, &mut next.scheduler, ended)
             }
             (Self::Shared(device), Self::Shared(next), _) => device.hand_over(now, next, heirs),
             _ => Err(HandOverError::NotNew),

@@ -259,9 +259,14 @@ impl Held<'_> {
         spec: StreamSpec,
         view: &Arc<StreamView>,
     ) -> Option<Retired> {
-        let retired = (**self).redeclare(id, spec)?;
+        let retired = self.core.dispatcher.redeclare(self.service, id, spec)?;
         self.enter(id, view);
         Some(retired)
+    }
+
+    /// As [`Scheduler::expect_streams`].
+    pub(super) fn expect_streams(&mut self, places: usize, streams: &[&StreamSpec]) {
+        self.core.dispatcher.expect_streams(self.service, places, streams);
     }
 
     /// A stream that has been added is seen as `view` from now on.

@@ -120,7 +120,7 @@ impl Service {
         let heirs: Vec<_> = old.iter().map(|old| Self::named(next, old.name()).cloned()).collect();
         let expect = |((old, heir), moves): ((&Arc<Self>, &Option<Arc<Self>>), Moves)| {
             let shield = heir.as_ref().and_then(|next| {
-                next.scheduler().expect_streams(old.plan.config.streams, moves.load());
+                next.scheduler().expect_streams(old.plan.config.streams, &moves.load());
                 next.work_out_shield(&moves.load())
             });
             let tolerance = heir.as_ref().map_or(Span::ZERO, |next| next.work_out_tolerance(&moves.load()));

@@ -1,0 +1,234 @@
+//! The scheduler of a pipeline in cases that are reckoned by hand: what a source is, what ends it, what is told of it.
+
+mod harness;
+mod oracle;
+mod shared;
+mod stages;
+
+use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, StreamSpec};
+use stages::draw::{one_in, two_stages};
+use stages::{Line, at, ns};
+
+#[test]
+fn dispatch_later_than_the_guard_is_announced() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.late = 2;
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.causes, [(5, Cause::LateDispatch)], "the first batch ended at 3");
+}
+
+#[test]
+fn a_source_is_answered_when_all_that_it_became_is() {
+    let mut line = two_stages(20, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((7, Outcome::Served)));
+    // None at all is an answer too.
+    line.became = Box::new(|_, _| 0);
+    line.advance_to(10);
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[1].ended, Some((13, Outcome::Served)));
+}
+
+#[test]
+fn a_source_that_can_no_longer_be_answered_ends_at_once_with_all_that_waits_of_it() {
+    let mut line = two_stages(9, 2);
+    let other = line.add(&StreamSpec::best_effort());
+    line.lenient = true;
+    (0..2).for_each(|_| _ = line.arrive(other));
+    line.drain();
+    // Both have passed the first stage at 3. The first takes the second from 3 to 7; then one half of the other would be
+    // answered by 9, and from 8 on it is plain that the other half would not.
+    assert_eq!(line.sources[0].ended, Some((7, Outcome::Served)));
+    assert_eq!(line.sources[1].ended, Some((8, Outcome::Missed(MissReason::Expired))));
+}
+
+#[test]
+fn what_is_beyond_the_fan_out_is_dropped_and_suspends_the_promise_to_its_stream_alone() {
+    let mut line = two_stages(30, 1);
+    let [busy, calm] = [0; 2].map(|_| line.add(&one_in(20)));
+    line.became = Box::new(|_, most| most + 3);
+    line.arrive(busy);
+    line.advance_to(3);
+    assert_eq!(line.causes, [(3, Cause::FanOutExcess)]);
+    assert_eq!(line.scheduler.waiting(1), 1, "two of five, of which one runs");
+    let first = line.scheduler.first();
+    let alarm = first.suspension(busy).expect("suspended");
+    assert_eq!((alarm.evidence.limit, alarm.evidence.seen, alarm.evidence.window), (2, 5, 1));
+    assert_eq!(first.suspension(calm), None);
+    assert!(!first.safe_mode().state().is_suspended());
+    line.became = Box::new(|_, most| most);
+    line.arrive(calm);
+    line.drain();
+    assert!(line.sources.iter().all(|s| s.ended.is_some_and(|(_, o)| o == Outcome::Served)));
+    line.advance_to(60);
+    assert_eq!(line.scheduler.first().suspension(busy), None, "and it ends");
+}
+
+#[test]
+fn a_batch_that_runs_over_at_any_stage_is_told_with_its_stage() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.time = Box::new(|stage, bound| if stage == 1 { bound + 4 } else { bound });
+    line.arrive(stream);
+    line.advance_to(9);
+    assert_eq!(line.causes, [(6, Cause::ServiceOverrun)], "one after it was due, before it ends");
+    let alarm = line.scheduler.first().safe_mode().state().alarm.expect("safe mode");
+    assert_eq!((alarm.evidence.limit, alarm.evidence.window), (2, 1));
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((15, Outcome::Served)));
+}
+
+/// How long a batch spends outside its engine is known of all stages, as it is of a scheduler by itself.
+#[test]
+fn the_worst_delays_are_those_of_all_stages() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.advance_to(4);
+    line.running[1][0] = None;
+    line.scheduler.handle_completion(at(5), (1, 0), Ran::Done(ns(1)), |_, _| 0);
+    assert_eq!(line.scheduler.first().worst_delays(), (ns(0), ns(1)));
+}
+
+#[test]
+fn a_worker_that_fails_or_is_lost_costs_the_sources_that_it_ran() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    line.arrive(stream);
+    line.advance_to(4);
+    line.end(1, 0, true);
+    line.settle();
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::EngineFailed))));
+    assert_eq!(line.causes, [(4, Cause::WorkerLost), (4, Cause::ConstraintViolated)]);
+    line.advance_to(10);
+    line.arrive(stream);
+    line.advance_to(14);
+    line.lenient = true;
+    assert!(
+        line.scheduler.is_served() && line.scheduler.is_alive(1, 0) && line.scheduler.workers_alive() == 2
+    );
+    line.lose(1, 0);
+    assert!(
+        !line.scheduler.is_served() && !line.scheduler.is_alive(1, 0) && line.scheduler.workers_alive() == 1
+    );
+    assert_eq!(line.sources[1].ended, Some((14, Outcome::Missed(MissReason::WorkerLost))));
+    // While a stage has no worker nothing can be answered.
+    line.advance_to(20);
+    line.arrive(stream);
+    assert_eq!(line.sources[2].ended, Some((20, Outcome::Missed(MissReason::WorkerLost))));
+    line.ready(1, 0);
+    line.lenient = false;
+    line.advance_to(60);
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.sources[3].ended, Some((67, Outcome::Served)));
+    assert!(!line.scheduler.first().safe_mode().state().is_suspended() || line.now < 80);
+}
+
+/// What waits at any stage and has begun is cancelled, what runs ends unheard; the counts begin anew, and the promise goes on.
+#[test]
+fn a_stream_that_begins_anew_leaves_nothing_behind() {
+    let mut line = two_stages(30, 1);
+    let stream = line.add(&one_in(10));
+    let other = line.add(&StreamSpec::best_effort());
+    line.arrive(stream);
+    line.arrive(other);
+    line.advance_to(4);
+    // One half runs at the second stage, one waits there, and the other stream's source runs at the first.
+    assert_eq!((line.scheduler.waiting(0), line.scheduler.waiting(1)), (0, 1));
+    assert_eq!((line.scheduler.waiting_in_all(), line.scheduler.open()), (1, 2));
+    let fresh = line.restart(stream);
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::Cancelled))));
+    assert_eq!((line.scheduler.waiting_in_all(), line.scheduler.open()), (0, 1));
+    assert!(line.scheduler.is_at_work(1, 0), "what runs goes on");
+    assert_eq!(line.scheduler.first().stream_counts(stream), None);
+    let (counts, left) = line.scheduler.first().stream_counts(fresh).expect("the fresh one");
+    assert_eq!((counts.arrived, counts.missed_total(), left), (0, 0, Some(0)));
+    line.advance_to(10);
+    line.arrive(fresh);
+    line.drain();
+    assert_eq!(line.sources[2].ended, Some((17, Outcome::Served)));
+    // The curve goes on: what the client before has sent counts.
+    line.advance_to(21);
+    line.arrive(fresh);
+    let again = line.restart(fresh);
+    line.arrive(again);
+    assert_eq!(line.causes, [(21, Cause::ArrivalExcess)]);
+}
+
+/// While it is quiet, batches are started for mandatory requests alone, at every stage.
+#[test]
+fn a_quiet_pipeline_begins_nothing_that_is_not_promised() {
+    let mut line = two_stages(30, 1);
+    let (stream, other) = (line.add(&one_in(20)), line.add(&StreamSpec::best_effort()));
+    line.lenient = true;
+    line.arrive(other);
+    line.advance_to(2);
+    line.scheduler.set_quiet(true);
+    line.arrive(other);
+    line.advance_to(10);
+    assert!(line.busy().is_empty(), "the first stage has ended at 3, and what it became waits");
+    assert_eq!((line.scheduler.waiting(0), line.scheduler.waiting(1)), (1, 2));
+    line.arrive(stream);
+    line.advance_to(14);
+    assert_eq!(line.busy(), [(1, 0)]);
+    line.advance_to(17);
+    assert_eq!(line.sources[2].ended, Some((17, Outcome::Served)));
+    line.scheduler.set_quiet(false);
+    line.settle();
+    line.drain();
+    assert!(line.sources.iter().all(|s| s.ended.is_some_and(|(_, o)| o == Outcome::Served)));
+}
+
+/// A source is ruled out as soon as it could not pass the first stage in what the least time behind leaves of the deadline.
+#[test]
+fn a_source_is_ruled_out_by_the_deadline_of_the_whole() {
+    let mut line = two_stages(30, 1);
+    let (stream, other) = (line.add(&one_in(20)), line.add(&StreamSpec::best_effort()));
+    line.advance_to(100);
+    let ruled_out = |line: &Line, id, sent| line.scheduler.is_ruled_out(at(line.now), id, at(sent));
+    // Behind the first stage lie 2 at least.
+    assert_eq!([71, 72, 73].map(|sent| ruled_out(&line, other, sent)), [true, true, false]);
+    assert!(!ruled_out(&line, stream, 71), "what is promised is always taken in");
+    // Eight before it take 24 of the 28.
+    (0..9).for_each(|_| _ = line.arrive(other));
+    let last = line.add(&StreamSpec::best_effort());
+    assert!(ruled_out(&line, other, 100));
+    assert!(!ruled_out(&line, last, 100), "another one gives way to who had none");
+    line.restart(other);
+    assert!(!ruled_out(&line, last, 98));
+    assert!(ruled_out(&line, other, 100), "nobody has it");
+}
+
+#[test]
+fn more_sources_than_are_warned_of_are_told() {
+    let mut line = two_stages(30, 2);
+    let stream = line.add(&one_in(4));
+    let monitor = LoadMonitor::new(ns(64)).expect("a window");
+    line.scheduler.set_rate_warning(Some((monitor, 3)));
+    for tick in 0..5 {
+        line.advance_to(4 * tick);
+        line.arrive(stream);
+        let alarm = line.scheduler.first().safe_mode().state().alarm.map(|alarm| alarm.cause);
+        assert_eq!(alarm, (tick >= 3).then_some(Cause::RateHigh));
+    }
+    assert!(line.scheduler.rate_seen_per_s(at(line.now)).is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn a_stream_that_leaves_takes_its_sources_with_it() {
+    let mut line = two_stages(30, 1);
+    let [gone, stays] = [0; 2].map(|_| line.add(&one_in(20)));
+    line.arrive(gone);
+    line.arrive(stays);
+    line.advance_to(4);
+    line.remove(gone);
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::Cancelled))));
+    assert_eq!(line.sources[1].ended.map(|(_, o)| o), Some(Outcome::Served));
+}

@@ -1,0 +1,91 @@
+//! Pipelines that are drawn or small enough to reckon with, and sources as they may come to them.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rt_core::StreamSpec;
+
+use super::{Line, config};
+use crate::harness::Dice;
+use crate::oracle::pipeline::{Pipeline, Stage};
+use crate::oracle::{Bound, Stream};
+use crate::shared;
+
+/// Within what time every mandatory source is answered.
+pub(crate) fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
+    let pipeline = config(small, 1_000_000, 1).pipeline();
+    let admission = pipeline.admit(streams).ok()?;
+    Some(admission.bound.as_nanos())
+}
+
+/// A small pipeline, what its stream declares, and the least deadline that is admitted.
+pub(crate) fn drawn(dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
+    loop {
+        let small = Pipeline::draw(dice, late);
+        let spec = shared::spec(&small.stream);
+        // Deadlines that no source could meet are refused with the configuration.
+        if let Some(bound) = bound(&small, std::slice::from_ref(&spec)) {
+            return (small, spec, bound);
+        }
+    }
+}
+
+/// Sources as they may come within the declaration, most of them in bursts.
+pub(crate) struct Bursts {
+    window: (u64, u64),
+    recent: Vec<u64>,
+}
+
+impl Bursts {
+    pub(crate) fn of(stream: &Stream) -> Self {
+        let Bound::Window { count, length } = stream.bounds[0] else { panic!("a window") };
+        Self { window: (count.into(), length.into()), recent: Vec::new() }
+    }
+
+    /// How many come now.
+    pub(crate) fn next(&mut self, now: u64, dice: &mut Dice, eager: u64) -> u64 {
+        let (count, length) = self.window;
+        self.recent.retain(|&came| now - came < length);
+        let room = count - self.recent.len() as u64;
+        let come = if dice.within(0, 9) < eager {
+            room
+        } else {
+            dice.within(0, 2 * room) / 2 * (dice.within(0, 3) / 3)
+        };
+        self.recent.extend(std::iter::repeat_n(now, come as usize));
+        come
+    }
+}
+
+/// Times and fan-outs of a run: mostly the longest and the most.
+pub(crate) fn harshly(line: &mut Line, seed: u64) {
+    let dice = Rc::new(RefCell::new(Dice(seed)));
+    let other = Rc::clone(&dice);
+    line.time = Box::new(move |_, bound| {
+        let mut dice = dice.borrow_mut();
+        match dice.within(0, 5) {
+            0 => 1,
+            1 => dice.within(1, bound),
+            _ => bound,
+        }
+    });
+    line.became = Box::new(move |_, most| {
+        let mut dice = other.borrow_mut();
+        if dice.within(0, 5) == 0 { dice.within(0, u64::from(most)) as u32 } else { most }
+    });
+}
+
+/// Two stages, of so many workers and of one: 3 ns and 2 ns; a source becomes up to two requests.
+pub(crate) fn two_stages(deadline: u64, workers: usize) -> Line {
+    let stage = |parent, fan_out, workers, time| Stage { parent, fan_out, workers, batch: 1, time };
+    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 10 }], constraints: vec![(0, 1)] };
+    let small =
+        Pipeline { stages: vec![stage(None, 1, workers, 3), stage(Some(0), 2, 1, 2)], stream, late: 0 };
+    let mut line = Line::new(config(&small, deadline, 20));
+    line.became = Box::new(|_, most| most);
+    line
+}
+
+pub(crate) fn one_in(length: u8) -> StreamSpec {
+    shared::spec(&Stream { bounds: vec![Bound::Window { count: 1, length }], constraints: vec![(0, 1)] })
+}

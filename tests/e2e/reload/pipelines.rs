@@ -1,0 +1,82 @@
+//! A reload of pipelines: one that has not changed goes on, others come and go, and one that has changed is taken over.
+
+use crate::harness::{DAEMON, Deployment, best_effort};
+use weir_client::Outcome;
+
+/// A pipeline of two stages that repeats what comes.
+fn pipeline(name: &str, deadline: &str) -> String {
+    format!(
+        r#"
+        [[pipeline]]
+        name = "{name}"
+        deadline = "{deadline}"
+        guard = "50ms"
+        [[pipeline.stage]]
+        name = "first"
+        engine = "simulated"
+        simulated = {{ times = ["2ms"], input = 4, output = 4 }}
+        max-batch = 1
+        [[pipeline.stage]]
+        name = "second"
+        after = "first"
+        engine = "simulated"
+        simulated = {{ times = ["3ms"], input = 4, output = 4 }}
+        max-batch = 1
+        [pipeline.stage.adapter]
+        inputs.input = {{ pass = "output" }}
+        "#
+    )
+}
+
+#[test]
+fn an_unchanged_pipeline_goes_on_others_come_and_go_and_a_changed_one_is_taken_over_with_its_streams() {
+    let service = "[[service]]\nname = \"calm\"\nengine = \"simulated\"\nmax-batch = 1\ndeadline = \"1s\"\n\
+        simulated = { times = [\"2ms\"], input = 4, output = 4 }\n";
+    let config = |pipelines: &[String]| format!("{DAEMON}{service}{}", pipelines.concat());
+    let one = pipeline("one", "2s");
+    let place = Deployment::new(config(&[one.clone(), pipeline("two", "2s")]));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(20);
+    place.configure(config(std::slice::from_ref(&one)));
+    let daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("one", "cam")).expect("registered");
+    let mut served = 0;
+    let mut infer = |expected: f32| {
+        let outcome = client.infer(&stream, &[expected; 4]).expect("an answer");
+        let Outcome::Result(result) = &outcome else { panic!("{outcome:?}") };
+        assert_eq!(stream.output_at::<f32>(result, 0).expect("f32"), [expected; 4]);
+        served += 1;
+        assert_eq!(daemon.status()["services"][1]["served"], served, "it is the same one");
+    };
+    infer(1.0);
+
+    // Another comes.
+    daemon.deployment.configure(config(&[one.clone(), pipeline("two", "2s")]));
+    assert!(daemon.reload_accepted().contains("two"), "it is new");
+    infer(2.0);
+    let mut other = daemon.client();
+    let two = other.register(&best_effort("two", "cam")).expect("registered");
+    assert!(other.infer(&two, &[3.0; 4]).expect("an answer").result().is_some());
+
+    // It does not go while it is held, then it does.
+    daemon.deployment.configure(config(std::slice::from_ref(&one)));
+    let refused = daemon.reload_refused();
+    assert!(refused.contains("two") && refused.contains("held"), "{refused}");
+    other.unregister(&two).expect("given up");
+    assert!(daemon.reload_accepted().contains("two: gone"));
+    infer(4.0);
+
+    // Another takes over, and who holds a stream notices nothing.
+    daemon.deployment.configure(config(&[pipeline("one", "3s").replace("\"3ms\"", "\"2ms\"")]));
+    assert!(daemon.reload_accepted().contains("one"), "it has changed");
+    assert_eq!(daemon.status()["services"][1]["deadline_ns"], 3_000_000_000_u64);
+    infer(5.0);
+
+    // A service of that name is something else.
+    let service = service.replace("calm", "one");
+    daemon.deployment.configure(format!("{DAEMON}{service}"));
+    let refused = daemon.reload_refused();
+    assert!(refused.contains("restart"), "{refused}");
+    infer(6.0);
+}
