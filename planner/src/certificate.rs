@@ -18,7 +18,7 @@ use crate::unique::Unique;
 pub use claim::{
     Binding, Claim, LargestCount, Limit, Limits, Refutation, Rule, Service, Shows, StreamAnswer, Variant,
 };
-pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, SplitAnswer, StageAnswer};
+pub use pipeline::{PipelineBinding, PipelineClaim, PipelineReason, SplitAnswer, StageAnswer, StagedService};
 pub use shared::{
     Reference, SharedBinding, SharedClaim, SharedDevice, SharedReason, SharedServiceAnswer,
     SharedStreamAnswer,
@@ -28,7 +28,7 @@ pub use shared::{
 pub const VERSION: u32 = 1;
 /// That of a certificate about services that share workers.
 pub const SHARED_VERSION: u32 = 2;
-/// That of a certificate about a pipeline.
+/// That of a certificate about pipelines.
 pub const PIPELINE_VERSION: u32 = 3;
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
@@ -36,7 +36,8 @@ pub const MAX_BYTES: u64 = 64 << 20;
 /// The answer to one abstract problem, or to each service of a configuration, under a digest.
 ///
 /// In the file the fields of a single claim that is about no service stand beside these, as do those of one about
-/// services that share workers or a pipeline; other claims are the lists `services` and, about services that share a device, `devices`.
+/// services that share workers or a pipeline; other claims are the lists `services`, about services that share a device `devices`,
+/// and about pipelines `pipelines`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The program that made it, and its version.
@@ -47,8 +48,8 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
     /// What is claimed of services that share workers: of an abstract problem, then there is no other claim, or of each device.
     pub shared: Vec<SharedClaim>,
-    /// What is claimed of a pipeline: then there is no other claim.
-    pub pipeline: Option<PipelineClaim>,
+    /// What is claimed of pipelines: of an abstract problem, then there is no other claim, or of each of a configuration.
+    pub pipelines: Vec<PipelineClaim>,
     /// SHA-256 over all of the above, see [`Certificate::compute_digest`].
     pub digest: String,
 }
@@ -112,7 +113,7 @@ impl Certificate {
     #[must_use]
     pub fn new(made_by: impl Into<String>, machine: BTreeMap<String, String>, claims: Vec<Claim>) -> Self {
         let (made_by, digest) = (made_by.into(), String::new());
-        Self { made_by, machine, claims, shared: Vec::new(), pipeline: None, digest }.signed()
+        Self { made_by, machine, claims, shared: Vec::new(), pipelines: Vec::new(), digest }.signed()
     }
 
     /// The same with what is claimed of services that share a device, for each device.
@@ -122,18 +123,26 @@ impl Certificate {
         self.signed()
     }
 
+    /// The same with what is claimed of pipelines, for each of them.
+    #[must_use]
+    pub fn with_pipelines(mut self, pipelines: Vec<PipelineClaim>) -> Self {
+        self.pipelines = pipelines;
+        self.signed()
+    }
+
     /// A certificate of services that share workers, with its digest.
     #[must_use]
     pub fn of_shared(made_by: impl Into<String>, claim: SharedClaim) -> Self {
         let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
-        Self { made_by, machine, claims: Vec::new(), shared: vec![claim], pipeline: None, digest }.signed()
+        Self { made_by, machine, claims: Vec::new(), shared: vec![claim], pipelines: Vec::new(), digest }
+            .signed()
     }
 
     /// A certificate of a pipeline, with its digest.
     #[must_use]
     pub fn of_pipeline(made_by: impl Into<String>, claim: PipelineClaim) -> Self {
         let (made_by, machine, digest) = (made_by.into(), BTreeMap::new(), String::new());
-        Self { made_by, machine, claims: Vec::new(), shared: Vec::new(), pipeline: Some(claim), digest }
+        Self { made_by, machine, claims: Vec::new(), shared: Vec::new(), pipelines: vec![claim], digest }
             .signed()
     }
 
@@ -147,7 +156,7 @@ impl Certificate {
     pub fn promises_all(&self) -> bool {
         self.claims.iter().all(|claim| claim.admissible)
             && self.shared.iter().all(|claim| claim.admissible)
-            && self.pipeline.iter().all(|claim| claim.admissible)
+            && self.pipelines.iter().all(|claim| claim.admissible)
     }
 
     /// The digest of everything but the digest itself: SHA-256, in hexadecimal, of the file as compact JSON
@@ -189,11 +198,12 @@ impl Certificate {
             Some(machine) => serde_json::from_str::<Unique<String>>(machine.get())?.0,
             None => BTreeMap::new(),
         };
-        let (mut shared, mut pipeline) = (Vec::<SharedClaim>::new(), None);
-        let devices = if version == SHARED_VERSION { take("devices") } else { None };
+        let (mut shared, mut staged) = (Vec::<SharedClaim>::new(), Vec::<PipelineClaim>::new());
+        let devices = if version >= SHARED_VERSION { take("devices") } else { None };
+        let pipelines = if version == PIPELINE_VERSION { take("pipelines") } else { None };
         let claims = match take("services") {
-            None if version == PIPELINE_VERSION => {
-                pipeline = Some(serde_json::from_str(&serde_json::to_string(&fields)?)?);
+            None if version == PIPELINE_VERSION && pipelines.is_none() => {
+                staged.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
                 Vec::new()
             }
             services if version == SHARED_VERSION && devices.is_none() => {
@@ -211,17 +221,23 @@ impl Certificate {
                         return Err(missing("device"));
                     }
                 }
-                if services.is_empty() && shared.is_empty()
+                if let Some(pipelines) = &pipelines {
+                    staged = serde_json::from_str(pipelines.get())?;
+                    if staged.is_empty() || staged.iter().any(|claim| claim.service.is_none()) {
+                        return Err(missing("service"));
+                    }
+                }
+                if services.is_empty() && shared.is_empty() && staged.is_empty()
                     || services.iter().any(|claim| claim.service.is_none())
                 {
                     return Err(missing("service"));
                 }
                 services
             }
-            None if devices.is_some() => return Err(missing("services")),
+            None if devices.is_some() || pipelines.is_some() => return Err(missing("services")),
             None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
         };
-        let read = Self { made_by, machine, claims, shared, pipeline, digest };
+        let read = Self { made_by, machine, claims, shared, pipelines: staged, digest };
         let computed = read.compute_digest();
         if read.digest != computed {
             return Err(CertificateError::Digest { written: read.digest, computed });
@@ -268,21 +284,25 @@ impl Serialize for Certificate {
             Problem(&'a Claim),
             Shared(&'a SharedClaim),
             Pipeline(&'a PipelineClaim),
-            Services { services: &'a [Claim] },
-            Devices { services: &'a [Claim], devices: &'a [SharedClaim] },
+            All {
+                services: &'a [Claim],
+                #[serde(skip_serializing_if = "<[_]>::is_empty")]
+                devices: &'a [SharedClaim],
+                #[serde(skip_serializing_if = "<[_]>::is_empty")]
+                pipelines: &'a [PipelineClaim],
+            },
         }
-        let Self { made_by, machine, claims, shared, pipeline, digest } = self;
-        let body = match (pipeline, shared.as_slice(), claims.as_slice()) {
-            (Some(claim), ..) => Body::Pipeline(claim),
-            (_, [claim], []) if claim.device.is_none() => Body::Shared(claim),
-            (_, [], [claim]) if claim.service.is_none() => Body::Problem(claim),
-            (_, [], services) => Body::Services { services },
-            (_, devices, services) => Body::Devices { services, devices },
+        let Self { made_by, machine, claims, shared, pipelines, digest } = self;
+        let body = match (pipelines.as_slice(), shared.as_slice(), claims.as_slice()) {
+            ([claim], ..) if claim.service.is_none() => Body::Pipeline(claim),
+            ([], [claim], []) if claim.device.is_none() => Body::Shared(claim),
+            ([], [], [claim]) if claim.service.is_none() => Body::Problem(claim),
+            (pipelines, devices, services) => Body::All { services, devices, pipelines },
         };
-        let weir_certificate = match (pipeline, shared.as_slice()) {
-            (Some(_), _) => PIPELINE_VERSION,
-            (None, []) => VERSION,
-            (None, _) => SHARED_VERSION,
+        let weir_certificate = match (pipelines.as_slice(), shared.as_slice()) {
+            ([_, ..], _) => PIPELINE_VERSION,
+            ([], []) => VERSION,
+            ([], _) => SHARED_VERSION,
         };
         Fields { weir_certificate, made_by, machine, body, digest }.serialize(serializer)
     }

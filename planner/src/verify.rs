@@ -79,8 +79,12 @@ pub fn verify(certificate: &Certificate) -> Result<Verified, VerifyError> {
         };
         shared::check(claim, &mut verified).map_err(name)?;
     }
-    if let Some(claim) = &certificate.pipeline {
-        pipeline::check(claim, &mut verified)?;
+    for claim in &certificate.pipelines {
+        let name = |error: VerifyError| match &claim.service {
+            Some(service) => VerifyError { claim: format!("pipeline {}", service.name), ..error },
+            None => error,
+        };
+        pipeline::check(claim, &mut verified).map_err(name)?;
     }
     Ok(verified)
 }

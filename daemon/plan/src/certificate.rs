@@ -1,11 +1,13 @@
 //! From a configuration to its certificate and back: what is promised here, written down, and checked before it is
 //! served.
 
+mod staged;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use anyhow::Context;
-use planner::certificate::{Claim, Refutation, Service, SharedClaim, SharedDevice, Variant};
+use planner::certificate::{Claim, PipelineClaim, Refutation, Service, SharedClaim, SharedDevice, Variant};
 use planner::verify::{Verified, VerifyError, verify};
 use planner::{Certificate, Problem, ProblemError, SharedProblem, certify, certify_shared};
 use rt_core::{StreamSpec, Workers};
@@ -13,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::{Config, DeviceConfig, ModelChoice, ServiceConfig};
-use crate::models::{prepare_engines, resolve_models};
+use crate::models::{prepare_engines, resolve_models, running};
 use crate::plan::{
     DevicePlan, Plan, PlanError, ServicePlan, VariantPlan, planned_problem, refused_problem, workers_of,
 };
@@ -51,13 +53,17 @@ pub fn certificate(
     refute_shared: fn(&SharedProblem) -> Option<Refutation>,
 ) -> anyhow::Result<Certificate> {
     let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
-    let (mut equipment, mut claims) = (Vec::new(), Vec::new());
-    for (service, specs) in config.services.iter().zip(&models) {
-        for spec in specs {
-            let entry = profile.entry(&spec.name, &spec.identity(), service.engine)?;
-            equipment.push((service, spec.name.clone(), entry.equipment.clone()));
+    let (mut equipment, mut claims, mut pipelines) = (Vec::new(), Vec::new(), Vec::new());
+    for runs in running(config, &models) {
+        for spec in runs.specs {
+            let entry = profile.timed(&runs.timed(spec), runs.config.engine)?;
+            equipment.push((runs.config, spec.name.clone(), entry.equipment.clone()));
         }
-        if service.share.is_none() {
+    }
+    for (service, specs) in config.services.iter().zip(&models) {
+        if !service.stages.is_empty() {
+            pipelines.push(staged::claim(service, specs, &profile)?);
+        } else if service.share.is_none() {
             claims.push(match ServicePlan::compute(service, specs.clone(), &profile) {
                 Ok(plan) => promise(&plan),
                 Err(error) if error.is_refusal() => refusal(service, &specs[0], &profile),
@@ -74,7 +80,7 @@ pub fn certificate(
         claim.refutation = refute(&Problem::from_raw(claim.problem.clone())?);
     }
     let machine = machine(profile.fingerprint(), equipment);
-    Ok(Certificate::new(made_by(), machine, claims).with_devices(devices))
+    Ok(Certificate::new(made_by(), machine, claims).with_devices(devices).with_pipelines(pipelines))
 }
 
 /// The `plan` of `config`, held against the certificate that it names, or checked like one.
@@ -99,19 +105,20 @@ pub fn checked(config: &Config, plan: Plan) -> anyhow::Result<Plan> {
 /// # Errors
 /// If a declaration has no form as a problem.
 pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
-    let alone = plan.services.iter().filter(|service| service.shared.is_none());
+    let alone = plan.services.iter().filter(|service| service.shared.is_none() && service.pipeline.is_none());
     let claims: anyhow::Result<_> = alone.map(promise).collect();
     let device = |device: &DevicePlan| {
         let told = plan.on(device).map(|plan| told(&plan.config, &plan.spec, plan.profile_sha256.clone()));
         anyhow::Ok(of_device(&device.config, &planned_on(plan, device)?, told.collect()))
     };
     let devices: anyhow::Result<Vec<_>> = plan.devices().into_iter().map(device).collect();
-    let equipment = plan.services.iter().flat_map(|service| {
-        let of = |v: &VariantPlan| (&service.config, v.spec.name.clone(), v.equipment.clone());
-        service.variants.iter().map(of)
+    let pipelines: anyhow::Result<Vec<_>> = plan.services.iter().filter_map(staged::promise).collect();
+    let equipment = plan.services.iter().flat_map(ServicePlan::running).flat_map(|runs| {
+        let of = |v: &VariantPlan| (&runs.config, v.spec.name.clone(), v.equipment.clone());
+        runs.variants.iter().map(of)
     });
     let machine = machine(&plan.profiled, equipment);
-    Ok(Certificate::new(made_by(), machine, claims?).with_devices(devices?))
+    Ok(Certificate::new(made_by(), machine, claims?).with_devices(devices?).with_pipelines(pipelines?))
 }
 
 /// What a service has planned as an abstract problem, in nanoseconds: its workers and its reserved streams.
@@ -121,6 +128,8 @@ pub fn of_plan(plan: &Plan) -> anyhow::Result<Certificate> {
 pub fn problem_of(plan: &ServicePlan) -> Result<Problem, ProblemError> {
     problem(&plan.config, plan.workers(), &reserved(&plan.config).collect::<Vec<_>>())
 }
+
+pub use staged::problem_of as staged_problem_of;
 
 /// What a device has planned as an abstract problem, in nanoseconds: its services and their reserved streams.
 ///
@@ -145,7 +154,7 @@ fn machine<'a>(
 /// What this machine and the engines of `config` tell now.
 fn machine_here(config: &Config) -> Result<BTreeMap<String, String>, EngineError> {
     prepare_engines(config)?;
-    let equipment = config.services.iter().flat_map(|service| {
+    let equipment = config.services.iter().flat_map(ServiceConfig::running).flat_map(|service| {
         let here = Equipment::current(service.backend(0));
         let models = match &service.model {
             ModelChoice::Named(names) => names.clone(),
@@ -195,6 +204,20 @@ pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> 
             same_service(a, b)?;
         }
         let what = format!("device {name}");
+        same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
+    }
+    same("number of pipelines", certificate.pipelines.len(), here.pipelines.len())?;
+    for (one, other) in certificate.pipelines.iter().zip(&here.pipelines) {
+        let of =
+            |claim: &PipelineClaim| claim.service.clone().map(|s| (s.name, s.stages)).unwrap_or_default();
+        let ((name, stages), (here, own)) = (of(one), of(other));
+        same("pipeline", &name, &here)?;
+        same(format!("pipeline {name}: number of stages"), stages.len(), own.len())?;
+        for (a, b) in stages.iter().zip(&own) {
+            same(format!("pipeline {name}: stage"), &a.name, &b.name)?;
+            same_service(a, b)?;
+        }
+        let what = format!("pipeline {name}");
         same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;
     }
     Ok(verify(certificate)?)

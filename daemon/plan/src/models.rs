@@ -12,6 +12,7 @@ use weir_engine::{
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
+use crate::profile::{Staging, Timed};
 pub use stages::{adapters, reply};
 
 /// The most bytes of state that the streams of a service may have together.
@@ -65,16 +66,38 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
     config.services.iter().map(resolve).collect()
 }
 
-/// What runs models, each with these: every service with its variants, and every stage of a pipeline with its model.
-pub fn running<'a>(
-    config: &'a Config,
-    models: &'a [Vec<ModelSpec>],
-) -> impl Iterator<Item = (&'a ServiceConfig, &'a [ModelSpec])> {
+/// What runs models.
+pub struct Running<'a> {
+    /// A service, or a stage of a pipeline.
+    pub config: &'a ServiceConfig,
+    /// Its variants, or its model.
+    pub specs: &'a [ModelSpec],
+    /// What it does beside that, if it is a stage.
+    pub staging: Option<Staging>,
+}
+
+impl Running<'_> {
+    /// The service, or the pipeline and its stage.
+    pub fn name(&self) -> String {
+        self.staging.as_ref().map_or_else(|| self.config.name.clone(), |staging| staging.place.clone())
+    }
+
+    /// What the profile has an entry of for one of its models.
+    pub fn timed(&self, spec: &ModelSpec) -> Timed {
+        Timed::of(spec, self.staging.as_ref())
+    }
+}
+
+/// All that runs the `models` of `config`: every service, and every stage of a pipeline.
+pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Iterator<Item = Running<'a>> {
     config.services.iter().zip(models).flat_map(|(service, specs)| {
-        service.running().zip(match &service.stages[..] {
-            [] => specs.chunks(specs.len()),
-            _ => specs.chunks(1),
-        })
+        if service.stages.is_empty() {
+            return vec![Running { config: service, specs, staging: None }];
+        }
+        let stagings = Staging::all(service, specs);
+        let stagings = stagings.unwrap_or_else(|_| unreachable!("models are resolved only if they can be"));
+        let stages = service.running().zip(specs.chunks(1)).zip(stagings);
+        stages.map(|((config, specs), staging)| Running { config, specs, staging }).collect()
     })
 }
 

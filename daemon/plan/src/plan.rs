@@ -27,7 +27,7 @@ use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
-pub use pipeline::{Carried, PipelinePlan, Reply, Results, StagePlan};
+pub use pipeline::{Carried, PipelinePlan, Reply, Results, StagePlan, stage_entries, stage_sizes};
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};
@@ -245,7 +245,7 @@ impl ServicePlan {
         let all = workers_of(config, entry)?;
         let explain = |error: PlanError| error.or_stalls(config, spec, &all).or_proposal(config, spec, entry);
         let plan = Self::of(config, spec, &entry.digest(), &all).map_err(explain)?;
-        Self { entry: Some(entry.clone()), ..plan }.with_variants(specs, profile)
+        Self { entry: Some(entry.clone()), ..plan }.with_variants(profile.with_entries(specs, config.engine)?)
     }
 
     /// The best of `all`, workers that differ in the batch size that is promised by.
@@ -370,6 +370,12 @@ impl ServicePlan {
     /// The workers: a service has one kind.
     pub fn workers(&self) -> &Workers {
         &self.system.workers[0]
+    }
+
+    /// What runs models: the service itself, or each stage of a pipeline.
+    pub fn running(&self) -> impl Iterator<Item = &Self> {
+        let own = self.pipeline.is_none().then_some(self);
+        own.into_iter().chain(self.pipeline.iter().flat_map(|all| &all.stages).map(|stage| &stage.runs))
     }
 
     /// All workers: of a pipeline those of its stages, which are numbered stage by stage.

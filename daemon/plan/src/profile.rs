@@ -10,6 +10,7 @@ mod measure;
 mod part;
 mod running;
 mod session;
+mod staging;
 mod tail;
 mod take;
 
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use weir_engine::EngineKind;
+use weir_engine::{EngineKind, ModelSpec};
 
 pub use check::{Found, Verdict};
 pub use entry::{BatchTimes, Entry};
@@ -27,6 +28,7 @@ pub use group::{Subject, Work};
 pub use machine::{Cause, Causes, Disturbance, Machine, Runs, SeenStalls};
 pub use part::Part;
 pub use session::{Measured, Progress, Session, Until};
+pub use staging::{Staging, Timed};
 pub use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule, Tail};
 pub use take::{MOST, Request, Taken, profile_missing, profile_to_serve, take};
 
@@ -105,6 +107,27 @@ impl Profile {
             Some(measured) => ProfileError::Stale { model, engine, measured, present: sha256.to_owned() },
             None => ProfileError::Missing { model, engine, available: self.names() },
         })
+    }
+
+    /// The entry of what was timed on an engine.
+    ///
+    /// # Errors
+    /// As [`Self::entry`].
+    pub fn timed(&self, of: &Timed, engine: EngineKind) -> Result<&Entry, ProfileError> {
+        self.entry(&of.name, &of.identity, engine)
+    }
+
+    /// Each of these models with its entry on an engine.
+    ///
+    /// # Errors
+    /// As [`Self::entry`].
+    pub fn with_entries(
+        &self,
+        specs: Vec<ModelSpec>,
+        engine: EngineKind,
+    ) -> Result<Vec<(ModelSpec, &Entry)>, ProfileError> {
+        let with = |spec: ModelSpec| Ok((self.timed(&Timed::of(&spec, None), engine)?, spec));
+        specs.into_iter().map(with).map(|both| both.map(|(entry, spec)| (spec, entry))).collect()
     }
 
     /// The machine it was measured on.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use weir_os::notice;
 use weir_os::pipe::say;
 use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
-use weir_plan::models::{resolve_models, run_singly, running, try_models};
+use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
 use weir_plan::plan::{Plan, PlanError, check_tables};
 use weir_plan::profile::{Fingerprint, Profile};
 use weir_plan::text::warn_of;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for file in &args.files {
         let checked = Config::load(file).map_err(anyhow::Error::from).and_then(|config| {
             let models = resolve_models(&config)?;
-            for (service, variants) in running(&config, &models) {
+            for Running { config: service, specs: variants, .. } in running(&config, &models) {
                 run_singly(service, variants)?.iter().for_each(|line| say!("{}: {line}", file.display()));
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             if !args.no_models {
                 check_cores(&config)?;
-                for (service, variants) in running(&config, &models) {
+                for Running { config: service, specs: variants, .. } in running(&config, &models) {
                     try_models(service, variants)
                         .with_context(|| format!("{}: service {}", file.display(), service.name))?;
                 }

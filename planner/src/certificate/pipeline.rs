@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::SharedStreamAnswer;
+use super::{Service, SharedStreamAnswer};
 use crate::number::Number;
 use crate::problem::pipeline::raw;
 
@@ -10,6 +10,9 @@ use crate::problem::pipeline::raw;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineClaim {
+    /// The pipeline of a configuration that it is about; absent for an abstract problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<StagedService>,
     /// The question.
     pub problem: raw::PipelineProblem,
     /// Whether all is promised.
@@ -34,6 +37,16 @@ pub struct PipelineClaim {
     /// For a refusal: why, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// A pipeline of a configuration, and what runs its stages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StagedService {
+    /// Its name.
+    pub name: String,
+    /// In the order of the problem.
+    pub stages: Vec<Service>,
 }
 
 /// What decided (`docs/guarantee.md`).

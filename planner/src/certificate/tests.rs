@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::problem::{Problem, Question};
-use crate::{certify, certify_shared};
+use crate::{certify, certify_pipeline, certify_shared};
 
 const PROBLEM: &str = r#"{
     "unit": "ms", "deadline": 6, "workers": [{"count": 1, "batch": 1, "time": 2}],
@@ -20,15 +20,18 @@ fn of_problem() -> Certificate {
     Certificate::new("weir 0.1.0", BTreeMap::new(), vec![claim()])
 }
 
-fn of_services() -> Certificate {
-    let service = |name: &str| Service {
+fn service(name: &str) -> Service {
+    Service {
         name: name.to_owned(),
         model: "tiny".to_owned(),
         model_sha256: "ab12".to_owned(),
         engine: "tract".to_owned(),
         variants: Vec::new(),
         profile_sha256: "cd34".to_owned(),
-    };
+    }
+}
+
+fn of_services() -> Certificate {
     let machine = BTreeMap::from([("cpu".to_owned(), "4 cores".to_owned())]);
     let claims = ["detect", "track"].map(|name| Claim { service: Some(service(name)), ..claim() });
     Certificate::new("weir 0.1.0", machine, claims.into())
@@ -45,6 +48,54 @@ fn of_shared() -> Certificate {
     }
 }
 
+fn staged() -> PipelineClaim {
+    let text = r#"{"unit": "ms", "deadline": 14, "pipeline": [
+        {"name": "detect", "workers": 1, "batch": 2, "time": 3},
+        {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
+        "streams": [{"name": "cam0", "constraints": ["any_miss(1,2)"], "arrivals": {"windows": [[2, 20]]}}]}"#;
+    match Question::parse(text).expect("a problem") {
+        Question::Pipeline(problem) => certify_pipeline(&problem),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Of a configuration with services, a device and a pipeline.
+fn of_all() -> Certificate {
+    let (of_device, stages) = (of_shared().shared.remove(0), ["detect", "read"].map(service).into());
+    let device = SharedDevice { name: "gpu".to_owned(), services: ["a", "b"].map(service).into() };
+    let of_pipeline = StagedService { name: "plate".to_owned(), stages };
+    of_services()
+        .with_devices(vec![SharedClaim { device: Some(device), ..of_device }])
+        .with_pipelines(vec![PipelineClaim { service: Some(of_pipeline), ..staged() }])
+}
+
+/// Of one that has nothing but a pipeline.
+fn of_one_pipeline() -> Certificate {
+    let staged = of_all().pipelines;
+    Certificate::new("weir 0.1.0", BTreeMap::new(), Vec::new()).with_pipelines(staged)
+}
+
+#[test]
+fn pipelines_have_a_version_of_their_own() {
+    let json: serde_json::Value = serde_json::from_str(&of_all().to_json()).expect("JSON");
+    assert_eq!((&json["weir_certificate"], &json["pipelines"][0]["admissible"]), (&3.into(), &true.into()));
+    assert_eq!(json["pipelines"][0]["service"]["name"], "plate");
+    assert_eq!(json["pipelines"][0]["service"]["stages"][1]["name"], "read");
+    assert_eq!(
+        (json["services"].as_array().map(Vec::len), &json["devices"][0]["rule"]),
+        (Some(2), &"edf".into())
+    );
+    let json: serde_json::Value = serde_json::from_str(&of_one_pipeline().to_json()).expect("JSON");
+    assert_eq!((json["services"].to_string(), json.get("devices")), ("[]".to_owned(), None));
+    let alone = Certificate::of_pipeline("weir 0.1.0", staged());
+    let json: serde_json::Value = serde_json::from_str(&alone.to_json()).expect("JSON");
+    assert_eq!((&json["weir_certificate"], &json["rule"]), (&3.into(), &"theorem-p2".into()));
+    let two = of_all().to_json().replacen("\"weir_certificate\": 3", "\"weir_certificate\": 2", 1);
+    assert!(
+        Certificate::parse(&two).expect_err("of version 3").to_string().contains("unknown field `pipelines`")
+    );
+}
+
 #[test]
 fn services_that_share_workers_have_a_version_of_their_own() {
     let json: serde_json::Value = serde_json::from_str(&of_shared().to_json()).expect("JSON");
@@ -59,7 +110,7 @@ fn services_that_share_workers_have_a_version_of_their_own() {
 
 #[test]
 fn what_is_written_is_read() {
-    for certificate in [of_problem(), of_services(), of_shared()] {
+    for certificate in [of_problem(), of_services(), of_shared(), of_all(), of_one_pipeline()] {
         assert_eq!(Certificate::parse(&certificate.to_json()).expect("its own text"), certificate);
         let compact = serde_json::to_string(&certificate).expect("JSON");
         assert_eq!(Certificate::parse(&compact).expect("spaces do not count"), certificate);
@@ -92,7 +143,7 @@ fn the_fields_of_a_problem_stand_at_the_top_and_those_of_services_in_a_list() {
 
 #[test]
 fn one_changed_digit_anywhere_is_refused() {
-    for certificate in [of_problem(), of_services(), of_shared()] {
+    for certificate in [of_problem(), of_services(), of_shared(), of_all(), of_one_pipeline()] {
         let text = certificate.to_json();
         let digits = text.bytes().enumerate().filter(|(_, b)| b.is_ascii_digit());
         for (at, digit) in digits {
@@ -133,6 +184,9 @@ fn what_is_not_the_format_is_refused() {
         (services.replacen("\"services\"", "\"x\": 1, \"services\"", 1), "unknown field `x`"),
         (services.replacen("\"service\"", "\"servant\"", 1), "unknown field `servant`"),
         (Certificate { claims: vec![], ..of_services() }.to_json(), "the field service is missing"),
+        (of_all().to_json().replacen("\"pipelines\"", "\"pipes\"", 1), "unknown field `pipes`"),
+        (of_one_pipeline().to_json().replacen("\"services\": [],", "", 1), "the field services is missing"),
+        (of_services().with_pipelines(vec![staged(), staged()]).to_json(), "the field service is missing"),
         ("[]".to_owned(), "expected an object"),
         (String::new(), "EOF"),
     ] {

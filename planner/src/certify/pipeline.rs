@@ -59,6 +59,7 @@ pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
         }
     });
     PipelineClaim {
+        service: None,
         problem: problem.raw.clone(),
         admissible: admitted,
         rule,

@@ -102,8 +102,10 @@ impl Prover {
             alone.push((first + i, "shared", shared_line(shared)?));
         }
         let promises = |rule| rule != PipelineReason::NothingPromised;
-        if let Some(claim) = certificate.pipeline.as_ref().filter(|c| c.admissible && promises(c.rule)) {
-            alone.push((first + certificate.shared.len(), "pipeline", pipeline_line(claim)?));
+        let first = first + certificate.shared.len();
+        let staged = certificate.pipelines.iter().enumerate();
+        for (i, claim) in staged.filter(|(_, c)| c.admissible && promises(c.rule)) {
+            alone.push((first + i, "pipeline", pipeline_line(claim)?));
         }
         for (claim, mode, line) in alone {
             match self.ask(mode, &(line + "\n"))?.trim_end() {

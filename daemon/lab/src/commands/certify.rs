@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         made.claims.iter().for_each(print_claim);
         made.shared.iter().for_each(print_shared);
-        made.pipeline.iter().for_each(print_pipeline);
+        made.pipelines.iter().for_each(print_pipeline);
         if let Some(output) = &output {
             say!("written to {}", output.display());
         }
@@ -158,10 +158,11 @@ fn print_refutation(refutation: Option<&Refutation>) {
 
 fn print_pipeline(claim: &PipelineClaim) {
     let unit = claim.problem.unit;
+    let name = claim.service.as_ref().map(|s| format!("{}: ", s.name)).unwrap_or_default();
     match (&claim.reason, claim.admissible) {
-        (_, true) => say!("admissible, by {}", word(&claim.rule)),
-        (Some(reason), false) => say!("refused: {reason}"),
-        (None, false) => say!("refused"),
+        (_, true) => say!("{name}admissible, by {}", word(&claim.rule)),
+        (Some(reason), false) => say!("{name}refused: {reason}"),
+        (None, false) => say!("{name}refused"),
     }
     if let Some(bound) = claim.bound {
         let [bound, deadline] = [bound, claim.problem.deadline].map(|value| time(value, unit));

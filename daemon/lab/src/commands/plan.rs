@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::place_of;
 use weir_os::pipe::say;
-use weir_plan::certificate::{planned_on, problem_of};
+use weir_plan::certificate::{planned_on, problem_of, staged_problem_of};
 use weir_plan::config::{Config, Select};
 use weir_plan::models::resolve_models;
 use weir_plan::plan::{Plan, SelectionPlan, ServicePlan, Stalls};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Print one service's workers and reserved streams as an abstract problem instead, for `weir simulate`; with the services
-    /// that it shares a device with
+    /// that it shares a device with; of a pipeline its stages and reserved streams
     #[arg(long, value_name = "SERVICE", conflicts_with = "json")]
     problem: Option<String>,
     /// Draw how much of one service its device can carry beside how much of another
@@ -155,6 +155,10 @@ pub(super) fn service_and_file(text: &str) -> Result<(String, PathBuf), String> 
 fn print_problem(plan: &Plan, name: &str) -> Result<()> {
     let names = plan.services.iter().map(|service| service.config.name.as_str());
     let service = &plan.services[place_of("--problem = ", name, names)?];
+    if let Some(problem) = staged_problem_of(service) {
+        say!("{}", serde_json::to_string_pretty(&problem?.raw)?);
+        return Ok(());
+    }
     match &service.shared {
         None => say!("{}", serde_json::to_string_pretty(&problem_of(service)?.raw)?),
         Some(share) => say!("{}", serde_json::to_string_pretty(&planned_on(plan, &share.device)?.raw)?),

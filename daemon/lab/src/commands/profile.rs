@@ -125,8 +125,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 unstable.join(", ")
             );
         }
-        for (service, specs) in running(&config, &resolve_models(&config)?) {
-            run_singly(service, specs)?.iter().for_each(|line| say!("{line}"));
+        for runs in running(&config, &resolve_models(&config)?) {
+            run_singly(runs.config, runs.specs)?.iter().for_each(|line| say!("{line}"));
         }
         say!("\nwritten to {}", config.daemon.profile.display());
     }

@@ -10,7 +10,7 @@ use weir_engine::adapter::Adapter;
 use super::ServicePlan;
 use crate::config::StageConfig;
 
-pub use compute::Carried;
+pub use compute::{Carried, stage_entries, stage_sizes};
 pub use reply::{Reply, Results};
 
 /// What a pipeline has that a service with one model has not. Of the [`ServicePlan`] that it belongs to, `spec` takes the first

@@ -9,7 +9,7 @@ use rt_core::{
 
 use super::{PlanError, ServicePlan, select};
 use crate::config::{Select, ServiceConfig};
-use crate::profile::{Entry, Profile};
+use crate::profile::Entry;
 use weir_engine::{Equipment, ModelSpec, RunMode};
 
 /// One variant, measured.
@@ -72,14 +72,9 @@ impl ServicePlan {
     ///
     /// # Errors
     /// If one is not profiled, is faster than the one before at every batch size, or the file of tables is wrong.
-    pub(super) fn with_variants(
-        mut self,
-        specs: Vec<ModelSpec>,
-        profile: &Profile,
-    ) -> Result<Self, PlanError> {
+    pub(super) fn with_variants(mut self, specs: Vec<(ModelSpec, &Entry)>) -> Result<Self, PlanError> {
         let here = Equipment::current(self.config.backend(0));
-        for spec in specs {
-            let entry = profile.entry(&spec.name, &spec.identity(), self.config.engine)?;
+        for (spec, entry) in specs {
             self.mismatches.extend(entry.differences(&here));
             self.variants.push(VariantPlan::new(&self.config, spec, entry)?);
         }

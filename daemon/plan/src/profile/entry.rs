@@ -19,10 +19,10 @@ pub(super) const LONGEST: usize = 8;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// The model's name in its manifest.
+    /// The model's name in its manifest; at a stage of a pipeline, with where that is.
     pub model: String,
     /// The identity of the model that was measured: the hash of its file or, where its manifest adds sizes, constants or
-    /// files of weights to that, of all these.
+    /// files of weights to that, of all these; at a stage, with what makes its requests.
     pub sha256: String,
     /// The engine that ran it.
     pub engine: EngineKind,
@@ -128,8 +128,8 @@ impl Entry {
         Self {
             batches: batches.collect(),
             stalls: None,
-            model: subject.spec.name.clone(),
-            sha256: subject.spec.identity(),
+            model: subject.timed.name.clone(),
+            sha256: subject.timed.identity.clone(),
             engine: subject.engine,
             equipment: Equipment::current(&subject.backend),
             workers,

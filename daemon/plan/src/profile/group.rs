@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::Profile;
-use crate::config::{Config, ServiceConfig};
-use crate::models::running;
+use super::{Profile, Staging, Timed};
+use crate::config::Config;
+use crate::models::{Running, running};
 use weir_engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, SimulatedTime, sha256_hex};
 
 /// Everything that is measured for a configuration.
@@ -21,10 +21,14 @@ pub struct Work {
 }
 
 /// A model on an engine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Subject {
+    /// What the profile has an entry of.
+    pub timed: Timed,
     /// The model.
     pub spec: ModelSpec,
+    /// What is done beside it.
+    pub staging: Option<Staging>,
     /// What runs it.
     pub engine: EngineKind,
     /// With what options.
@@ -68,7 +72,7 @@ impl Work {
         config: &Config,
         specs: &[Vec<ModelSpec>],
         alone: bool,
-        wanted: impl Fn(&ModelSpec, EngineKind) -> bool,
+        wanted: impl Fn(&Timed, EngineKind) -> bool,
     ) -> Self {
         let mut work = Self { subjects: Vec::new(), groups: Vec::new(), realtime: config.daemon.realtime };
         let mut beside = MeasurementGroup { slots: Vec::new() };
@@ -76,13 +80,15 @@ impl Work {
         let mut lone: Vec<Option<(usize, Reverse<usize>, WorkerSlot)>> = Vec::new();
         // Of each device that services share: what its workers load, the models taking turns as the batches will.
         let mut shared: Vec<Vec<(usize, usize)>> = vec![Vec::new(); config.devices.len()];
-        for (order, (service, specs)) in running(config, specs).enumerate() {
-            let specs = specs.iter().enumerate().filter(|(_, spec)| wanted(spec, service.engine));
-            let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(service, v, spec)).collect();
+        for (order, runs) in running(config, specs).enumerate() {
+            let (service, name) = (runs.config, runs.name());
+            let specs = runs.specs.iter().map(|spec| (runs.timed(spec), spec)).enumerate();
+            let specs = specs.filter(|(_, (timed, _))| wanted(timed, service.engine));
+            let jobs: Vec<(usize, usize)> = specs.map(|(v, spec)| work.job(&runs, v, spec)).collect();
             lone.resize(work.subjects.len(), None);
             for &(subject, batch) in &jobs {
                 let slot = WorkerSlot {
-                    service: service.name.clone(),
+                    service: name.clone(),
                     core: service.cores.first().copied(),
                     jobs: vec![(subject, batch)],
                 };
@@ -104,7 +110,7 @@ impl Work {
                 }
             } else {
                 beside.slots.extend((0..service.workers).map(|id| WorkerSlot {
-                    service: service.name.clone(),
+                    service: name.clone(),
                     core: (!service.cores.is_empty()).then(|| service.cores[id % service.cores.len()]),
                     jobs: jobs.clone(),
                 }));
@@ -142,8 +148,8 @@ impl Work {
     pub fn other_company(config: &Config, specs: &[Vec<ModelSpec>], profile: &Profile) -> Vec<String> {
         let work = Self::new(config, specs, false);
         let subjects = work.subjects.iter().enumerate();
-        let lines = subjects.filter_map(|(index, Subject { spec, engine, .. })| {
-            let entry = profile.entry(&spec.name, &spec.identity(), *engine).ok()?;
+        let lines = subjects.filter_map(|(index, Subject { timed, engine, .. })| {
+            let entry = profile.timed(timed, *engine).ok()?;
             entry.other_company(work.workers_beside(index))
         });
         lines.collect()
@@ -159,22 +165,38 @@ impl Work {
         let subjects: Vec<_> = self
             .subjects
             .iter()
-            .map(|s| (&s.spec.name, s.spec.identity(), &s.backend, s.isolation, s.max_batch))
+            .map(|s| (&s.timed.name, &s.timed.identity, &s.backend, s.isolation, s.max_batch))
             .collect();
         sha256_hex(&serde_json::to_vec(&(subjects, &self.groups, self.realtime)).unwrap_or_default())
     }
 
     /// The job of `spec`, variant `variant` of `service`.
-    fn job(&mut self, service: &ServiceConfig, variant: usize, spec: &ModelSpec) -> (usize, usize) {
+    fn job(
+        &mut self,
+        runs: &Running<'_>,
+        variant: usize,
+        (timed, spec): (Timed, &ModelSpec),
+    ) -> (usize, usize) {
+        let service = runs.config;
         let times = service.model.simulated_times(variant).unwrap_or_default();
         // A simulated engine has no times for larger batches.
         let most = if times.is_empty() { usize::MAX } else { times.len() };
         let max_batch = service.max_batch.min(most);
-        let same = |s: &Subject| (&s.spec.name, s.engine) == (&spec.name, service.engine);
+        let same = |s: &Subject| (&s.timed.name, s.engine) == (&timed.name, service.engine);
         let index = self.subjects.iter().position(same).unwrap_or_else(|| {
             let (spec, engine, isolation) = (spec.clone(), service.engine, service.isolation);
             let (backend, times) = (service.backend(0).clone(), times.to_vec());
-            self.subjects.push(Subject { spec, engine, backend, isolation, times, max_batch });
+            let staging = runs.staging.clone();
+            self.subjects.push(Subject {
+                timed,
+                spec,
+                staging,
+                engine,
+                backend,
+                isolation,
+                times,
+                max_batch,
+            });
             self.subjects.len() - 1
         });
         let subject = &mut self.subjects[index];
@@ -217,7 +239,8 @@ pub(super) mod tests {
         let (engine, max_batch) = (EngineKind::Simulated, times_ns.len());
         let (backend, isolation) = (Backend { kind: engine, ..Backend::TRACT }, Isolation::Thread);
         let times = times_ns.iter().map(|&time| SimulatedTime::always(time)).collect();
-        Subject { spec, engine, backend, isolation, times, max_batch }
+        let timed = Timed::of(&spec, None);
+        Subject { timed, spec, staging: None, engine, backend, isolation, times, max_batch }
     }
 
     fn config(services: &str) -> Config {
@@ -234,7 +257,7 @@ pub(super) mod tests {
         Work::new(&config, &resolve_models(&config).unwrap(), alone)
     }
 
-    fn work_of(services: &str, wanted: impl Fn(&ModelSpec, EngineKind) -> bool) -> Work {
+    fn work_of(services: &str, wanted: impl Fn(&Timed, EngineKind) -> bool) -> Work {
         let config = config(services);
         Work::of(&config, &resolve_models(&config).unwrap(), false, wanted)
     }
@@ -287,7 +310,7 @@ pub(super) mod tests {
 
     #[test]
     fn of_the_wanted_ones_only_their_workers_and_the_largest_batch_of_all_services() {
-        let work = work_of(THREE, |spec, _| spec.name == "digits-m");
+        let work = work_of(THREE, |timed, _| timed.name == "digits-m");
         let names: Vec<_> = work.subjects.iter().map(|s| (s.spec.name.as_str(), s.max_batch)).collect();
         assert_eq!(names, [("digits-m", 4)]);
         let jobs: Vec<_> =

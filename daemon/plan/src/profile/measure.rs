@@ -4,6 +4,7 @@ use rt_core::Span;
 
 use super::group::Subject;
 use super::machine::{Causes, Watch};
+use super::staging::Rehearsed;
 use weir_engine::{
     DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };
@@ -17,6 +18,8 @@ pub(super) struct Bench {
     runner: Box<dyn Runner>,
     /// The types of its inputs.
     inputs: Vec<DataType>,
+    /// What is done beside it, and is timed as well.
+    rehearsed: Option<Rehearsed>,
     runs: u64,
     watch: Watch,
 }
@@ -48,7 +51,8 @@ impl Bench {
         };
         let inputs = subject.spec.inputs.iter().map(|input| input.data_type).collect();
         let watch = Watch::new(place.core, runner.process(), max_batch);
-        Ok(Self { runner, inputs, runs: 0, watch })
+        let rehearsed = subject.staging.as_ref().map(Rehearsed::new);
+        Ok(Self { runner, inputs, rehearsed, runs: 0, watch })
     }
 
     /// How batches of 1 to `max_batch` are run.
@@ -63,13 +67,23 @@ impl Bench {
     pub(super) fn time(&mut self, batch: usize) -> Result<(u64, Causes), EngineError> {
         let buffers = self.runner.buffers();
         buffers.check(batch)?;
-        for (tensor, &data_type) in self.inputs.iter().enumerate() {
-            buffers.fill(self.runs, tensor, data_type, batch);
+        let rehearsed = self.rehearsed.as_mut();
+        if rehearsed.as_ref().is_none_or(|rehearsed| !rehearsed.makes()) {
+            for (tensor, &data_type) in self.inputs.iter().enumerate() {
+                buffers.fill(self.runs, tensor, data_type, batch);
+            }
         }
         self.runs += 1;
         let before = self.watch.read();
         let started = clock::now();
-        self.runner.run(batch)?;
+        match rehearsed {
+            None => self.runner.run(batch)?,
+            Some(rehearsed) => {
+                rehearsed.make(self.runs, batch, self.runner.buffers());
+                self.runner.run(batch)?;
+                rehearsed.choose(batch, self.runner.buffers());
+            }
+        }
         let taken = clock::now().since(started);
         let after = self.watch.read();
         Ok((taken.as_nanos(), self.watch.causes(batch, before, after, taken)))

@@ -230,7 +230,7 @@ impl<'a> Session<'a> {
     fn describe(&self, group: &MeasurementGroup) -> String {
         let subjects = group.subjects();
         let names: Vec<&str> =
-            subjects.iter().map(|&subject| self.work.subjects[subject].spec.name.as_str()).collect();
+            subjects.iter().map(|&subject| self.work.subjects[subject].timed.name.as_str()).collect();
         match group.slots.len() {
             1 => names.join(", "),
             workers => format!("{} on {workers} workers at once", names.join(", ")),

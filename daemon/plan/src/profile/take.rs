@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, ProfileError, Progress,
-    Rule, Runs, Session, Until, Work,
+    Rule, Runs, Session, Timed, Until, Work,
 };
 use crate::config::{Config, ServiceConfig};
 use crate::models::{prepare_engines, resolve_models, running};
@@ -142,7 +142,7 @@ pub fn profile_missing(
 ) -> Result<Profile> {
     let path = &config.daemon.profile;
     let profile = load_or_new(path)?;
-    let unknown = |spec: &ModelSpec, engine| profile.entry(&spec.name, &spec.identity(), engine).is_err();
+    let unknown = |of: &Timed, engine| profile.timed(of, engine).is_err();
     let work = Work { realtime: false, ..Work::of(config, models, false, unknown) };
     if work.subjects.is_empty() {
         return Ok(profile);
@@ -186,15 +186,14 @@ pub fn profile_to_serve(config: &Config, models: &[Vec<ModelSpec>], stop: &Atomi
         }
         loaded => loaded?,
     };
-    let promised = |spec: &ModelSpec, engine| {
-        let mut services = running(config, models).filter(|(service, _)| !service.is_best_effort());
-        services.any(|(service, specs)| {
-            service.engine == engine && specs.iter().any(|s| s.identity() == spec.identity())
+    let promised = |of: &Timed, engine| {
+        let mut all = running(config, models).filter(|runs| !runs.config.is_best_effort());
+        all.any(|runs| {
+            runs.config.engine == engine
+                && runs.specs.iter().any(|spec| runs.timed(spec).identity == of.identity)
         })
     };
-    let lacks = |spec: &ModelSpec, engine| {
-        profile.entry(&spec.name, &spec.identity(), engine).is_err() && !promised(spec, engine)
-    };
+    let lacks = |of: &Timed, engine| profile.timed(of, engine).is_err() && !promised(of, engine);
     let work = Work::of(config, models, false, lacks);
     if work.subjects.is_empty() {
         return Ok(profile);
@@ -226,7 +225,7 @@ fn measure(
 
 /// What is measured, for people.
 fn names(work: &Work) -> String {
-    let names = work.subjects.iter().map(|subject| format!("{} on {}", subject.spec.name, subject.engine));
+    let names = work.subjects.iter().map(|subject| format!("{} on {}", subject.timed.name, subject.engine));
     names.collect::<Vec<_>>().join(", ")
 }
 

@@ -30,7 +30,7 @@ pub(super) fn check(config: &Config, quick: bool, alone: bool, stop: &AtomicBool
         .subjects
         .iter()
         .map(|subject| {
-            let entry = profile.entry(&subject.spec.name, &subject.spec.identity(), subject.engine)?;
+            let entry = profile.timed(&subject.timed, subject.engine)?;
             let (written, wanted) = (entry.batches.len(), subject.max_batch);
             ensure!(
                 written >= wanted,

@@ -78,7 +78,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
     use weir_engine::{Backend, EngineKind, Isolation, ModelSpec, RunMode};
-    use weir_plan::profile::{Rule, Subject};
+    use weir_plan::profile::{Rule, Subject, Timed};
 
     /// A model that has no tensors and was never run.
     fn subject(max_batch: usize) -> Subject {
@@ -95,7 +95,9 @@ mod tests {
         };
         let engine = EngineKind::Simulated;
         let backend = Backend { kind: engine, ..Backend::TRACT };
-        Subject { spec, engine, backend, isolation: Isolation::Thread, times: Vec::new(), max_batch }
+        let timed = Timed::of(&spec, None);
+        let isolation = Isolation::Thread;
+        Subject { timed, spec, staging: None, engine, backend, isolation, times: Vec::new(), max_batch }
     }
 
     /// Times with an exponential tail.

@@ -12,7 +12,7 @@ use super::{PipelinePlan, StagePlan};
 use crate::config::{ReservedStream, ServiceConfig};
 use crate::models::{adapters, reply};
 use crate::problem::{problem_of_pipeline, reserved};
-use crate::profile::Profile;
+use crate::profile::{Entry, Profile, Staging, Timed};
 use weir_engine::{ModelSpec, sha256_hex};
 
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
@@ -28,22 +28,50 @@ struct Question<'a> {
     reserved: Vec<StreamSpec>,
 }
 
+/// What the profile says of each stage of a pipeline.
+///
+/// # Errors
+/// If it lacks one.
+pub fn stage_entries<'a>(
+    config: &ServiceConfig,
+    specs: &[ModelSpec],
+    profile: &'a Profile,
+) -> Result<Vec<&'a Entry>, PlanError> {
+    let stagings = Staging::all(config, specs)?;
+    let entries = config.stages.iter().zip(specs).zip(&stagings).map(|((stage, spec), staging)| {
+        Ok(profile.timed(&Timed::of(spec, staging.as_ref()), stage.runs.engine)?)
+    });
+    entries.collect()
+}
+
+/// The workers of each stage of a pipeline, for each batch size that it may promise by.
+///
+/// # Errors
+/// As [`workers_of`], and if the profile lacks a model.
+pub fn stage_sizes(
+    config: &ServiceConfig,
+    specs: &[ModelSpec],
+    profile: &Profile,
+) -> Result<Vec<Vec<Workers>>, PlanError> {
+    let entries = stage_entries(config, specs, profile)?.into_iter();
+    let sizes = config.stages.iter().zip(entries).map(|(stage, entry)| {
+        let name = format!("{}/{}", config.name, stage.runs.name);
+        workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry)
+    });
+    sizes.collect()
+}
+
 impl ServicePlan {
     /// What the pipeline `config` can promise with the best batches of its stages, whose models are `specs`.
     ///
     /// # Errors
     /// As [`super::super::Plan::compute`].
-    pub(in crate::plan) fn of_pipeline(
+    pub fn of_pipeline(
         config: &ServiceConfig,
         specs: &[ModelSpec],
         profile: &Profile,
     ) -> Result<Self, PlanError> {
-        let sizes = config.stages.iter().zip(specs).map(|(stage, spec)| {
-            let entry = profile.entry(&spec.name, &spec.identity(), stage.runs.engine)?;
-            let name = format!("{}/{}", config.name, stage.runs.name);
-            workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry)
-        });
-        let sizes: Vec<Vec<Workers>> = sizes.collect::<Result<_, _>>()?;
+        let sizes = stage_sizes(config, specs, profile)?;
         let question = Question::new(config, &sizes)?;
         let (chosen, rate) = question.answer()?;
         let queue = config.queue as u64;
@@ -64,13 +92,14 @@ impl ServicePlan {
         sizes: Vec<Vec<Workers>>,
         (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
     ) -> Result<Self, PlanError> {
+        let entries = stage_entries(config, specs, profile)?;
         let mut stages = Vec::new();
         for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
             let stage = config.stages[i].clone();
             let batch = pipeline.stages[i].batch;
             let workers = sizes.into_iter().find(|workers| workers.batch == batch);
             let workers = workers.unwrap_or_else(|| unreachable!("it was one of them"));
-            let runs = Self::unpromised(&stage.runs, vec![specs[i].clone()], profile, workers)?;
+            let runs = Self::unpromised(&stage.runs, vec![(specs[i].clone(), entries[i])], workers)?;
             stages.push(StagePlan { config: stage, runs, adapter, most: config.most(i) });
         }
         let reply = reply(config, specs);
@@ -98,12 +127,10 @@ impl ServicePlan {
     /// A plan that promises nothing by itself.
     pub(in crate::plan) fn unpromised(
         config: &ServiceConfig,
-        specs: Vec<ModelSpec>,
-        profile: &Profile,
+        specs: Vec<(ModelSpec, &Entry)>,
         workers: Workers,
     ) -> Result<Self, PlanError> {
-        let spec = specs[0].clone();
-        let entry = profile.entry(&spec.name, &spec.identity(), config.engine)?;
+        let (spec, entry) = specs[0].clone();
         let latency = config.deadline.saturating_sub(config.guard);
         let plan = Self {
             config: config.clone(),
@@ -120,7 +147,7 @@ impl ServicePlan {
             rate: None,
             pipeline: None,
         };
-        plan.with_variants(specs, profile)
+        plan.with_variants(specs)
     }
 }
 
