@@ -351,3 +351,6 @@ impl ServicePlan {
         (yes > 0).then(|| 1.0 / question.period(yes).as_secs_f64())
     }
 }
+
+#[cfg(test)]
+mod tests;
