@@ -232,3 +232,21 @@ fn a_stream_that_leaves_takes_its_sources_with_it() {
     assert_eq!(line.sources[0].ended, Some((4, Outcome::Missed(MissReason::Cancelled))));
     assert_eq!(line.sources[1].ended.map(|(_, o)| o), Some(Outcome::Served));
 }
+
+/// More mandatory sources have begun than there are places for: one that finds none is refused, and the first stage goes on.
+#[test]
+fn a_source_that_finds_no_place_is_refused_and_its_worker_is_free() {
+    let mut line = two_stages(60, 1);
+    line.config.queue = 1;
+    let mut line = Line::new(line.config);
+    let streams = [0; 2].map(|_| line.add(&one_in(20)));
+    line.arrive(streams[0]);
+    line.advance_to(3);
+    line.arrive(streams[1]);
+    assert_eq!(line.sources[1].ended, Some((3, Outcome::Missed(MissReason::QueueFull))));
+    assert_eq!(line.busy(), [(1, 0)], "nothing was begun for it");
+    line.advance_to(23);
+    line.arrive(streams[1]);
+    line.drain();
+    assert_eq!(line.sources[2].ended, Some((30, Outcome::Served)));
+}

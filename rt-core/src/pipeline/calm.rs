@@ -43,13 +43,8 @@ impl Calm {
     }
 
     /// Now is `c_i`, and these workers run.
-    pub(super) fn note(&mut self, stage: usize, busy: impl Iterator<Item = usize>) {
-        let (mut few, mut count) = (Few::default(), 0);
-        for worker in busy {
-            few.set(worker, true);
-            count += 1;
-        }
-        self.since[stage] = Some((few, count));
+    pub(super) fn note(&mut self, stage: usize, busy: Few) {
+        self.since[stage] = Some((busy, busy.count()));
     }
 
     /// A batch of a stage has ended.

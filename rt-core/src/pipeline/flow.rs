@@ -1,7 +1,7 @@
 //! The way of sources through the stages: what results become, what is begun, what ends early, and when all of that is over.
 
 use super::MAX_STAGES;
-use super::scheduler::{NEVER, PipelineScheduler, source_of};
+use super::scheduler::{NEVER, PipelineScheduler, part_of, source_of};
 use super::sources::SourceId;
 use crate::scheduler::queue::MANDATORY;
 use crate::stream::MissReason;
@@ -23,7 +23,8 @@ impl PipelineScheduler {
             self.first.fanned_out(now, request.stream, stage, (most.into(), count.into()));
         }
         let deadline = |at: Instant| at + self.rest[0].saturating_sub(self.rest[stage]);
-        let (deadline, wanted) = (deadline(request.deadline), deadline(request.wanted));
+        let part =
+            Request { deadline: deadline(request.deadline), wanted: deadline(request.wanted), ..*request };
         for _ in 0..count.min(most) {
             if self.later[stage - 1].waiting.is_full() && !self.make_room(now, stage) {
                 self.close(now, source, Outcome::Missed(MissReason::QueueFull));
@@ -32,10 +33,8 @@ impl PipelineScheduler {
             if self.sources.get(source).is_none() {
                 return;
             }
-            let seq = self.sources.come(source, stage).into();
-            let SourceId { slot, generation } = source;
-            let part = Request { token: slot.into(), place: generation, seq, deadline, wanted, ..*request };
-            self.later[stage - 1].push(part);
+            let index = self.sources.come(source, stage);
+            self.later[stage - 1].push(part_of(source, index, &part));
         }
     }
 
@@ -90,7 +89,7 @@ impl PipelineScheduler {
 
     /// Starts a batch, if a worker is free and something waits.
     pub(super) fn start(&mut self, now: Instant) -> Option<(usize, WorkerId)> {
-        if let Some(worker) = self.first.first_free().filter(|_| self.may_start(0))
+        if let Some(worker) = self.first.pool().first_alike().flatten().filter(|_| self.may_start(0))
             && self.start_first(now, worker)
         {
             return Some((0, worker));
@@ -100,11 +99,7 @@ impl PipelineScheduler {
 
     /// Whether anything waits at a stage that a batch may be started for.
     fn may_start(&self, stage: usize) -> bool {
-        match (self.first.is_quiet(), stage.checked_sub(1)) {
-            (false, _) => self.waiting(stage) > 0,
-            (true, None) => self.first.waiting_mandatory() > 0,
-            (true, Some(later)) => !self.later[later].waiting.is_clear(),
-        }
+        if self.first.is_quiet() { self.waiting_mandatory(stage) > 0 } else { self.waiting(stage) > 0 }
     }
 
     /// Starts a batch of a later stage.
@@ -136,21 +131,31 @@ impl PipelineScheduler {
         if self.first.waiting() == 0 || self.first.take_turn(now, worker, background).is_none() {
             return false;
         }
-        for place in 0..self.first.batch(worker).len() {
-            let request = self.first.batch(worker)[place];
-            let source = self.sources.begin(&request).or_else(|| {
-                // Of those that nothing is promised for the one that must be answered last gives way.
-                let optional = self.sources.iter().filter(|(_, other)| !other.mandatory);
-                let (other, _) = optional.max_by_key(|(_, other)| other.deadline)?;
-                self.close(now, other, Outcome::Missed(MissReason::QueueFull));
-                self.sources.begin(&request)
-            });
-            match source {
-                Some(source) => self.begun[worker].push(source),
-                None => self.first.close(now, &request, Outcome::Missed(MissReason::QueueFull), self.rest[0]),
+        let mut place = 0;
+        while let Some(&request) = self.first.batch(worker).get(place) {
+            if let Some(source) = self.begin(now, &request) {
+                self.first.pool_mut().batch_mut(worker)[place] = part_of(source, 0, &request);
+                place += 1;
+            } else {
+                self.first.pool_mut().take_out(worker, place);
+                self.first.close(now, &request, Outcome::Missed(MissReason::QueueFull), self.rest[0]);
             }
         }
-        true
+        if place == 0 {
+            self.first.pool_mut().end(now, worker);
+        }
+        place > 0
+    }
+
+    /// Gives a source a place among those that have begun; if all are taken, of those that nothing is promised for the one that
+    /// must be answered last gives way.
+    fn begin(&mut self, now: Instant, request: &Request) -> Option<SourceId> {
+        self.sources.begin(request).or_else(|| {
+            let optional = self.sources.iter().filter(|(_, other)| !other.mandatory);
+            let (other, _) = optional.max_by_key(|(_, other)| other.deadline)?;
+            self.close(now, other, Outcome::Missed(MissReason::QueueFull));
+            self.sources.begin(request)
+        })
     }
 
     /// When a source that is begun now has most likely been answered as a whole, less the least time behind the first stage: at each
@@ -178,13 +183,9 @@ impl PipelineScheduler {
             if !self.calm.is_next(stage, self.pipeline.stages[stage].parent) {
                 continue;
             }
-            match stage.checked_sub(1).map(|later| &self.later[later]) {
-                None if self.first.is_clear(now) => {
-                    let busy = (0..self.begun.len()).filter(|&worker| self.first.is_running(worker));
-                    self.calm.note(stage, busy);
-                }
-                Some(later) if later.is_clear(now) => self.calm.note(stage, later.busy()),
-                _ => {}
+            if self.waiting_mandatory(stage) == 0 && self.pool(stage).is_prompt(now) {
+                let busy = self.pool(stage).busy();
+                self.calm.note(stage, busy);
             }
         }
         let over = self.calm.is_over();

@@ -5,7 +5,6 @@
 //! workers at each stage, and what its admission counts comes at `s` or later; `s` is `c_i` of every stage (see `calm.rs`).
 
 use super::scheduler::PipelineScheduler;
-use crate::scheduler::queue::MANDATORY;
 use crate::stream::{MissReason, StreamId, StreamSpec};
 use crate::time::Instant;
 use crate::{HandOverError, Retired};
@@ -43,8 +42,8 @@ impl PipelineScheduler {
         if next.running() > 0 {
             return Err(HandOverError::NotNew);
         }
-        let promised = self.later.iter().map(|later| later.waiting.class(MANDATORY).len());
-        let (running, waiting) = (self.running(), self.first.waiting_mandatory() + promised.sum::<usize>());
+        let promised = (0..=self.later.len()).map(|stage| self.waiting_mandatory(stage));
+        let (running, waiting) = (self.running(), promised.sum());
         if running + waiting > 0 {
             return Err(HandOverError::Busy { running, waiting });
         }

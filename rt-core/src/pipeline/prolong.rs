@@ -7,7 +7,7 @@ use super::shield::PipelineShield;
 use super::{Pipeline, Stage};
 use crate::scheduler::queue::MANDATORY;
 use crate::time::{Instant, Span};
-use crate::{Request, ShieldRefusal, WorkerId};
+use crate::{Request, WorkerId};
 
 /// The most requests that are looked at for one decision.
 const MOST: usize = 1 << 12;
@@ -60,46 +60,25 @@ impl PipelineScheduler {
         core::mem::replace(&mut self.longer.shield, shield)
     }
 
-    /// How long the batch that `worker` of `stage` was told to start at `now` may take at most: what
-    /// [`PipelineScheduler::prolong`] will grant. `P(b)` if it may not take longer, 0 if there is no such batch.
-    #[must_use]
-    pub fn longest(&mut self, now: Instant, stage: usize, worker: WorkerId) -> Span {
-        let granted = match stage {
-            0 => self.first.time_granted(now, worker),
-            _ => self.later[stage - 1].time_granted(now, worker),
-        };
-        let Some(granted) = granted else { return Span::ZERO };
-        if self.first.is_awaited() || self.first.safe_mode().state().is_suspended() {
-            return granted;
-        }
-        granted.max(self.longest_by_shield(now, stage, worker))
-    }
-
-    /// Grants the batch that `worker` of `stage` was told to start at `now` up to `length` instead of `P(b)`; see
-    /// [`crate::Scheduler::prolong`].
-    ///
-    /// # Errors
-    /// If it does not run, or some mandatory source, or one of the batch, might be late.
+    /// Grants the batch that `worker` of `stage` was told to start at `now` what `wish` makes of the longest that it may take, instead of
+    /// `P(b)`; to be called as [`crate::Scheduler::prolong`] is, of which it is one with [`crate::Scheduler::longest`]: all that has
+    /// begun is looked at once. What the batch has then: no less than `P(b)` and no more than the longest, 0 if there is no such batch.
     pub fn prolong(
         &mut self,
         now: Instant,
         (stage, worker): (usize, WorkerId),
-        length: Span,
-    ) -> Result<(), ShieldRefusal> {
-        let limit = self.longest(now, stage, worker);
-        if limit == Span::ZERO {
-            return Err(ShieldRefusal::NotStarted { worker });
+        wish: impl FnOnce(Span) -> Span,
+    ) -> Span {
+        let Some(granted) = self.pool(stage).time_granted(now, worker) else { return Span::ZERO };
+        let suspended = self.first.is_awaited() || self.first.safe_mode().state().is_suspended();
+        let allowed = if suspended { Span::ZERO } else { self.longest_by_shield(now, stage, worker) };
+        let longest = allowed.max(granted);
+        let length = wish(longest).clamp(granted, longest);
+        if length > granted {
+            self.longer.since_calm |= length > self.pipeline.stages[stage].time;
+            self.pool_mut(stage).prolong(worker, now + length);
         }
-        if length > limit {
-            return Err(ShieldRefusal::Length { length, limit });
-        }
-        self.longer.since_calm |= length > self.pipeline.stages[stage].time;
-        if stage == 0 {
-            self.first.prolong_stage(now, worker, length);
-        } else {
-            self.later[stage - 1].pool.prolong(worker, now + length);
-        }
-        Ok(())
+        length
     }
 
     /// What all requests together allow; 0 without a shield.
@@ -118,7 +97,7 @@ impl PipelineScheduler {
             return Span::ZERO;
         };
         let (theta, beside) = (own.theta.saturating_sub(self.pipeline.guard), own.beside);
-        if !self.is_on_time(now) || !self.look_at(stage, theta) {
+        if !self.pools().all(|pool| pool.is_on_time(now)) || !self.look_at(stage, theta) {
             return Span::ZERO;
         }
         let slack = self.slack(now, stage, worker, theta);
@@ -127,35 +106,21 @@ impl PipelineScheduler {
             return Span::ZERO;
         };
         let Stage { workers, time, .. } = self.pipeline.stages[stage];
-        let alone = match stage {
-            0 => self.first.is_long_alone(now, worker),
-            _ => self.later[stage - 1].pool.long_beside(now, worker).next().is_none(),
-        };
-        if workers > 1 && !alone {
+        if workers > 1 && self.pool(stage).long_beside(now, worker).next().is_some() {
             return time.min(slack);
         }
         let due = self.longer.due.iter().copied();
         slack.min(beside).min(shield.longest(now, core::iter::empty(), due, Span::ZERO))
     }
 
-    /// Whether no worker of the pipeline is lost or overdue.
-    fn is_on_time(&self, now: Instant) -> bool {
-        let later = |stage: &super::stage::Later| {
-            stage.pool.is_complete() && !stage.pool.has_overdue() && now <= stage.pool.earliest_due()
-        };
-        self.first.is_on_time(now) && self.later.iter().all(later)
-    }
-
     /// By when its own requests let the batch of a worker end: mandatory ones `theta` after their sources came, others so that
     /// what follows can be in time.
     fn slack(&self, now: Instant, stage: usize, worker: WorkerId, theta: Span) -> Span {
-        let batch =
-            if stage == 0 { self.first.batch(worker) } else { self.later[stage - 1].pool.batch(worker) };
         let end = |request: &Request| match request.mandatory {
             true => (request.arrival + theta).min(request.deadline),
             false => request.deadline,
         };
-        batch.iter().map(end).min().map_or(Span::ZERO, |end| end.since(now))
+        self.pool(stage).batch(worker).iter().map(end).min().map_or(Span::ZERO, |end| end.since(now))
     }
 
     /// Writes down by when all that may wait at a stage must be answered there, of the mandatory sources that have come, in order;

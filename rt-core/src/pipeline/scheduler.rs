@@ -10,6 +10,7 @@ use super::types::{Part, PipelineAction, PipelineConfig, PipelineConfigError};
 use super::{MAX_FAN_OUT, Pipeline};
 use crate::admission::Dispatch;
 use crate::scheduler::first::Behind;
+use crate::scheduler::queue::MANDATORY;
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
 use crate::{
@@ -36,8 +37,6 @@ pub struct PipelineScheduler {
     pub(super) rest: Vec<Span>,
     /// Of each stage how many requests of a source wait there mostly.
     pub(super) usual: Vec<usize>,
-    /// Of each worker of the first stage the sources that it runs.
-    pub(super) begun: Vec<Vec<SourceId>>,
     /// The stages from the second on.
     pub(super) later: Vec<Later>,
     pub(super) sources: Sources,
@@ -91,9 +90,7 @@ impl PipelineScheduler {
             .collect();
         let all = later.iter().map(|stage| stage.pool.len()).sum();
         first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
-        let batch = || Vec::with_capacity(stages[0].workers.profile.max_batch());
         Ok(Self {
-            begun: (0..stages[0].workers.count).map(|_| batch()).collect(),
             usual: usual.into_iter().map(|mean| mean as usize + 1).collect(),
             sources: Sources::new(config.queue, stages.len()),
             calm: Calm::new(stages.len()),
@@ -146,7 +143,13 @@ impl PipelineScheduler {
     /// Requests waiting at a stage.
     #[must_use]
     pub fn waiting(&self, stage: usize) -> usize {
-        if stage == 0 { self.first.waiting() } else { self.later[stage - 1].waiting.len() }
+        stage.checked_sub(1).map_or(self.first.waiting(), |later| self.later[later].waiting.len())
+    }
+
+    /// Those that the promises count on.
+    pub(super) fn waiting_mandatory(&self, stage: usize) -> usize {
+        let later = |later: usize| self.later[later].waiting.class(MANDATORY).len();
+        stage.checked_sub(1).map_or(self.first.waiting_mandatory(), later)
     }
 
     /// Requests waiting at all stages.
@@ -175,14 +178,13 @@ impl PipelineScheduler {
 
     /// The batch that `worker` of `stage` runs, in order; empty if it runs none.
     pub fn batch(&self, stage: usize, worker: WorkerId) -> impl ExactSizeIterator<Item = Part> + '_ {
-        let batch = if stage == 0 { &[][..] } else { self.later[stage - 1].pool.batch(worker) };
-        let begun = if stage == 0 { &self.begun[worker][..] } else { &[] };
-        (0..batch.len() + begun.len()).map(move |place| {
-            let (source, index) = match begun.get(place) {
-                Some(&source) => (source, 0),
-                None => (source_of(&batch[place]), batch[place].seq as u32),
-            };
-            Part { source, token: self.sources.get(source).map(|request| request.token), index }
+        self.pool(stage).batch(worker).iter().map(|part| {
+            let source = source_of(part);
+            Part {
+                source,
+                token: self.sources.get(source).map(|request| request.token),
+                index: part.seq as u32,
+            }
         })
     }
 
@@ -201,7 +203,7 @@ impl PipelineScheduler {
     ) -> Option<Resolution> {
         let within = within.min(self.pipeline.deadline).saturating_sub(self.rest[0]);
         let resolution = self.first.handle_wanted(now, arrival, (sent, within), room);
-        if resolution.is_none() && self.first.first_free().is_some() {
+        if resolution.is_none() && self.first.pool().first_alike().flatten().is_some() {
             self.arm(arrival.at);
         }
         resolution.map(|resolution| self.as_whole(resolution))
@@ -217,16 +219,14 @@ impl PipelineScheduler {
         ran: Ran,
         mut became: impl FnMut(usize, usize) -> u32,
     ) {
-        let count = self.batch(stage, worker).len();
-        if !self.end(now, stage, worker, ran) {
-            return;
+        let Some(ended) = self.pool_mut(stage).end(now, worker) else { return };
+        match ran {
+            Ran::Done(time) => self.first.stage_ended(now, stage, ended, time),
+            Ran::Failed => self.first.raise_worker_lost(now, 1),
         }
         self.calm.end(stage, worker);
-        for place in 0..count {
-            let source = match self.begun[..].get(worker).filter(|_| stage == 0) {
-                Some(begun) => begun[place],
-                None => source_of(&self.later[stage - 1].pool.batch(worker)[place]),
-            };
+        for place in 0..self.pool(stage).batch(worker).len() {
+            let source = source_of(&self.pool(stage).batch(worker)[place]);
             let Some(&request) = self.sources.get(source) else { continue };
             if ran == Ran::Failed {
                 self.close(now, source, Outcome::Missed(MissReason::EngineFailed));
@@ -245,7 +245,7 @@ impl PipelineScheduler {
                 self.close(now, source, outcome);
             }
         }
-        self.forget_batch(stage, worker);
+        self.pool_mut(stage).batch_mut(worker).clear();
         self.arm(now);
     }
 
@@ -283,36 +283,6 @@ impl PipelineScheduler {
         }
     }
 
-    /// Ends what a worker ran: whether it ran anything. Its requests are still there.
-    fn end(&mut self, now: Instant, stage: usize, worker: WorkerId, ran: Ran) -> bool {
-        let time = match ran {
-            Ran::Done(time) => Some(time),
-            Ran::Failed => None,
-        };
-        if stage == 0 {
-            return match self.begun.get(worker).is_some_and(|begun| !begun.is_empty()) {
-                true if time.is_none() => self.first.fail_stage(now, worker, 1),
-                true => self.first.end_stage(now, worker, time.unwrap_or(Span::ZERO)),
-                false => false,
-            };
-        }
-        let Some(ended) = self.later[stage - 1].pool.end(now, worker) else { return false };
-        match time {
-            Some(time) => self.first.stage_ended(now, stage, ended, time),
-            None => self.count_workers(now, true),
-        }
-        true
-    }
-
-    /// The batch of a worker has ended, and what became of it is settled.
-    pub(super) fn forget_batch(&mut self, stage: usize, worker: WorkerId) {
-        if stage == 0 {
-            self.begun[worker].clear();
-        } else {
-            self.later[stage - 1].pool.batch_mut(worker).clear();
-        }
-    }
-
     /// Notes that a free worker should have been given what came at `since`.
     pub(super) fn arm(&mut self, since: Instant) {
         self.armed = self.armed.min(since);
@@ -326,7 +296,13 @@ impl PipelineScheduler {
     }
 }
 
-/// Whose a request of a later stage is.
+/// Whose a request of a batch or of a later stage is.
 pub(super) fn source_of(part: &Request) -> SourceId {
     SourceId { slot: part.token as u32, generation: part.place }
+}
+
+/// A request of that source, number `index` at its stage, with the deadlines of `like`.
+pub(super) fn part_of(source: SourceId, index: u32, like: &Request) -> Request {
+    let SourceId { slot, generation } = source;
+    Request { token: slot.into(), place: generation, seq: index.into(), ..*like }
 }

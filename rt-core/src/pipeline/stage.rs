@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::scheduler::batch::{BatchPlanner, View};
-use crate::scheduler::pool::{Pool, State, Worker};
+use crate::scheduler::pool::Pool;
 use crate::scheduler::queue::{MANDATORY, OPTIONAL, Waiting};
 use crate::stream::MissReason;
 use crate::time::{Instant, Span};
@@ -47,19 +47,7 @@ impl Later {
     /// else waits of these sources. With `whole` none is made smaller for a request that is nearly late.
     pub(super) fn form(&mut self, now: Instant, whole: bool) -> Option<WorkerId> {
         let worker = self.pool.first_alike()??;
-        let kind = self.pool.kind(worker);
-        let view = View {
-            now,
-            workers: &kind.workers,
-            waiting: &self.waiting,
-            skip: [0; 3],
-            next_answer: &|| self.pool.next_answer(now, worker),
-            closed: false,
-            whole,
-            most: kind.workers.batch,
-            paying: &kind.paying,
-        };
-        self.planner.plan(&view);
+        self.planner.plan(&View { whole, ..View::new(now, &self.pool, worker, &self.waiting) });
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(
             &mut self.waiting,
@@ -84,26 +72,6 @@ impl Later {
             first.map_or(Instant::from_nanos(u64::MAX), |deadline| just_past(deadline - time))
         };
         due.min(expires(MANDATORY, bound)).min(expires(OPTIONAL, likely))
-    }
-
-    /// Nothing mandatory waits, and every worker is free within a full batch.
-    pub(super) fn is_clear(&self, now: Instant) -> bool {
-        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
-        self.waiting.is_clear() && self.pool.iter().enumerate().all(prompt)
-    }
-
-    /// The workers that run a batch.
-    pub(super) fn busy(&self) -> impl Iterator<Item = WorkerId> + '_ {
-        let busy = |(id, w): (usize, &Worker)| matches!(w.state, State::Busy { .. }).then_some(id);
-        self.pool.iter().enumerate().filter_map(busy)
-    }
-
-    /// How long the batch that `worker` started at `now` may take as things are.
-    pub(super) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
-        match self.pool.get(worker)?.state {
-            State::Busy { started, due, .. } if started == now => Some(due.since(now)),
-            _ => None,
-        }
     }
 
     /// How long it most likely takes until all that waits here has been begun, in full batches, and what a batch of `size` takes then.

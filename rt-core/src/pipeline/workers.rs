@@ -1,7 +1,6 @@
 //! The workers of a pipeline's stages: who is there, who runs a batch, who is lost and comes back.
 
-use super::scheduler::PipelineScheduler;
-use super::sources::SourceId;
+use super::scheduler::{PipelineScheduler, source_of};
 use crate::scheduler::first::Behind;
 use crate::scheduler::pool::{Pool, State};
 use crate::stream::MissReason;
@@ -42,23 +41,21 @@ impl PipelineScheduler {
     /// Takes in that a worker of a stage is gone; the sources of its batch are missed. With the last of any stage so are all
     /// that wait.
     pub fn handle_worker_lost(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) {
-        let count = self.batch(stage, worker).len();
-        let sources =
-            (0..count).filter_map(|place| self.batch(stage, worker).nth(place)).map(|part| part.source);
-        let sources: heapless::Vec<SourceId, { crate::MAX_BATCH }> = sources.collect();
-        for source in sources {
+        if self.pool(stage).get(worker).is_none() {
+            return;
+        }
+        self.pool_mut(stage).end(now, worker);
+        self.calm.end(stage, worker);
+        for place in 0..self.pool(stage).batch(worker).len() {
+            let source = source_of(&self.pool(stage).batch(worker)[place]);
             self.close(now, source, Outcome::Missed(MissReason::WorkerLost));
         }
-        self.calm.end(stage, worker);
+        self.pool_mut(stage).batch_mut(worker).clear();
         if stage == 0 {
-            // Its requests have ended already.
-            self.first.fail_stage(now, worker, 0);
-            self.begun[worker].clear();
             self.first.handle_worker_lost(now, worker);
-        } else if self.later[stage - 1].pool.get(worker).is_some() {
-            self.later[stage - 1].pool.lose(now, worker);
-            self.forget_batch(stage, worker);
-            self.count_workers(now, false);
+        } else {
+            self.pool_mut(stage).lose(now, worker);
+            self.count_workers(now);
         }
     }
 
@@ -67,8 +64,8 @@ impl PipelineScheduler {
         if stage == 0 {
             self.first.handle_worker_ready(now, worker);
         } else if self.pool(stage).get(worker).is_some_and(|w| w.state == State::Lost) {
-            self.later[stage - 1].pool.regain(now, worker);
-            self.count_workers(now, false);
+            self.pool_mut(stage).regain(now, worker);
+            self.count_workers(now);
         }
         self.arm(now);
     }
@@ -81,21 +78,27 @@ impl PipelineScheduler {
         }
     }
 
+    /// The same, to be changed.
+    pub(super) fn pool_mut(&mut self, stage: usize) -> &mut Pool {
+        match stage.checked_sub(1) {
+            None => self.first.pool_mut(),
+            Some(later) => &mut self.later[later].pool,
+        }
+    }
+
     /// Those of each stage.
-    fn pools(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
         (0..=self.later.len()).map(|stage| self.pool(stage))
     }
 
     /// Tells the first stage how many workers there are behind it.
-    pub(super) fn count_workers(&mut self, now: Instant, failed: bool) {
-        let (alive, all) = self
-            .later
-            .iter()
-            .fold((0, 0), |(alive, all), stage| (alive + stage.pool.alive(), all + stage.pool.len()));
-        let cut = self.later.iter().any(|stage| stage.pool.alive() == 0);
+    fn count_workers(&mut self, now: Instant) {
+        let behind = || self.pools().skip(1);
+        let (alive, all) = (behind().map(Pool::alive).sum(), behind().map(Pool::len).sum());
+        let cut = behind().any(|pool| pool.alive() == 0);
         if cut {
             self.close_all(now, MissReason::WorkerLost, |_| true);
         }
-        self.first.set_behind(now, Behind { alive, all, cut }, failed);
+        self.first.set_behind(now, Behind { alive, all, cut });
     }
 }

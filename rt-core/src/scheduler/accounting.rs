@@ -262,7 +262,7 @@ impl Scheduler {
     }
 
     /// `failed` workers are there but did not do their work.
-    pub(super) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
+    pub(crate) fn raise_worker_lost(&mut self, now: Instant, failed: usize) {
         let (alive, all) = self.workers();
         let seen = (alive - failed.min(alive)) as u64;
         let evidence = Evidence { limit: all as u64, seen, ..Evidence::default() };

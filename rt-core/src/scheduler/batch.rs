@@ -9,11 +9,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::pool::{Kind, Pool};
 use super::queue::{Classes, DEMOTED, MANDATORY, OPTIONAL, Waiting};
-use super::types::Request;
+use super::types::{Request, WorkerId};
 use crate::stream::{MissReason, StreamId};
 use crate::time::{Instant, Span};
-use crate::workers::Workers;
 
 /// The classes that fill a batch, in order.
 const FILLING: [usize; 2] = [DEMOTED, OPTIONAL];
@@ -25,28 +25,37 @@ const WHOLE: u64 = 1 << 32;
 /// What a batch is formed of.
 pub(crate) struct View<'a> {
     pub(crate) now: Instant,
-    /// The worker that takes it.
-    pub(crate) workers: &'a Workers,
+    pub(crate) pool: &'a Pool,
+    /// The worker that takes it, and what it is.
+    pub(crate) worker: WorkerId,
+    pub(crate) kind: &'a Kind,
     pub(crate) waiting: &'a Waiting,
     /// How many of each class are left to quicker workers.
     pub(crate) skip: Classes<usize>,
-    /// When a full batch after this one is answered at the earliest.
-    pub(crate) next_answer: &'a dyn Fn() -> Instant,
     /// Whether a load that only the refinement admits is served: it counts on batches being no larger than what is left.
     pub(crate) closed: bool,
     /// Whether no batch is made smaller for a request that is nearly late, so that what has piled up is worked off.
     pub(crate) whole: bool,
     /// The most requests that the batch may hold, given how many mandatory ones there are to choose from.
     pub(crate) most: usize,
-    /// By the most requests, from 1: the fewest that make nearly as many a second.
-    pub(crate) paying: &'a [u8],
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// A full batch at most, of all that waits for a free worker of the pool.
+    pub(crate) fn new(now: Instant, pool: &'a Pool, worker: WorkerId, waiting: &'a Waiting) -> Self {
+        let kind = pool.kind(worker);
+        let most = kind.workers.batch;
+        Self { now, pool, worker, kind, waiting, skip: [0; 3], closed: false, whole: false, most }
+    }
+
+    /// When a full batch after this one is answered at the earliest.
+    fn next_answer(&self) -> Instant {
+        self.pool.next_answer(self.now, self.worker)
+    }
+
     /// By when the worker itself has answered two full batches. The answer after this one comes no later.
     fn two_batches(&self) -> Instant {
-        let time = self.workers.batch_time();
-        self.now + time + time
+        self.now + self.kind.time + self.kind.time
     }
 }
 
@@ -144,7 +153,7 @@ impl BatchPlanner {
     pub(crate) fn plan(&mut self, view: &View) {
         self.fates.iter_mut().for_each(Vec::clear);
         (self.rows, self.taken) = (Default::default(), 0);
-        let full = view.workers.batch;
+        let full = view.kind.workers.batch;
         let spread = self.spread(view);
         if view.whole && !spread {
             self.keep_whole(view);
@@ -161,7 +170,7 @@ impl BatchPlanner {
     pub(crate) fn plan_ahead(&mut self, view: &View, longest: Span) {
         self.fates.iter_mut().for_each(Vec::clear);
         (self.rows, self.taken) = (Default::default(), 0);
-        let (profile, mandatory) = (&view.workers.profile, view.waiting.class(MANDATORY));
+        let (profile, mandatory) = (&view.kind.workers.profile, view.waiting.class(MANDATORY));
         let others = |size: usize| {
             let end = view.now + profile.likely(size);
             let in_time = |class| view.waiting.class(class).len() - self.first_in_time(view, class, end);
@@ -169,7 +178,7 @@ impl BatchPlanner {
         };
         let Some(largest) = (1..=view.most).rev().find(|&size| others(size) >= size) else { return };
         let (wanted, most) =
-            (usize::from(view.paying[largest - 1]), profile.largest_within(longest, view.most));
+            (usize::from(view.kind.paying[largest - 1]), profile.largest_within(longest, view.most));
         let pays = |size: usize| {
             10 * size as u64 * profile.mean(wanted).as_nanos()
                 >= 9 * wanted as u64 * profile.mean(size).as_nanos()
@@ -180,7 +189,7 @@ impl BatchPlanner {
         }
         // Places that are left cost little.
         let more = (size..=most.min(size + mandatory.len())).rev().find(|&more| others(more) >= size);
-        let size = more.map_or(size, |more| size.max(usize::from(view.paying[more - 1])));
+        let size = more.map_or(size, |more| size.max(usize::from(view.kind.paying[more - 1])));
         self.fill(view, size);
         let in_time = mandatory.first().is_some_and(|head| head.deadline >= view.now + profile.bound(size));
         if self.taken > 0 && in_time {
@@ -231,18 +240,18 @@ impl BatchPlanner {
     /// (per-batch spread: spread-drop paper, section 3.3, as corrected in the theory) and gives up the rest, each
     /// stream by a balanced word of its own.
     fn spread(&mut self, view: &View) -> bool {
-        let (full, skip) = (view.workers.batch, view.skip[MANDATORY]);
+        let (full, skip) = (view.kind.workers.batch, view.skip[MANDATORY]);
         let next = view.waiting.class(MANDATORY).get(full + skip);
         next.is_some_and(|next| next.deadline < view.two_batches()) && self.spread_hurried(view, full, skip)
     }
 
     #[inline(never)]
     fn spread_hurried(&mut self, view: &View, full: usize, skip: usize) -> bool {
-        let (profile, queue) = (&view.workers.profile, view.waiting.class(MANDATORY));
-        let mut next = (view.next_answer)();
+        let (profile, queue) = (&view.kind.workers.profile, view.waiting.class(MANDATORY));
+        let mut next = view.next_answer();
         if view.closed {
             let left = view.waiting.before(MANDATORY, next).saturating_sub(full + skip);
-            next = next - view.workers.batch_time().saturating_sub(profile.bound(left.clamp(1, full)));
+            next = next - view.kind.time.saturating_sub(profile.bound(left.clamp(1, full)));
         }
         let hurried = view.waiting.before(MANDATORY, next);
         if hurried <= full + skip {
@@ -250,7 +259,7 @@ impl BatchPlanner {
         }
         self.fates[MANDATORY].resize(skip, Fate::Wait);
         if skip == 0 {
-            let late = view.waiting.before(MANDATORY, view.now + view.workers.batch_time()).min(hurried);
+            let late = view.waiting.before(MANDATORY, view.now + view.kind.time).min(hurried);
             self.fates[MANDATORY].resize(late, Fate::Miss(MissReason::Shed));
         }
         let candidates = self.fates[MANDATORY].len()..hurried;
@@ -272,7 +281,7 @@ impl BatchPlanner {
     /// Gives up as few of the first mandatory requests as lets those behind them fill the batch in time, or all of them be in it.
     fn keep_whole(&mut self, view: &View) {
         let (queue, profile, full) =
-            (view.waiting.class(MANDATORY), &view.workers.profile, view.workers.batch);
+            (view.waiting.class(MANDATORY), &view.kind.workers.profile, view.kind.workers.batch);
         let first = self.first_mandatory(view);
         let size = |index: usize| (queue.len() - index).min(full);
         let late = |&index: &usize| queue[index].deadline < view.now + profile.bound(size(index));
@@ -285,10 +294,10 @@ impl BatchPlanner {
     /// largest, or the fewest that make nearly as many a second, for those are answered sooner. `rest` mandatory requests can still be
     /// taken.
     fn size(&self, view: &View, most: usize, rest: usize) -> usize {
-        let profile = &view.workers.profile;
+        let profile = &view.kind.workers.profile;
         let mut most = most.min(profile.max_batch());
         let mandatory = self.taken + rest;
-        let mut least = mandatory.min(view.workers.batch);
+        let mut least = mandatory.min(view.kind.workers.batch);
         // Shrink the batch rather than lose the first mandatory request; never for others.
         if let Some(head) = view.waiting.class(MANDATORY).get(self.first_mandatory(view)) {
             let largest = profile.largest_within(head.deadline.since(view.now), most).max(1);
@@ -301,14 +310,14 @@ impl BatchPlanner {
         };
         let all = (mandatory + view.waiting.len() - view.waiting.class(MANDATORY).len()).min(most);
         let largest = (least.max(1) + 1..=all).rev().find(enough).unwrap_or(least);
-        let size = least.max(usize::from(view.paying[largest.max(1) - 1]));
+        let size = least.max(usize::from(view.kind.paying[largest.max(1) - 1]));
         // More than a full batch was allowed for as many mandatory requests left waiting as the most leaves, and no more.
-        if size > view.workers.batch { size.max(mandatory.min(most)) } else { size }
+        if size > view.kind.workers.batch { size.max(mandatory.min(most)) } else { size }
     }
 
     /// Takes mandatory requests for a batch of `size`; what that is too late for is given up.
     fn take_mandatory(&mut self, view: &View, size: usize) {
-        let (queue, profile) = (view.waiting.class(MANDATORY), &view.workers.profile);
+        let (queue, profile) = (view.waiting.class(MANDATORY), &view.kind.workers.profile);
         let first = self.first_mandatory(view);
         if queue.len() <= first || self.taken >= size {
             return;
@@ -326,13 +335,13 @@ impl BatchPlanner {
     /// Fills the batch up to `size` with what is in time for it, class by class, each in order of deadlines. What it is too
     /// late for is left to a smaller one.
     fn fill(&mut self, view: &View, size: usize) {
-        let profile = &view.workers.profile;
+        let profile = &view.kind.workers.profile;
         if self.taken >= size || view.waiting.is_mandatory_only() {
             return;
         }
         // The next batch may be a small one, and then less is lost.
-        let left = (view.waiting.len() + self.taken).saturating_sub(size).clamp(1, view.workers.batch);
-        let sooner = view.workers.batch_time().saturating_sub(profile.likely(left));
+        let left = (view.waiting.len() + self.taken).saturating_sub(size).clamp(1, view.kind.workers.batch);
+        let sooner = view.kind.time.saturating_sub(profile.likely(left));
         for class in FILLING {
             if self.taken >= size || view.waiting.class(class).is_empty() {
                 continue;
@@ -343,7 +352,7 @@ impl BatchPlanner {
             let lost = if queue.get(from + room).is_none_or(|next| next.deadline >= view.two_batches()) {
                 0
             } else {
-                view.waiting.before(class, (view.next_answer)() - sooner)
+                view.waiting.before(class, view.next_answer() - sooner)
             };
             if lost > from + room {
                 self.take_turns(view, class, from..lost, room);

@@ -88,7 +88,7 @@ impl Scheduler {
             // That nothing waits here says nothing of the others on the same workers.
             _ if self.guest.is_some() => known,
             _ if !self.config.background => self.counted(now, known),
-            _ if !self.is_prompt(now) => known,
+            _ if !self.pool.is_prompt(now) => known,
             CarryIn::Draining(before) if clear || clears != before => CarryIn::None,
             CarryIn::Open if clear => CarryIn::None,
             CarryIn::Open => CarryIn::Draining(clears),
@@ -118,11 +118,5 @@ impl Scheduler {
     /// Whether all that `worker` runs came from `u` on, of streams that are there.
     fn came_since(&self, u: Instant, worker: &Worker) -> bool {
         worker.batch.iter().all(|request| request.arrival >= u && self.streams.get(request.stream).is_some())
-    }
-
-    /// Whether every worker is free within its `P`.
-    pub(super) fn is_prompt(&self, now: Instant) -> bool {
-        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.pool.kind(id).time;
-        self.pool.iter().enumerate().all(prompt)
     }
 }

@@ -268,18 +268,8 @@ impl Scheduler {
 
     /// Takes a batch for `worker` that takes at most `longest`, of what nothing is promised for. False if there is none.
     pub(super) fn form_batch_ahead(&mut self, now: Instant, worker: WorkerId, longest: Span) -> bool {
-        let kind = self.pool.kind(worker);
-        let view = View {
-            now,
-            workers: &kind.workers,
-            waiting: &self.waiting,
-            skip: [0; 3],
-            next_answer: &|| self.pool.next_answer(now, worker),
-            closed: false,
-            whole: false,
-            most: self.most_of_any(worker),
-            paying: &kind.paying,
-        };
+        let most = self.most_of_any(worker);
+        let view = View { most, ..View::new(now, &self.pool, worker, &self.waiting) };
         self.planner.plan_ahead(&view, longest);
         let batch = self.pool.batch_mut(worker);
         self.planner.carry_out(&mut self.waiting, |request| batch.push(request), |_, _| {});
@@ -345,18 +335,8 @@ impl Scheduler {
     /// Has the planner choose the batch.
     #[inline(never)]
     fn choose(&mut self, now: Instant, worker: WorkerId, skip: Classes<usize>) {
-        let kind = self.pool.kind(worker);
-        let view = View {
-            now,
-            workers: &kind.workers,
-            waiting: &self.waiting,
-            skip,
-            next_answer: &|| self.pool.next_answer(now, worker),
-            closed: !self.config.background,
-            whole: self.keeps_whole(),
-            most: self.most(now, worker),
-            paying: &kind.paying,
-        };
+        let (closed, whole, most) = (!self.config.background, self.keeps_whole(), self.most(now, worker));
+        let view = View { skip, closed, whole, most, ..View::new(now, &self.pool, worker, &self.waiting) };
         self.planner.plan(&view);
         let (batch, given_up) = (self.pool.batch_mut(worker), &mut self.given_up);
         self.planner.carry_out(

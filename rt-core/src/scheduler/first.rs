@@ -5,7 +5,7 @@
 //! come, is decided for all stages together.
 
 use super::pool::Pool;
-use super::types::{NEVER, Outcome, Request, WorkerId};
+use super::types::{Outcome, Request};
 use super::{Scheduler, queue};
 use crate::safe_mode::{Cause, Evidence};
 use crate::stream::{MissReason, StreamId};
@@ -37,6 +37,12 @@ impl Scheduler {
         &self.pool
     }
 
+    /// The same, to be changed.
+    pub(crate) fn pool_mut(&mut self) -> &mut Pool {
+        self.changed = true;
+        &mut self.pool
+    }
+
     /// Whether batches are started for mandatory requests alone.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
@@ -45,16 +51,6 @@ impl Scheduler {
     /// Places for streams, free ones among them.
     pub(crate) fn places(&self) -> usize {
         self.streams.places()
-    }
-
-    /// A worker that is free; the first.
-    pub(crate) fn first_free(&self) -> Option<WorkerId> {
-        self.pool.first_alike()?
-    }
-
-    /// Whether `worker` runs a batch.
-    pub(crate) fn is_running(&self, worker: WorkerId) -> bool {
-        !self.pool.batch(worker).is_empty()
     }
 
     /// Gives up what waits, is promised nothing, and would be answered after its deadline if it took until `reach`.
@@ -77,40 +73,6 @@ impl Scheduler {
         self.waiting.class(class).from(0)
     }
 
-    /// Whether no other worker than this runs a batch that was granted more than a full one.
-    pub(crate) fn is_long_alone(&self, now: Instant, worker: WorkerId) -> bool {
-        self.pool.long_beside(now, worker).next().is_none()
-    }
-
-    /// Expects the batch that `worker` started at `now` by `now + length`, unless it has longer already.
-    pub(crate) fn prolong_stage(&mut self, now: Instant, worker: WorkerId, length: Span) {
-        self.changed = true;
-        self.pool.prolong(worker, now + length);
-    }
-
-    /// Takes in the end of the batch that `worker` was running, after its engine ran for `time`. Its requests go on: each is
-    /// ended by [`Scheduler::close`]. False if it runs none.
-    pub(crate) fn end_stage(&mut self, now: Instant, worker: WorkerId, time: Span) -> bool {
-        let Some(ran) = self.pool.end(now, worker) else { return false };
-        self.changed = true;
-        self.note_end(now, ran, time);
-        self.pool.batch_mut(worker).clear();
-        true
-    }
-
-    /// The same where `failed` engines failed, or the worker is about to be lost: its requests are to be ended as missed.
-    pub(crate) fn fail_stage(&mut self, now: Instant, worker: WorkerId, failed: usize) -> bool {
-        if self.pool.end(now, worker).is_none() {
-            return false;
-        }
-        self.changed = true;
-        if failed > 0 {
-            self.raise_worker_lost(now, failed);
-        }
-        self.pool.batch_mut(worker).clear();
-        true
-    }
-
     /// Ends a request that has gone on, whose deadline counts by `rest` more than that of the first stage. It is counted if its
     /// stream is still there.
     pub(crate) fn close(&mut self, now: Instant, request: &Request, outcome: Outcome, rest: Span) {
@@ -122,17 +84,23 @@ impl Scheduler {
         self.end(now, request.stream, request.place, outcome);
     }
 
-    /// A batch of stage `stage`, not the first, that began and was due at these instants has ended, after its engine ran for `time`.
+    /// A batch of stage `stage` that began and was due at these instants has ended, after its engine ran for `time`. Its requests
+    /// go on: each is ended by [`Scheduler::close`].
     pub(crate) fn stage_ended(
         &mut self,
         now: Instant,
         stage: usize,
-        (started, due, reported): (Instant, Instant, bool),
+        ran: (Instant, Instant, bool),
         time: Span,
     ) {
+        let (started, due, _) = ran;
+        if stage == 0 {
+            self.note_end(now, ran, time);
+            return;
+        }
         self.worst_handover = self.worst_handover.max(now.since(started).saturating_sub(time));
         if now > due {
-            self.stage_ran_over(now, stage, (started, due, reported), Some(time));
+            self.stage_ran_over(now, stage, ran, Some(time));
         }
     }
 
@@ -166,17 +134,15 @@ impl Scheduler {
         self.suspend(now, stream, Cause::FanOutExcess, evidence, now);
     }
 
-    /// Workers behind were lost, or are back, or one of them `failed`.
-    pub(crate) fn set_behind(&mut self, now: Instant, behind: Behind, failed: bool) {
+    /// Workers behind were lost, or are back.
+    pub(crate) fn set_behind(&mut self, now: Instant, behind: Behind) {
         let Some(guest) = &mut self.guest else { return };
         let lost = behind.alive < guest.behind.alive;
         let cut = behind.cut && !guest.behind.cut;
         guest.behind = behind;
-        if !failed {
-            self.count_workers(now);
-        }
-        if failed || lost {
-            self.raise_worker_lost(now, usize::from(failed));
+        self.count_workers(now);
+        if lost {
+            self.raise_worker_lost(now, 0);
         }
         if cut {
             self.give_up_all(now, MissReason::WorkerLost);
@@ -186,10 +152,5 @@ impl Scheduler {
     /// How often something happened that has to be waited out; see [`Scheduler::awaits_clear`].
     pub(crate) fn breaks(&self) -> u64 {
         self.guest.map_or(0, |guest| guest.breaks)
-    }
-
-    /// Nothing mandatory waits here, and every worker is free within a full batch.
-    pub(crate) fn is_clear(&self, now: Instant) -> bool {
-        self.first_mandatory() == NEVER && self.is_prompt(now)
     }
 }

@@ -4,6 +4,7 @@
 //! due is known.
 
 mod kind;
+mod outlook;
 mod worker;
 
 use alloc::boxed::Box;
@@ -86,11 +87,6 @@ impl Pool {
         self.workers.len() - self.lost
     }
 
-    /// Whether none is lost.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.lost == 0
-    }
-
     /// Requests in batches.
     pub(crate) fn running(&self) -> usize {
         self.running
@@ -152,36 +148,6 @@ impl Pool {
         self.free_since
     }
 
-    /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
-    pub(crate) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
-        let own = self.workers[acting].kind;
-        let of = |(index, kind): (usize, &Kind)| {
-            let time = kind.time;
-            if kind.free_count > usize::from(index == own) {
-                return Some(now + time);
-            }
-            let due = (kind.due.instant() < NEVER).then(|| kind.due.instant().max(now) + time);
-            let overdue = (kind.overdue > 0).then_some(now + time);
-            let acting = (index == own).then_some(now + time + time);
-            [due, overdue, acting].into_iter().flatten().min()
-        };
-        self.kinds.iter().enumerate().filter_map(of).min().unwrap_or(now)
-    }
-
-    /// Whether a request that comes now, with `ahead` requests to be begun before it, has most likely been answered by
-    /// `deadline`: in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
-    /// Some worker is there.
-    #[inline]
-    pub(crate) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
-        self.kinds.iter().any(|kind| {
-            kind.likely_time(ahead, long).is_some_and(|time| {
-                // Mostly it is in time though the next batch ends as late as it may.
-                kind.free_by(now) + time <= deadline
-                    || kind.free_count == 0 && kind.likely_free(now, &self.workers) + time <= deadline
-            })
-        })
-    }
-
     /// The earliest instant at which a batch is due that has not been reported; the end of time without one.
     #[inline(always)]
     pub(crate) fn earliest_due(&self) -> Instant {
@@ -189,11 +155,6 @@ impl Pool {
             [only] => only.due.instant(),
             kinds => kinds.iter().map(|kind| kind.due.instant()).min().unwrap_or(NEVER),
         }
-    }
-
-    /// Whether a batch that should have ended, and was reported, still runs.
-    pub(crate) fn has_overdue(&self) -> bool {
-        self.overdue > 0
     }
 
     /// A batch that should have ended, has not been reported, and is not `excused` for it by when it began and was due: these
@@ -271,20 +232,15 @@ impl Pool {
         &mut self.workers[worker].batch
     }
 
+    /// Takes a request out of the batch that `worker` runs.
+    pub(crate) fn take_out(&mut self, worker: WorkerId, place: usize) {
+        self.workers[worker].batch.remove(place);
+        self.running -= 1;
+    }
+
     /// Whether a batch was granted more than `P`.
     pub(crate) fn has_long(&self) -> bool {
         self.long_count > 0
-    }
-
-    /// What the batches of others than `worker` that were granted more than `P` still take at most.
-    pub(crate) fn long_beside(
-        &self,
-        now: Instant,
-        worker: WorkerId,
-    ) -> impl Iterator<Item = Span> + Clone + '_ {
-        let mut others = self.long;
-        others.set(worker, false);
-        others.map(move |other| self.workers[other].left(now))
     }
 
     /// What its batch is to be run with.

@@ -4,7 +4,6 @@
 use alloc::sync::Arc;
 
 use super::carry_in::CarryIn;
-use super::pool::State;
 use super::queue::MANDATORY;
 use super::types::{NEVER, Request, ShieldRefusal, WorkerId};
 use super::{Retired, Scheduler};
@@ -68,7 +67,7 @@ impl Scheduler {
     /// [`Scheduler::prolong`] will grant. `P(b)` if it may not take longer, 0 if there is no such batch.
     #[must_use]
     pub fn longest(&self, now: Instant, worker: WorkerId) -> Span {
-        let Some(granted) = self.time_granted(now, worker) else { return Span::ZERO };
+        let Some(granted) = self.pool.time_granted(now, worker) else { return Span::ZERO };
         match &self.shield {
             Some(shield) if self.may_prolong(now) => {
                 granted.max(self.longest_by(shield, now, worker, self.slack(now, worker)))
@@ -85,7 +84,7 @@ impl Scheduler {
     /// If there is no shield, or it does not allow it, or some request of the batch would be late.
     pub fn prolong(&mut self, now: Instant, worker: WorkerId, length: Span) -> Result<(), ShieldRefusal> {
         let shield = self.shield.as_ref().ok_or(ShieldRefusal::NoShield)?;
-        let granted = self.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
+        let granted = self.pool.time_granted(now, worker).ok_or(ShieldRefusal::NotStarted { worker })?;
         if !self.may_prolong(now) {
             return Err(ShieldRefusal::Unsafe);
         }
@@ -162,7 +161,7 @@ impl Scheduler {
         let kind = &self.pool.kind(worker).workers;
         let (full, profile) = (kind.batch, &kind.profile);
         let Some(shield) = self.shield.as_deref().filter(|_| !self.ledger.is_empty()) else { return size };
-        if !self.is_on_time(now) {
+        if !self.pool.is_on_time(now) {
             return full;
         }
         let others = self.pool.long_beside(now, worker);
@@ -192,7 +191,7 @@ impl Scheduler {
     /// Whether the shield may be asked at all.
     #[inline]
     pub(super) fn may_prolong(&self, now: Instant) -> bool {
-        !self.awaited && !self.safe_mode.severity().is_suspended() && self.is_on_time(now)
+        !self.awaited && !self.safe_mode.severity().is_suspended() && self.pool.is_on_time(now)
     }
 
     /// How long the shield lets the batch that `worker` starts at `now` take, which is due in `slack`.
@@ -207,12 +206,6 @@ impl Scheduler {
     #[inline(never)]
     fn longest_beside(&self, shield: &Shield, now: Instant, worker: WorkerId, lull: Span) -> Span {
         shield.longest(now, self.pool.long_beside(now, worker), self.mandatory_due(0), lull)
-    }
-
-    /// Whether every worker is there and none is overdue.
-    #[inline(always)]
-    pub(crate) fn is_on_time(&self, now: Instant) -> bool {
-        self.pool.is_complete() && !self.pool.has_overdue() && now <= self.pool.earliest_due()
     }
 
     /// When a request must be answered: its deadline less what is kept back for late dispatch and stalls.
@@ -230,14 +223,5 @@ impl Scheduler {
     pub(super) fn slack(&self, now: Instant, worker: WorkerId) -> Span {
         let earliest = self.pool.batch(worker).iter().map(|request| request.deadline).min();
         earliest.map_or(Span::ZERO, |earliest| (earliest - self.config.reserve()).since(now))
-    }
-
-    /// How long the batch that `worker` started at `now` may take as things are.
-    #[inline]
-    pub(crate) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
-        match self.pool.get(worker)?.state {
-            State::Busy { started, due, .. } if started == now => Some(due.since(now)),
-            _ => None,
-        }
     }
 }

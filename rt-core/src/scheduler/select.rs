@@ -108,7 +108,7 @@ impl Scheduler {
     #[inline(never)]
     fn select(&mut self, now: Instant, worker: WorkerId) {
         let (size, waiting, slack) = (self.batch(worker).len(), self.waiting(), self.slack(now, worker));
-        let Some(granted) = self.time_granted(now, worker) else { return };
+        let Some(granted) = self.pool.time_granted(now, worker) else { return };
         let Some(selector) = &mut self.selection.selector else { return };
         let wish = selector.wish(&BatchView { now, size, waiting, slack });
         if wish == 0 {

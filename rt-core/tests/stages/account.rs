@@ -1,6 +1,6 @@
 //! The naive account of what became of each source, and what is held against it.
 
-use rt_core::{Event, MissReason, Outcome, Resolution, StreamId};
+use rt_core::{Event, MissReason, Outcome, Resolution, Span, StreamId};
 
 use super::{Batch, Line, Source, at, ns};
 
@@ -10,7 +10,7 @@ impl Line {
         let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
         let workers = &self.config.stages[stage].workers;
         assert!((1..=workers.batch).contains(&parts.len()), "a batch of {}", parts.len());
-        let bound = workers.profile.bound(parts.len()).as_nanos();
+        let least = workers.profile.bound(parts.len()).as_nanos();
         if stage == 0 {
             let mandatory: Vec<bool> =
                 self.scheduler.first().batch(worker).iter().map(|request| request.mandatory).collect();
@@ -31,17 +31,19 @@ impl Line {
         let before = (0..self.sources.len()).filter(|&t| stage > 0 && self.sources[t].mandatory);
         let before = before.filter(|&t| waits(&self.sources[t]) && key(&self.sources[t]) < last);
         self.overtaken.extend(before);
-        let longest = self.scheduler.longest(at(self.now), stage, worker).as_nanos();
-        let bound = match &mut self.longer {
-            Some(longer) if longest > bound => {
-                let length = longer(stage, longest).clamp(bound, longest);
-                let asked = self.scheduler.prolong(at(self.now), (stage, worker), ns(length));
-                asked.expect("no longer than the longest");
-                self.longs += usize::from(length > workers.batch_time().as_nanos());
-                length
+        let Self { scheduler, longer, .. } = self;
+        let mut most = least;
+        let length = scheduler.prolong(at(self.now), (stage, worker), |longest| {
+            most = longest.as_nanos();
+            match longer {
+                Some(longer) if most > least => ns(longer(stage, most)),
+                // Neither less nor more than there is can be had.
+                _ => Span::ZERO,
             }
-            _ => bound,
-        };
+        });
+        let bound = length.as_nanos();
+        assert!((least..=most).contains(&bound));
+        self.longs += usize::from(length > self.config.stages[stage].workers.batch_time());
         for part in &parts {
             let source = &mut self.sources[part.token.expect("of an open source") as usize];
             let index = source.waiting[stage].iter().position(|&number| number == part.index);

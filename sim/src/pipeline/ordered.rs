@@ -122,23 +122,22 @@ impl<'a> Ordered<'a> {
     /// has it, and what waits behind it could be served as slowly and leave the stage in its part of the deadline.
     fn model(&mut self, now: Instant, stage: usize, worker: WorkerId, oldest: Instant) -> Model {
         let (tree, size) = (&self.cluster.tree, self.scheduler.batch(stage, worker).len());
-        let longest = self.scheduler.longest(now, stage, worker);
-        let of = &self.scheduler.pipeline().stages[stage];
+        let of = self.scheduler.pipeline().stages[stage];
         let rounds = self.scheduler.waiting(stage).div_ceil(of.workers * of.batch) as u64;
         let left = (oldest + self.parts[stage]).since(now).as_nanos();
-        let fits = |&variant: &usize| {
-            let model = Model { stage, variant };
-            let (own, full) = (tree.bound(model, size), tree.bound(model, of.batch));
-            own <= longest && own.as_nanos() + rounds * full.as_nanos() <= left
-        };
-        let variant = self.ranked[stage].iter().copied().find(fits).unwrap_or(self.base[stage]);
-        let model = Model { stage, variant };
-        if variant != self.base[stage] {
-            // It was just said that it may.
-            let granted = self.scheduler.prolong(now, (stage, worker), tree.bound(model, size));
-            debug_assert_eq!(granted, Ok(()));
-        }
-        model
+        let (ranked, base) = (&self.ranked[stage], self.base[stage]);
+        let mut variant = base;
+        self.scheduler.prolong(now, (stage, worker), |longest| {
+            let fits = |&variant: &usize| {
+                let model = Model { stage, variant };
+                let (own, full) = (tree.bound(model, size), tree.bound(model, of.batch));
+                own <= longest && own.as_nanos() + rounds * full.as_nanos() <= left
+            };
+            variant = ranked.iter().copied().find(fits).unwrap_or(base);
+            // What the base takes it has.
+            if variant == base { Span::ZERO } else { tree.bound(Model { stage, variant }, size) }
+        });
+        Model { stage, variant }
     }
 
     fn started(&mut self, now: Instant, stage: usize, worker: WorkerId) -> PipelineStep {

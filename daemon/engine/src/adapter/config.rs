@@ -35,6 +35,17 @@ pub enum Each {
         /// The output that says how many of them there are.
         count: Option<String>,
     },
+    /// None, but the connected regions of a map, the largest first.
+    Regions {
+        /// The output that is the map.
+        regions: String,
+        /// From which on a pixel of it is part of a region.
+        threshold: f32,
+        /// Pixels that a region has at least.
+        min_area: u32,
+        /// By how much it is enlarged on each side: in areas, over its circumference.
+        grow: f32,
+    },
 }
 
 /// What an input is made of.
@@ -79,16 +90,43 @@ impl Part {
 pub struct Crop {
     /// The image.
     pub image: String,
-    /// The tensor with the box.
-    pub boxes: String,
-    /// What the four numbers of a box are.
-    pub format: BoxFormat,
-    /// Whether they are parts of the image's sides, and not pixels.
-    pub relative: bool,
+    /// Where the region is.
+    pub within: Within,
+    /// How it becomes as large as the input.
+    pub fit: Fit,
+    /// Two numbers: if the second is the larger, the region is turned upside down.
+    pub turn: Option<String>,
     /// By which each pixel is multiplied.
     pub scale: f32,
     /// What is added to it then.
     pub offset: f32,
+}
+
+/// Where a region is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// In a box of this tensor.
+    Boxes {
+        /// The tensor.
+        boxes: String,
+        /// What the four numbers of a box are.
+        format: BoxFormat,
+        /// Whether they are parts of the image's sides, and not pixels.
+        relative: bool,
+    },
+    /// Where this map has the region that the request is of.
+    Region(String),
+}
+
+/// How a region becomes as large as the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fit {
+    /// Each side by itself.
+    #[default]
+    Stretch,
+    /// Both alike; to the right or below zeros are left.
+    Pad,
 }
 
 /// What the four numbers of a box are.
@@ -110,26 +148,37 @@ struct RawEach {
     threshold: Option<f64>,
     rows: Option<String>,
     count: Option<String>,
+    regions: Option<String>,
+    min_area: Option<u32>,
+    grow: Option<f32>,
 }
 
 impl TryFrom<RawEach> for Each {
     type Error = &'static str;
 
     fn try_from(raw: RawEach) -> Result<Self, Self::Error> {
-        match raw {
-            RawEach { scores: Some(scores), column, threshold: Some(threshold), rows: None, count: None } => {
-                match threshold.is_nan() {
-                    true => Err("threshold: a number is needed"),
-                    false => Ok(Self::Scores { scores, column, threshold }),
-                }
-            }
-            RawEach { scores: Some(_), threshold: None, .. } => Err("scores: threshold is needed with it"),
-            RawEach { scores: None, column: None, threshold: None, rows: Some(rows), count } => {
-                Ok(Self::Rows { rows, count })
-            }
-            _ => Err(
-                "either scores and threshold are needed, perhaps with column, or rows, perhaps with count",
-            ),
+        let RawEach { scores, column, threshold, rows, count, regions, min_area, grow } = raw;
+        if threshold.is_some_and(f64::is_nan) {
+            return Err("threshold: a number is needed");
+        }
+        if (column.is_some() && scores.is_none()) || (count.is_some() && rows.is_none()) {
+            return Err("column is that of scores, and count that of rows");
+        }
+        if (min_area.is_some() || grow.is_some()) && regions.is_none() {
+            return Err("min-area and grow are those of regions");
+        }
+        match (scores, rows, regions, threshold) {
+            (Some(scores), None, None, Some(threshold)) => Ok(Self::Scores { scores, column, threshold }),
+            (None, Some(rows), None, None) => Ok(Self::Rows { rows, count }),
+            (None, None, Some(regions), Some(threshold)) => Ok(Self::Regions {
+                regions,
+                threshold: threshold as f32,
+                min_area: min_area.unwrap_or(1),
+                grow: grow.unwrap_or(0.0),
+            }),
+            (Some(_), None, None, None) => Err("scores: threshold is needed with it"),
+            (None, None, Some(_), None) => Err("regions: threshold is needed with it"),
+            _ => Err("one of scores, rows and regions is needed; threshold goes with scores and regions"),
         }
     }
 }
@@ -166,6 +215,9 @@ struct RawInput {
     boxes: Option<String>,
     format: Option<BoxFormat>,
     relative: Option<bool>,
+    region: Option<String>,
+    fit: Option<Fit>,
+    turn: Option<String>,
     scale: Option<f32>,
     offset: Option<f32>,
     arg_max: Option<RawPart>,
@@ -177,101 +229,68 @@ impl TryFrom<RawInput> for Input {
     type Error = &'static str;
 
     fn try_from(raw: RawInput) -> Result<Self, Self::Error> {
-        let RawInput { pass, row, crop, boxes, format, relative, scale, offset, arg_max, concatenate, axis } =
-            raw;
-        let of_crop =
-            boxes.is_some() || format.is_some() || relative.is_some() || scale.is_some() || offset.is_some();
-        if of_crop && crop.is_none() {
-            return Err("boxes, format, relative, scale and offset are crop's");
+        let RawInput { pass, row, crop, arg_max, concatenate, axis, .. } = &raw;
+        if crop.is_none() && raw.has_fields_of_crop() {
+            return Err("boxes, format, relative, region, fit, turn, scale and offset are those of crop");
         }
         if axis.is_some() && concatenate.is_none() {
-            return Err("axis is concatenate's");
+            return Err("axis is that of concatenate");
         }
-        match (pass, row, crop, arg_max, concatenate) {
-            (Some(name), None, None, None, None) => Ok(Self::Tensor(Part::Whole(name))),
-            (None, Some(name), None, None, None) => Ok(Self::Tensor(Part::Row(name))),
-            (None, None, Some(image), None, None) => {
-                let boxes = boxes.ok_or("crop: boxes is needed with it")?;
-                let (scale, offset) = (scale.unwrap_or(1.0), offset.unwrap_or(0.0));
-                if !(scale.is_finite() && offset.is_finite()) {
-                    return Err("scale, offset: finite numbers are needed");
-                }
-                let (format, relative) = (format.unwrap_or_default(), relative.unwrap_or(false));
-                Ok(Self::Crop(Crop { image, boxes, format, relative, scale, offset }))
-            }
-            (None, None, None, Some(part), None) => Ok(Self::ArgMax(part.into())),
-            (None, None, None, None, Some(parts)) if parts.is_empty() => {
+        let given = [pass.is_some(), row.is_some(), crop.is_some(), arg_max.is_some(), concatenate.is_some()];
+        if given.into_iter().filter(|given| *given).count() != 1 {
+            return Err("one of pass, row, crop, arg-max and concatenate is needed");
+        }
+        match raw {
+            RawInput { pass: Some(name), .. } => Ok(Self::Tensor(Part::Whole(name))),
+            RawInput { row: Some(name), .. } => Ok(Self::Tensor(Part::Row(name))),
+            RawInput { arg_max: Some(part), .. } => Ok(Self::ArgMax(part.into())),
+            RawInput { concatenate: Some(parts), .. } if parts.is_empty() => {
                 Err("concatenate: at least one tensor is needed")
             }
-            (None, None, None, None, Some(parts)) => Ok(Self::Concatenate {
+            RawInput { concatenate: Some(parts), axis, .. } => Ok(Self::Concatenate {
                 parts: parts.into_iter().map(Part::from).collect(),
                 axis: axis.unwrap_or(0),
             }),
-            _ => Err("one of pass, row, crop, arg-max and concatenate is needed"),
+            raw => raw.crop().map(Self::Crop),
         }
+    }
+}
+
+impl RawInput {
+    fn has_fields_of_crop(&self) -> bool {
+        let Self { boxes, format, relative, region, fit, turn, scale, offset, .. } = self;
+        let names = boxes.is_some() || region.is_some() || turn.is_some();
+        names
+            || format.is_some()
+            || relative.is_some()
+            || fit.is_some()
+            || scale.is_some()
+            || offset.is_some()
+    }
+
+    fn crop(self) -> Result<Crop, &'static str> {
+        let Self { crop: Some(image), boxes, format, relative, region, fit, turn, scale, offset, .. } = self
+        else {
+            return Err("crop: an image is needed");
+        };
+        let within = match (boxes, region) {
+            (Some(boxes), None) => {
+                let (format, relative) = (format.unwrap_or_default(), relative.unwrap_or(false));
+                Within::Boxes { boxes, format, relative }
+            }
+            (None, Some(_)) if format.is_some() || relative.is_some() => {
+                return Err("format and relative are those of boxes");
+            }
+            (None, Some(map)) => Within::Region(map),
+            _ => return Err("crop: boxes or region is needed with it"),
+        };
+        let (scale, offset) = (scale.unwrap_or(1.0), offset.unwrap_or(0.0));
+        if !(scale.is_finite() && offset.is_finite()) {
+            return Err("scale, offset: finite numbers are needed");
+        }
+        Ok(Crop { image, within, fit: fit.unwrap_or_default(), turn, scale, offset })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_way_to_write_it_is_read() {
-        let text = r#"
-            each = { scores = "scores", threshold = 0.5 }
-            inputs.a = { pass = "t" }
-            inputs.b = { row = "detect.t" }
-            inputs.c = { crop = "source.image", boxes = "boxes", format = "center", relative = true, scale = 0.5 }
-            inputs.d = { arg-max = { row = "t" } }
-            inputs.e = { concatenate = ["a", { row = "b" }], axis = 1 }
-        "#;
-        let config: AdapterConfig = toml::from_str(text).unwrap();
-        let scores = Each::Scores { scores: "scores".to_owned(), column: None, threshold: 0.5 };
-        assert_eq!(config.each, Some(scores));
-        let whole = |name: &str| Part::Whole(name.to_owned());
-        let row = |name: &str| Part::Row(name.to_owned());
-        let crop = Crop {
-            image: "source.image".to_owned(),
-            boxes: "boxes".to_owned(),
-            format: BoxFormat::Center,
-            relative: true,
-            scale: 0.5,
-            offset: 0.0,
-        };
-        let expected = [
-            Input::Tensor(whole("t")),
-            Input::Tensor(row("detect.t")),
-            Input::Crop(crop),
-            Input::ArgMax(row("t")),
-            Input::Concatenate { parts: vec![whole("a"), row("b")], axis: 1 },
-        ];
-        assert!(config.inputs.values().eq(&expected), "{:?}", config.inputs);
-        let rows: AdapterConfig = toml::from_str("each = { rows = \"boxes\", count = \"n\" }").unwrap();
-        assert_eq!(rows.each, Some(Each::Rows { rows: "boxes".to_owned(), count: Some("n".to_owned()) }));
-        assert_eq!(toml::from_str::<AdapterConfig>("").unwrap(), AdapterConfig::default());
-    }
-
-    #[test]
-    fn what_is_missing_or_too_much_is_named() {
-        for (text, message) in [
-            ("each = { scores = \"s\" }", "scores: threshold is needed with it"),
-            ("each = { scores = \"s\", threshold = nan }", "threshold: a number is needed"),
-            ("each = { rows = \"s\", threshold = 0.5 }", "either scores and threshold are needed"),
-            ("each = { score = \"s\" }", "unknown field `score`"),
-            ("inputs.x = {}", "one of pass, row, crop, arg-max and concatenate is needed"),
-            ("inputs.x = { pass = \"a\", row = \"a\" }", "one of pass, row, crop"),
-            ("inputs.x = { crop = \"a\" }", "crop: boxes is needed with it"),
-            ("inputs.x = { crop = \"a\", boxes = \"b\", scale = inf }", "scale, offset: finite"),
-            ("inputs.x = { crop = \"a\", boxes = \"b\", format = \"edges\" }", "unknown variant `edges`"),
-            ("inputs.x = { pass = \"a\", boxes = \"b\" }", "boxes, format, relative, scale and offset are"),
-            ("inputs.x = { pass = \"a\", axis = 0 }", "axis is concatenate's"),
-            ("inputs.x = { concatenate = [] }", "concatenate: at least one tensor is needed"),
-            ("inputs.x = { concatenate = [3] }", "the name of a tensor is needed, or { row"),
-            ("inputs.x = { crops = \"a\" }", "unknown field `crops`"),
-        ] {
-            let error = toml::from_str::<AdapterConfig>(text).unwrap_err().to_string();
-            assert!(error.contains(message), "{text}: {error}");
-        }
-    }
-}
+mod tests;

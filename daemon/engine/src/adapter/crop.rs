@@ -1,9 +1,11 @@
 //! Regions of an image, resized to what a model takes: between the middles of pixels linearly, four of them for each.
 
-use crate::{DataType, ModelSpec, TensorSpec};
+use crate::{DataType, TensorSpec};
 
-use super::config::{BoxFormat, Crop};
-use super::names::{Found, Known, View, needed, shape};
+use super::boxes::Boxes;
+use super::config::{Crop, Fit};
+use super::lay::Making;
+use super::names::{View, needed, shape};
 use super::target::Target;
 use super::{AdapterError, Step, number};
 
@@ -18,9 +20,9 @@ pub(super) struct Region {
     from: [usize; 3],
     into: [usize; 3],
     data_type: DataType,
-    boxes: View,
-    format: BoxFormat,
-    relative: bool,
+    boxes: Boxes,
+    fit: Fit,
+    turn: Option<View>,
     scale: f32,
     offset: f32,
 }
@@ -34,15 +36,16 @@ struct Tap {
 }
 
 impl Region {
-    /// For input `tensor` of `model`.
+    /// For input `tensor`.
     ///
     /// # Errors
-    /// What is no image, or no box.
+    /// What is no image.
     pub(super) fn new(
-        (crop, boxes): (&Crop, View),
-        known: &Known<'_>,
-        (tensor, model): (&TensorSpec, &ModelSpec),
+        (crop, boxes): (&Crop, Boxes),
+        making: &Making<'_>,
+        tensor: &TensorSpec,
     ) -> Result<Self, AdapterError> {
+        let (known, model) = (&making.known, making.model);
         let field = format!("inputs.{}.crop", tensor.name);
         let refuse = |reason| AdapterError::new(&field, &crop.image, reason);
         let image = known.find(&crop.image).map_err(refuse)?;
@@ -58,35 +61,55 @@ impl Region {
                 needed(tensor, model)
             )));
         }
-        let &Crop { format, relative, scale, offset, .. } = crop;
-        let (image, data_type) = (image.whole(), tensor.data_type);
-        Ok(Self { image, from, into, data_type, boxes, format, relative, scale, offset })
+        let turn = crop.turn.as_ref().map(|name| {
+            let refuse = |reason| AdapterError::new(format!("inputs.{}.turn", tensor.name), name, reason);
+            let found = known.find(name).map_err(refuse)?;
+            let two = found.tensor.elements() == 2;
+            two.then(|| found.whole())
+                .ok_or_else(|| refuse(format!("it is {}, two numbers are needed", shape(found.tensor))))
+        });
+        let &Crop { fit, scale, offset, .. } = crop;
+        let (image, data_type, turn) = (image.whole(), tensor.data_type, turn.transpose()?);
+        Ok(Self { image, from, into, data_type, boxes, fit, turn, scale, offset })
     }
 
     /// Writes the region of the request that `path` leads to; zeros if the box is empty or no box.
     pub(super) fn lay(&self, source: &[u8], path: &[Step<'_>], target: &mut Target<'_>) {
         let [channels, rows, columns] = self.into;
-        let corners = self.boxes.bytes(source, path).and_then(|numbers| self.corners(numbers));
+        let [_, from_rows, from_columns] = self.from;
+        let corners = self.boxes.corners(source, path, [from_rows as f32, from_columns as f32]);
         let (Some([left, top, right, bottom]), Some(image)) = (corners, self.image.bytes(source, path))
         else {
             return target.zeros(channels * rows * columns);
         };
+        let [high, wide] = match self.fit {
+            Fit::Stretch => [rows, columns],
+            Fit::Pad => fitted([rows, columns], [bottom - top, right - left]),
+        };
+        // Turned upside down is what is read from the other corner.
+        let turned =
+            self.turn.and_then(|view| view.bytes(source, path).map(|numbers| is_second(view, numbers)));
+        let (left, right, top, bottom) = match turned {
+            Some(true) => (right, left, bottom, top),
+            _ => (left, right, top, bottom),
+        };
         let size = self.data_type.size();
-        let [_, from_rows, from_columns] = self.from;
         for begin in (0..columns).step_by(COLUMNS) {
             let width = COLUMNS.min(columns - begin);
             let mut across = [Tap::default(); COLUMNS];
-            for (tap, column) in across[..width].iter_mut().zip(begin..) {
-                *tap = Tap::new(left, right, column, columns, from_columns);
+            let there = wide.saturating_sub(begin).min(width);
+            for (tap, column) in across[..there].iter_mut().zip(begin..) {
+                *tap = Tap::new(left, right, column, wide, from_columns);
             }
-            let across = &across[..width];
             for row in 0..rows {
-                let down = Tap::new(top, bottom, row, rows, from_rows);
+                let down = Tap::new(top, bottom, row, high, from_rows);
+                let there = if row < high { there } else { 0 };
                 for channel in 0..channels {
                     target.go_to(((channel * rows + row) * columns + begin) * size);
                     let plane = channel * from_rows;
                     let lines = [plane + down.first, plane + down.second].map(|line| line * from_columns);
-                    self.write_row(image, lines, down.part, across, target);
+                    self.write_row(image, lines, down.part, &across[..there], target);
+                    target.zeros(width - there);
                 }
             }
         }
@@ -130,65 +153,29 @@ impl Region {
         }
     }
 
-    /// Left, top, right and bottom of a box in pixels, within the image; `None` if nothing of it is.
-    fn corners(&self, numbers: &[u8]) -> Option<[f32; 4]> {
-        let size = self.boxes.data_type.size();
-        let mut four = [0f32; 4];
-        for (value, element) in four.iter_mut().zip(numbers.chunks_exact(size)) {
-            *value = number::load(self.boxes.data_type, element) as f32;
-        }
-        let [_, rows, columns] = self.from.map(|side| side as f32);
-        if self.relative {
-            four = [four[0] * columns, four[1] * rows, four[2] * columns, four[3] * rows];
-        }
-        let [a, b, c, d] = four;
-        let [left, top, right, bottom] = match self.format {
-            BoxFormat::Corners => four,
-            BoxFormat::Center => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
-        };
-        let within = [
-            left.clamp(0.0, columns),
-            top.clamp(0.0, rows),
-            right.clamp(0.0, columns),
-            bottom.clamp(0.0, rows),
-        ];
-        // Of a NaN nothing is less.
-        (within[0] < within[2] && within[1] < within[3]).then_some(within)
-    }
-
-    /// The numbers of a box that holds all of the image.
-    pub(super) fn whole_image(&self) -> [f64; 4] {
-        let [_, rows, columns] = self.from.map(|side| side as f64);
-        let [width, height] = if self.relative { [1.0, 1.0] } else { [columns, rows] };
-        match self.format {
-            BoxFormat::Corners => [0.0, 0.0, width, height],
-            BoxFormat::Center => [width / 2.0, height / 2.0, width, height],
-        }
-    }
-
-    pub(super) fn boxes(&self) -> View {
+    pub(super) fn boxes(&self) -> Boxes {
         self.boxes
+    }
+
+    /// Rows and columns of the image.
+    pub(super) fn image_sides(&self) -> [f64; 2] {
+        [self.from[1] as f64, self.from[2] as f64]
     }
 }
 
 const IMAGE: &str = "but f32 or u8 of channels, rows and columns is needed, or of rows and columns";
 
-/// The box that a row of a tensor begins with, or a tensor that is one.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn box_of(found: Found<'_>) -> Result<View, String> {
-    let tensor = found.tensor;
-    let view = match tensor.shape[..] {
-        [4] => Some(found.whole()),
-        [_, .., numbers] if numbers >= 4 && tensor.elements() == tensor.shape[0] * numbers => {
-            found.row().ok()
-        }
-        _ => None,
-    };
-    view.filter(|_| tensor.data_type != DataType::Bool).ok_or_else(|| {
-        format!("it is {}, rows that begin with the four numbers of a box are needed", shape(tensor))
-    })
+/// As many rows and columns as a region takes that is enlarged alike on both sides, at least one.
+fn fitted([rows, columns]: [usize; 2], [height, width]: [f32; 2]) -> [usize; 2] {
+    let scale = (rows as f32 / height).min(columns as f32 / width);
+    let side = |length: f32, most: usize| ((length * scale).round() as usize).clamp(1, most);
+    [side(height, rows), side(width, columns)]
+}
+
+/// Whether the second of two numbers is the larger.
+fn is_second(view: View, numbers: &[u8]) -> bool {
+    let (first, second) = numbers.split_at(numbers.len() / 2);
+    number::load(view.data_type, second) > number::load(view.data_type, first)
 }
 
 /// Channels, rows, columns.

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use crate::{Buffers, DataType, ModelSpec, TensorSpec};
 
+use super::boxes::Boxes;
 use super::config::{Input, Part};
-use super::crop::{Region, box_of};
+use super::crop::Region;
 use super::names::{Found, Known, View, needed, shape};
 use super::target::Target;
 use super::{AdapterError, Step, number};
@@ -34,6 +35,8 @@ pub(super) struct Making<'a> {
     pub(super) known: Known<'a>,
     /// How many rows each tensor of the parent has that is taken by rows, if they become requests of their own.
     pub(super) rows: Option<usize>,
+    /// The map of the parent whose regions become requests.
+    pub(super) map: Option<View>,
     pub(super) model: &'a ModelSpec,
 }
 
@@ -87,14 +90,8 @@ impl<'a> Making<'a> {
                 How::ArgMax(view)
             }
             Some(Input::Crop(crop)) => {
-                let refuse =
-                    |reason| AdapterError::new(format!("inputs.{}.boxes", spec.name), &crop.boxes, reason);
-                let found = self.known.find(&crop.boxes).map_err(refuse)?;
-                let boxes = box_of(found).map_err(refuse)?;
-                if boxes.rows.is_some() {
-                    self.has_rows(found).map_err(refuse)?;
-                }
-                How::Region(Region::new((crop, boxes), &self.known, (spec, self.model))?)
+                let boxes = Boxes::new(self, crop, spec)?;
+                How::Region(Region::new((crop, boxes), self, spec)?)
             }
         };
         Ok(Laid { tensor, data_type: spec.data_type, how })
@@ -184,7 +181,10 @@ impl<'a> Making<'a> {
     }
 
     /// Whether the parent's tensor has a row for each that becomes a request.
-    fn has_rows(&self, found: Found<'_>) -> Result<(), String> {
+    pub(super) fn has_rows(&self, found: Found<'_>) -> Result<(), String> {
+        if self.map.is_some() && self.known.is_parent(found.place) {
+            return Err("`each` makes regions, which have no row there".to_owned());
+        }
         match self.rows.filter(|_| self.known.is_parent(found.place)) {
             Some(rows) if found.tensor.shape[0] != rows => {
                 Err(format!("it is {}, but `each` has {rows} rows", shape(found.tensor)))

@@ -1,10 +1,12 @@
 //! What turns the results of one stage of a pipeline into requests of the next.
 
+mod boxes;
 mod config;
 mod crop;
 mod lay;
 mod names;
 mod number;
+mod regions;
 mod rehearse;
 mod select;
 mod target;
@@ -18,7 +20,7 @@ use lay::{Laid, Making};
 use names::{Known, list};
 use select::Select;
 
-pub use config::{AdapterConfig, BoxFormat, Crop, Each, Input, Part};
+pub use config::{AdapterConfig, BoxFormat, Crop, Each, Fit, Input, Part, Within};
 pub use rehearse::Rehearsal;
 
 /// Makes the requests of a stage, by shapes that were checked.
@@ -88,8 +90,8 @@ impl Adapter {
                 format!("{} has no such input; it has {all}", model.name),
             ));
         }
-        let select = Select::new(config.each.as_ref(), &known)?;
-        let making = Making { known, rows: select.rows(), model };
+        let select = Select::new(config.each.as_ref(), &known, fan_out)?;
+        let making = Making { known, rows: select.rows(), map: select.map(), model };
         let inputs = inputs.iter().enumerate();
         let inputs = inputs.map(|(number, input)| making.input(number, config.inputs.get(&input.name)));
         let answers = path.iter().map(|(_, model)| model.answer().to_vec());

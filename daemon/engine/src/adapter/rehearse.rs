@@ -3,10 +3,11 @@
 use crate::engine::fill_tensor;
 use crate::{TensorSpec, packed_len};
 
+use super::boxes::Boxes;
 use super::lay::How;
 use super::names::{Place, View};
 use super::select::Select;
-use super::{Adapter, Step, number};
+use super::{Adapter, Step, number, regions};
 
 /// A request of the pipeline, and an answer of each stage on the way, of which every row becomes a request and every box holds
 /// all of the image.
@@ -16,13 +17,16 @@ pub struct Rehearsal {
     pub source: Vec<u8>,
     /// The stages' answers, the parent's last.
     pub answers: Vec<Vec<u8>>,
+    /// The row of each answer that the way goes on with.
+    rows: Vec<u32>,
 }
 
 impl Rehearsal {
     /// The way to the request that is of this row of the parent's answer.
     pub fn path(&self, row: u32) -> Vec<Step<'_>> {
         let last = self.answers.len().saturating_sub(1);
-        let step = |(number, answer)| Step { answer, row: if number == last { row } else { 0 } };
+        let row_of = |number| if number == last { row } else { self.rows[number] };
+        let step = |(number, answer)| Step { answer, row: row_of(number) };
         self.answers.iter().map(Vec::as_slice).enumerate().map(step).collect()
     }
 }
@@ -33,6 +37,7 @@ impl Adapter {
         let mut rehearsal = Rehearsal {
             source: filled(seed, &self.tensors[0]),
             answers: self.tensors[1..].iter().map(|tensors| filled(seed, tensors)).collect(),
+            rows: vec![0; self.tensors.len() - 1],
         };
         let parent = rehearsal.answers.last_mut();
         match (&self.select, parent) {
@@ -49,16 +54,20 @@ impl Adapter {
                 let most = (*rows as u64).min(number::counts_to(count.data_type));
                 number::store(count.data_type, most as f64, &mut answer[count.at..][..count.bytes]);
             }
+            (Select::Regions(regions), Some(answer)) => regions.fill(answer),
             _ => {}
         }
         for laid in &self.inputs {
-            if let How::Region(region) = &laid.how {
-                let boxes = region.boxes();
+            let How::Region(region) = &laid.how else { continue };
+            if let Boxes::Region(stage) = region.boxes() {
+                rehearsal.rows[stage] = regions::WHOLE;
+            }
+            if let Some((boxes, numbers)) = region.boxes().whole_image(region.image_sides()) {
                 let packed = match boxes.place {
                     Place::Source => &mut rehearsal.source,
                     Place::Stage(number) => &mut rehearsal.answers[number],
                 };
-                fill_boxes(boxes, region.whole_image(), packed);
+                fill_boxes(boxes, numbers, packed);
             }
         }
         rehearsal

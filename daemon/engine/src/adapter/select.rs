@@ -6,6 +6,7 @@ use crate::{DataType, TensorSpec};
 
 use super::config::Each;
 use super::names::{Known, View, shape};
+use super::regions::Regions;
 use super::{AdapterError, number};
 
 /// How rows are chosen, by shapes that were checked.
@@ -17,12 +18,14 @@ pub(super) enum Select {
     Scores { scores: View, column: usize, threshold: f64 },
     /// All, or the first so many.
     Rows { rows: usize, count: Option<View> },
+    /// The regions of a map.
+    Regions(Regions),
 }
 
 impl Select {
     /// # Errors
     /// An output that is not there or has no such rows.
-    pub(super) fn new(each: Option<&Each>, known: &Known<'_>) -> Result<Self, AdapterError> {
+    pub(super) fn new(each: Option<&Each>, known: &Known<'_>, fan_out: u32) -> Result<Self, AdapterError> {
         match each {
             None => Ok(Self::Answer),
             Some(Each::Scores { scores, column, threshold }) => {
@@ -47,6 +50,9 @@ impl Select {
                 };
                 Ok(Self::Scores { scores: view, column, threshold: *threshold })
             }
+            Some(&Each::Regions { ref regions, threshold, min_area, grow }) => {
+                Regions::new(known, regions, (threshold, min_area, grow), fan_out).map(Self::Regions)
+            }
             Some(Each::Rows { rows, count }) => {
                 let refuse = |reason| AdapterError::new("each.rows", rows, reason);
                 let (view, _) = of_parent(known, rows).map_err(refuse)?;
@@ -70,9 +76,17 @@ impl Select {
     /// How many rows each tensor of the parent has that is taken by rows.
     pub(super) fn rows(&self) -> Option<usize> {
         match self {
-            Self::Answer => None,
+            Self::Answer | Self::Regions(_) => None,
             Self::Scores { scores, .. } => scores.rows,
             Self::Rows { rows, .. } => Some(*rows),
+        }
+    }
+
+    /// The map whose regions become requests.
+    pub(super) fn map(&self) -> Option<View> {
+        match self {
+            Self::Regions(regions) => Some(regions.map()),
+            _ => None,
         }
     }
 
@@ -80,6 +94,7 @@ impl Select {
     pub(super) fn without_threshold(&self) -> Self {
         match self.clone() {
             Self::Scores { scores, column, .. } => Self::Scores { scores, column, threshold: 0.0 },
+            Self::Regions(regions) => Self::Regions(regions.without_threshold()),
             other => other,
         }
     }
@@ -114,6 +129,7 @@ impl Select {
                 };
                 best(rows, score, *threshold, most, chosen)
             }
+            Self::Regions(regions) => regions.of(answer, fan_out, chosen),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Adapters beside versions of them that anybody can check by reading, on shapes and bytes of any kind.
 
 mod cases;
+mod regions;
 
 use proptest::prelude::*;
 
@@ -55,6 +56,24 @@ fn laid(adapter: &Adapter, model: &ModelSpec, source: &[u8], path: &[Step<'_>]) 
         all.extend(bytes);
     }
     all
+}
+
+/// What an image of 20 by 30 has at a pixel of so many by so many of a box in it, taken between the four around it.
+fn sampled(
+    values: &[f32],
+    [left, top, right, bottom]: [f64; 4],
+    [(row, rows), (column, columns)]: [(usize, usize); 2],
+) -> f64 {
+    let at = |y: f64, x: f64| {
+        let (y, x) = (y.clamp(0.0, 19.0) as usize, x.clamp(0.0, 29.0) as usize);
+        f64::from(values[y * 30 + x])
+    };
+    let y = (top + (row as f64 + 0.5) * (bottom - top) / rows as f64 - 0.5).clamp(0.0, 19.0);
+    let x = (left + (column as f64 + 0.5) * (right - left) / columns as f64 - 0.5).clamp(0.0, 29.0);
+    let (down, across) = (y.fract(), x.fract());
+    let upper = at(y, x) * (1.0 - across) + at(y, x + 1.0) * across;
+    let lower = at(y + 1.0, x) * (1.0 - across) + at(y + 1.0, x + 1.0) * across;
+    upper * (1.0 - down) + lower * down
 }
 
 proptest! {
@@ -113,21 +132,13 @@ proptest! {
 
         let [left, right] = [left, right].map(|x| f64::from(x).clamp(0.0, 30.0));
         let [top, bottom] = [top, bottom].map(|y| f64::from(y).clamp(0.0, 20.0));
-        let at = |y: f64, x: f64| {
-            let (y, x) = (y.clamp(0.0, 19.0) as usize, x.clamp(0.0, 29.0) as usize);
-            f64::from(values[y * 30 + x])
-        };
         // Where a box is thinner than what calculating may lose, either is right.
         let thin = |width: f64| width.abs() < 1e-3;
         prop_assume!(!thin(right - left) && !thin(bottom - top));
         for (number, value) in got.as_chunks::<4>().0.iter().enumerate() {
             let expected = if left < right && top < bottom {
-                let y = (top + ((number / 7) as f64 + 0.5) * (bottom - top) / 5.0 - 0.5).clamp(0.0, 19.0);
-                let x = (left + ((number % 7) as f64 + 0.5) * (right - left) / 7.0 - 0.5).clamp(0.0, 29.0);
-                let (down, across) = (y.fract(), x.fract());
-                let upper = at(y, x) * (1.0 - across) + at(y, x + 1.0) * across;
-                let lower = at(y + 1.0, x) * (1.0 - across) + at(y + 1.0, x + 1.0) * across;
-                (upper * (1.0 - down) + lower * down) * 0.5 + 3.0
+                let place = [(number / 7, 5), (number % 7, 7)];
+                sampled(&values, [left, top, right, bottom], place) * 0.5 + 3.0
             } else {
                 0.0
             };

@@ -151,7 +151,7 @@ impl Args {
         };
         let whole = if self.trace.is_some() { Duration::MAX } else { Duration::from_secs(10) };
         let end = End::After(self.duration.unwrap_or(whole));
-        let phases = vec![Phase { name: "load", schedule, end }];
+        let phases = vec![Phase { name: "load", schedule, end, of: None }];
         Ok((Plan { registration: builder.build()?, constraints, inputs, phases }, declared))
     }
 

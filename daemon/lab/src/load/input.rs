@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use weir_client::{DataType, StreamInfo, TensorInfo};
+use weir_client::{DataType, Inference, StreamInfo, TensorInfo};
 
+use super::scenes::{self, Scenes};
 use weir_engine::idx::{self, Pictures};
 use weir_engine::manifest::{Heldout, argmax};
 
@@ -14,13 +15,22 @@ pub(crate) struct Inputs {
     payloads: Vec<Vec<u8>>,
     /// They are values of one `f32` tensor, not just bytes.
     pictures: bool,
-    labels: Option<Vec<u8>>,
+    right: Option<Right>,
+}
+
+/// What is right, of each payload.
+#[derive(Clone, Debug)]
+enum Right {
+    /// Where the largest output stands.
+    Labels(Vec<u8>),
+    /// The digits that are to be read.
+    Scenes(Vec<Vec<u8>>),
 }
 
 impl Inputs {
     /// One payload of zeros, for any tensors.
     pub(crate) fn zeros(bytes: usize) -> Self {
-        Self { payloads: vec![vec![0; bytes]], pictures: false, labels: None }
+        Self { payloads: vec![vec![0; bytes]], pictures: false, right: None }
     }
 
     /// The bytes of a file: the input tensors as they travel.
@@ -29,7 +39,7 @@ impl Inputs {
     /// If it cannot be read.
     pub(crate) fn raw(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-        Ok(Self { payloads: vec![bytes], pictures: false, labels: None })
+        Ok(Self { payloads: vec![bytes], pictures: false, right: None })
     }
 
     /// The pictures of an IDX file (the format of MNIST), pixels scaled to 0.0..=1.0, and the labels of
@@ -52,7 +62,7 @@ impl Inputs {
                 Ok(labels)
             })
             .transpose()?;
-        Ok(Self { payloads, pictures: true, labels })
+        Ok(Self { payloads, pictures: true, right: labels.map(Right::Labels) })
     }
 
     /// The held-out data of a manifest.
@@ -60,7 +70,18 @@ impl Inputs {
         let picture =
             |i| (data.get(i).0.iter().flat_map(|pixel| pixel.to_le_bytes()).collect(), data.get(i).1);
         let (payloads, labels) = (0..data.count()).map(picture).unzip();
-        Self { payloads, pictures: true, labels: Some(labels) }
+        Self { payloads, pictures: true, right: Some(Right::Labels(labels)) }
+    }
+
+    /// Scenes in their order.
+    pub(crate) fn scenes(Scenes { pictures, digits }: Scenes) -> Self {
+        let payloads = pictures.iter().map(|picture| bytemuck::cast_slice(picture).to_vec()).collect();
+        Self { payloads, pictures: true, right: Some(Right::Scenes(digits)) }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.payloads.len()
     }
 
     /// That these are requests of the stream.
@@ -80,19 +101,20 @@ impl Inputs {
         Ok(())
     }
 
-    /// What request `number` carries.
-    pub(crate) fn payload(&self, number: u64) -> &[u8] {
-        &self.payloads[self.place(number)]
+    /// What is in one place.
+    pub(crate) fn payload(&self, place: usize) -> &[u8] {
+        &self.payloads[place]
     }
 
-    /// Whether the largest output of request `number` stands at its label's place; `None` without labels.
-    pub(crate) fn is_right(&self, number: u64, output: &[f32]) -> Option<bool> {
-        let label = self.labels.as_ref()?[self.place(number)];
-        Some(argmax(output) == Some(usize::from(label)))
-    }
-
-    fn place(&self, number: u64) -> usize {
-        (number % self.payloads.len() as u64) as usize
+    /// Whether the answer to what is in one place is right; `None` where that is not known.
+    pub(crate) fn is_right(&self, place: usize, stream: &StreamInfo, inference: &Inference) -> Option<bool> {
+        match self.right.as_ref()? {
+            Right::Labels(labels) => {
+                let output = stream.output::<f32>(inference).ok()?;
+                Some(argmax(&output) == Some(usize::from(labels[place])))
+            }
+            Right::Scenes(digits) => Some(scenes::digits(stream, inference)? == digits[place]),
+        }
     }
 }
 
@@ -110,16 +132,13 @@ mod tests {
     const LABELS: &[u8] = &[0, 0, 8, 1, 0, 0, 0, 2, 1, 0];
 
     #[test]
-    fn pictures_take_turns_and_know_their_labels() {
-        let labels = Some(idx::labels(LABELS).unwrap().to_vec());
+    fn pictures_are_values_of_a_tensor() {
+        let labels = Some(Right::Labels(idx::labels(LABELS).unwrap().to_vec()));
         let pictures = Pictures::parse(PICTURES).unwrap();
         let payloads = pictures.iter().map(|picture| bytemuck::cast_slice(&picture).to_vec()).collect();
-        let inputs = Inputs { payloads, pictures: true, labels };
+        let inputs = Inputs { payloads, pictures: true, right: labels };
+        assert_eq!(inputs.count(), 2);
         assert_eq!(inputs.payload(0), bytemuck::bytes_of(&[0.0f32, 1.0]));
-        assert_eq!(inputs.payload(3), bytemuck::bytes_of(&[0.2f32, 0.0]));
-        assert_eq!(inputs.is_right(0, &[0.1, 0.9]), Some(true));
-        assert_eq!(inputs.is_right(1, &[0.1, 0.9]), Some(false));
-        assert_eq!(inputs.is_right(1, &[]), Some(false));
-        assert_eq!(Inputs::zeros(3).is_right(0, &[1.0]), None);
+        assert_eq!(inputs.payload(1), bytemuck::bytes_of(&[0.2f32, 0.0]));
     }
 }

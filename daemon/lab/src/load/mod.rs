@@ -9,9 +9,11 @@ mod input;
 mod pace;
 mod report;
 mod run;
+mod scenes;
 mod schedule;
 mod target;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rt_core::Constraint;
@@ -20,6 +22,7 @@ use weir_client::Registration;
 pub(crate) use input::{Inputs, describe};
 pub(crate) use report::{Change, Judgement, Measures, PhaseReport, Quantiles, Report};
 pub(crate) use run::run;
+pub(crate) use scenes::Scenes;
 pub(crate) use schedule::Schedule;
 pub(crate) use target::Target;
 
@@ -30,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) registration: Registration,
     /// What outcomes are held against, asked for or not.
     pub(crate) constraints: Vec<Constraint>,
-    /// What requests carry; taken in turn through all phases.
+    /// What requests carry.
     pub(crate) inputs: Inputs,
     /// One after the other without a gap.
     pub(crate) phases: Vec<Phase>,
@@ -42,6 +45,16 @@ pub(crate) struct Phase {
     pub(crate) name: &'static str,
     pub(crate) schedule: Schedule,
     pub(crate) end: End,
+    /// The inputs that it takes, in turn; all of them if absent.
+    pub(crate) of: Option<Range<usize>>,
+}
+
+impl Phase {
+    /// Where among so many inputs that of request `number` of the run is.
+    fn place(&self, number: u64, inputs: usize) -> usize {
+        let Range { start, end } = self.of.clone().unwrap_or(0..inputs);
+        start + (number % (end - start).max(1) as u64) as usize
+    }
 }
 
 /// When a phase ends, if its schedule does not end before.

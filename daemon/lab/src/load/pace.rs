@@ -87,7 +87,8 @@ pub(super) fn send(
                 break;
             }
             let lateness_ns = clock::now().since(due).as_nanos();
-            let id = match sender.submit_bytes(stream, inputs.payload(number)) {
+            let payload = inputs.payload(phase.place(number, inputs.count()));
+            let id = match sender.submit_bytes(stream, payload) {
                 Ok(id) => Some(id),
                 Err(Error::TooManyInFlight { .. }) => None,
                 Err(error) => return Err(error).with_context(|| format!("request {number}")),

@@ -208,8 +208,9 @@ impl<'a> Collector<'a> {
                 self.check_sequence(number, result.sequence);
                 self.misses_left = result.misses_left;
                 let latency_ns = now.since(self.entry(number).due).as_nanos();
-                let output = self.stream.output::<f32>(&result);
-                let right = output.ok().and_then(|output| self.plan.inputs.is_right(number, &output));
+                let (inputs, phase) = (&self.plan.inputs, self.entry(number).phase);
+                let place = self.plan.phases[phase].place(number, inputs.count());
+                let right = inputs.is_right(place, self.stream, &result);
                 let (batch, variant) = (result.batch, result.variant);
                 self.end(number, Ended::Answered { latency_ns, batch, variant, right });
             }

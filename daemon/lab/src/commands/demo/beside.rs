@@ -52,6 +52,7 @@ fn plan(service: &ServicePlan, inputs: Inputs) -> Result<load::Plan> {
     let rate = stream.spec.arrivals().context("config/demo.toml: it declares nothing")?.rate_per_s();
     let registration = Registration::builder(&service.config.name, &stream.name).build()?;
     let constraints = stream.spec.constraints().as_slice().to_vec();
-    let phase = Phase { name: THROUGHOUT, schedule: Schedule::constant(rate)?, end: End::After(AT_MOST) };
+    let phase =
+        Phase { name: THROUGHOUT, schedule: Schedule::constant(rate)?, end: End::After(AT_MOST), of: None };
     Ok(load::Plan { registration, constraints, inputs, phases: vec![phase] })
 }

@@ -65,6 +65,8 @@ fn row(phase: &PhaseReport) -> String {
 /// Whether the promise held, and every reason why not.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
+    /// What broke the declaration.
+    what: &'static str,
     failures: Vec<String>,
     /// What broke an assumption although no more was sent than promised: the machine, not the load.
     disturbances: Vec<String>,
@@ -74,10 +76,10 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Of the stream that is overloaded, and of one beside it that is not.
-    pub(super) fn of(report: &Report, beside: &Report) -> Self {
-        let mut verdict = Self::default();
-        verdict.judge_beside(beside);
+    /// Of a stream in whose middle phase `what` broke its declaration, and of one beside it that kept to its own.
+    pub(super) fn of(report: &Report, beside: Option<&Report>, what: &'static str) -> Self {
+        let mut verdict = Self { what, ..Self::default() };
+        beside.into_iter().for_each(|beside| verdict.judge_beside(beside));
         let mut promised = 0;
         for phase in report.phases.iter().filter(|p| [BELOW, AGAIN].contains(&p.name.as_str())) {
             promised += phase.scheduled;
@@ -96,29 +98,32 @@ impl Verdict {
                 .push(format!("{} answers are not numbered as they were sent", report.misnumbered));
         }
         let Some(above) = report.phases.iter().find(|phase| phase.name == ABOVE) else {
-            verdict.failures.push("there was no overload".to_owned());
+            verdict.failures.push(format!("{what} never came"));
             return verdict;
         };
         let end = above.started_s + above.seconds;
         let entered = above.of(&report.suspension).find(|change| change.entered);
         let left = report.suspension.iter().find(|change| !change.entered && change.at_s >= end);
         if entered.is_none() {
-            verdict.failures.push("the overload was not announced".to_owned());
+            verdict.failures.push(format!("{what} was not announced"));
         }
         if left.is_none() {
-            verdict.failures.push("the stream is still suspended after the overload".to_owned());
+            verdict.failures.push(format!("the stream is still suspended after {what}"));
         }
         if let (Some(entered), Some(left)) = (entered, left) {
             verdict.told = format!(
-                "{promised} requests within the promised rate broke no constraint; the overload was announced after \
-                 {:.0} ms ({}), and the stream was promised anew {:.2} s after its end; of {} \
-                 requests to the service beside it at most {} in a row were missed",
+                "{promised} requests within the promised rate broke no constraint; {what} was announced after \
+                 {:.0} ms ({}), and the stream was promised anew {:.2} s after its end",
                 1e3 * (entered.at_s - above.started_s),
                 entered.cause,
                 left.at_s - end,
-                verdict.beside.0,
-                verdict.beside.1
             );
+            if beside.is_some() {
+                let (requests, in_a_row) = verdict.beside;
+                verdict.told += &format!(
+                    "; of {requests} requests to the service beside it at most {in_a_row} in a row were missed"
+                );
+            }
         }
         verdict
     }
@@ -163,7 +168,7 @@ impl std::fmt::Display for Verdict {
             false => write!(f, "The promise did NOT hold: {}.", self.failures.join("; "))?,
         }
         if let [first, others @ ..] = self.disturbances.as_slice() {
-            write!(f, "\nThe machine was disturbed, which was told beside the overload: {first}")?;
+            write!(f, "\nThe machine was disturbed, which was told beside {}: {first}", self.what)?;
             match others.len() {
                 0 => write!(f, ".")?,
                 n => write!(f, " (and {n} more).")?,
@@ -202,7 +207,8 @@ mod tests {
     ) -> Verdict {
         let changes = |all: &[(f64, &str)]| all.iter().map(|&(at, cause)| change(at, cause)).collect();
         let phases = vec![phase(BELOW, 0.0, below), phase(ABOVE, 1.0, above), phase(AGAIN, 2.0, again)];
-        Verdict::of(&report(phases, changes(safe_mode), changes(suspension)), &beside(0, &[]))
+        let report = report(phases, changes(safe_mode), changes(suspension));
+        Verdict::of(&report, Some(&beside(0, &[])), "the overload")
     }
 
     fn report(phases: Vec<PhaseReport>, safe_mode: Vec<Change>, suspension: Vec<Change>) -> Report {

@@ -1,0 +1,80 @@
+//! What is to be expected of the workers as they are: when they have answered, and whether any keeps others waiting.
+
+use super::{Kind, Pool, State, Worker};
+use crate::scheduler::WorkerId;
+use crate::scheduler::few::Few;
+use crate::scheduler::types::NEVER;
+use crate::time::{Instant, Span};
+
+impl Pool {
+    /// The earliest instant at which a full batch started after the one that `acting` starts now can be done.
+    pub(crate) fn next_answer(&self, now: Instant, acting: WorkerId) -> Instant {
+        let own = self.workers[acting].kind;
+        let of = |(index, kind): (usize, &Kind)| {
+            let time = kind.time;
+            if kind.free_count > usize::from(index == own) {
+                return Some(now + time);
+            }
+            let due = (kind.due.instant() < NEVER).then(|| kind.due.instant().max(now) + time);
+            let overdue = (kind.overdue > 0).then_some(now + time);
+            let acting = (index == own).then_some(now + time + time);
+            [due, overdue, acting].into_iter().flatten().min()
+        };
+        self.kinds.iter().enumerate().filter_map(of).min().unwrap_or(now)
+    }
+
+    /// Whether a request that comes now, with `ahead` requests to be begun before it, has most likely been answered by
+    /// `deadline`: in batches that pay, of as many as profiles have if `long`, else of those that promises are computed for.
+    /// Some worker is there.
+    #[inline]
+    pub(crate) fn is_likely_by(&self, deadline: Instant, now: Instant, ahead: usize, long: bool) -> bool {
+        self.kinds.iter().any(|kind| {
+            kind.likely_time(ahead, long).is_some_and(|time| {
+                // Mostly it is in time though the next batch ends as late as it may.
+                kind.free_by(now) + time <= deadline
+                    || kind.free_count == 0 && kind.likely_free(now, &self.workers) + time <= deadline
+            })
+        })
+    }
+
+    /// How long the batch that `worker` started at `now` may take as things are.
+    #[inline]
+    pub(crate) fn time_granted(&self, now: Instant, worker: WorkerId) -> Option<Span> {
+        match self.get(worker)?.state {
+            State::Busy { started, due, .. } if started == now => Some(due.since(now)),
+            _ => None,
+        }
+    }
+
+    /// Whether every worker is free within its `P`.
+    pub(crate) fn is_prompt(&self, now: Instant) -> bool {
+        let prompt = |(id, w): (usize, &Worker)| !w.is_overdue(now) && w.left(now) <= self.kind(id).time;
+        self.iter().enumerate().all(prompt)
+    }
+
+    /// Whether every worker is there and none is overdue.
+    #[inline(always)]
+    pub(crate) fn is_on_time(&self, now: Instant) -> bool {
+        self.lost == 0 && self.overdue == 0 && now <= self.earliest_due()
+    }
+
+    /// The workers that run a batch.
+    pub(crate) fn busy(&self) -> Few {
+        let mut busy = Few::default();
+        for (id, worker) in self.iter().enumerate() {
+            busy.set(id, matches!(worker.state, State::Busy { .. }));
+        }
+        busy
+    }
+
+    /// What the batches of others than `worker` that were granted more than `P` still take at most.
+    pub(crate) fn long_beside(
+        &self,
+        now: Instant,
+        worker: WorkerId,
+    ) -> impl Iterator<Item = Span> + Clone + '_ {
+        let mut others = self.long;
+        others.set(worker, false);
+        others.map(move |other| self.workers[other].left(now))
+    }
+}
