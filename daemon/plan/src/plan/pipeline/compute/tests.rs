@@ -6,16 +6,20 @@ use crate::models::{resolve_models, running};
 use crate::plan::Plan;
 use crate::profile::Fingerprint;
 
-/// A pipeline of these stages, each with its parent, fan-out, workers and times in milliseconds; `more` is of the pipeline.
+/// A pipeline of these stages, each with its parent, fan-out, workers, 0 to state none, and times in milliseconds; `more` is of the
+/// pipeline.
 fn config(more: &str, stages: &[(Option<usize>, u32, usize, &[u64])]) -> Config {
     let mut text = format!("[daemon]\nrealtime = false\n[[pipeline]]\nname = \"plate\"\n{more}\n");
     for (i, (after, fan_out, workers, times)) in stages.iter().enumerate() {
         let times: Vec<_> = times.iter().map(|ms| format!("\"{ms}ms\"")).collect();
         text += &format!(
-            "[[pipeline.stage]]\nname = \"s{i}\"\nengine = \"simulated\"\nhandover = \"0s\"\nworkers = {workers}\n\
+            "[[pipeline.stage]]\nname = \"s{i}\"\nengine = \"simulated\"\nhandover = \"0s\"\n\
              simulated = {{ times = [{}], input = 4, output = 4 }}\n",
             times.join(", ")
         );
+        if *workers > 0 {
+            text += &format!("workers = {workers}\n");
+        }
         if let Some(after) = after {
             text += &format!("after = \"s{after}\"\nfan-out = {fan_out}\n");
         }
@@ -56,6 +60,8 @@ fn no_other_batches_would_promise_more() {
     let (mut promised, mut refused) = (0, 0);
     for case in 0..60 {
         let count = 2 + case % 2;
+        // Of every other one the workers are open too.
+        let all = if case % 4 < 2 { 0 } else { count as u64 + next(3) };
         let times: Vec<Vec<u64>> = (0..count)
             .map(|_| {
                 let first = 1 + next(6);
@@ -67,7 +73,8 @@ fn no_other_batches_would_promise_more() {
         let stages: Vec<_> = (0..count)
             .map(|i| {
                 let after = (i > 0).then(|| next(i as u64) as usize);
-                (after, if i == 0 { 1 } else { 1 + next(3) as u32 }, 1 + next(2) as usize, &times[i][..])
+                let workers = if all > 0 { 0 } else { 1 + next(2) as usize };
+                (after, if i == 0 { 1 } else { 1 + next(3) as u32 }, workers, &times[i][..])
             })
             .collect();
         let reserved = match next(2) {
@@ -83,6 +90,7 @@ fn no_other_batches_would_promise_more() {
             3 + next(60),
             next(3)
         );
+        let more = if all > 0 { format!("workers = {all}\n{more}") } else { more };
         let config = config(&more, &stages);
         let plan = match plan(&config) {
             Ok(plan) => plan,
@@ -117,8 +125,11 @@ fn no_other_batches_would_promise_more() {
         let choices = question.choices();
         let mut options = vec![0; choices.stages.len()];
         loop {
+            let fits = choices.workers.is_none_or(|most| {
+                most >= choices.pipeline(&options).stages.iter().map(|stage| stage.workers).sum()
+            });
             assert!(
-                step == STEPS || !holds(&choices.pipeline(&options), step + 1),
+                !fits || step == STEPS || !holds(&choices.pipeline(&options), step + 1),
                 "{options:?} at {step} of {config:?}"
             );
             let Some(at) = (0..options.len()).find(|&i| options[i] + 1 < choices.stages[i].options.len())
@@ -151,6 +162,27 @@ fn batches_that_are_stated_stay_and_a_split_promises_no_more() {
     assert!(pipeline.pipeline.stages.iter().all(|stage| stage.batch == 2));
     let less = plan.rate.as_ref().and_then(RatePlan::per_second).expect("room");
     assert!(less <= rate * 1.001, "{less} of {rate}");
+}
+
+#[test]
+fn workers_go_where_they_promise_most() {
+    let open: Vec<_> = TWO.iter().map(|&(after, fan_out, _, times)| (after, fan_out, 0, times)).collect();
+    let of = |more: &str| plan(&config(&format!("workers = 6\n{more}"), &open)).expect("it can be promised");
+    let workers = |plan: &ServicePlan| {
+        let staged = plan.pipeline.as_ref().expect("a pipeline");
+        let told: Vec<_> = staged.stages.iter().map(|stage| stage.runs.workers().count).collect();
+        assert!(staged.stages.iter().zip(&told).all(|(s, &n)| s.config.runs.workers == n && !s.config.open));
+        assert!(staged.pipeline.stages.iter().zip(&told).all(|(stage, &n)| stage.workers == n));
+        told
+    };
+    let promised = of(PLATE);
+    assert!(workers(&promised).iter().sum::<usize>() <= 6 && workers(&promised)[1] > workers(&promised)[0]);
+    // Nothing is to be chosen for.
+    assert_eq!(workers(&of("deadline = \"1s\"")), [3, 3]);
+    let three: Vec<_> = TWO.iter().map(|&(after, fan_out, _, times)| (after, fan_out, 3, times)).collect();
+    let even = plan(&config(PLATE, &three)).expect("it can be promised");
+    let rate = |plan: &ServicePlan| plan.rate.as_ref().and_then(RatePlan::per_second).expect("room");
+    assert!(rate(&promised) >= rate(&even) * 0.999, "{} of {}", rate(&promised), rate(&even));
 }
 
 #[test]
