@@ -215,7 +215,13 @@ pub fn check(certificate: &Certificate, here: &Certificate, config: &Config) -> 
         same(format!("pipeline {name}: number of stages"), stages.len(), own.len())?;
         for (a, b) in stages.iter().zip(&own) {
             same(format!("pipeline {name}: stage"), &a.name, &b.name)?;
-            same_service(a, b)?;
+            same_service(a, b).map_err(|other| match other {
+                Mismatch::Field { field, certified, here } => {
+                    let field = format!("pipeline {name}: {}", field.replacen("service", "stage", 1));
+                    Mismatch::Field { field, certified, here }
+                }
+                other => other,
+            })?;
         }
         let what = format!("pipeline {name}");
         same_promise(what, (&one.problem, &other.problem), (one.admissible, one.reason.as_deref()))?;

@@ -40,32 +40,41 @@ pub fn problem_of_device<'a>(
     })
 }
 
-/// A pipeline as an abstract problem, in nanoseconds: of each stage what batches take, and the batch, if that is chosen already.
+/// A pipeline as an abstract problem, in nanoseconds: of each stage what batches take, and its workers and batch, if these are chosen
+/// already.
 ///
 /// # Errors
 /// If a declaration has no form as a problem.
 pub(crate) fn problem_of_pipeline<'a>(
     config: &ServiceConfig,
-    stages: impl Iterator<Item = (&'a LatencyProfile, Option<usize>)>,
+    stages: impl Iterator<Item = (&'a LatencyProfile, Option<(usize, usize)>)>,
     streams: &[(String, StreamSpec)],
 ) -> Result<PipelineProblem, ProblemError> {
     use pipeline::raw::{Count, PipelineProblem as Raw, Stage};
     let number = |span: Span| Number::whole(span.as_nanos());
-    let stage = |(stage, (profile, batch)): (&StageConfig, (&LatencyProfile, Option<usize>))| Stage {
-        name: stage.runs.name.clone(),
-        parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
-        fan_out: stage.fan_out,
-        workers: Count::Is(stage.runs.workers),
-        batch: batch.or(stage.runs.batch).map_or(Count::Auto, Count::Is),
-        time: None,
-        times: Some((1..=profile.max_batch()).map(|b| number(profile.bound(b))).collect()),
-    };
+    let open = |stage: &&StageConfig| stage.open;
+    let workers = config.stages.iter().map(|stage| stage.runs.workers).sum();
+    let workers = config.stages.iter().find(open).map(|_| workers);
+    let stage =
+        |(stage, (profile, chosen)): (&StageConfig, (&LatencyProfile, Option<(usize, usize)>))| Stage {
+            name: stage.runs.name.clone(),
+            parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
+            fan_out: stage.fan_out,
+            workers: match chosen {
+                Some((workers, _)) => Count::Is(workers),
+                None if stage.open => Count::Auto,
+                None => Count::Is(stage.runs.workers),
+            },
+            batch: chosen.map(|(_, batch)| batch).or(stage.runs.batch).map_or(Count::Auto, Count::Is),
+            time: None,
+            times: Some((1..=profile.max_batch()).map(|b| number(profile.bound(b))).collect()),
+        };
     PipelineProblem::from_raw(Raw {
         unit: raw::Unit::Ns,
         background: true,
         deadline: number(config.deadline),
         guard: number(config.guard),
-        workers: None,
+        workers,
         pipeline: config.stages.iter().zip(stages).map(stage).collect(),
         streams: streams.iter().map(|(name, spec)| stream(name, spec)).collect(),
     })

@@ -11,6 +11,7 @@ use crate::models::run_singly;
 use crate::plan::{
     Counts, DevicePlan, Plan, RatePlan, ServicePlan, Stalls, VariantPlan, inputs, inputs_sha256,
 };
+pub use pipeline::tree;
 use tracing::warn;
 
 /// Prints a plan for people.

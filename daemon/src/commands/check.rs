@@ -11,7 +11,7 @@ use weir_plan::config::{Config, ConfigError, Select, ServiceConfig};
 use weir_plan::models::{Running, resolve_models, run_singly, running, try_models};
 use weir_plan::plan::{Plan, PlanError, check_tables};
 use weir_plan::profile::{Fingerprint, Profile};
-use weir_plan::text::warn_of;
+use weir_plan::text::{tree, warn_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,6 +33,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 if let Select::Table(path) = &service.select {
                     check_tables(path, variants.len())?;
                 }
+            }
+            for (service, specs) in config.services.iter().zip(&models).filter(|(s, _)| !s.stages.is_empty())
+            {
+                tree(service, specs).iter().for_each(|line| say!("{}: {line}", file.display()));
             }
             if !args.no_models {
                 check_cores(&config)?;

@@ -2,6 +2,7 @@
 
 mod configs;
 mod experiments;
+mod pipelines;
 mod profile;
 mod prompt;
 mod tune;

@@ -32,6 +32,15 @@ impl Deployment {
         });
     }
 
+    /// Sets those of a stage of a pipeline, named `PIPELINE/STAGE`.
+    pub(crate) fn set_stage_bounds(&self, stage: &str, bounds_ms: &[u64]) {
+        let end = format!(" at {stage}");
+        self.change_entries(|entries| {
+            let is = |entry: &Value| entry["model"].as_str().is_some_and(|model| model.ends_with(&end));
+            set_bounds(entries.iter_mut().find(|entry| is(entry)).expect("the stage is profiled"), bounds_ms);
+        });
+    }
+
     /// Sets the times and bounds of every profiled model and batch size.
     pub(crate) fn set_all_bounds(&self, ms: u64) {
         self.change_entries(|entries| {

@@ -2,6 +2,7 @@
 
 mod region;
 mod selection;
+mod stages;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,10 +39,13 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "PATH", requires = "region")]
     output: Option<PathBuf>,
     /// Write the tables that select among a service's variants, for its `select = { table = "FILE" }`
-    #[arg(long, value_name = "SERVICE=FILE", conflicts_with = "problem", value_parser = service_and_file)]
+    #[arg(long, value_name = "SERVICE=FILE", group = "drawn", conflicts_with = "problem", value_parser = service_and_file)]
     select: Option<(String, PathBuf)>,
-    /// Draw one of these tables, as SVG
-    #[arg(long, value_name = "FILE", requires = "select")]
+    /// Draw the stages of a pipeline, with what each adds and what is left of the deadline
+    #[arg(long, value_name = "PIPELINE", group = "drawn", requires = "figure", conflicts_with_all = ["json", "problem", "region"])]
+    pipeline: Option<String>,
+    /// Where the figure of --pipeline, or of one of the tables of --select, goes, as SVG
+    #[arg(long, value_name = "FILE", requires = "drawn")]
     figure: Option<PathBuf>,
     /// For the planned load nearest to this part of the certified rate
     #[arg(long, value_name = "PART", requires = "figure", default_value_t = 0.5)]
@@ -64,6 +68,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if let (Some(names), Some(output)) = (&args.region, &args.output) {
         region::draw(&plan, names, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(name), Some(figure)) = (&args.pipeline, &args.figure) {
+        stages::draw(&plan, name, figure)?;
         return Ok(ExitCode::SUCCESS);
     }
     let compute = |s: &ServicePlan| (s.variants.len() > 1).then(|| SelectionPlan::compute(s, args.max_miss));

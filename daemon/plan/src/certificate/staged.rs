@@ -59,7 +59,7 @@ fn problem(
 ) -> Result<PipelineProblem, ProblemError> {
     let stages = pipeline.stages.iter().map(|stage| {
         let workers = stage.runs.workers();
-        (&workers.profile, Some(workers.batch))
+        (&workers.profile, Some((workers.count, workers.batch)))
     });
     problem_of_pipeline(&plan.config, stages, streams)
 }

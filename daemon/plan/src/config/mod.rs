@@ -183,6 +183,8 @@ pub struct StageConfig {
     pub adapter: AdapterConfig,
     /// Whether its results are part of the answer.
     pub answers: bool,
+    /// Whether the plan chooses how many workers it has, of as many as such stages have together until then.
+    pub open: bool,
 }
 
 /// A file of arrivals, for `weir simulate`.

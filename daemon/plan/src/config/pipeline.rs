@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use rt_core::MAX_WORKERS;
 use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES};
 use toml::Value;
 
@@ -38,6 +39,8 @@ impl Check<'_> {
         let count = self.number(&format!("{at}.stage (how many)"), count, 1, MAX_STAGES as u64);
         let stages: Vec<String> = raw.stage.iter().map(|stage| stage.name.clone()).collect();
         let tree = self.tree(at, &raw.stage);
+        let record = self.record(at, raw.record.take(), raw.record_limit);
+        let open = self.open(at, raw.workers, &mut raw.stage);
         let answers = self.answers(at, raw.answer.as_deref(), &stages, tree.as_deref().ok());
         let mut names = HashSet::new();
         let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| {
@@ -60,14 +63,37 @@ impl Check<'_> {
         refused.and(count)?;
         queue?;
         let ((tree, answers), (runs, promise)) = ((tree?, answers?), (runs?, promise?));
+        let (record, workers) = (record?, open?);
         let stage = |(((name, at, runs, adapter), branch), answers): (((_, String, _, _), _), _)| {
             let Branch { after, fan_out, mean, .. } = branch;
             let runs = ServiceConfig::of(name, &at, runs, promise.clone());
-            StageConfig { runs, after, fan_out, mean, adapter, answers }
+            StageConfig { runs, after, fan_out, mean, adapter, answers, open: false }
         };
-        let stages: Vec<StageConfig> = runs.into_iter().zip(tree).zip(answers).map(stage).collect();
+        let stages = runs.into_iter().zip(tree).zip(answers).map(stage).zip(workers);
+        let stages: Vec<_> = stages.map(|(stage, open)| StageConfig { open, ..stage }).collect();
         let first = stages.first().ok_or(Refused)?.runs.clone();
-        Ok(ServiceConfig { name, at: at.to_owned(), stages, ..first })
+        Ok(ServiceConfig { name, at: at.to_owned(), record, stages, ..first })
+    }
+
+    /// Of which stages the plan chooses the workers: those that state none where `all` says how many they have together. These
+    /// are given as many as one another until then.
+    fn open(&self, at: &str, all: Option<u64>, stages: &mut [raw::Stage]) -> Result<Vec<bool>, Refused> {
+        let open: Vec<bool> = stages.iter().map(|stage| all.is_some() && stage.workers.is_none()).collect();
+        let Some(all) = all else { return Ok(open) };
+        let field = format!("{at}.workers");
+        let free = open.iter().filter(|&&open| open).count() as u64;
+        if free == 0 {
+            let reason = "each stage says how many it has: remove it";
+            return Err(self.refuse(&field, &all.to_string(), reason));
+        }
+        let stated = stages.iter().filter_map(|stage| stage.workers).fold(0, u64::saturating_add);
+        let least = stated.saturating_add(free);
+        let all = self.number(&field, all, least, least.max((MAX_STAGES * MAX_WORKERS) as u64))?;
+        let (each, more) = ((all - stated) / free, (all - stated) % free);
+        for (place, stage) in stages.iter_mut().filter(|stage| stage.workers.is_none()).enumerate() {
+            stage.workers = Some((each + u64::from((place as u64) < more)).min(MAX_WORKERS as u64));
+        }
+        Ok(open)
     }
 
     /// How the stages hang together.

@@ -3,11 +3,35 @@
 use rt_core::Span;
 use rt_core::pipeline::{Leg, PipelineAdmission};
 use serde_json::{Value, json};
+use weir_engine::{ModelSpec, TensorSpec};
 use weir_os::pipe::say;
 
 use super::{print_levers, print_profiled, print_standings, rate_json, times_json};
-use crate::models::run_singly;
+use crate::config::{ServiceConfig, StageConfig};
+use crate::models::{reply, run_singly};
 use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan};
+
+/// A pipeline whose stages have these models, line by line: what it answers, and what each stage runs on.
+pub fn tree(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Vec<String> {
+    let tensor = |tensor: &TensorSpec| format!("{} {}{:?}", tensor.name, tensor.data_type, tensor.shape);
+    let answer: Vec<_> = reply(pipeline, specs).outputs().iter().map(tensor).collect();
+    let head =
+        format!("pipeline {}, answered within {}: {}", pipeline.name, pipeline.deadline, answer.join(", "));
+    let stage = |(i, (stage, spec)): (usize, (&StageConfig, &ModelSpec))| {
+        let runs = &stage.runs;
+        let of = stage.after.map_or_else(String::new, |parent| {
+            let parent = &pipeline.stages[parent].runs.name;
+            match stage.fan_out {
+                1 => format!(", one of each result of {parent}"),
+                most => format!(", up to {most} of each result of {parent}"),
+            }
+        });
+        let indent = "  ".repeat(pipeline.path_to(i).len());
+        format!("{indent}{}: {} on {}{of}", runs.name, spec.name, runs.engine)
+    };
+    let stages = pipeline.stages.iter().zip(specs).enumerate().map(stage);
+    [head].into_iter().chain(stages).collect()
+}
 
 /// Prints the plan of a pipeline.
 pub(super) fn print(plan: &ServicePlan, pipeline: &PipelinePlan) {

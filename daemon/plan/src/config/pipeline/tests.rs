@@ -99,6 +99,20 @@ fn the_answer_is_of_the_stages_that_are_named() {
 }
 
 #[test]
+fn workers_that_no_stage_states_are_given_out_evenly_until_the_plan_chooses() {
+    let config = parse(&with("queue = 32", "workers = 7\nrecord = \"x.csv\"")).expect("good");
+    let plate = &config.services[0];
+    let stages: Vec<_> = plate.stages.iter().map(|stage| (stage.runs.workers, stage.open)).collect();
+    assert_eq!(stages, [(2, false), (3, true), (2, true)]);
+    assert_eq!(plate.record.as_ref().map(|record| &*record.path), Some(Path::new("dir/x.csv")));
+    let config = parse(GOOD).expect("good");
+    assert!(config.services[0].stages.iter().all(|stage| !stage.open));
+    let one = "[[pipeline]]\nname = \"p\"\ndeadline = \"1s\"\nworkers = 2\n[[pipeline.stage]]\nname = \"only\"\nmodel = \"m\"\nworkers = 2";
+    let error = parse(one).expect_err("nothing is open").to_string();
+    assert!(error.contains("pipeline[0].workers = 2: each stage says how many it has: remove it"), "{error}");
+}
+
+#[test]
 fn what_is_so_anyway_may_be_said() {
     parse(&with("queue = 32", "background = true\ndispatch = \"eager\"\ntolerance = \"0s\"")).expect("good");
     parse(&with("workers = 2", "fan-out = 1\nmean = 1.0")).expect("good");
@@ -142,12 +156,6 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].background = false: is not possible in a pipeline",
         ),
         (
-            of_pipeline("record = \"x.csv\""),
-            8,
-            "pipeline[0].record = \"x.csv\": is not possible in a pipeline",
-        ),
-        (of_pipeline("record-limit = 7"), 8, "pipeline[0].record-limit = 7: is not possible in a pipeline"),
-        (
             of_pipeline("tolerance = \"1ms\""),
             8,
             "pipeline[0].tolerance = 1ms: is not possible where services share workers, in a pipeline",
@@ -158,7 +166,6 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].model = \"m\": is said of each stage: move it to a [[pipeline.stage]]",
         ),
         (of_pipeline("batch = 4"), 8, "pipeline[0].batch = 4: is said of each stage"),
-        (of_pipeline("workers = 4"), 8, "pipeline[0].workers = 4: is said of each stage"),
         (of_pipeline("handover = \"1ms\""), 8, "pipeline[0].handover = \"1ms\": is said of each stage"),
         (
             of_pipeline("queue = 16385"),
@@ -176,6 +183,8 @@ fn every_refusal_names_field_value_and_limit() {
             8,
             "pipeline[0].answer[1] = \"read\": is there already",
         ),
+        (of_pipeline("workers = 3"), 8, "pipeline[0].workers = 3: must be in 4..=8192"),
+        (of_pipeline("record-limit = 7"), 8, "pipeline[0].record-limit = 7: only with record"),
         (of_pipeline("constraint = 1"), 8, "unknown field `constraint`"),
         (with("deadline = \"100ms\"", ""), 4, "pipeline[0].deadline = (absent): must be given"),
         (
@@ -203,7 +212,7 @@ fn every_refusal_names_field_value_and_limit() {
         (
             of_read("record = \"x.csv\""),
             22,
-            "pipeline[0].stage[1].record = \"x.csv\": is not possible in a pipeline",
+            "pipeline[0].stage[1].record = \"x.csv\": is said of the pipeline as a whole",
         ),
         (
             of_read("dispatch = \"full-or-latest\""),

@@ -1,5 +1,7 @@
 //! A pipeline and its stages as they are written.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use toml::Value;
 use weir_engine::adapter::AdapterConfig;
@@ -23,6 +25,10 @@ pub(in crate::config) struct Pipeline {
     pub(in crate::config) answer: Option<Vec<String>>,
     pub(in crate::config) stream: Vec<Stream>,
     pub(in crate::config) stage: Vec<Stage>,
+    /// Of all stages together.
+    pub(in crate::config) workers: Option<u64>,
+    pub(in crate::config) record: Option<PathBuf>,
+    pub(in crate::config) record_limit: Option<u64>,
     // What services have, to be told what becomes of it here.
     background: Option<Value>,
     batch: Option<Value>,
@@ -37,13 +43,10 @@ pub(in crate::config) struct Pipeline {
     model: Option<Value>,
     optimise: Option<Value>,
     probability: Option<Value>,
-    record: Option<Value>,
-    record_limit: Option<Value>,
     select: Option<Value>,
     simulated: Option<Value>,
     stalls: Option<Value>,
     variants: Option<Value>,
-    workers: Option<Value>,
 }
 
 /// One of them.
@@ -63,7 +66,7 @@ pub(in crate::config) struct Stage {
     /// How many it becomes on average; as many if absent.
     pub(in crate::config) mean: Option<f64>,
     handover: String,
-    workers: Option<u64>,
+    pub(in crate::config) workers: Option<u64>,
     cores: Option<Vec<u64>>,
     max_batch: Option<u64>,
     batch: Option<u64>,
@@ -107,6 +110,9 @@ impl Default for Pipeline {
             answer: None,
             stream: Vec::new(),
             stage: Vec::new(),
+            workers: None,
+            record: None,
+            record_limit: None,
             background: None,
             batch: None,
             cores: None,
@@ -120,13 +126,10 @@ impl Default for Pipeline {
             model: None,
             optimise: None,
             probability: None,
-            record: None,
-            record_limit: None,
             select: None,
             simulated: None,
             stalls: None,
             variants: None,
-            workers: None,
         }
     }
 }
@@ -193,8 +196,6 @@ impl Pipeline {
             ("device", &self.device),
             ("dispatch", dispatch),
             ("optimise", &self.optimise),
-            ("record", &self.record),
-            ("record-limit", &self.record_limit),
             ("select", &self.select),
             ("stalls", &self.stalls),
             ("variants", &self.variants),
@@ -210,7 +211,6 @@ impl Pipeline {
             ("model", &self.model),
             ("probability", &self.probability),
             ("simulated", &self.simulated),
-            ("workers", &self.workers),
         ];
         said(never, NEVER).chain(said(of_stages, OF_STAGES))
     }
@@ -242,8 +242,6 @@ impl Stage {
             ("device", &self.device),
             ("dispatch", dispatch),
             ("optimise", &self.optimise),
-            ("record", &self.record),
-            ("record-limit", &self.record_limit),
             ("select", &self.select),
             ("stalls", &self.stalls),
             ("turn", &self.turn),
@@ -257,6 +255,8 @@ impl Stage {
             ("guard", &self.guard),
             ("jitter", &self.jitter),
             ("queue", &self.queue),
+            ("record", &self.record),
+            ("record-limit", &self.record_limit),
             ("stream", &self.stream),
             ("streams", &self.streams),
             ("tolerance", &self.tolerance),

@@ -61,6 +61,16 @@ pub fn stage_sizes(
     sizes.collect()
 }
 
+/// The same with the workers that were chosen.
+fn with_workers(config: &ServiceConfig, pipeline: &Pipeline) -> ServiceConfig {
+    let mut config = config.clone();
+    for (stage, chosen) in config.stages.iter_mut().zip(&pipeline.stages) {
+        (stage.runs.workers, stage.open) = (chosen.workers, false);
+    }
+    config.workers = pipeline.stages[0].workers;
+    config
+}
+
 impl ServicePlan {
     /// What the pipeline `config` can promise with the best batches of its stages, whose models are `specs`.
     ///
@@ -93,12 +103,14 @@ impl ServicePlan {
         (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
     ) -> Result<Self, PlanError> {
         let entries = stage_entries(config, specs, profile)?;
+        let config = &with_workers(config, &pipeline);
         let mut stages = Vec::new();
         for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
             let stage = config.stages[i].clone();
             let batch = pipeline.stages[i].batch;
             let workers = sizes.into_iter().find(|workers| workers.batch == batch);
             let workers = workers.unwrap_or_else(|| unreachable!("it was one of them"));
+            let workers = Workers { count: pipeline.stages[i].workers, ..workers };
             let runs = Self::unpromised(&stage.runs, vec![(specs[i].clone(), entries[i])], workers)?;
             stages.push(StagePlan { config: stage, runs, adapter, most: config.most(i) });
         }
@@ -186,6 +198,9 @@ impl<'a> Question<'a> {
             }
         }
         let set = ConstraintSet::new(&self.config.constraints).unwrap_or_default();
+        if set.as_slice().is_empty() && self.reserved.iter().all(|spec| spec.demand().is_none()) {
+            return Ok((self.as_stated(), None));
+        }
         if set.as_slice().is_empty() {
             return Ok((certify::chosen(&self.problem), None));
         }
@@ -210,6 +225,15 @@ impl<'a> Question<'a> {
         let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
         let spare = Some((self.period(step), None));
         Ok((chosen.pipeline, Some(RatePlan { binding, density, alone: None, spare, queue_limits })))
+    }
+
+    /// What is configured, and the smallest batches where that leaves a choice: nothing is to be chosen for.
+    fn as_stated(&self) -> Pipeline {
+        let mut pipeline = self.choices().pipeline(&vec![0; self.config.stages.len()]);
+        for (stage, stated) in pipeline.stages.iter_mut().zip(&self.config.stages) {
+            stage.workers = stated.runs.workers;
+        }
+        pipeline
     }
 
     /// The reserved streams and one more of these constraints, the faster the higher the step; `None` if it would be too fast to be
@@ -351,3 +375,6 @@ impl ServicePlan {
         (yes > 0).then(|| 1.0 / question.period(yes).as_secs_f64())
     }
 }
+
+#[cfg(test)]
+mod tests;
