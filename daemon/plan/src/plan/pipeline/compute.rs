@@ -18,6 +18,10 @@ use weir_engine::{ModelSpec, sha256_hex};
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
 const STEPS: u64 = 1 << 16;
 
+/// No more is promised than keeps the workers of each stage busy to this share: the closer to capacity, the more sources a checker
+/// has to look at, and it gives up at last.
+const BUSIEST: f64 = 0.999;
+
 /// Workers that are busy to this share are as busy as any promise lets them be.
 const FULL: f64 = 0.995;
 
@@ -223,7 +227,16 @@ impl<'a> Question<'a> {
             });
         };
         let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
-        let spare = Some((self.period(step), None));
+        let confirmed = |step: u64| {
+            let busy = load(step).map(|load| busy(self.config, &chosen.pipeline, &load));
+            busy.is_some_and(|busy| busy.into_iter().all(|share| share <= BUSIEST))
+        };
+        let (mut yes, mut no) = (if confirmed(step) { step } else { 0 }, step);
+        while no.saturating_sub(yes) > 1 {
+            let middle = yes + (no - yes) / 2;
+            *(if confirmed(middle) { &mut yes } else { &mut no }) = middle;
+        }
+        let spare = (yes > 0).then(|| (self.period(yes), None));
         Ok((chosen.pipeline, Some(RatePlan { binding, density, alone: None, spare, queue_limits })))
     }
 
@@ -322,6 +335,17 @@ fn told<'a>(error: &PipelineError, name: impl Fn(usize) -> &'a str) -> String {
     }
 }
 
+/// The share of each stage's workers that `streams` keep busy at most in the long run, as far as they must be served.
+fn busy(config: &ServiceConfig, pipeline: &Pipeline, streams: &[StreamSpec]) -> Vec<f64> {
+    let demand = streams.iter().filter_map(StreamSpec::demand);
+    let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
+    let stages = pipeline.stages.iter().enumerate();
+    let busy = stages.map(|(i, stage)| {
+        rate * config.most(i) as f64 * stage.time.as_secs_f64() / (stage.workers * stage.batch) as f64
+    });
+    busy.collect()
+}
+
 /// What a pipeline carries by its plan: the reserved streams and, if there is room for one, that at the promised rate.
 #[derive(Clone, Debug)]
 pub struct Carried {
@@ -345,14 +369,8 @@ impl ServicePlan {
         let pipeline = &self.pipeline.as_ref()?.pipeline;
         let streams: Vec<_> =
             reserved(&self.config).chain(self.promised_stream()).map(|(_, spec)| spec).collect();
-        let demand = streams.iter().filter_map(StreamSpec::demand);
-        let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
         let admission = pipeline.admit(&streams).ok().filter(|admission| admission.tightest.is_some())?;
-        let busy = pipeline.stages.iter().enumerate().map(|(i, stage)| {
-            rate * self.config.most(i) as f64 * stage.time.as_secs_f64()
-                / (stage.workers * stage.batch) as f64
-        });
-        Some(Carried { admission, busy: busy.collect() })
+        Some(Carried { admission, busy: busy(&self.config, pipeline, &streams) })
     }
 
     /// The rate that a pipeline's streams could be promised if each stage had a part of the deadline for itself, by the same

@@ -121,7 +121,8 @@ fn no_other_batches_would_promise_more() {
             promised += 1;
             assert!(holds(&plan.pipeline.as_ref().expect("a pipeline").pipeline, step), "{config:?}");
         }
-        // Every choice there is.
+        // Every choice there is. Close to capacity a thousandth less is promised.
+        let beyond = (step as f64 / BUSIEST).ceil() as u64 + 1;
         let choices = question.choices();
         let mut options = vec![0; choices.stages.len()];
         loop {
@@ -129,7 +130,7 @@ fn no_other_batches_would_promise_more() {
                 most >= choices.pipeline(&options).stages.iter().map(|stage| stage.workers).sum()
             });
             assert!(
-                !fits || step == STEPS || !holds(&choices.pipeline(&options), step + 1),
+                !fits || beyond > STEPS || !holds(&choices.pipeline(&options), beyond),
                 "{options:?} at {step} of {config:?}"
             );
             let Some(at) = (0..options.len()).find(|&i| options[i] + 1 < choices.stages[i].options.len())
