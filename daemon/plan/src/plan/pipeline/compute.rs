@@ -227,10 +227,8 @@ impl<'a> Question<'a> {
             });
         };
         let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
-        let confirmed = |step: u64| {
-            let busy = load(step).map(|load| busy(self.config, &chosen.pipeline, &load));
-            busy.is_some_and(|busy| busy.into_iter().all(|share| share <= BUSIEST))
-        };
+        let confirmed =
+            |step: u64| load(step).is_some_and(|load| is_confirmed(self.config, &chosen.pipeline, &load));
         let (mut yes, mut no) = (if confirmed(step) { step } else { 0 }, step);
         while no.saturating_sub(yes) > 1 {
             let middle = yes + (no - yes) / 2;
@@ -346,6 +344,11 @@ fn busy(config: &ServiceConfig, pipeline: &Pipeline, streams: &[StreamSpec]) -> 
     busy.collect()
 }
 
+/// Whether a checker gets to the end of it.
+fn is_confirmed(config: &ServiceConfig, pipeline: &Pipeline, streams: &[StreamSpec]) -> bool {
+    busy(config, pipeline, streams).into_iter().all(|share| share <= BUSIEST)
+}
+
 /// What a pipeline carries by its plan: the reserved streams and, if there is room for one, that at the promised rate.
 #[derive(Clone, Debug)]
 pub struct Carried {
@@ -383,7 +386,10 @@ impl ServicePlan {
         self.rate.as_ref()?;
         let keeps = |step: u64| {
             let load = question.load(&set, step).filter(|l| question.open(l) <= self.config.queue as u64);
-            load.is_some_and(|load| Split::Proportional.choose(question.choices(), &load).is_some())
+            let choices = question.choices();
+            let chosen = load.and_then(|load| Some((Split::Proportional.choose(choices, &load)?.0, load)));
+            chosen
+                .is_some_and(|(options, load)| is_confirmed(&self.config, &choices.pipeline(&options), &load))
         };
         let (mut yes, mut no) = (0, STEPS + 1);
         while no - yes > 1 {
