@@ -18,10 +18,6 @@ use weir_engine::{ModelSpec, sha256_hex};
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
 const STEPS: u64 = 1 << 16;
 
-/// No more is promised than keeps the workers of each stage busy to this share: the closer to capacity, the more sources a checker
-/// has to look at, and it gives up at last.
-const BUSIEST: f64 = 0.999;
-
 /// Workers that are busy to this share are as busy as any promise lets them be.
 const FULL: f64 = 0.995;
 
@@ -227,14 +223,7 @@ impl<'a> Question<'a> {
             });
         };
         let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
-        let confirmed =
-            |step: u64| load(step).is_some_and(|load| is_confirmed(self.config, &chosen.pipeline, &load));
-        let (mut yes, mut no) = (if confirmed(step) { step } else { 0 }, step);
-        while no.saturating_sub(yes) > 1 {
-            let middle = yes + (no - yes) / 2;
-            *(if confirmed(middle) { &mut yes } else { &mut no }) = middle;
-        }
-        let spare = (yes > 0).then(|| (self.period(yes), None));
+        let spare = Some((self.period(step), None));
         Ok((chosen.pipeline, Some(RatePlan { binding, density, alone: None, spare, queue_limits })))
     }
 
@@ -333,22 +322,6 @@ fn told<'a>(error: &PipelineError, name: impl Fn(usize) -> &'a str) -> String {
     }
 }
 
-/// The share of each stage's workers that `streams` keep busy at most in the long run, as far as they must be served.
-fn busy(config: &ServiceConfig, pipeline: &Pipeline, streams: &[StreamSpec]) -> Vec<f64> {
-    let demand = streams.iter().filter_map(StreamSpec::demand);
-    let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
-    let stages = pipeline.stages.iter().enumerate();
-    let busy = stages.map(|(i, stage)| {
-        rate * config.most(i) as f64 * stage.time.as_secs_f64() / (stage.workers * stage.batch) as f64
-    });
-    busy.collect()
-}
-
-/// Whether a checker gets to the end of it.
-fn is_confirmed(config: &ServiceConfig, pipeline: &Pipeline, streams: &[StreamSpec]) -> bool {
-    busy(config, pipeline, streams).into_iter().all(|share| share <= BUSIEST)
-}
-
 /// What a pipeline carries by its plan: the reserved streams and, if there is room for one, that at the promised rate.
 #[derive(Clone, Debug)]
 pub struct Carried {
@@ -372,8 +345,14 @@ impl ServicePlan {
         let pipeline = &self.pipeline.as_ref()?.pipeline;
         let streams: Vec<_> =
             reserved(&self.config).chain(self.promised_stream()).map(|(_, spec)| spec).collect();
+        let demand = streams.iter().filter_map(StreamSpec::demand);
+        let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
         let admission = pipeline.admit(&streams).ok().filter(|admission| admission.tightest.is_some())?;
-        Some(Carried { admission, busy: busy(&self.config, pipeline, &streams) })
+        let busy = pipeline.stages.iter().enumerate().map(|(i, stage)| {
+            rate * self.config.most(i) as f64 * stage.time.as_secs_f64()
+                / (stage.workers * stage.batch) as f64
+        });
+        Some(Carried { admission, busy: busy.collect() })
     }
 
     /// The rate that a pipeline's streams could be promised if each stage had a part of the deadline for itself, by the same
@@ -386,10 +365,7 @@ impl ServicePlan {
         self.rate.as_ref()?;
         let keeps = |step: u64| {
             let load = question.load(&set, step).filter(|l| question.open(l) <= self.config.queue as u64);
-            let choices = question.choices();
-            let chosen = load.and_then(|load| Some((Split::Proportional.choose(choices, &load)?.0, load)));
-            chosen
-                .is_some_and(|(options, load)| is_confirmed(&self.config, &choices.pipeline(&options), &load))
+            load.is_some_and(|load| Split::Proportional.choose(question.choices(), &load).is_some())
         };
         let (mut yes, mut no) = (0, STEPS + 1);
         while no - yes > 1 {
