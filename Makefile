@@ -13,7 +13,7 @@ OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 all: $(WEIR)
 
-## demo: serve the shipped models under a computed promise, overload them, recover; about a minute
+## demo: serve the shipped models under a computed promise, overload them, recover, read scenes as a whole; about two minutes
 demo: deps
 	$(CARGO) build --release --bin weir --bin weir-lab
 	$(WEIR) demo

@@ -22,7 +22,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ MANIFEST_HEAD = """\
 # (E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, CC BY 4.0) as bundled in
 # scikit-learn (BSD-3-Clause), enlarged and corrupted. No original is in both splits.
 # Models see pixel / 255 as f32; accuracy is correct / count on the held-out images, which `weir models`
-# measures alike through the engine that serves them.
+# measures alike through the engine that serves them. The detector at the end has held-out scenes of its own.
 
 [heldout]
 images = "heldout-images.idx3-ubyte"
@@ -81,6 +81,8 @@ accuracy = {accuracy:.6f}
 parameters = {parameters}
 macs = {macs}
 """
+# What begins here in the manifest, and lasts to its end, is written by train_scenes.py.
+SCENES = "# Finds digits in larger pictures. Written by train_scenes.py"
 TABLE_START, TABLE_END = "<!-- table: written by train.py -->", "<!-- end of table -->"
 TABLE_HEAD = [
     "| Variant | Layers | Held-out accuracy | Parameters | MACs | File, bytes |",
@@ -209,59 +211,82 @@ def train(name: str, images: np.ndarray, labels: np.ndarray) -> tuple[list[dict]
     return jax.tree.map(np.asarray, (params, stats))
 
 
-def export(name: str, params: list[dict], stats: list[dict]) -> onnx.ModelProto:
-    """The variant as ONNX, batch norm folded into the layer before it."""
-    nodes: list[onnx.NodeProto] = []
-    weights: list[onnx.TensorProto] = []
-    current = saved = "image"
+class Graph:
+    """An ONNX graph that is written layer by layer, batch norm folded into the layer before it."""
 
-    def emit(kind: str, *extra: str, **attributes: Any) -> None:
-        nonlocal current
-        output = f"{kind.lower()}{len(nodes)}"
-        nodes.append(helper.make_node(kind, [current, *extra], [output], output, **attributes))
-        current = output
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.current = "image"
 
-    def constant(label: str, value: np.ndarray) -> str:
-        weights.append(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), label))
+    def emit(self, kind: str, *extra: str, **attributes: Any) -> str:
+        output = f"{kind.lower()}{len(self.nodes)}"
+        node = helper.make_node(kind, [self.current, *extra], [output], output, **attributes)
+        self.nodes.append(node)
+        self.current = output
+        return output
+
+    def constant(self, label: str, value: np.ndarray) -> str:
+        self.weights.append(
+            numpy_helper.from_array(np.ascontiguousarray(value, np.float32), label))
         return label
 
-    layers: Iterator[tuple[dict, dict]] = zip(params, stats)
-    for op in plan(VARIANTS[name]):
-        if op.kind in ("conv", "dense"):
-            p, s = next(layers)
-            gain = p["g"] / np.sqrt(s["var"] + BN_EPSILON) if op.norm else np.float32(1)
-            w = p["w"] * gain
-            b = constant(f"b{len(weights) // 2}", p["b"] - (s["mean"] * gain if op.norm else 0))
-            if op.kind == "conv":
-                w = constant(f"w{len(weights) // 2}", w.transpose(3, 2, 0, 1))
-                emit("Conv", w, b, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-            else:
-                emit("Gemm", constant(f"w{len(weights) // 2}", w), b)
-            if op.relu:
-                emit("Relu")
-        elif op.kind == "pool":
-            emit("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
-        elif op.kind == "gap":
-            emit("GlobalAveragePool")
-            emit("Flatten")
-        elif op.kind == "flatten":
-            emit("Flatten")
-        elif op.kind == "save":
-            saved = current
-        elif op.kind == "add":
-            emit("Add", saved)
-            emit("Relu")
-    nodes[-1].output[0] = "logits"
+    def conv(self, w: np.ndarray, b: np.ndarray) -> str:
+        """A padded 3x3 convolution, w in JAX's order."""
+        number = len(self.weights) // 2
+        b = self.constant(f"b{number}", b)
+        w = self.constant(f"w{number}", w.transpose(3, 2, 0, 1))
+        return self.emit("Conv", w, b, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
 
-    def value(label: str, shape: list) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(label, TensorProto.FLOAT, ["batch", *shape])
+    def layers(self, ops: list[Op], params: list[dict], stats: list[dict]) -> None:
+        saved, layers = self.current, iter(zip(params, stats))
+        for op in ops:
+            if op.kind in ("conv", "dense"):
+                p, s = next(layers)
+                gain = p["g"] / np.sqrt(s["var"] + BN_EPSILON) if op.norm else np.float32(1)
+                w, b = p["w"] * gain, p["b"] - (s["mean"] * gain if op.norm else 0)
+                if op.kind == "conv":
+                    self.conv(w, b)
+                else:
+                    number = len(self.weights) // 2
+                    b = self.constant(f"b{number}", b)
+                    self.emit("Gemm", self.constant(f"w{number}", w), b)
+                if op.relu:
+                    self.emit("Relu")
+            elif op.kind == "pool":
+                self.emit("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+            elif op.kind == "gap":
+                self.emit("GlobalAveragePool")
+                self.emit("Flatten")
+            elif op.kind == "flatten":
+                self.emit("Flatten")
+            elif op.kind == "save":
+                saved = self.current
+            elif op.kind == "add":
+                self.emit("Add", saved)
+                self.emit("Relu")
 
-    graph = helper.make_graph(nodes, f"digits-{name}", [value("image", [1, SIDE, SIDE])],
-                              [value("logits", [CLASSES])], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
-                              producer_name="train.py")
-    onnx.checker.check_model(model, full_check=True)
-    return model
+    def model(self, name: str, image: list[int], outputs: dict[str, list[int]],
+              producer: str) -> onnx.ModelProto:
+        """The whole, of which the outputs' nodes have been named; sizes are without the batch."""
+
+        def value(label: str, shape: list) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(label, TensorProto.FLOAT, ["batch", *shape])
+
+        told = [value(label, shape) for label, shape in outputs.items()]
+        graph = helper.make_graph(self.nodes, name, [value("image", image)], told, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+                                  producer_name=producer)
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def export(name: str, params: list[dict], stats: list[dict]) -> onnx.ModelProto:
+    """The variant as ONNX."""
+    graph = Graph()
+    graph.layers(plan(VARIANTS[name]), params, stats)
+    graph.nodes[-1].output[0] = "logits"
+    return graph.model(f"digits-{name}", [1, SIDE, SIDE], {"logits": [CLASSES]}, "train.py")
 
 
 def score(model: onnx.ModelProto, images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -337,7 +362,9 @@ def main() -> None:
     head = MANIFEST_HEAD.format(count=len(images),
                                 images=sha256(out / "heldout-images.idx3-ubyte"),
                                 labels=sha256(out / "heldout-labels.idx1-ubyte"))
-    (out / "manifest.toml").write_text(head + "".join(entries))
+    _, mark, scenes = (HERE / "manifest.toml").read_text().partition(SCENES)
+    tail = "\n" + mark + scenes if mark else ""
+    (out / "manifest.toml").write_text(head + "".join(entries) + tail)
     before, _, rest = (HERE / "README.md").read_text().partition(TABLE_START)
     table = "\n".join([TABLE_START, *TABLE_HEAD, *rows, TABLE_END])
     (out / "README.md").write_text(before + table + rest.partition(TABLE_END)[2])

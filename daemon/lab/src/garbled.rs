@@ -53,6 +53,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../config/demo.toml"),
     include_str!("../../../config/digits.toml"),
     include_str!("../../../config/robot.toml"),
+    include_str!("../../../config/scenes.toml"),
     include_str!("../../../config/selection.toml"),
     include_str!("../../../config/simulated.toml"),
     include_str!("../../../config/variants.toml"),

@@ -11,7 +11,7 @@ use crate::{HandOverError, Retired};
 
 impl PipelineScheduler {
     /// While on, batches are started at each stage for mandatory requests alone, which others fill up as ever; see
-    /// [`Scheduler::set_quiet`].
+    /// [`crate::Scheduler::set_quiet`].
     pub fn set_quiet(&mut self, quiet: bool) {
         self.first.set_quiet(quiet);
     }

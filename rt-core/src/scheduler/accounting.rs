@@ -180,6 +180,7 @@ impl Scheduler {
 
     /// Counts an outcome of `id`, records it in the log of its outcomes, at its place if it has one, and raises what the
     /// outcome monitor finds. The misses in a row that the stream can still take.
+    #[inline(always)]
     fn record(&mut self, now: Instant, id: StreamId, place: Option<u32>, outcome: Outcome) -> Option<u32> {
         let stream = self.streams.get_mut(id)?;
         stream.counts.count(match outcome {

@@ -9,7 +9,7 @@ use super::Scheduler;
 use super::carry_in::CarryIn;
 use super::first::Behind;
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
-use super::types::{NEVER, WorkerId};
+use super::types::{NEVER, Resolution, WorkerId};
 use crate::counted::Counted;
 use crate::safe_mode::Severity;
 use crate::time::{Instant, Span};
@@ -155,6 +155,21 @@ impl Scheduler {
             self.rest(now);
         }
         self.waits_until(now)
+    }
+
+    /// The same where a batch has ended, and what became of its requests is told by [`Scheduler::tell_end`]; `None` if it must be polled.
+    pub(crate) fn rest_after_end(&mut self, now: Instant) -> Option<Instant> {
+        if !self.is_at_rest() || !self.told.events.is_empty() {
+            return None;
+        }
+        self.rest(now);
+        (now < self.next).then_some(self.next)
+    }
+
+    /// The end of a request that is yet to be told, and whether more are.
+    #[inline]
+    pub(crate) fn tell_end(&mut self) -> (Option<Resolution>, bool) {
+        (self.told.resolved.pop_front(), !self.told.resolved.is_empty())
     }
 
     /// The batch of another service, number `of`, took longer than it may, which harms this one: `seen` instead of `bound`.

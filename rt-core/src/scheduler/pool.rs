@@ -185,7 +185,7 @@ impl Pool {
     }
 
     /// `worker`, which is free, starts its batch: whether it may take longer than a full one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, now: Instant, worker: WorkerId) -> bool {
         let w = &mut self.workers[worker];
         let kind = &mut self.kinds[w.kind];

@@ -67,6 +67,12 @@ impl Crew {
         self.free_count > 0
     }
 
+    /// Whether none is free, and none has run over since the last calm instant.
+    #[inline]
+    pub(super) fn is_busy(&self, now: Instant) -> bool {
+        self.free_count == 0 && self.due.instant() >= now && self.spent == Span::ZERO
+    }
+
     pub(super) fn get(&self, worker: WorkerId) -> Option<Running> {
         *self.running.get(worker)?
     }

@@ -5,78 +5,15 @@ use alloc::vec::Vec;
 use super::crew::{Crew, Running};
 use super::line::Line;
 use super::shield::SharedShield;
+use super::types::{DeviceAction, DeviceConfig, DeviceError};
 use super::{MAX_SERVICES, Rule};
 use crate::admission::Dispatch;
 use crate::scheduler::earliest::Earliest;
-use crate::scheduler::{
-    Action, Arrival, ConfigError, Event, Ran, Resolution, Scheduler, SchedulerConfig, WorkerId,
-};
+use crate::scheduler::{Action, Arrival, Ran, Resolution, Scheduler, WorkerId};
 use crate::time::{Instant, Span};
 
 /// The end of time.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
-
-/// Everything that is fixed for the life of a device.
-#[derive(Clone, Debug)]
-pub struct DeviceConfig {
-    /// Which service goes next, and the batches of each in a turn; means something to [`Rule::Turns`] alone.
-    pub rule: Rule,
-    /// Of each service, by number: at least 1.
-    pub turns: Vec<u32>,
-    /// `P̂`: the longest batch that anyone may start; at least every full batch.
-    pub longest: Span,
-    /// By how much batches may exceed their time, in all between two instants at which nothing mandatory waits and every
-    /// worker is free within `longest`, before the other services are in safe mode for it
-    /// ([`super::SharedAdmission::binding`]).
-    pub overrun_margin: Span,
-    /// The services: eager, with background, of as many workers of one kind each, without stalls.
-    pub services: Vec<SchedulerConfig>,
-}
-
-/// Why a configuration is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    /// No services, or too many.
-    #[error("{count} services, must be 1..={MAX_SERVICES}, with a turn each")]
-    Services {
-        /// How many.
-        count: usize,
-    },
-    /// What workers that are shared do not allow, or a number that differs from that of the first service.
-    #[error("service {service}: {field} is not what workers that are shared allow")]
-    Service {
-        /// Which one, from 0.
-        service: usize,
-        /// The field.
-        field: &'static str,
-    },
-    /// Not even a scheduler of its own.
-    #[error("service {service}: {error}")]
-    Config {
-        /// Which one, from 0.
-        service: usize,
-        /// Why.
-        error: ConfigError,
-    },
-}
-
-/// What the caller must do next; see [`Action`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceAction {
-    /// Run the batch of this worker, which the scheduler of this service holds.
-    Start {
-        /// The service.
-        service: usize,
-        /// The worker.
-        worker: WorkerId,
-    },
-    /// Tell the client how its request ended.
-    Resolve(usize, Resolution),
-    /// Announce this of a service.
-    Event(usize, Event),
-    /// Nothing more now; poll again at this instant, or only after the next `handle_*` if `None`.
-    WakeAt(Option<Instant>),
-}
 
 /// The schedulers of several services on the same workers.
 ///
@@ -96,11 +33,13 @@ pub struct Device {
     pub(super) due: Earliest,
     /// Of each service, when its scheduler has something to do if nothing happens to it before.
     wake: Earliest,
-    /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, and
-    /// those that wait for nothing mandatory to wait.
+    /// Services, a bit each: those that something has happened to since they were polled, those of which anything waits, those
+    /// that wait for nothing mandatory to wait.
     pub(super) touched: u64,
     pub(super) waiting: u64,
     unclear: u64,
+    /// Those that have nothing to do but to tell how requests ended.
+    telling: u64,
     /// What each service has had of the workers while nothing mandatory waited.
     used: Vec<Span>,
     /// Since when a free worker should have been given what waits; the end of time if none should.
@@ -160,6 +99,7 @@ impl Device {
             touched: 0,
             waiting: 0,
             unclear: 0,
+            telling: 0,
             used: alloc::vec![Span::ZERO; count],
             armed: NEVER,
             quiet: false,
@@ -242,8 +182,16 @@ impl Device {
     /// Takes in the end of the batch that `worker` was running. A worker that runs nothing is left alone.
     pub fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
         let Some(ended) = self.crew.end(now, worker) else { return };
-        self.schedulers[ended.service].handle_completion(now, worker, ran);
-        self.touched |= 1 << ended.service;
+        let (scheduler, bit) = (&mut self.schedulers[ended.service], 1 << ended.service);
+        scheduler.handle_completion(now, worker, ran);
+        match scheduler.rest_after_end(now) {
+            // What waits is what waited.
+            Some(wake) if self.touched & bit == 0 => {
+                self.wake.set(ended.service, wake);
+                self.telling |= bit;
+            }
+            _ => self.touched |= bit,
+        }
         if ended.reported {
             self.others(ended.service, |scheduler| scheduler.is_relieved(now));
         } else if now > ended.due && self.crew.has_harmed() {
@@ -272,6 +220,36 @@ impl Device {
 
     /// The next thing to do at `now`; see the calling contract of [`Scheduler`].
     pub fn poll(&mut self, now: Instant) -> DeviceAction {
+        if self.telling != 0 {
+            let service = self.telling.trailing_zeros() as usize;
+            let (told, more) = self.schedulers[service].tell_end();
+            if !more {
+                self.telling &= self.telling - 1;
+            }
+            if let Some(resolution) = told {
+                return DeviceAction::Resolve(service, resolution);
+            }
+        } else if self.is_busy(now) {
+            return self.wait(now);
+        }
+        self.decide(now)
+    }
+
+    /// Whether there is nothing to do as all workers are busy, nothing has happened and all are on time.
+    fn is_busy(&self, now: Instant) -> bool {
+        let rest = self.touched == 0 && self.armed == NEVER && now < self.wake.instant();
+        rest && self.unclear == 0 && !self.ahead && self.crew.is_busy(now)
+    }
+
+    /// There is nothing to do before something happens, or time brings something about.
+    fn wait(&self, now: Instant) -> DeviceAction {
+        let next = self.wake.instant().min(self.crew.alarm(now));
+        DeviceAction::WakeAt((next < NEVER).then_some(next))
+    }
+
+    /// The next thing to do where there may be something.
+    #[inline(never)]
+    fn decide(&mut self, now: Instant) -> DeviceAction {
         if self.armed < now {
             let delay = now.since(core::mem::replace(&mut self.armed, NEVER));
             self.others(usize::MAX, |scheduler| scheduler.was_late(now, delay));
@@ -295,8 +273,7 @@ impl Device {
                 Some(Err(())) => {}
                 None => {
                     self.armed = NEVER;
-                    let next = self.wake.instant().min(self.crew.alarm(now));
-                    return DeviceAction::WakeAt((next < NEVER).then_some(next));
+                    return self.wait(now);
                 }
             }
         }
@@ -316,6 +293,7 @@ impl Device {
     }
 
     /// A service has nothing to do before `wake` if nothing happens to it: what waits there now.
+    #[inline(always)]
     fn look_at(&mut self, service: usize, wake: Instant) {
         let first = self.note_mandatory(service);
         let (scheduler, bit) = (&self.schedulers[service], 1 << service);
@@ -335,7 +313,7 @@ impl Device {
     }
 
     /// By when the first mandatory request of `service` must be answered; the end of time if none waits.
-    #[inline]
+    #[inline(always)]
     fn note_mandatory(&mut self, service: usize) -> Instant {
         let first = self.schedulers[service].first_mandatory();
         if self.rule == Rule::Turns {

@@ -23,6 +23,7 @@ mod margin;
 mod shield;
 mod sweep;
 mod turns;
+mod types;
 
 use alloc::vec::Vec;
 
@@ -32,9 +33,10 @@ use crate::stream::StreamSpec;
 use crate::time::Span;
 use crate::word::Density;
 
-pub use device::{Device, DeviceAction, DeviceConfig, DeviceError};
+pub use device::Device;
 pub use handover::Heir;
 pub use shield::SharedShield;
+pub use types::{DeviceAction, DeviceConfig, DeviceError};
 
 /// The most services that may share workers.
 pub const MAX_SERVICES: usize = 64;

@@ -130,7 +130,7 @@ fn what_a_configuration_points_to_must_be_there() {
         (named("digits-s", ""), &["weir.toml", "service[0].model", "digits-s", "daemon.models"][..]),
         (named("digits-s", "models = \"gone.toml\""), &["gone.toml", "cannot be read"]),
         (named("digits-q", &shipped), &["manifest.toml", "digits-q", "digits-xs, digits-s"]),
-        (Deployment::new(DAEMON).fail(&["check"]), &["weir.toml", "service (how many)", "1..=16"]),
+        (Deployment::new(DAEMON).fail(&["check"]), &["weir.toml", "service (how many", "1..=16"]),
     ] {
         for word in words {
             assert!(message.contains(word), "{word} is not in: {message}");

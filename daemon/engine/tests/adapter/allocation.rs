@@ -97,3 +97,27 @@ fn choosing_rows_and_laying_requests_allocates_nothing() {
         assert_eq!((found, rows.len(), after - before), (100, 8, 0));
     }
 }
+
+/// Regions of a map, in their proportions and turned.
+#[test]
+fn finding_regions_allocates_nothing() {
+    let tensor = TensorSpec::new;
+    let source = vec![tensor("image", DataType::F32, &[3, 90, 120])];
+    let outputs = vec![tensor("map", DataType::F32, &[90, 120]), tensor("which", DataType::F32, &[2])];
+    let parent = model(source.clone(), outputs);
+    let child = model(vec![tensor("image", DataType::F32, &[3, 48, 130])], vec![]);
+    let text = "each = { regions = \"map\", threshold = 0.5, min-area = 9, grow = 1.6 }
+         inputs.image = { crop = \"source.image\", region = \"map\", fit = \"pad\", turn = \"which\" }";
+    let config = toml::from_str(text).expect("an adapter");
+    let adapter = Adapter::new(&config, &source, &[("detect", &parent)], 8, &child).expect("it fits");
+    let (made, mut buffers) = (adapter.rehearse(1), Buffers::new(&child, 8));
+    let mut rows = Vec::with_capacity(8);
+    let before = ALLOCATIONS.with(Cell::get);
+    let found = adapter.select(&made.answers[0], &mut rows);
+    for (index, row) in rows.iter().enumerate() {
+        adapter.lay(&made.source, &[Step { answer: &made.answers[0], row: *row }], &mut buffers, index);
+    }
+    let after = ALLOCATIONS.with(Cell::get);
+    // Three by three pixels, and one between; of the last two lines none is large enough.
+    assert_eq!((found, rows.len(), after - before), (22 * 30, 8, 0));
+}

@@ -3,4 +3,5 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod allocation;
+mod scenes;
 mod text;

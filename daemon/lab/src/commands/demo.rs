@@ -41,7 +41,7 @@ const AGAIN: &str = "below again";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Seconds of load in the first act, shared by three phases, and twice those in the second; profiling and recovery come on top
+    /// Seconds of load in the first act, and half as many in the second, shared by three phases each; profiling and recovery come on top
     #[arg(long, default_value_t = 50.0)]
     seconds: f64,
     /// The manifest of the shipped models

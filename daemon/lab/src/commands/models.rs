@@ -29,6 +29,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let backend = Backend { kind: args.engine, ..Backend::TRACT };
     let mut all = Vec::new();
     for spec in manifest.models() {
+        if let Err(misfit) = heldout.check(spec) {
+            if args.json {
+                all.push(json!({ "name": spec.name, "accuracy": null, "manifest": spec.accuracy }));
+            } else {
+                say!("{:<16} not measured: {misfit}", spec.name);
+            }
+            continue;
+        }
         let mut runner = load(Engine::Real { backend: &backend, modes: None }, spec, 1)?;
         let accuracy = measure_accuracy(runner.as_mut(), spec, &heldout)?;
         if args.json {
