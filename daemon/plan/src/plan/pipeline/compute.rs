@@ -18,8 +18,11 @@ use weir_engine::{ModelSpec, sha256_hex};
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
 const STEPS: u64 = 1 << 16;
 
-/// Workers that are busy to this share are as busy as any promise lets them be.
-const FULL: f64 = 0.995;
+/// Workers that are busy to this share are about as busy as any promise lets them be.
+const FULL: f64 = 0.98;
+/// Of so many parts of the busiest stage's workers 16 and one for each request of a source there stay free: nearer to capacity a
+/// bound may rest on more than the checker of certificates looks at.
+const PARTS: f64 = 16384.0;
 
 /// A pipeline whose batches are open, and one more stream that it is to carry beside the reserved ones.
 struct Question<'a> {
@@ -222,9 +225,31 @@ impl<'a> Question<'a> {
                 Err(error) => PlanError::Unkept { service, constraint, reason: self.told(&error) },
             });
         };
-        let queue_limits = load(step + 1).is_some_and(|more| !held(&more) && self.carried(&more).is_ok());
-        let spare = Some((self.period(step), None));
+        let found = self.with_room(&chosen.pipeline, density.as_f64(), step);
+        let more = load(step + 1).filter(|more| found == Some(step) && !held(more));
+        let queue_limits = more.is_some_and(|more| self.carried(&more).is_ok());
+        let spare = found.map(|step| (self.period(step), None));
         Ok((chosen.pipeline, Some(RatePlan { binding, density, alone: None, spare, queue_limits })))
+    }
+
+    /// The largest step up to `step` that leaves some room at every stage; `None` if not even the first does.
+    fn with_room(&self, pipeline: &Pipeline, density: f64, step: u64) -> Option<u64> {
+        let demand = self.reserved.iter().filter_map(StreamSpec::demand);
+        let reserved: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
+        let fits = |step: u64| {
+            let rate = reserved + density / self.period(step).as_secs_f64();
+            pipeline.stages.iter().enumerate().all(|(i, stage)| {
+                let most = self.config.most(i) as f64;
+                let busy = rate * most * stage.time.as_secs_f64() / (stage.workers * stage.batch) as f64;
+                busy <= 1.0 - (16.0 + most) / PARTS
+            })
+        };
+        let (mut yes, mut no) = (0, step + 1);
+        while no - yes > 1 {
+            let middle = yes + (no - yes) / 2;
+            *(if fits(middle) { &mut yes } else { &mut no }) = middle;
+        }
+        (yes > 0).then_some(yes)
     }
 
     /// What is configured, and the smallest batches where that leaves a choice: nothing is to be chosen for.

@@ -121,6 +121,10 @@ fn no_other_batches_would_promise_more() {
             promised += 1;
             assert!(holds(&plan.pipeline.as_ref().expect("a pipeline").pipeline, step), "{config:?}");
         }
+        // At most the room that is left at capacity is given up.
+        let chosen = &plan.pipeline.as_ref().expect("a pipeline").pipeline;
+        let exact = question.with_room(chosen, set.density().as_f64(), step + 1) == Some(step + 1);
+        let beyond = if exact { step + 1 } else { step + step / 256 + 1 };
         // Every choice there is.
         let choices = question.choices();
         let mut options = vec![0; choices.stages.len()];
@@ -129,7 +133,7 @@ fn no_other_batches_would_promise_more() {
                 most >= choices.pipeline(&options).stages.iter().map(|stage| stage.workers).sum()
             });
             assert!(
-                !fits || step == STEPS || !holds(&choices.pipeline(&options), step + 1),
+                !fits || beyond > STEPS || !holds(&choices.pipeline(&options), beyond),
                 "{options:?} at {step} of {config:?}"
             );
             let Some(at) = (0..options.len()).find(|&i| options[i] + 1 < choices.stages[i].options.len())
@@ -221,7 +225,7 @@ fn what_cannot_be_is_refused_by_stage_stream_and_constraint() {
     let rate = refused(&stream(10));
     assert!(
         rate.starts_with(
-            "pipeline plate: the promise to stream fast, any_miss(0,1), cannot be kept: s1 would be busy to "
+            "pipeline plate: the promise to stream fast, any_miss(0,1), cannot be kept: s0 would be busy to "
         ),
         "{rate}"
     );
