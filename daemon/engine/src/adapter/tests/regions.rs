@@ -58,11 +58,23 @@ fn flooded(map: &[f32], rows: usize, columns: usize) -> Vec<(u32, [usize; 4])> {
 proptest! {
     #[test]
     fn regions_are_those_that_a_flood_fills(
-        map in prop::collection::vec(prop_oneof![3 => Just(0.0f32), 2 => Just(0.5), 1 => Just(f32::NAN)], ROWS * COLUMNS),
+        noise in prop::collection::vec(prop_oneof![3 => Just(0.0f32), 2 => Just(0.5), 1 => Just(f32::NAN)], ROWS * COLUMNS),
+        frames in prop_oneof![Just(Vec::new()), prop::collection::vec((0..ROWS, 0..COLUMNS, 0..ROWS, 0..COLUMNS), 1..9)],
         min_area in 1u32..6,
         fan_out in 0u32..9,
         before in prop::collection::vec(any::<u32>(), 0..3),
     ) {
+        let mut map = noise;
+        if !frames.is_empty() {
+            map.fill(0.0);
+        }
+        for (y, x, height, width) in frames {
+            let (bottom, right) = ((y + height).min(ROWS - 1), (x + width).min(COLUMNS - 1));
+            let inside = (y..=bottom).flat_map(|y| (x..=right).map(move |x| (y, x)));
+            for (row, column) in inside.filter(|(r, c)| [y, bottom].contains(r) || [x, right].contains(c)) {
+                map[row * COLUMNS + column] = 0.75;
+            }
+        }
         let parent = mapped(ROWS, COLUMNS);
         let each = format!("each = {{ regions = \"map\", threshold = 0.5, min-area = {min_area} }}");
         let adapter = adapter(&each, &parent, fan_out).unwrap();
@@ -142,6 +154,17 @@ proptest! {
             prop_assert!((value - expected).abs() < 0.02, "{row}, {column}: {value}, not {expected}");
         }
     }
+}
+
+/// The leg on the left goes on after the line in which what the arch holds turned out to be one with it.
+#[test]
+fn an_arch_is_one_with_what_it_holds() {
+    let lines = ["#####", "#...#", "#.#.#", "#..##", "#...."];
+    let map: Vec<f32> =
+        lines.iter().flat_map(|line| line.bytes().map(|byte| f32::from(byte == b'#'))).collect();
+    let adapter = adapter("each = { regions = \"map\", threshold = 0.5 }", &mapped(5, 5), 4).unwrap();
+    let mut codes = Vec::new();
+    assert_eq!((adapter.select(&answer(&map), &mut codes), codes), (1, vec![0x0000_ffff]));
 }
 
 #[test]
