@@ -387,10 +387,15 @@ impl ServicePlan {
         let sizes = pipeline.stages.iter().map(|stage| vec![stage.runs.workers().clone()]);
         let question = Question::new(&self.config, &sizes.collect::<Vec<_>>()).ok()?;
         let set = ConstraintSet::new(&self.config.constraints).ok()?;
-        self.rate.as_ref()?;
+        let density = self.rate.as_ref()?.density.as_f64();
         let keeps = |step: u64| {
             let load = question.load(&set, step).filter(|l| question.open(l) <= self.config.queue as u64);
-            load.is_some_and(|load| Split::Proportional.choose(question.choices(), &load).is_some())
+            let choices = question.choices();
+            let options = load.and_then(|load| Split::Proportional.choose(choices, &load));
+            // With the same room at capacity, to be compared with what is promised.
+            options.is_some_and(|(options, _)| {
+                question.with_room(&choices.pipeline(&options), density, step) == Some(step)
+            })
         };
         let (mut yes, mut no) = (0, STEPS + 1);
         while no - yes > 1 {
