@@ -40,14 +40,16 @@ pub fn problem_of_device<'a>(
     })
 }
 
-/// A pipeline as an abstract problem, in nanoseconds: of each stage what batches take, and its workers and batch, if these are chosen
-/// already.
+/// What batches of a stage take, and its workers and batch, if these are chosen already.
+type Chosen<'a> = (&'a LatencyProfile, Option<(usize, usize)>);
+
+/// A pipeline as an abstract problem, in nanoseconds.
 ///
 /// # Errors
 /// If a declaration has no form as a problem.
 pub(crate) fn problem_of_pipeline<'a>(
     config: &ServiceConfig,
-    stages: impl Iterator<Item = (&'a LatencyProfile, Option<(usize, usize)>)>,
+    stages: impl Iterator<Item = Chosen<'a>>,
     streams: &[(String, StreamSpec)],
 ) -> Result<PipelineProblem, ProblemError> {
     use pipeline::raw::{Count, PipelineProblem as Raw, Stage};
@@ -55,20 +57,19 @@ pub(crate) fn problem_of_pipeline<'a>(
     let open = |stage: &&StageConfig| stage.open;
     let workers = config.stages.iter().map(|stage| stage.runs.workers).sum();
     let workers = config.stages.iter().find(open).map(|_| workers);
-    let stage =
-        |(stage, (profile, chosen)): (&StageConfig, (&LatencyProfile, Option<(usize, usize)>))| Stage {
-            name: stage.runs.name.clone(),
-            parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
-            fan_out: stage.fan_out,
-            workers: match chosen {
-                Some((workers, _)) => Count::Is(workers),
-                None if stage.open => Count::Auto,
-                None => Count::Is(stage.runs.workers),
-            },
-            batch: chosen.map(|(_, batch)| batch).or(stage.runs.batch).map_or(Count::Auto, Count::Is),
-            time: None,
-            times: Some((1..=profile.max_batch()).map(|b| number(profile.bound(b))).collect()),
-        };
+    let stage = |(stage, (profile, chosen)): (&StageConfig, Chosen<'_>)| Stage {
+        name: stage.runs.name.clone(),
+        parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
+        fan_out: stage.fan_out,
+        workers: match chosen {
+            Some((workers, _)) => Count::Is(workers),
+            None if stage.open => Count::Auto,
+            None => Count::Is(stage.runs.workers),
+        },
+        batch: chosen.map(|(_, batch)| batch).or(stage.runs.batch).map_or(Count::Auto, Count::Is),
+        time: None,
+        times: Some((1..=profile.max_batch()).map(|b| number(profile.bound(b))).collect()),
+    };
     PipelineProblem::from_raw(Raw {
         unit: raw::Unit::Ns,
         background: true,

@@ -13,6 +13,9 @@ use super::{ServiceConfig, StageConfig, raw};
 /// The most results of one source at a stage: its answer has room for so many.
 const MAX_RESULTS: u64 = 256;
 
+/// How adapters name the pipeline's own request.
+const SOURCE: &str = "source";
+
 /// Requests that can wait at a stage behind the first.
 const MAX_WAITING: u64 = 1 << 16;
 
@@ -46,6 +49,11 @@ impl Check<'_> {
         let runs = all(raw.stage.into_iter().enumerate().map(|(i, mut stage)| {
             let at = format!("{at}.stage[{i}]");
             let named = self.name(&format!("{at}.name"), stage.name.clone(), &mut names);
+            let named = named.and_then(|name| {
+                let reason = "is what adapters call the request of the pipeline: choose another name";
+                let taken = name == SOURCE;
+                if taken { Err(self.refuse(&format!("{at}.name"), SOURCE, reason)) } else { Ok(name) }
+            });
             let refused = self.refused(&at, stage.refused());
             let (name, adapter) = (stage.name.clone(), stage.adapter.take());
             let runs = self.runs(&at, stage.runs(), beside)?;

@@ -58,9 +58,12 @@ impl Staging {
     }
 }
 
+/// Made-up results of the stages before, and the rows of the last that become a request.
+type Made = (Rehearsal, Vec<u32>);
+
 /// The same with made-up requests and results of which everything becomes a request.
 pub(super) struct Rehearsed {
-    making: Option<(Adapter, Vec<(Rehearsal, Vec<u32>)>)>,
+    making: Option<(Adapter, Vec<Made>)>,
     choosing: Vec<(Adapter, Vec<u8>)>,
     result: Vec<u8>,
     rows: Vec<u32>,

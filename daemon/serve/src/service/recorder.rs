@@ -56,7 +56,7 @@ enum Note {
     End(Instant, WorkerId),
 }
 
-/// Which request: the number of its service on its device, and its token there, which is used again once it is answered.
+/// Which request: the number of its service on its device, and its slot there, which is used again once it is answered.
 pub(crate) type Ticket = (usize, u64);
 
 impl Recorder {

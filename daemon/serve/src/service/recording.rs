@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use anyhow::Result;
 use rt_core::{Instant, Scheduler, StreamSpec, WorkerId};
 
-use super::recorder::Recorder;
-use super::{Lease, Service};
+use super::recorder::{Recorder, Ticket};
+use super::{Lease, Service, slots};
 use weir_plan::problem;
 
 impl Service {
@@ -68,8 +68,13 @@ impl Service {
     /// lock, as the two below.
     pub(super) fn record(&self, now: Instant, lease: &Lease, token: Option<u64>) {
         if let Some(recorder) = self.device.recorder.get() {
-            recorder.arrival(now, &lease.recorded, token.map(|token| (self.index, token)));
+            recorder.arrival(now, &lease.recorded, token.map(|token| self.ticket(token)));
         }
+    }
+
+    /// The slot of a request, which is used again once it is answered: the recorder keeps something of each.
+    fn ticket(&self, token: u64) -> Ticket {
+        (self.index, slots::place(token) as u64)
     }
 
     /// Notes that `worker` has been told to start its batch.
@@ -77,7 +82,7 @@ impl Service {
         if let Some(recorder) = self.device.recorder.get() {
             let (variant, batch) = (scheduler.variant(worker), scheduler.batch(worker));
             let length = self.plan.variants[variant].times.bound(batch.len());
-            let tickets = batch.iter().map(|request| (self.index, request.token));
+            let tickets = batch.iter().map(|request| self.ticket(request.token));
             recorder.start_of(now, worker, length, tickets);
         }
     }

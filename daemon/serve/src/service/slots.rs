@@ -158,6 +158,7 @@ mod tests {
         slots.put_back(first);
         assert!(slots.get_if_taken(first).is_none(), "it is free");
         let second = take();
+        assert!(second != first && place(second) == place(first));
         assert!(slots.get_if_taken(first).is_none(), "it is another's");
         assert!(slots.get_if_taken(second).is_some() && slots.get_if_taken(NOBODY).is_none());
     }

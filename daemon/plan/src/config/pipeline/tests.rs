@@ -113,6 +113,14 @@ fn workers_that_no_stage_states_are_given_out_evenly_until_the_plan_chooses() {
 }
 
 #[test]
+fn no_stage_has_the_name_that_adapters_call_the_request_by() {
+    let text =
+        "[[pipeline]]\nname = \"p\"\ndeadline = \"1s\"\n[[pipeline.stage]]\nname = \"source\"\nmodel = \"m\"";
+    let error = parse(text).expect_err("taken").to_string();
+    assert!(error.contains("pipeline[0].stage[0].name = source: is what adapters call"), "{error}");
+}
+
+#[test]
 fn what_is_so_anyway_may_be_said() {
     parse(&with("queue = 32", "background = true\ndispatch = \"eager\"\ntolerance = \"0s\"")).expect("good");
     parse(&with("workers = 2", "fan-out = 1\nmean = 1.0")).expect("good");
