@@ -342,22 +342,13 @@ impl Service {
         loop {
             let (service, action) = scheduler.poll(now);
             match action {
-                Action::Start { worker } if let Some(staged) = scheduler.staged() => {
-                    let stage = staged.place_of(worker).0;
-                    self.device.mailboxes[worker].put((service, stage), staged.batch(worker));
-                    effects.started.push((service, worker));
-                }
                 Action::Start { worker } => {
-                    let own = scheduler.of(service);
-                    let batch = own.batch(worker).iter();
-                    self.on(service, |of| {
-                        if of.plan.spec.has_state() {
-                            batch.clone().for_each(|r| of.slots.get(r.token).sequence = r.seq);
-                        }
-                        of.record_start(now, own, worker);
-                    });
-                    let parts = batch.map(|r| Part { token: r.token, ..Part::default() });
-                    self.device.mailboxes[worker].put((service, own.variant(worker)), parts);
+                    if let Some(staged) = scheduler.staged() {
+                        let stage = staged.place_of(worker).0;
+                        self.device.mailboxes[worker].put((service, stage), staged.batch(worker));
+                    } else {
+                        self.hand_out(now, &scheduler, (service, worker));
+                    }
                     effects.started.push((service, worker));
                 }
                 Action::Resolve(resolution) => effects.resolutions.push((service, resolution)),
@@ -371,6 +362,20 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// Gives the batch of a worker to it, with what the scheduler of that service on the device has decided.
+    fn hand_out(&self, now: Instant, scheduler: &Held<'_>, (service, worker): (usize, WorkerId)) {
+        let own = scheduler.of(service);
+        let batch = own.batch(worker).iter();
+        self.on(service, |of| {
+            if of.plan.spec.has_state() {
+                batch.clone().for_each(|r| of.slots.get(r.token).sequence = r.seq);
+            }
+            of.record_start(now, own, worker);
+        });
+        let parts = batch.map(|r| Part { token: r.token, ..Part::default() });
+        self.device.mailboxes[worker].put((service, own.variant(worker)), parts);
     }
 }
 
