@@ -12,7 +12,7 @@ use crate::certificate::{Binding, Claim, LargestCount, Limits, Rule, StreamAnswe
 use crate::problem::Problem;
 pub use pipeline::{certify_pipeline, chosen};
 pub use region::{promised_per_s, region};
-pub use shared::{Decision, certify_shared, decide, told};
+pub use shared::{Decision, bisect, certify_shared, decide, told};
 
 /// The largest factor that is tried: a scale of 1000 means so many times or more.
 pub const MAX_SCALE: u64 = 1000;

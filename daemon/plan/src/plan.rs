@@ -334,6 +334,18 @@ impl ServicePlan {
         })
     }
 
+    /// How many requests that must be served can wait at most if all of `load` is promised what it asks, by workers that are the
+    /// service's own; of a pipeline how many sources can be open.
+    ///
+    /// # Errors
+    /// Why it cannot be promised.
+    pub fn most_waiting<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Result<u64, String> {
+        match &self.pipeline {
+            Some(pipeline) => pipeline.most_open(load).map_err(|error| error.to_string()),
+            None => Ok(self.system.admit(load).map_err(|error| error.to_string())?.waiting),
+        }
+    }
+
     /// By how much the requests of all of `load` may come before their declarations allow them, so that it harms nobody: what
     /// their admission leaves of the deadline, and no more than is configured.
     pub fn tolerance<'a>(&self, load: impl IntoIterator<Item = &'a StreamSpec>) -> Span {

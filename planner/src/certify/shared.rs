@@ -265,8 +265,8 @@ impl Search<'_> {
     }
 }
 
-/// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not.
-pub(super) fn bisect(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
+/// Between `yes`, which passes, and `no`, which does not: a value that passes next to one that does not. Neither is tried.
+pub fn bisect(mut yes: u64, mut no: u64, passes: impl Fn(u64) -> bool) -> u64 {
     while yes.abs_diff(no) > 1 {
         let middle = yes.min(no) + yes.abs_diff(no) / 2;
         if passes(middle) {

@@ -1,42 +1,14 @@
 //! While requests flow nothing is allocated: every call is counted by an allocator of our own.
-#![allow(unsafe_code, reason = "a global allocator cannot be written without")]
 
-use std::alloc::{GlobalAlloc, Layout, System as Heap};
-use std::cell::Cell;
 use std::path::PathBuf;
 
-use weir_engine::adapter::{Adapter, Step};
+use weir_engine::adapter::{Adapter, Rehearsal, Step};
 use weir_engine::{Buffers, DataType, ModelSpec, TensorSpec};
 
-/// Counts what this thread allocates.
-struct Counting;
+#[path = "../../../../rt-core/tests/counting/mod.rs"]
+mod counting;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged; counting touches a thread-local cell and nothing else.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are handed on.
-        unsafe { Heap.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are handed on.
-        unsafe { Heap.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are handed on.
-        unsafe { Heap.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 fn model(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> ModelSpec {
     ModelSpec {
@@ -50,6 +22,21 @@ fn model(inputs: Vec<TensorSpec>, outputs: Vec<TensorSpec>) -> ModelSpec {
         external: Vec::new(),
         accuracy: f64::NAN,
     }
+}
+
+/// Chooses rows and lays a request of each, in a batch of eight; how many there would be without the limit, how many there are, and
+/// how often that has allocated.
+fn made_of(adapter: &Adapter, made: &Rehearsal, child: &ModelSpec) -> (u32, usize, u64) {
+    let (mut buffers, mut rows) = (Buffers::new(child, 8), Vec::with_capacity(8));
+    let before = allocations();
+    let found = adapter.select(&made.answers[0], &mut rows);
+    for (index, row) in rows.iter().enumerate() {
+        let path = [Step { answer: &made.answers[0], row: *row }];
+        adapter.lay(&made.source, &path, &mut buffers, index);
+        // What is not there costs no more.
+        adapter.lay(&[], &[], &mut buffers, index);
+    }
+    (found, rows.len(), allocations() - before)
 }
 
 /// Every kind of input, and both ways to choose rows.
@@ -83,18 +70,7 @@ fn choosing_rows_and_laying_requests_allocates_nothing() {
     for each in ["scores = \"scores\", threshold = 0.5", "rows = \"boxes\", count = \"count\""] {
         let config = toml::from_str(&format!("each = {{ {each} }}\n{inputs}")).expect("an adapter");
         let adapter = Adapter::new(&config, &source, &[("detect", &parent)], 8, &child).expect("it fits");
-        let (made, mut buffers) = (adapter.rehearse(1), Buffers::new(&child, 8));
-        let mut rows = Vec::with_capacity(8);
-        let before = ALLOCATIONS.with(Cell::get);
-        let found = adapter.select(&made.answers[0], &mut rows);
-        for (index, row) in rows.iter().enumerate() {
-            let path = [Step { answer: &made.answers[0], row: *row }];
-            adapter.lay(&made.source, &path, &mut buffers, index);
-            // What is not there costs no more.
-            adapter.lay(&[], &[], &mut buffers, index);
-        }
-        let after = ALLOCATIONS.with(Cell::get);
-        assert_eq!((found, rows.len(), after - before), (100, 8, 0));
+        assert_eq!(made_of(&adapter, &adapter.rehearse(1), &child), (100, 8, 0));
     }
 }
 
@@ -110,14 +86,6 @@ fn finding_regions_allocates_nothing() {
          inputs.image = { crop = \"source.image\", region = \"map\", fit = \"pad\", turn = \"which\" }";
     let config = toml::from_str(text).expect("an adapter");
     let adapter = Adapter::new(&config, &source, &[("detect", &parent)], 8, &child).expect("it fits");
-    let (made, mut buffers) = (adapter.rehearse(1), Buffers::new(&child, 8));
-    let mut rows = Vec::with_capacity(8);
-    let before = ALLOCATIONS.with(Cell::get);
-    let found = adapter.select(&made.answers[0], &mut rows);
-    for (index, row) in rows.iter().enumerate() {
-        adapter.lay(&made.source, &[Step { answer: &made.answers[0], row: *row }], &mut buffers, index);
-    }
-    let after = ALLOCATIONS.with(Cell::get);
     // Three by three pixels, and one between; of the last two lines none is large enough.
-    assert_eq!((found, rows.len(), after - before), (22 * 30, 8, 0));
+    assert_eq!(made_of(&adapter, &adapter.rehearse(1), &child), (22 * 30, 8, 0));
 }

@@ -20,11 +20,11 @@ pub(super) fn claim(
     match ServicePlan::of_pipeline(config, specs, profile) {
         Ok(plan) => promise(&plan).unwrap_or_else(|| unreachable!("it is the plan of a pipeline")),
         Err(error) if error.is_refusal() => {
-            let sizes = stage_sizes(config, specs, profile)?;
+            let entries = stage_entries(config, specs, profile)?;
+            let sizes = stage_sizes(config, &entries)?;
             let streams: Vec<_> = reserved(config).chain(config.example_stream()).collect();
             let open = sizes.iter().map(|sizes| (&sizes[0].profile, None));
             let problem = problem_of_pipeline(config, open, &streams)?;
-            let entries = stage_entries(config, specs, profile)?;
             let stages = config.stages.iter().zip(specs).zip(entries);
             let stages = stages.map(|((stage, spec), entry)| told(&stage.runs, spec, entry.digest()));
             Ok(of(config, &problem, stages.collect()))

@@ -1,16 +1,18 @@
 //! The plan of a pipeline: its stages, each with a model, workers and batches of its own, and one promise for all of them.
 
+mod carried;
 mod compute;
 mod reply;
 
-use rt_core::pipeline::{Pipeline, PipelineAdmission, rises};
+use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, rises};
 use rt_core::{Span, StreamSpec};
 use weir_engine::adapter::Adapter;
 
 use super::ServicePlan;
 use crate::config::StageConfig;
 
-pub use compute::{Carried, stage_entries, stage_sizes};
+pub use carried::Carried;
+pub use compute::{stage_entries, stage_sizes};
 pub use reply::{Reply, Results};
 
 /// What a pipeline has that a service with one model has not. Of the [`ServicePlan`] that it belongs to, `spec` takes the first
@@ -39,25 +41,25 @@ pub struct StagePlan {
     pub most: usize,
 }
 
+/// How many sources of `load` that must be served can come within so long.
+fn most_within(load: &[StreamSpec], length: Span) -> u64 {
+    let within = |&(at, _): &(Span, u64)| at <= length;
+    rises(load).take_while(within).last().map_or(0, |(_, sources)| sources)
+}
+
 impl PipelinePlan {
-    /// Whether all of `load` can be promised, of sources of which `queue` may be open at once.
+    /// How many sources that must be served can be open at once if all of `load` is promised.
     ///
     /// # Errors
-    /// What stands against it, in words.
-    pub fn admit<'a>(
+    /// Why it cannot be.
+    pub(super) fn most_open<'a>(
         &self,
         load: impl IntoIterator<Item = &'a StreamSpec>,
-        queue: usize,
-    ) -> Result<PipelineAdmission, String> {
+    ) -> Result<u64, PipelineError> {
         let load: Vec<_> = load.into_iter().cloned().collect();
-        let admission = self.pipeline.admit(&load).map_err(|error| error.to_string())?;
-        // Each is answered within the bound: so many mandatory ones are open at most.
-        let within = |&(at, _): &(Span, u64)| at <= admission.bound;
-        let open = rises(&load).take_while(within).last().map_or(0, |(_, sources)| sources);
-        if open > queue as u64 {
-            return Err(format!("up to {open} sources that must be served can be open, queue = {queue}"));
-        }
-        Ok(admission)
+        // Each is answered within the bound.
+        let bound = self.pipeline.admit(&load)?.bound;
+        Ok(most_within(&load, bound))
     }
 
     /// Workers of all stages together; they are numbered stage by stage.

@@ -8,6 +8,7 @@ use rt_core::{
 };
 
 use super::staged::{Found, Staged};
+use super::worker::Part;
 
 /// What decides when a worker starts which batch.
 pub(super) enum Dispatcher {
@@ -39,13 +40,6 @@ impl Dispatcher {
 
     /// What is staged, if it is a pipeline.
     pub(super) fn staged(&self) -> Option<&Staged> {
-        match self {
-            Self::Staged(staged) => Some(staged),
-            _ => None,
-        }
-    }
-
-    pub(super) fn staged_mut(&mut self) -> Option<&mut Staged> {
         match self {
             Self::Staged(staged) => Some(staged),
             _ => None,
@@ -169,12 +163,18 @@ impl Dispatcher {
         }
     }
 
-    /// As [`Scheduler::handle_completion`]; the results of a pipeline's batch become nothing.
-    pub(super) fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
+    /// As [`Scheduler::handle_completion`]; of a pipeline with the requests of the batch and what was found in their results.
+    pub(super) fn handle_completion(
+        &mut self,
+        now: Instant,
+        worker: WorkerId,
+        ran: Ran,
+        batch: (&[Part], &Found),
+    ) {
         match self {
             Self::Alone(scheduler) => scheduler.handle_completion(now, worker, ran),
             Self::Shared(device) => device.handle_completion(now, worker, ran),
-            Self::Staged(staged) => staged.handle_completion(now, worker, ran, (&[], &Found::default())),
+            Self::Staged(staged) => staged.handle_completion(now, worker, ran, batch),
         }
     }
 

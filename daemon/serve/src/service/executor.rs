@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rt_core::{MAX_BATCH, Ran, Span, Stalls, WorkerId};
 
 use super::stage::Scratch;
+use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
 use tracing::{error, trace, trace_span};
@@ -137,7 +138,8 @@ impl Executor {
         };
         service.with_scheduler(effects, |s, now| {
             service.record_end(now, id);
-            s.handle_completion(now, id, ran);
+            // Of a service nothing goes on to a next stage.
+            s.handle_completion(now, id, ran, (parts, &Found::default()));
             if leave {
                 s.handle_worker_lost(now, id);
             }

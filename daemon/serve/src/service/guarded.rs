@@ -135,29 +135,21 @@ impl Held<'_> {
         refused
     }
 
-    /// As [`Scheduler::handle_completion`].
-    pub(super) fn handle_completion(&mut self, now: Instant, worker: WorkerId, ran: Ran) {
-        self.core.dispatcher.handle_completion(now, worker, ran);
-        self.core.publish_worker(worker);
-    }
-
-    /// What is staged, if it is a pipeline.
-    pub(super) fn staged(&self) -> Option<&Staged> {
-        self.core.dispatcher.staged()
-    }
-
-    /// As [`Staged::handle_completion`], of a pipeline.
-    pub(super) fn handle_stage_completion(
+    /// As [`Dispatcher::handle_completion`].
+    pub(super) fn handle_completion(
         &mut self,
         now: Instant,
         worker: WorkerId,
         ran: Ran,
         batch: (&[Part], &Found),
     ) {
-        if let Some(staged) = self.core.dispatcher.staged_mut() {
-            staged.handle_completion(now, worker, ran, batch);
-        }
+        self.core.dispatcher.handle_completion(now, worker, ran, batch);
         self.core.publish_worker(worker);
+    }
+
+    /// What is staged, if it is a pipeline.
+    pub(super) fn staged(&self) -> Option<&Staged> {
+        self.core.dispatcher.staged()
     }
 
     /// As [`Scheduler::handle_worker_lost`], for all services.

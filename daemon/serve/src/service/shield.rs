@@ -105,18 +105,10 @@ impl Service {
             return self.admit_on_device(share, spec);
         }
         let (queue, there) = (self.plan.config.queue, load.specs().count());
-        if let Some(pipeline) = &self.plan.pipeline {
-            let admitted = calmly(|| pipeline.admit(load.specs().chain([spec]), queue));
-            return admitted.map(|_| Span::ZERO).map_err(|error| {
-                let text = format!("beside {there} other promised streams: {error}");
-                refuse(RefusalCode::NotAdmissible, text)
-            });
-        }
-        match calmly(|| self.plan.system.admit(load.specs().chain([spec]))) {
+        match calmly(|| self.plan.most_waiting(load.specs().chain([spec]))) {
             Err(error) => Err(format!("beside {there} other promised streams: {error}")),
-            Ok(admission) if admission.waiting > queue as u64 => Err(format!(
-                "beside {there} other promised streams up to {} requests that must be served can wait, queue = {queue}",
-                admission.waiting
+            Ok(waiting) if waiting > queue as u64 => Err(format!(
+                "beside {there} other promised streams up to {waiting} requests that must be served can wait, queue = {queue}"
             )),
             Ok(_) => Ok(Span::ZERO),
         }

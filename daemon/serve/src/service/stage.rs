@@ -66,7 +66,7 @@ impl Executor {
             Ok(Err(_)) => Ran::Failed,
         };
         service.with_scheduler(effects, |scheduler, now| {
-            scheduler.handle_stage_completion(now, id, ran, (parts, &scratch.found));
+            scheduler.handle_completion(now, id, ran, (parts, &scratch.found));
         });
         false
     }

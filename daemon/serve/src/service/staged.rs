@@ -12,6 +12,8 @@ pub(super) struct Staged {
     pub(super) scheduler: PipelineScheduler,
     /// Of each worker its stage, and its number there.
     workers: Vec<(usize, WorkerId)>,
+    /// The first worker of each stage.
+    first: Vec<WorkerId>,
     /// By slot, then by stage, of each request: which of the parent's it was made of, and the row of that. In the order in which
     /// the scheduler numbers them.
     origins: Vec<Vec<Vec<(u32, u32)>>>,
@@ -77,8 +79,10 @@ impl Staged {
             safe_mode,
         })?;
         let none = || pipeline.stages.iter().map(|stage| Vec::with_capacity(stage.most)).collect();
-        let workers = (0..pipeline.workers()).map(|worker| pipeline.place_of(worker));
-        Ok(Self { scheduler, workers: workers.collect(), origins: (0..slots).map(|_| none()).collect() })
+        let workers: Vec<_> = (0..pipeline.workers()).map(|worker| pipeline.place_of(worker)).collect();
+        let first = workers.iter().enumerate().filter(|(_, place)| place.1 == 0).map(|(worker, _)| worker);
+        let first = first.collect();
+        Ok(Self { scheduler, workers, first, origins: (0..slots).map(|_| none()).collect() })
     }
 
     /// Of all stages together.
@@ -99,8 +103,7 @@ impl Staged {
                     let begun = self.scheduler.batch(stage, worker).filter_map(|part| part.token);
                     begun.for_each(|token| self.origins[place(token)].iter_mut().for_each(Vec::clear));
                 }
-                let is_it = |&at: &(usize, WorkerId)| at == (stage, worker);
-                Action::Start { worker: self.workers.iter().position(is_it).unwrap_or(0) }
+                Action::Start { worker: self.first[stage] + worker }
             }
             PipelineAction::Resolve(resolution) => Action::Resolve(resolution),
             PipelineAction::Event(event) => Action::Event(event),

@@ -189,17 +189,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let [background, dispatch] =
-            usual([(&self.background, Value::Boolean(true)), (&self.dispatch, "eager".into())]);
-        let never = [
-            ("background", background),
-            ("device", &self.device),
-            ("dispatch", dispatch),
-            ("optimise", &self.optimise),
-            ("select", &self.select),
-            ("stalls", &self.stalls),
-            ("variants", &self.variants),
-        ];
+        let Self { background, device, dispatch, optimise, select, stalls, variants, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls, variants]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -212,7 +203,7 @@ impl Pipeline {
             ("probability", &self.probability),
             ("simulated", &self.simulated),
         ];
-        said(never, NEVER).chain(said(of_stages, OF_STAGES))
+        never.chain(said(of_stages, OF_STAGES))
     }
 
     /// What it says of requests, as a service would.
@@ -235,19 +226,9 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let [background, dispatch] =
-            usual([(&self.background, Value::Boolean(true)), (&self.dispatch, "eager".into())]);
-        let never = [
-            ("background", background),
-            ("device", &self.device),
-            ("dispatch", dispatch),
-            ("optimise", &self.optimise),
-            ("select", &self.select),
-            ("stalls", &self.stalls),
-            ("turn", &self.turn),
-            ("variants", &self.variants),
-            ("weight", &self.weight),
-        ];
+        let Self { background, device, dispatch, optimise, select, stalls, variants, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls, variants]);
+        let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
         let of_all = [
             ("answer", &self.answer),
             ("constraints", &self.constraints),
@@ -261,7 +242,7 @@ impl Stage {
             ("streams", &self.streams),
             ("tolerance", &self.tolerance),
         ];
-        said(never, NEVER).chain(said(of_all, OF_ALL))
+        never.chain(said(of_devices, NEVER)).chain(said(of_all, OF_ALL))
     }
 
     /// What runs its batches, as that of a service.
@@ -284,9 +265,16 @@ impl Stage {
     }
 }
 
-/// Each as it is said, unless it says what is so anyway.
-fn usual<const N: usize>(fields: [(&Option<Value>, Value); N]) -> [&Option<Value>; N] {
-    fields.map(|(said, usual)| if *said == Some(usual) { &None } else { said })
+/// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
+fn never(fields: [&Option<Value>; 7]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "device", "dispatch", "optimise", "select", "stalls", "variants"];
+    let so_anyway = |name: &str, value: &Value| match name {
+        "background" => *value == Value::Boolean(true),
+        "dispatch" => value.as_str() == Some("eager"),
+        _ => false,
+    };
+    let said = names.into_iter().zip(fields).filter_map(|(name, value)| Some((name, value.as_ref()?, NEVER)));
+    said.filter(move |(name, value, _)| !so_anyway(name, value))
 }
 
 fn said<'a, const N: usize>(

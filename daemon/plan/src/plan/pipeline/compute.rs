@@ -1,14 +1,14 @@
 //! What a pipeline can promise: which batches its stages run, and the largest rate of sources that is answered as a whole in time.
 
 use planner::certify;
-use planner::choice::{Choices, Split};
+use planner::choice::{Choices, StageChoices, StageOption};
 use planner::problem::PipelineProblem;
-use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, rises};
+use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError};
 use rt_core::{ArrivalBound, ArrivalCurve, ConstraintSet, MAX_SPAN, Span, StreamSpec, System, Workers};
 
 use super::super::rate::densest;
 use super::super::{PlanError, RatePlan, ServicePlan, workers_of};
-use super::{PipelinePlan, StagePlan};
+use super::{PipelinePlan, StagePlan, most_within};
 use crate::config::{ReservedStream, ServiceConfig};
 use crate::models::{adapters, reply};
 use crate::problem::{problem_of_pipeline, reserved};
@@ -16,16 +16,14 @@ use crate::profile::{Entry, Profile, Staging, Timed};
 use weir_engine::{ModelSpec, sha256_hex};
 
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.
-const STEPS: u64 = 1 << 16;
+pub(super) const STEPS: u64 = 1 << 16;
 
-/// Workers that are busy to this share are about as busy as any promise lets them be.
-const FULL: f64 = 0.98;
 /// Of so many parts of the busiest stage's workers 16 and one for each request of a source there stay free: nearer to capacity a
 /// bound may rest on more than the checker of certificates looks at.
 const PARTS: f64 = 16384.0;
 
 /// A pipeline whose batches are open, and one more stream that it is to carry beside the reserved ones.
-struct Question<'a> {
+pub(super) struct Question<'a> {
     config: &'a ServiceConfig,
     problem: PipelineProblem,
     reserved: Vec<StreamSpec>,
@@ -47,16 +45,11 @@ pub fn stage_entries<'a>(
     entries.collect()
 }
 
-/// The workers of each stage of a pipeline, for each batch size that it may promise by.
+/// The workers of each stage of a pipeline of these entries, for each batch size that it may promise by.
 ///
 /// # Errors
-/// As [`workers_of`], and if the profile lacks a model.
-pub fn stage_sizes(
-    config: &ServiceConfig,
-    specs: &[ModelSpec],
-    profile: &Profile,
-) -> Result<Vec<Vec<Workers>>, PlanError> {
-    let entries = stage_entries(config, specs, profile)?.into_iter();
+/// As [`workers_of`].
+pub fn stage_sizes(config: &ServiceConfig, entries: &[&Entry]) -> Result<Vec<Vec<Workers>>, PlanError> {
     let sizes = config.stages.iter().zip(entries).map(|(stage, entry)| {
         let name = format!("{}/{}", config.name, stage.runs.name);
         workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry)
@@ -84,7 +77,8 @@ impl ServicePlan {
         specs: &[ModelSpec],
         profile: &Profile,
     ) -> Result<Self, PlanError> {
-        let sizes = stage_sizes(config, specs, profile)?;
+        let entries = stage_entries(config, specs, profile)?;
+        let sizes = stage_sizes(config, &entries)?;
         let question = Question::new(config, &sizes)?;
         let (chosen, rate) = question.answer()?;
         let queue = config.queue as u64;
@@ -95,17 +89,16 @@ impl ServicePlan {
         let admission = question.reserved.iter().any(|spec| spec.demand().is_some());
         let admission = admission.then(|| chosen.admit(&question.reserved)).transpose();
         let admission = admission.map_err(|error| question.refused(config.reserved.len() - 1, &error))?;
-        Self::staged(config, (specs, profile), sizes, (chosen, admission, rate))
+        Self::staged(config, (specs, &entries), sizes, (chosen, admission, rate))
     }
 
     /// The plan with what was chosen.
     fn staged(
         config: &ServiceConfig,
-        (specs, profile): (&[ModelSpec], &Profile),
+        (specs, entries): (&[ModelSpec], &[&Entry]),
         sizes: Vec<Vec<Workers>>,
         (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
     ) -> Result<Self, PlanError> {
-        let entries = stage_entries(config, specs, profile)?;
         let config = &with_workers(config, &pipeline);
         let mut stages = Vec::new();
         for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
@@ -167,7 +160,7 @@ impl ServicePlan {
 }
 
 impl<'a> Question<'a> {
-    fn new(config: &'a ServiceConfig, sizes: &[Vec<Workers>]) -> Result<Self, PlanError> {
+    pub(super) fn new(config: &'a ServiceConfig, sizes: &[Vec<Workers>]) -> Result<Self, PlanError> {
         let name = || config.name.clone();
         let time = |i: usize| sizes[i][0].profile.bound(1);
         let long = (0..sizes.len()).map(|leaf| {
@@ -188,7 +181,7 @@ impl<'a> Question<'a> {
         Ok(Self { config, problem, reserved })
     }
 
-    fn choices(&self) -> &Choices {
+    pub(super) fn choices(&self) -> &Choices {
         &self.problem.choices
     }
 
@@ -233,23 +226,13 @@ impl<'a> Question<'a> {
     }
 
     /// The largest step up to `step` that leaves some room at every stage; `None` if not even the first does.
-    fn with_room(&self, pipeline: &Pipeline, density: f64, step: u64) -> Option<u64> {
-        let demand = self.reserved.iter().filter_map(StreamSpec::demand);
-        let reserved: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
+    pub(super) fn with_room(&self, pipeline: &Pipeline, density: f64, step: u64) -> Option<u64> {
+        let reserved = mandatory_per_s(&self.reserved);
         let fits = |step: u64| {
-            let rate = reserved + density / self.period(step).as_secs_f64();
-            pipeline.stages.iter().enumerate().all(|(i, stage)| {
-                let most = self.config.most(i) as f64;
-                let busy = rate * most * stage.time.as_secs_f64() / (stage.workers * stage.batch) as f64;
-                busy <= 1.0 - (16.0 + most) / PARTS
-            })
+            let busy = busy(self.config, pipeline, reserved + density / self.period(step).as_secs_f64());
+            busy.enumerate().all(|(i, busy)| busy <= 1.0 - (16.0 + self.config.most(i) as f64) / PARTS)
         };
-        let (mut yes, mut no) = (0, step + 1);
-        while no - yes > 1 {
-            let middle = yes + (no - yes) / 2;
-            *(if fits(middle) { &mut yes } else { &mut no }) = middle;
-        }
-        (yes > 0).then_some(yes)
+        Some(certify::bisect(0, step + 1, fits)).filter(|&step| step > 0)
     }
 
     /// What is configured, and the smallest batches where that leaves a choice: nothing is to be chosen for.
@@ -263,7 +246,7 @@ impl<'a> Question<'a> {
 
     /// The reserved streams and one more of these constraints, the faster the higher the step; `None` if it would be too fast to be
     /// declared.
-    fn load(&self, set: &ConstraintSet, step: u64) -> Option<Vec<StreamSpec>> {
+    pub(super) fn load(&self, set: &ConstraintSet, step: u64) -> Option<Vec<StreamSpec>> {
         let curve = ArrivalBound::periodic(self.period(step), self.config.jitter).ok();
         let curve = ArrivalCurve::new(&[curve?]).ok()?;
         let one = StreamSpec::promised(set.clone(), curve);
@@ -271,11 +254,10 @@ impl<'a> Question<'a> {
     }
 
     /// At the last step no choice of batches could keep up with less than one mandatory source a period.
-    fn period(&self, step: u64) -> Span {
+    pub(super) fn period(&self, step: u64) -> Span {
         let density = ConstraintSet::new(&self.config.constraints).unwrap_or_default().density();
-        let busy = |(i, stage): (usize, &planner::choice::StageChoices)| {
-            let each = |o: &planner::choice::StageOption| o.time.as_secs_f64() / (o.workers * o.batch) as f64;
-            let least = stage.options.iter().map(each).fold(f64::INFINITY, f64::min);
+        let busy = |(i, stage): (usize, &StageChoices)| {
+            let least = stage.options.iter().map(work).fold(f64::INFINITY, f64::min);
             least * self.config.most(i) as f64
         };
         let least = self.choices().stages.iter().enumerate().map(busy).fold(0.0, f64::max);
@@ -284,9 +266,8 @@ impl<'a> Question<'a> {
     }
 
     /// How many sources that must be served can be open at once.
-    fn open(&self, streams: &[StreamSpec]) -> u64 {
-        let within = |&(at, _): &(Span, u64)| at <= self.config.deadline;
-        rises(streams).take_while(within).last().map_or(0, |(_, sources)| sources)
+    pub(super) fn open(&self, streams: &[StreamSpec]) -> u64 {
+        most_within(streams, self.config.deadline)
     }
 
     /// A choice with which all of `streams` are answered in time.
@@ -296,11 +277,8 @@ impl<'a> Question<'a> {
             return Ok(chosen.pipeline);
         }
         let fastest = choices.stages.iter().map(|stage| {
-            let work = |o: &usize| {
-                let option = &stage.options[*o];
-                option.time.as_secs_f64() / (option.workers * option.batch) as f64
-            };
-            (0..stage.options.len()).min_by(|a, b| work(a).total_cmp(&work(b))).unwrap_or(0)
+            let work = |option: usize| work(&stage.options[option]);
+            (0..stage.options.len()).min_by(|&a, &b| work(a).total_cmp(&work(b))).unwrap_or(0)
         });
         let soonest = choices.least(streams)?.map(|chosen| chosen.pipeline);
         let pipeline = soonest.unwrap_or_else(|| choices.pipeline(&fastest.collect::<Vec<_>>()));
@@ -329,6 +307,29 @@ impl<'a> Question<'a> {
     }
 }
 
+/// The workers' time that a request takes, in seconds, in full batches.
+fn work(option: &StageOption) -> f64 {
+    option.time.as_secs_f64() / (option.workers * option.batch) as f64
+}
+
+/// How many sources of these streams must be served in a second, in the long run.
+pub(super) fn mandatory_per_s(streams: &[StreamSpec]) -> f64 {
+    let demand = streams.iter().filter_map(StreamSpec::demand);
+    demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum()
+}
+
+/// The share of each stage's workers that so many sources a second keep busy at most.
+pub(super) fn busy(
+    config: &ServiceConfig,
+    pipeline: &Pipeline,
+    sources_per_s: f64,
+) -> impl Iterator<Item = f64> {
+    pipeline.stages.iter().enumerate().map(move |(i, stage)| {
+        let option = StageOption { workers: stage.workers, batch: stage.batch, time: stage.time };
+        sources_per_s * config.most(i) as f64 * work(&option)
+    })
+}
+
 /// Why a pipeline refuses streams, in words.
 fn told<'a>(error: &PipelineError, name: impl Fn(usize) -> &'a str) -> String {
     match error {
@@ -344,65 +345,6 @@ fn told<'a>(error: &PipelineError, name: impl Fn(usize) -> &'a str) -> String {
             format!("a source may take {}, the deadline is {deadline}: {}", admission.bound, path.join(", "))
         }
         other => other.to_string(),
-    }
-}
-
-/// What a pipeline carries by its plan: the reserved streams and, if there is room for one, that at the promised rate.
-#[derive(Clone, Debug)]
-pub struct Carried {
-    pub admission: PipelineAdmission,
-    /// The share of each stage's workers that these keep busy at most, as far as they must be served.
-    pub busy: Vec<f64>,
-}
-
-impl Carried {
-    /// The stage whose workers are all busy, if those of one are.
-    pub fn full(&self) -> Option<usize> {
-        let stages = self.busy.iter().enumerate();
-        let (stage, &busy) = stages.max_by(|a, b| a.1.total_cmp(b.1))?;
-        (busy >= FULL).then_some(stage)
-    }
-}
-
-impl ServicePlan {
-    /// What is carried by the plan of a pipeline; `None` if nothing is promised by it.
-    pub fn carried(&self) -> Option<Carried> {
-        let pipeline = &self.pipeline.as_ref()?.pipeline;
-        let streams: Vec<_> =
-            reserved(&self.config).chain(self.promised_stream()).map(|(_, spec)| spec).collect();
-        let demand = streams.iter().filter_map(StreamSpec::demand);
-        let rate: f64 = demand.map(|(density, arrivals)| density.as_f64() * arrivals.rate_per_s()).sum();
-        let admission = pipeline.admit(&streams).ok().filter(|admission| admission.tightest.is_some())?;
-        let busy = pipeline.stages.iter().enumerate().map(|(i, stage)| {
-            rate * self.config.most(i) as f64 * stage.time.as_secs_f64()
-                / (stage.workers * stage.batch) as f64
-        });
-        Some(Carried { admission, busy: busy.collect() })
-    }
-
-    /// The rate that a pipeline's streams could be promised if each stage had a part of the deadline for itself, by the same
-    /// workers; `None` without constraints of its own or room.
-    pub fn split_per_s(&self) -> Option<f64> {
-        let pipeline = self.pipeline.as_ref()?;
-        let sizes = pipeline.stages.iter().map(|stage| vec![stage.runs.workers().clone()]);
-        let question = Question::new(&self.config, &sizes.collect::<Vec<_>>()).ok()?;
-        let set = ConstraintSet::new(&self.config.constraints).ok()?;
-        let density = self.rate.as_ref()?.density.as_f64();
-        let keeps = |step: u64| {
-            let load = question.load(&set, step).filter(|l| question.open(l) <= self.config.queue as u64);
-            let choices = question.choices();
-            let options = load.and_then(|load| Split::Proportional.choose(choices, &load));
-            // With the same room at capacity, to be compared with what is promised.
-            options.is_some_and(|(options, _)| {
-                question.with_room(&choices.pipeline(&options), density, step) == Some(step)
-            })
-        };
-        let (mut yes, mut no) = (0, STEPS + 1);
-        while no - yes > 1 {
-            let middle = yes + (no - yes) / 2;
-            *(if keeps(middle) { &mut yes } else { &mut no }) = middle;
-        }
-        (yes > 0).then(|| 1.0 / question.period(yes).as_secs_f64())
     }
 }
 

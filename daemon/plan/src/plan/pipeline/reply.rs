@@ -4,8 +4,6 @@ use weir_engine::{DataType, ModelSpec, TensorSpec, packed_len};
 
 /// Of what there is no result.
 const NONE: i32 = -1;
-/// Within an answer each tensor begins at a multiple of so many bytes.
-const PACKING: usize = 8;
 
 /// How the results of the stages become one answer of fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,27 +40,22 @@ impl Reply {
     /// Of these stages, in order: the name, the model, how many requests a source becomes there at most, and whether its results
     /// are part of the answer.
     pub fn new<'a>(stages: impl IntoIterator<Item = (&'a str, &'a ModelSpec, usize, bool)>) -> Self {
-        let (mut reply, mut end) = (Self { parts: Vec::new(), outputs: Vec::new() }, 0usize);
+        let mut reply = Self { parts: Vec::new(), outputs: Vec::new() };
         for (stage, (name, model, most, answers)) in stages.into_iter().enumerate() {
             if !answers {
                 continue;
             }
             let mut put = |what: &str, data_type, shape: Vec<usize>| {
-                let tensor = TensorSpec::new(&format!("{name}.{what}"), data_type, &shape);
-                let at = end.next_multiple_of(PACKING);
-                end = at + tensor.bytes();
-                reply.outputs.push(tensor);
-                at
+                reply.outputs.push(TensorSpec::new(&format!("{name}.{what}"), data_type, &shape));
+                last_at(&reply.outputs)
             };
             let many = |shape: &[usize]| match stage {
                 0 => shape.to_vec(),
                 _ => [&[most], shape].concat(),
             };
-            let mut packed = 0usize;
-            let tensors = model.answer().iter().map(|tensor| {
-                let (from, bytes) = (packed.next_multiple_of(PACKING), tensor.bytes());
-                packed = from + bytes;
-                (from, bytes, put(&tensor.name, tensor.data_type, many(&tensor.shape)))
+            let tensors = model.answer().iter().enumerate().map(|(number, tensor)| {
+                let from = last_at(&model.answer()[..=number]);
+                (from, tensor.bytes(), put(&tensor.name, tensor.data_type, many(&tensor.shape)))
             });
             let tensors = tensors.collect();
             let mut numbers = |what| put(what, DataType::I32, vec![most]);
@@ -85,6 +78,11 @@ impl Reply {
             part.write(results(part.stage), answer);
         }
     }
+}
+
+/// Where the last of these tensors begins among them, as they are packed.
+fn last_at(tensors: &[TensorSpec]) -> usize {
+    packed_len(tensors) - tensors.last().map_or(0, TensorSpec::bytes)
 }
 
 impl ReplyPart {

@@ -69,15 +69,9 @@ impl Moves {
 
 /// Whether a service that has its workers to itself can promise these.
 fn alone(plan: &ServicePlan, load: &[StreamSpec]) -> Result<(), String> {
-    if let Some(pipeline) = &plan.pipeline {
-        return pipeline.admit(load, plan.config.queue).map(drop);
-    }
-    let (admission, queue) = (plan.system.admit(load).map_err(|error| error.to_string())?, plan.config.queue);
-    if admission.waiting > queue as u64 {
-        return Err(format!(
-            "up to {} requests that must be served can wait, queue = {queue}",
-            admission.waiting
-        ));
+    let (waiting, queue) = (plan.most_waiting(load)?, plan.config.queue);
+    if waiting > queue as u64 {
+        return Err(format!("up to {waiting} requests that must be served can wait, queue = {queue}"));
     }
     Ok(())
 }
