@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rt_core::{MAX_BATCH, Ran, Span, Stalls, WorkerId};
+use rt_core::{Instant, MAX_BATCH, Ran, Span, Stalls, WorkerId};
 
 use super::stage::Scratch;
 use super::staged::Found;
@@ -117,24 +117,20 @@ impl Executor {
             }
         }
         let started = clock::now();
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(parts.len())));
-        let took = clock::now().since(started);
+        let whose = format_args!("service {}: worker {id}", service.name());
+        let (ended, took) = run_caught(&mut **runner, parts.len(), whose, started);
         trace!(target: REQUEST, took_us = took.as_nanos() / 1_000, "end");
-        if let Ok(Err(error)) = &result {
-            error!("service {}: worker {id}: {error}", service.name());
-        }
-        let ran = match result {
-            Ok(Ok(())) => {
+        let ran = match ended {
+            Ended::Done => {
                 service.meters.ran(parts.len());
                 write_results(service, (parts, what), runner.buffers(), started.as_nanos(), took);
                 Ran::Done(took)
             }
-            // A panic has told its message already, and leaves the runner in any state.
-            Ok(Err(EngineError::Lost { .. })) | Err(_) => {
+            Ended::Lost => {
                 service.lose_worker(effects, id);
                 return false;
             }
-            Ok(Err(_)) => Ran::Failed,
+            Ended::Failed => Ran::Failed,
         };
         service.with_scheduler(effects, |s, now| {
             service.record_end(now, id);
@@ -156,6 +152,37 @@ impl Executor {
     pub(super) fn clear(&mut self) {
         self.runners.clear();
     }
+}
+
+/// How a batch ended.
+pub(super) enum Ended {
+    Done,
+    /// Without results; the runner goes on.
+    Failed,
+    /// With its runner.
+    Lost,
+}
+
+/// Runs so many requests from the runner's buffers, and says for `whose` why if it fails; how it ended, and how long after
+/// `started`.
+pub(super) fn run_caught(
+    runner: &mut dyn Runner,
+    batch: usize,
+    whose: std::fmt::Arguments<'_>,
+    started: Instant,
+) -> (Ended, Span) {
+    let result = catch_unwind(AssertUnwindSafe(|| runner.run(batch)));
+    let took = clock::now().since(started);
+    let ended = match result {
+        Ok(Ok(())) => Ended::Done,
+        // A panic has told its message already, and leaves the runner in any state.
+        Err(_) => Ended::Lost,
+        Ok(Err(error)) => {
+            error!("{whose}: {error}");
+            if matches!(error, EngineError::Lost { .. }) { Ended::Lost } else { Ended::Failed }
+        }
+    };
+    (ended, took)
 }
 
 fn task<'a>(

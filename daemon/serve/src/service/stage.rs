@@ -1,19 +1,17 @@
 //! A batch of a stage of a pipeline: its requests are made of what came before, and its results are kept for what comes after.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use heapless::Vec as Few;
 use rt_core::pipeline::MAX_STAGES;
 use rt_core::{Instant, Ran, WorkerId};
-use tracing::{error, trace};
+use tracing::trace;
 
-use super::executor::Executor;
+use super::executor::{Ended, Executor, run_caught};
 use super::slots::{Slot, StageResults};
 use super::staged::Found;
 use super::worker::Part;
 use super::{Effects, REQUEST, Service};
 use weir_engine::adapter::Step;
-use weir_engine::{Buffers, EngineError, packed_len};
+use weir_engine::{Buffers, packed_len};
 use weir_os::clock;
 use weir_plan::plan::{PipelinePlan, Results};
 
@@ -41,13 +39,10 @@ impl Executor {
                 lay(pipeline, stage, (part, &mut slot), (runner.buffers(), place));
             }
         }
-        let result = catch_unwind(AssertUnwindSafe(|| runner.run(parts.len())));
-        if let Ok(Err(error)) = &result {
-            let name = &pipeline.stages[stage].config.runs.name;
-            error!("service {}: stage {name}: worker {id}: {error}", service.name());
-        }
-        let ran = match result {
-            Ok(Ok(())) => {
+        let name = &pipeline.stages[stage].config.runs.name;
+        let whose = format_args!("service {}: stage {name}: worker {id}", service.name());
+        let ran = match run_caught(&mut **runner, parts.len(), whose, started).0 {
+            Ended::Done => {
                 service.meters.ran(parts.len());
                 scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
                 for (place, part) in parts.iter().enumerate() {
@@ -58,12 +53,11 @@ impl Executor {
                 trace!(target: REQUEST, stage, took_us = took.as_nanos() / 1_000, "end");
                 Ran::Done(took)
             }
-            // A panic has told its message already, and leaves the runner in any state.
-            Ok(Err(EngineError::Lost { .. })) | Err(_) => {
+            Ended::Lost => {
                 service.lose_worker(effects, id);
                 return false;
             }
-            Ok(Err(_)) => Ran::Failed,
+            Ended::Failed => Ran::Failed,
         };
         service.with_scheduler(effects, |scheduler, now| {
             scheduler.handle_completion(now, id, ran, (parts, &scratch.found));
