@@ -1,7 +1,9 @@
 //! The models that a configuration names: what their manifest says of them, and whether each variant can stand in for the
 //! one before it.
 
+mod reply;
 mod stages;
+mod staging;
 
 use std::path::PathBuf;
 
@@ -12,8 +14,9 @@ use weir_engine::{
 };
 
 use crate::config::{Config, ModelChoice, ServiceConfig, SimulatedModel};
-use crate::profile::{Staging, Timed};
+pub use reply::{Reply, Results};
 pub use stages::{adapters, reply};
+pub use staging::{Staging, Timed};
 
 /// The most bytes of state that the streams of a service may have together.
 const MAX_STATE: u64 = 1 << 30;

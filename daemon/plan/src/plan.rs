@@ -27,7 +27,7 @@ use weir_engine::{EngineError, EngineKind, ModelSpec};
 
 pub use device::{DevicePlan, Searching, Share, planned_problem, refused_problem};
 pub use measured::Proposal;
-pub use pipeline::{Carried, PipelinePlan, Reply, Results, StagePlan, stage_entries, stage_sizes};
+pub use pipeline::{Carried, PipelinePlan, StagePlan, stage_entries, stage_sizes};
 use rate::densest;
 pub use rate::{Counts, RatePlan};
 pub use select::{TableError, check_tables, inputs, inputs_sha256};

@@ -8,9 +8,9 @@ mod group;
 mod machine;
 mod measure;
 mod part;
+mod rehearsed;
 mod running;
 mod session;
-mod staging;
 mod tail;
 mod take;
 
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use planner::write_atomically;
 use serde::{Deserialize, Serialize};
 
+use crate::models::Timed;
 use weir_engine::{EngineKind, ModelSpec};
 
 pub use check::{Found, Verdict};
@@ -28,7 +29,6 @@ pub use group::{Subject, Work};
 pub use machine::{Cause, Causes, Disturbance, Machine, Runs, SeenStalls};
 pub use part::Part;
 pub use session::{Measured, Progress, Session, Until};
-pub use staging::{Staging, Timed};
 pub use tail::{Basis, DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Rule, Tail};
 pub use take::{MOST, Request, Taken, profile_missing, profile_to_serve, take};
 

@@ -1,6 +1,6 @@
 //! Where a region of an image is: by the numbers of a tensor, or by a region of a map.
 
-use crate::{DataType, TensorSpec};
+use crate::engine::{DataType, TensorSpec};
 
 use super::config::{BoxFormat, Crop, Within};
 use super::lay::Making;

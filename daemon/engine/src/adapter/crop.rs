@@ -1,6 +1,6 @@
 //! Regions of an image, resized to what a model takes: between the middles of pixels linearly, four of them for each.
 
-use crate::{DataType, TensorSpec};
+use crate::engine::{DataType, TensorSpec};
 
 use super::boxes::Boxes;
 use super::config::{Crop, Fit};

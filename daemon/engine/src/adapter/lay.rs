@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Buffers, DataType, ModelSpec, TensorSpec};
+use crate::engine::{Buffers, DataType, ModelSpec, TensorSpec};
 
 use super::boxes::Boxes;
 use super::config::{Input, Part};

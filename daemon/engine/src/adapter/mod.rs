@@ -15,7 +15,7 @@ mod tests;
 
 use std::fmt::{Debug, Display};
 
-use crate::{Buffers, ModelSpec, TensorSpec, sha256_hex};
+use crate::engine::{Buffers, ModelSpec, TensorSpec, sha256_hex};
 use lay::{Laid, Making};
 use names::{Known, list};
 use select::Select;

@@ -1,6 +1,6 @@
 //! Which tensor a name means, and where it lies when a request is made.
 
-use crate::{DataType, ModelSpec, Side, TensorSpec, packed_len};
+use crate::engine::{DataType, ModelSpec, Side, TensorSpec, packed_len};
 
 use super::Step;
 

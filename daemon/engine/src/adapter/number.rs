@@ -1,6 +1,6 @@
 //! Numbers of every type of tensor: read, written, and from which type to which without a loss.
 
-use crate::DataType;
+use crate::engine::DataType;
 use crate::manifest::half;
 
 /// One element as a number; of `i64` the nearest that there is.

@@ -1,6 +1,6 @@
 //! Connected regions of a map, such as a detector of text gives: one pass, line by line, in memory of fixed size.
 
-use crate::{DataType, TensorSpec};
+use crate::engine::{DataType, TensorSpec};
 
 use super::AdapterError;
 use super::names::{Known, View, shape};

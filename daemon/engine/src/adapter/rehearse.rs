@@ -1,7 +1,6 @@
 //! Made-up answers with which it can be measured what making a request costs.
 
-use crate::engine::fill_tensor;
-use crate::{TensorSpec, packed_len};
+use crate::engine::{TensorSpec, fill_tensor, packed_len};
 
 use super::boxes::Boxes;
 use super::lay::How;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{DataType, TensorSpec};
+use crate::engine::{DataType, TensorSpec};
 
 use super::config::Each;
 use super::names::{Known, View, shape};

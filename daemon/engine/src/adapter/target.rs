@@ -1,6 +1,6 @@
 //! Where an input of a request is laid: the batch's memory, which is written piece by piece and never borrowed.
 
-use crate::{Buffers, DataType};
+use crate::engine::{Buffers, DataType};
 
 use super::number;
 

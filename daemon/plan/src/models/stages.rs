@@ -3,9 +3,8 @@
 use weir_engine::adapter::{Adapter, AdapterError};
 use weir_engine::{ModelSpec, TensorSpec};
 
-use super::ModelsError;
+use super::{ModelsError, Reply};
 use crate::config::ServiceConfig;
-use crate::plan::Reply;
 
 /// What clients are told of when they register.
 const MAX_TENSORS: usize = 16;

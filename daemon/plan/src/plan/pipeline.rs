@@ -2,7 +2,6 @@
 
 mod carried;
 mod compute;
-mod reply;
 
 use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, rises};
 use rt_core::{Span, StreamSpec};
@@ -10,10 +9,10 @@ use weir_engine::adapter::Adapter;
 
 use super::ServicePlan;
 use crate::config::StageConfig;
+use crate::models::Reply;
 
 pub use carried::Carried;
 pub use compute::{stage_entries, stage_sizes};
-pub use reply::{Reply, Results};
 
 /// What a pipeline has that a service with one model has not. Of the [`ServicePlan`] that it belongs to, `spec` takes the first
 /// stage's request and gives the pipeline's answer, and `system` is that of the first stage.

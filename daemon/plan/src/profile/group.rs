@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::{Profile, Staging, Timed};
+use super::Profile;
 use crate::config::Config;
-use crate::models::{Running, running};
+use crate::models::{Running, Staging, Timed, running};
 use weir_engine::{Backend, EngineKind, Equipment, Isolation, ModelSpec, SimulatedTime, sha256_hex};
 
 /// Everything that is measured for a configuration.

@@ -4,7 +4,7 @@ use rt_core::Span;
 
 use super::group::Subject;
 use super::machine::{Causes, Watch};
-use super::staging::Rehearsed;
+use super::rehearsed::Rehearsed;
 use weir_engine::{
     DataType, Engine, EngineError, EngineKind, Isolation, Place, RunMode, Runner, Task, isolate, load,
 };

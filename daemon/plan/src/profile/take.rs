@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::{
     DEFAULT_EXCEEDANCE, DEFAULT_MARGIN, Entry, Fingerprint, Measured, Part, Profile, ProfileError, Progress,
-    Rule, Runs, Session, Timed, Until, Work,
+    Rule, Runs, Session, Until, Work,
 };
 use crate::config::{Config, ServiceConfig};
-use crate::models::{prepare_engines, resolve_models, running};
+use crate::models::{Timed, prepare_engines, resolve_models, running};
 use tracing::{info, warn};
 use weir_engine::{EngineKind, ModelSpec, sha256_hex};
 

@@ -13,7 +13,8 @@ use super::{Effects, REQUEST, Service};
 use weir_engine::adapter::Step;
 use weir_engine::{Buffers, packed_len};
 use weir_os::clock;
-use weir_plan::plan::{PipelinePlan, Results};
+use weir_plan::models::Results;
+use weir_plan::plan::PipelinePlan;
 
 /// What a worker of a pipeline reuses from batch to batch.
 #[derive(Default)]

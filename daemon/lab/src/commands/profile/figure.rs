@@ -78,7 +78,8 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
     use weir_engine::{Backend, EngineKind, Isolation, ModelSpec, RunMode};
-    use weir_plan::profile::{Rule, Subject, Timed};
+    use weir_plan::models::Timed;
+    use weir_plan::profile::{Rule, Subject};
 
     /// A model that has no tensors and was never run.
     fn subject(max_batch: usize) -> Subject {

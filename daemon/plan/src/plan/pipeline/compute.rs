@@ -10,9 +10,9 @@ use super::super::rate::densest;
 use super::super::{PlanError, RatePlan, ServicePlan, workers_of};
 use super::{PipelinePlan, StagePlan, most_within};
 use crate::config::{ReservedStream, ServiceConfig};
-use crate::models::{adapters, reply};
+use crate::models::{Staging, Timed, adapters, reply};
 use crate::problem::{problem_of_pipeline, reserved};
-use crate::profile::{Entry, Profile, Staging, Timed};
+use crate::profile::{Entry, Profile};
 use weir_engine::{ModelSpec, sha256_hex};
 
 /// Rates are looked at in so many steps, up to that which keeps the busiest stage just busy.

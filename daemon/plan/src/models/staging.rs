@@ -1,0 +1,56 @@
+//! What a stage's worker does beside its model: makes requests of what came before, and chooses what becomes of its results.
+
+use weir_engine::adapter::Adapter;
+use weir_engine::{ModelSpec, sha256_hex};
+
+use super::{ModelsError, adapters};
+use crate::config::ServiceConfig;
+
+/// What a profile has an entry of, on an engine: a model, or one with what a stage does beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timed {
+    pub name: String,
+    /// The hash of all that its times depend on.
+    pub identity: String,
+}
+
+/// What a stage does beside its model.
+#[derive(Clone, Debug)]
+pub struct Staging {
+    /// The pipeline and the stage.
+    pub place: String,
+    /// Makes its requests; `None` for the first stage.
+    pub(crate) making: Option<Adapter>,
+    /// Each chooses what a result becomes.
+    pub(crate) choosing: Vec<Adapter>,
+}
+
+impl Timed {
+    /// A model, perhaps at a stage.
+    pub fn of(spec: &ModelSpec, staging: Option<&Staging>) -> Self {
+        let Some(Staging { place, making, choosing }) = staging else {
+            return Self { name: spec.name.clone(), identity: spec.identity() };
+        };
+        let digests: Vec<_> = making.iter().chain(choosing).map(Adapter::digest).collect();
+        let all = format!("{} {} {}", spec.identity(), making.is_some(), digests.join(" "));
+        Self { name: format!("{} at {place}", spec.name), identity: sha256_hex(all.as_bytes()) }
+    }
+}
+
+impl Staging {
+    /// What the stages of a pipeline with these models do; nothing if there is but one.
+    ///
+    /// # Errors
+    /// As [`adapters`].
+    pub fn all(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Option<Self>>, ModelsError> {
+        let adapters = adapters(pipeline, specs)?;
+        let staging = |(i, making): (usize, &Option<Adapter>)| {
+            let children = pipeline.stages.iter().zip(&adapters).filter(|(child, _)| child.after == Some(i));
+            let choosing: Vec<_> = children.filter_map(|(_, adapter)| adapter.clone()).collect();
+            let place = format!("{}/{}", pipeline.name, pipeline.stages[i].runs.name);
+            let has_any = making.is_some() || !choosing.is_empty();
+            has_any.then(|| Self { place, making: making.clone(), choosing })
+        };
+        Ok(adapters.iter().enumerate().map(staging).collect())
+    }
+}
