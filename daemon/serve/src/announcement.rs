@@ -40,29 +40,22 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// The announcement of `transition` of `service`; `stream` is the name of the stream in its evidence, or empty.
-    pub fn of_service(service: &str, transition: Transition, stream: &str) -> Self {
+    /// The announcement of `transition` of `service`; `stream` is the name of the stream in its evidence, or empty, and `place` as
+    /// for [`describe`].
+    pub fn of_service(service: &str, transition: Transition, stream: &str, place: &str) -> Self {
         let Transition { sequence, state: SafeModeState { severity, alarm }, breaches } = transition;
-        Self::new((service, stream), State::Service(severity), alarm, (sequence, breaches))
-    }
-
-    /// The same in words that blame a batch of another service of the device.
-    #[must_use]
-    pub fn blaming(mut self, culprit: &str) -> Self {
-        let Evidence { limit, seen, window, .. } = self.evidence;
-        self.text = self.cause.map_or(self.text, |cause| describe(cause, limit, seen, window, culprit));
-        self
+        Self::new((service, stream, place), State::Service(severity), alarm, (sequence, breaches))
     }
 
     /// The announcement that a stream is suspended for `alarm`, or no longer if there is none; with its number and the
-    /// stream's breaches so far.
-    pub fn of_stream((service, stream): (&str, &str), alarm: Option<Alarm>, numbers: (u64, u64)) -> Self {
+    /// stream's breaches so far. `names` are those of the service, of the stream and of the place, as above.
+    pub fn of_stream(names: (&str, &str, &str), alarm: Option<Alarm>, numbers: (u64, u64)) -> Self {
         let state = if alarm.is_some() { StreamState::Suspended } else { StreamState::Normal };
-        Self::new((service, stream), State::Stream(state), alarm, numbers)
+        Self::new(names, State::Stream(state), alarm, numbers)
     }
 
     fn new(
-        (service, stream): (&str, &str),
+        (service, stream, place): (&str, &str, &str),
         state: State,
         alarm: Option<Alarm>,
         (sequence, breaches): (u64, u64),
@@ -75,7 +68,7 @@ impl Announcement {
                 (None, Evidence::default(), clock::now(), text)
             }
             Some(Alarm { cause, evidence: e, entered }) => {
-                (Some(cause), e, entered, describe(cause, e.limit, e.seen, e.window, stream))
+                (Some(cause), e, entered, describe(cause, [e.limit, e.seen, e.window], stream, place))
             }
         };
         let (service, stream) = (service.to_owned(), stream.to_owned());
@@ -147,14 +140,14 @@ mod tests {
         let evidence = Evidence { limit: 5_000, seen: 6_000, window: 0, stream: None };
         let alarm = Alarm { cause: Cause::ServiceOverrun, evidence, entered: Instant::from_nanos(1_234_567) };
         let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
-        Announcement::of_service(service, Transition { sequence, state, breaches: 3 }, "")
+        Announcement::of_service(service, Transition { sequence, state, breaches: 3 }, "", "")
     }
 
     /// What the flood of a stream gives rise to, or the end of its suspension.
-    fn suspension(names: (&str, &str), sequence: u64, suspended: bool) -> Announcement {
+    fn suspension((service, stream): (&str, &str), sequence: u64, suspended: bool) -> Announcement {
         let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
         let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
-        Announcement::of_stream(names, suspended.then_some(alarm), (sequence, 4))
+        Announcement::of_stream((service, stream, ""), suspended.then_some(alarm), (sequence, 4))
     }
 
     fn check(told: &Announcement, fields: &[(&str, Option<&str>)]) {
@@ -229,7 +222,7 @@ mod tests {
     #[test]
     fn the_normal_state_has_no_cause() {
         let state = SafeModeState { severity: Severity::Normal, alarm: None };
-        let told = Announcement::of_service("lanes", Transition { sequence: 8, state, breaches: 3 }, "");
+        let told = Announcement::of_service("lanes", Transition { sequence: 8, state, breaches: 3 }, "", "");
         assert_eq!((told.cause_number(), told.evidence), (0, Evidence::default()));
         assert_eq!(told.line(), "lanes: the promise holds again");
     }

@@ -33,9 +33,9 @@ pub fn culprit(cause: Cause, window: u64) -> Option<usize> {
     (cause == Cause::ServiceOverrun).then(|| window.checked_sub(1)).flatten().map(|number| number as usize)
 }
 
-/// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. Of a batch that is not the
-/// service's as a whole it says whose it is: `service NAME`, another one of the device, or `stage NAME` of a pipeline.
-pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) -> String {
+/// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. `place` says where that was seen
+/// if that is not the service as a whole: `service NAME`, another one of the device, or `stage NAME` of a pipeline.
+pub fn describe(cause: Cause, [limit, seen, window]: [u64; 3], stream: &str, place: &str) -> String {
     let span = Span::from_nanos;
     match cause {
         Cause::ArrivalExcess => format!(
@@ -43,7 +43,7 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
             span(window)
         ),
         Cause::ServiceOverrun => {
-            let of = if stream.is_empty() { String::new() } else { format!(" of {stream}") };
+            let of = if place.is_empty() { String::new() } else { format!(" of {place}") };
             format!("{cause}: a batch{of} took {} or more, its bound is {}", span(seen), span(limit))
         }
         Cause::LateDispatch if !stream.is_empty() => {
@@ -84,7 +84,7 @@ pub fn describe(cause: Cause, limit: u64, seen: u64, window: u64, stream: &str) 
         ),
         Cause::FanOutExcess => {
             format!(
-                "{cause}: a source of stream {stream} became {seen} requests of stage {window}, {limit} were declared"
+                "{cause}: a result of a source of stream {stream} became {seen} requests of {place}, {limit} were declared"
             )
         }
     }

@@ -9,7 +9,6 @@ use weir_client::status::{
 use weir_engine::{ModelSpec, TensorSpec};
 use weir_plan::plan::{StagePlan, VariantPlan};
 
-use crate::cause::describe;
 use crate::service::{Service, Standing, StreamView, WorkerView};
 
 /// The state of a service, or of who has taken over from it.
@@ -82,7 +81,7 @@ pub fn of(service: &Service) -> Told {
 }
 
 /// Those of a pipeline.
-fn stages(service: &Service) -> Vec<Stage> {
+pub fn stages(service: &Service) -> Vec<Stage> {
     let Some(pipeline) = &service.plan.pipeline else { return Vec::new() };
     let mut workers = service.view().workers();
     let stage = |(stage, waiting): (&StagePlan, usize)| {
@@ -122,7 +121,7 @@ fn safe_mode(service: &Service, standing: &Standing) -> SafeMode {
 }
 
 /// Why a stream is suspended, as it was announced.
-fn suspended(Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Suspended {
+fn suspended(service: &Service, Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Suspended {
     Suspended {
         cause: cause.to_string(),
         cause_number: cause as u32,
@@ -130,7 +129,7 @@ fn suspended(Alarm { cause, evidence: e, entered }: Alarm, stream: &str) -> Susp
         limit: e.limit,
         seen: e.seen,
         window: e.window,
-        text: describe(cause, e.limit, e.seen, e.window, stream),
+        text: service.told(cause, [e.limit, e.seen, e.window], stream),
     }
 }
 
@@ -161,7 +160,7 @@ fn streams(service: &Service) -> Vec<Stream> {
             earliest_ns: fared.earliest.as_nanos(),
             missed: fared.missed().map(|(reason, count)| (reason.to_string(), count)).collect(),
             misses_left: fared.misses_left,
-            suspended: fared.suspended.map(|alarm| suspended(alarm, &view.name)),
+            suspended: fared.suspended.map(|alarm| suspended(service, alarm, &view.name)),
         }
     };
     there.into_iter().map(told).collect()

@@ -8,12 +8,12 @@ pub(super) fn overrun(service: &str, sequence: u64) -> Announcement {
     let evidence = Evidence { limit: 5_000, seen: 6_000, window: 0, stream: None };
     let alarm = Alarm { cause: Cause::ServiceOverrun, evidence, entered: Instant::from_nanos(1_234_567) };
     let state = SafeModeState { severity: Severity::Safe, alarm: Some(alarm) };
-    Announcement::of_service(service, Transition { sequence, state, breaches: 3 }, "")
+    Announcement::of_service(service, Transition { sequence, state, breaches: 3 }, "", "")
 }
 
 /// What the flood of a stream gives rise to, or the end of its suspension.
-pub(super) fn suspension(names: (&str, &str), sequence: u64, suspended: bool) -> Announcement {
+pub(super) fn suspension((service, stream): (&str, &str), sequence: u64, suspended: bool) -> Announcement {
     let evidence = Evidence { limit: 5, seen: 6, window: 100_000_000, stream: None };
     let alarm = Alarm { cause: Cause::ArrivalExcess, evidence, entered: Instant::from_nanos(1_234_567) };
-    Announcement::of_stream(names, suspended.then_some(alarm), (sequence, 4))
+    Announcement::of_stream((service, stream, ""), suspended.then_some(alarm), (sequence, 4))
 }

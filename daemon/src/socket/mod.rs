@@ -179,8 +179,8 @@ mod tests {
         let (_one, all) = client(&hub, EventMask::ALL);
         let (_other, old) = client(&hub, EventMask::ALL.within(1));
         let suspended = alarm(Cause::ArrivalExcess, 5, 6, 100);
-        hub.announce(&Announcement::of_stream(("lanes", "front"), Some(suspended), (1, 4)));
-        hub.announce(&Announcement::of_stream(("lanes", "front"), None, (2, 4)));
+        hub.announce(&Announcement::of_stream(("lanes", "front", ""), Some(suspended), (1, 4)));
+        hub.announce(&Announcement::of_stream(("lanes", "front", ""), None, (2, 4)));
         assert_eq!(events(&old, |event| event.kind()), []);
         let told = events(&all, |event| match *event {
             DaemonFrame::Suspension { state, change: c } => {
@@ -204,7 +204,12 @@ mod tests {
         let (_connection, socket) = client(&hub, EventMask::SAFE_MODE);
         for (sequence, cause) in [(1, Cause::ProfileStale), (2, Cause::ConstraintViolated)] {
             let state = State { severity: Severity::Safe, alarm: Some(alarm(cause, 8, 6, 3)) };
-            hub.announce(&Announcement::of_service("lanes", Transition { sequence, state, breaches: 1 }, ""));
+            hub.announce(&Announcement::of_service(
+                "lanes",
+                Transition { sequence, state, breaches: 1 },
+                "",
+                "",
+            ));
         }
         let windows = events(&socket, |event| match *event {
             DaemonFrame::SafeMode { change, .. } => (change.cause, change.window_ns),

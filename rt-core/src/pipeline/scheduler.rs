@@ -177,7 +177,7 @@ impl PipelineScheduler {
     }
 
     /// The batch that `worker` of `stage` runs, in order; empty if it runs none.
-    pub fn batch(&self, stage: usize, worker: WorkerId) -> impl ExactSizeIterator<Item = Part> + '_ {
+    pub fn batch(&self, stage: usize, worker: WorkerId) -> impl ExactSizeIterator<Item = Part> + Clone + '_ {
         self.pool(stage).batch(worker).iter().map(|part| {
             let source = source_of(part);
             Part {

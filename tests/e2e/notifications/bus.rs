@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::harness::bus::{Bus, Listener, address, daemon_on_bus, is_possible};
 use crate::harness::polkit::Polkit;
 use crate::harness::{Daemon, Deployment, best_effort, eventually, not_checked, pause, repository};
+use crate::promise::METER;
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_client::blocking::Client;
@@ -280,6 +281,25 @@ fn drain_ends_the_daemon_in_order() {
     let (bus, mut daemon) = start(&place);
     assert!(bus.call(None, &["Drain"]).ok);
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.stderr());
+}
+
+#[test]
+fn a_pipeline_shows_its_stages_and_whose_worker_each_is() {
+    if !is_possible() {
+        return;
+    }
+    let place = Deployment::new("");
+    place.configure(format!("{}{METER}", daemon_on_bus(&place)));
+    place.succeed(&["profile", "--quick", "--samples", "10"]);
+    place.set_all_bounds(10);
+    let (bus, _daemon) = start(&place);
+    let pipeline = "/org/weir/Weir1/service/meter";
+    let stages = bus.property(pipeline, "org.weir.Weir1.Service", "Stages");
+    assert!(stages.starts_with("a(sssuuu) 2 \"detect\" \"simulated-"), "{stages}");
+    assert!(stages.contains("\"\" 1 1 0 \"read\"") && stages.ends_with("\"detect\" 2 2 0"), "{stages}");
+    let whose = [0, 1, 2]
+        .map(|id| bus.property(&format!("{pipeline}/worker/{id}"), "org.weir.Weir1.Worker", "Stage"));
+    assert_eq!(whose, ["s \"detect\"", "s \"read\"", "s \"read\""]);
 }
 
 /// Our interfaces in an introspection by name, without what the bus library adds to every object.

@@ -16,3 +16,5 @@ mod soak;
 mod stalls;
 mod variants;
 mod wanted;
+
+pub(crate) use pipelines::METER;

@@ -11,7 +11,7 @@ use weir_client::{
 };
 
 /// A source of four scores: each that is high enough is read, by a model that repeats it.
-const METER: &str = r#"
+pub(crate) const METER: &str = r#"
     [[pipeline]]
     name = "meter"
     deadline = "2s"
@@ -36,7 +36,7 @@ const METER: &str = r#"
 "#;
 
 /// The same, with these tables before it and these streams of the pipeline; every batch is promised with `ms`.
-fn meter(daemon: &str, streams: &str, ms: u64) -> Deployment {
+pub(super) fn meter(daemon: &str, streams: &str, ms: u64) -> Deployment {
     let deployment = Deployment::new(format!("{daemon}{METER}{streams}"));
     deployment.succeed(&["profile", "--quick", "--samples", "10"]);
     deployment.set_all_bounds(ms);
@@ -159,6 +159,8 @@ fn results_beyond_the_fan_out_are_dropped_and_suspend_the_promise_of_their_strea
     let told = listener.until_promised_anew("busy", 1);
     let first = &told[0];
     assert_eq!((first.cause, first.limit, first.seen), (SafeModeCause::FanOutExcess, 3, 4), "{first:?}");
+    let words = "fan-out-excess: a result of a source of stream busy became 4 requests of stage read, 3 were declared";
+    assert_eq!(first.text, words);
     assert!(first.stream == "busy" && told.iter().all(|told| told.stream == "busy"), "{told:?}");
     assert!(listener.changes().iter().all(|change| change.cause != SafeModeCause::FanOutExcess));
 }

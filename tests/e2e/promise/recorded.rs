@@ -7,8 +7,11 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::devices::deployment;
+use super::pipelines::meter;
 use crate::harness::prover::prover;
-use crate::harness::{Deployment, alone, answers, best_effort, daemon_in_real_time, pause, stderr, weir};
+use crate::harness::{
+    DAEMON, Deployment, alone, answers, best_effort, daemon_in_real_time, pause, stderr, weir,
+};
 
 const BURSTS: usize = 8;
 
@@ -97,6 +100,41 @@ fn a_device_is_recorded_in_one_log_that_the_tools_take() {
     std::fs::write(place.path("other.csv"), log.replace("device box", "device bag")).expect("written");
     let refused = run(&place, &["tune", "stop", "weir.toml", "--arrivals", "other.csv"]);
     assert!(stderr(&refused).contains("is of device bag, not of device box"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_pipeline_is_recorded_with_what_its_results_became_and_the_tools_take_that() {
+    let place = meter(DAEMON, "", 10);
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    place.configure(config.replace("name = \"meter\"\n", "name = \"meter\"\nrecord = \"a.csv\"\n"));
+    std::fs::write(place.path("p.json"), place.succeed(&["plan", "--problem", "meter"])).expect("written");
+    let mut daemon = place.serve();
+    let mut client = daemon.client();
+    let stream = client.register(&best_effort("meter", "cam")).expect("a stream");
+    for scores in [[0.9, 0.0, 0.7, 0.0], [0.0; 4], [0.6, 0.7, 0.8, 0.9]] {
+        let outcome = client.infer(&stream, &scores).expect("an answer");
+        assert!(outcome.result().is_some(), "{outcome:?}");
+    }
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success(), "{}", daemon.stderr());
+    let log = std::fs::read_to_string(place.path("a.csv")).expect("a recording");
+    let count = |is: &dyn Fn(&str) -> bool| log.lines().filter(|line| is(line)).count();
+    // Of the last source four results are high enough, and three may go on.
+    for (source, became) in [2, 0, 3].into_iter().enumerate() {
+        let (take, line) = (format!("# take,cam,{source}"), format!("# become,cam,{source},read,{became}"));
+        assert_eq!(count(&|other| other == take), 1 + became, "{log}");
+        assert_eq!(count(&|other| other == line), became.min(1), "{log}");
+    }
+    assert_eq!(count(&|line| line.starts_with("# become")), 2, "{log}");
+    for worker in ["detect,0", "read,0", "read,1"] {
+        let starts = count(&|line| line.starts_with("# start,") && line.contains(&format!(",{worker},")));
+        let ends = count(&|line| line.starts_with("# end,") && line.ends_with(&format!(",{worker}")));
+        assert!(starts == ends && (worker != "detect,0" || starts == 3), "{worker}: {log}");
+    }
+    let report = json(&run(&place, &["simulate", "--problem", "p.json", "--arrivals", "a.csv", "--json"]));
+    assert_eq!(report["streams"][0]["served"], 3, "{report}");
+    let tuned = json(&run(&place, &["tune", "meter", "weir.toml", "--json"]));
+    assert_eq!((&tuned["streams"][0]["name"], &tuned["streams"][0]["requests"]), (&"cam".into(), &3.into()));
 }
 
 #[test]

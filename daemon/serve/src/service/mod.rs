@@ -345,6 +345,7 @@ impl Service {
                 Action::Start { worker } => {
                     if let Some(staged) = scheduler.staged() {
                         let stage = staged.place_of(worker).0;
+                        self.record_start_of_stage(now, staged, worker);
                         self.device.mailboxes[worker].put((service, stage), staged.batch(worker));
                     } else {
                         self.hand_out(now, &scheduler, (service, worker));

@@ -9,7 +9,9 @@ use anyhow::Result;
 use rt_core::{Instant, Scheduler, StreamSpec, WorkerId};
 
 use super::recorder::{Recorder, Ticket};
-use super::{Lease, Service, slots};
+use super::slots::{self, NOBODY};
+use super::staged::{Found, Staged};
+use super::{Lease, Service};
 use weir_plan::problem;
 
 impl Service {
@@ -83,14 +85,39 @@ impl Service {
             let (variant, batch) = (scheduler.variant(worker), scheduler.batch(worker));
             let length = self.plan.variants[variant].times.bound(batch.len());
             let tickets = batch.iter().map(|request| self.ticket(request.token));
-            recorder.start_of(now, worker, length, tickets);
+            recorder.start_of(now, (None, worker), length, tickets);
+        }
+    }
+
+    /// The same of a worker of a pipeline.
+    pub(super) fn record_start_of_stage(&self, now: Instant, staged: &Staged, worker: WorkerId) {
+        if let (Some(recorder), Some(pipeline)) = (self.device.recorder.get(), &self.plan.pipeline) {
+            let (stage, own) = staged.place_of(worker);
+            let parts = staged.batch(worker).filter(|part| part.token != NOBODY);
+            let length = pipeline.stages[stage].runs.workers().profile.bound(parts.clone().count());
+            let place = (Some(Arc::clone(staged.name_of(stage))), own);
+            recorder.start_of(now, place, length, parts.map(|part| self.ticket(part.token)));
         }
     }
 
     /// Notes that the batch of `worker` has ended.
     pub(super) fn record_end(&self, now: Instant, worker: WorkerId) {
         if let Some(recorder) = self.device.recorder.get() {
-            recorder.end_of(now, worker);
+            recorder.end_of(now, (None, worker), std::iter::empty());
+        }
+    }
+
+    /// The same of a worker of a pipeline, before its scheduler hears of it; that was found in the results.
+    pub(super) fn record_end_of_stage(&self, now: Instant, staged: &Staged, worker: WorkerId, found: &Found) {
+        if let Some(recorder) = self.device.recorder.get() {
+            let (stage, own) = staged.place_of(worker);
+            let alive = staged.batch(worker).enumerate().filter(|(_, part)| part.token != NOBODY);
+            let became = alive.flat_map(|(result, part)| {
+                found.counts(result).map(move |(child, count)| (part.token, child, count))
+            });
+            let became = became
+                .map(|(token, child, count)| (self.ticket(token), Arc::clone(staged.name_of(child)), count));
+            recorder.end_of(now, (Some(Arc::clone(staged.name_of(stage))), own), became);
         }
     }
 

@@ -42,10 +42,10 @@ impl Executor {
         }
         let name = &pipeline.stages[stage].config.runs.name;
         let whose = format_args!("service {}: stage {name}: worker {id}", service.name());
+        scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
         let ran = match run_caught(&mut **runner, parts.len(), whose, started).0 {
             Ended::Done => {
                 service.meters.ran(parts.len());
-                scratch.found.begin(pipeline.children(stage).map(|(child, _)| child));
                 for (place, part) in parts.iter().enumerate() {
                     runner.buffers().get(place, &mut scratch.result);
                     keep(service, (pipeline, stage), (part, parts.len(), started), scratch);
@@ -61,6 +61,9 @@ impl Executor {
             Ended::Failed => Ran::Failed,
         };
         service.with_scheduler(effects, |scheduler, now| {
+            if let Some(staged) = scheduler.staged() {
+                service.record_end_of_stage(now, staged, id, &scratch.found);
+            }
             scheduler.handle_completion(now, id, ran, (parts, &scratch.found));
         });
         false

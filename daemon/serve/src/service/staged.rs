@@ -1,5 +1,7 @@
 //! The scheduler of a pipeline, with what each request that a source became was made of.
 
+use std::sync::Arc;
+
 use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
 use rt_core::{Action, Instant, Ran, SafeModeConfig, WorkerId};
 
@@ -12,8 +14,9 @@ pub(super) struct Staged {
     pub(super) scheduler: PipelineScheduler,
     /// Of each worker its stage, and its number there.
     workers: Vec<(usize, WorkerId)>,
-    /// The first worker of each stage.
+    /// The first worker of each stage, and the stage's name.
     first: Vec<WorkerId>,
+    names: Vec<Arc<str>>,
     /// By slot, then by stage, of each request: which of the parent's it was made of, and the row of that. In the order in which
     /// the scheduler numbers them.
     origins: Vec<Vec<Vec<(u32, u32)>>>,
@@ -43,6 +46,12 @@ impl Found {
         let from = self.rows.len();
         let seen = select(&mut self.rows);
         self.of.push((from, self.rows.len(), seen));
+    }
+
+    /// Of a result: which children it becomes requests of, and how many.
+    pub(super) fn counts(&self, result: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let counts = self.children.iter().map(move |&child| (child, self.get(result, child).0.len() as u32));
+        counts.filter(|&(_, count)| count > 0)
     }
 
     /// The rows of a result that become requests of a child, and how many there would be without the limit.
@@ -82,7 +91,8 @@ impl Staged {
         let workers: Vec<_> = (0..pipeline.workers()).map(|worker| pipeline.place_of(worker)).collect();
         let first = workers.iter().enumerate().filter(|(_, place)| place.1 == 0).map(|(worker, _)| worker);
         let first = first.collect();
-        Ok(Self { scheduler, workers, first, origins: (0..slots).map(|_| none()).collect() })
+        let names = pipeline.stages.iter().map(|stage| stage.config.runs.name.as_str().into()).collect();
+        Ok(Self { scheduler, workers, first, names, origins: (0..slots).map(|_| none()).collect() })
     }
 
     /// Of all stages together.
@@ -93,6 +103,11 @@ impl Staged {
     /// The stage of a worker, and its number there.
     pub(super) fn place_of(&self, worker: WorkerId) -> (usize, WorkerId) {
         self.workers[worker]
+    }
+
+    /// The name of a stage.
+    pub(super) fn name_of(&self, stage: usize) -> &Arc<str> {
+        &self.names[stage]
     }
 
     /// As [`PipelineScheduler::poll`].
@@ -112,7 +127,7 @@ impl Staged {
     }
 
     /// The batch that a worker runs, without what is of sources that have ended.
-    pub(super) fn batch(&self, worker: WorkerId) -> impl Iterator<Item = Part> + '_ {
+    pub(super) fn batch(&self, worker: WorkerId) -> impl Iterator<Item = Part> + Clone + '_ {
         let (stage, worker) = self.workers[worker];
         self.scheduler.batch(stage, worker).map(move |part| {
             let token = part.token.unwrap_or(NOBODY);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rt_core::{Cause, Event, MissReason, Outcome, Resolution, Span, Suspension};
+use rt_core::{Alarm, Cause, Event, MissReason, Outcome, Resolution, Span, Suspension};
 use tracing::trace;
 use weir_client::wire::{DaemonFrame, ResultHead};
 
@@ -104,35 +104,44 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
     }
 
-    /// Whose batch is to blame, if it is that of another service of the device, or of a stage.
-    fn culprit(&self, cause: Cause, window: u64) -> Option<String> {
-        if let Some(pipeline) = &self.plan.pipeline {
-            let stage = pipeline.stages.get(window as usize).filter(|_| cause == Cause::ServiceOverrun)?;
-            return Some(format!("stage {}", stage.config.runs.name));
-        }
-        Some(format!("service {}", self.device.service(culprit(cause, window)?)?.name()))
+    /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; or empty.
+    fn place_of(&self, cause: Cause, window: u64) -> String {
+        let place = match &self.plan.pipeline {
+            Some(pipeline) => matches!(cause, Cause::ServiceOverrun | Cause::FanOutExcess)
+                .then(|| pipeline.stages.get(window as usize))
+                .flatten()
+                .map(|stage| format!("stage {}", stage.config.runs.name)),
+            None => culprit(cause, window)
+                .and_then(|index| self.device.service(index))
+                .map(|service| format!("service {}", service.name())),
+        };
+        place.unwrap_or_default()
     }
 
     /// The cause of an alarm and its evidence in words.
     pub fn words_of(&self, alarm: &AlarmView) -> String {
         let &AlarmView { cause, limit, seen, window, ref stream, .. } = alarm;
-        let culprit = self.culprit(cause, window);
-        describe(cause, limit, seen, window, culprit.as_ref().unwrap_or(stream))
+        self.told(cause, [limit, seen, window], stream)
+    }
+
+    /// A cause and its evidence in words: limit, seen and window, and the name of the stream or nothing.
+    pub fn told(&self, cause: Cause, evidence: [u64; 3], stream: &str) -> String {
+        describe(cause, evidence, stream, &self.place_of(cause, evidence[2]))
     }
 
     fn announce(&self, (event, stream): &Named) {
         let stream = stream.as_ref().map_or("", |view| view.name.as_str());
+        let place = |alarm: Option<Alarm>| {
+            alarm.map_or_else(String::new, |alarm| self.place_of(alarm.cause, alarm.evidence.window))
+        };
         match *event {
             Event::SafeMode(transition) => {
-                let announcement = Announcement::of_service(self.name(), transition, stream);
-                let blamed = transition.state.alarm.and_then(|a| self.culprit(a.cause, a.evidence.window));
-                self.audience.announce(match blamed {
-                    Some(name) => announcement.blaming(&name),
-                    None => announcement,
-                });
+                let place = place(transition.state.alarm);
+                self.audience.announce(Announcement::of_service(self.name(), transition, stream, &place));
             }
             Event::Suspension(Suspension { sequence, alarm, breaches, .. }) => {
-                let names = (self.name(), stream);
+                let place = place(alarm);
+                let names = (self.name(), stream, &*place);
                 self.audience.announce(Announcement::of_stream(names, alarm, (sequence, breaches)));
             }
             Event::MissesLeft { left, constraint, .. } => {

@@ -39,6 +39,18 @@ impl Evidence {
     }
 }
 
+/// A stage of a pipeline.
+#[derive(Clone, Debug, Serialize, Deserialize, Type, Variant)]
+pub(super) struct StageFacts {
+    name: String,
+    model: String,
+    /// The stage whose results it takes; empty for the first.
+    after: String,
+    workers: u32,
+    workers_alive: u32,
+    waiting: u32,
+}
+
 /// `org.weir.Weir1.Service`.
 pub(super) struct ServiceObject {
     service: Arc<Service>,
@@ -189,6 +201,21 @@ impl ServiceObject {
         self.service.latest().view().waiting() as u32
     }
 
+    /// Of a pipeline, each with its place, its workers and what waits there.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn stages(&self) -> Vec<StageFacts> {
+        let stages = weir_serve::status::stages(&self.service.latest()).into_iter();
+        let facts = stages.map(|stage| StageFacts {
+            name: stage.name,
+            model: stage.model,
+            after: stage.after.unwrap_or_default(),
+            workers: stage.workers as u32,
+            workers_alive: stage.workers_alive as u32,
+            waiting: stage.waiting as u32,
+        });
+        facts.collect()
+    }
+
     #[zbus(property)]
     fn deadline_usec(&self) -> u64 {
         self.service.latest().plan.config.deadline.as_nanos() / 1_000
@@ -257,6 +284,15 @@ impl WorkerObject {
     #[zbus(property(emits_changed_signal = "const"))]
     fn id(&self) -> u32 {
         self.id as u32
+    }
+
+    /// The stage of the pipeline that it is a worker of; empty of a service.
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn stage(&self) -> String {
+        let service = self.service.latest();
+        let pipeline = service.plan.pipeline.as_ref().filter(|pipeline| self.id < pipeline.workers());
+        let stage = pipeline.map(|pipeline| &pipeline.stages[pipeline.place_of(self.id).0]);
+        stage.map_or_else(String::new, |stage| stage.config.runs.name.clone())
     }
 
     /// 1 free, 2 at work, 3 lost; that it is lost and that it has returned are told, each batch is not.

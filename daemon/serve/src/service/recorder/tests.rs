@@ -83,7 +83,7 @@ fn a_file_that_takes_no_more_ends_the_recording_alone() {
     writer.head();
     take_down(&notes, &shared, writer.origin, &"a".into(), None);
     writer.fetch();
-    assert!(writer.state == State::Broken && writer.untold == 1);
+    assert!(writer.is_broken() && writer.untold == 1);
 }
 
 /// What the scheduler did stands behind `#`, where a reader of arrivals leaves it out.
@@ -97,14 +97,15 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     let (front, rear): (Arc<str>, Arc<str>) = ("front".into(), "rear, left".into());
     recorder.arrival(at(0), &front, Some((0, 7)));
     recorder.arrival(at(1), &rear, Some((1, 7)));
-    recorder.start_of(at(1), 0, Span::from_nanos(30), [(0, 7), (1, 7)].into_iter());
-    recorder.end_of(at(20), 0);
+    recorder.start_of(at(1), (None, 0), Span::from_nanos(30), [(0, 7), (1, 7)].into_iter());
+    let end_of = |t, worker| recorder.end_of(at(t), (None, worker), std::iter::empty());
+    end_of(20, 0);
     // The token is used anew, and by another service of the device at once.
     recorder.arrival(at(21), &front, Some((0, 7)));
     while !writer.fetch() {}
-    recorder.start_of(at(21), 1, Span::from_nanos(9), [(0, 7)].into_iter());
+    recorder.start_of(at(21), (None, 1), Span::from_nanos(9), [(0, 7)].into_iter());
     // No room is left, and then nothing of it can be followed any more.
-    (0..7).for_each(|t| recorder.end_of(at(30 + t), 1));
+    (0..7).for_each(|t| end_of(30 + t, 1));
     while !writer.fetch() {}
     let text = String::from_utf8(writer.out.clone()).expect("UTF-8");
     let batches =
@@ -114,9 +115,29 @@ fn starts_and_ends_are_written_among_the_arrivals() {
     assert_eq!(text, format!("{batches}{after}{ends}# 1 starts and ends of batches not recorded\n"));
     // Beyond the limit of arrivals there is no end without its start.
     recorder.arrival(at(50), &rear, Some((1, 1)));
-    recorder.end_of(at(51), 1);
+    end_of(51, 1);
     writer.finish();
     let text = String::from_utf8(writer.out).expect("UTF-8");
     let end = "# record-limit = 3 is reached: what follows is not recorded\n# 1 arrivals not recorded\n";
     assert!(text.ends_with(end), "{text}");
+}
+
+#[test]
+fn of_a_pipeline_it_is_written_what_results_became_at_which_stage() {
+    let config = RecordConfig { path: "a".into(), limit: 9 };
+    let (notes, shared, mut writer) = open("service s".into(), &config, Vec::new(), 20);
+    let origin = writer.origin;
+    let at = move |t| origin + Span::from_nanos(t);
+    let recorder = Recorder { notes, shared, writer: std::thread::current() };
+    let [cam, detect, read] = ["cam", "detect", "read"].map(Arc::<str>::from);
+    recorder.arrival(at(0), &cam, Some((0, 3)));
+    let of = |stage: &Arc<str>, worker| (Some(Arc::clone(stage)), worker);
+    recorder.start_of(at(0), of(&detect, 0), Span::from_nanos(5), [(0, 3)].into_iter());
+    recorder.end_of(at(4), of(&detect, 0), [((0, 3), Arc::clone(&read), 2)].into_iter());
+    recorder.start_of(at(4), of(&read, 1), Span::from_nanos(7), [(0, 3), (0, 3)].into_iter());
+    recorder.end_of(at(9), of(&read, 1), std::iter::empty());
+    while !writer.fetch() {}
+    let first = "0,cam\n# take,cam,0\n# start,0,detect,0,5\n# become,cam,0,read,2\n# end,4,detect,0\n";
+    let second = "# take,cam,0\n# take,cam,0\n# start,4,read,1,7\n# end,9,read,1\n";
+    assert_eq!(String::from_utf8(writer.out).expect("UTF-8"), format!("{first}{second}"));
 }
