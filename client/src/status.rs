@@ -205,6 +205,8 @@ pub struct Stage {
     pub workers_alive: usize,
     /// Requests that wait here.
     pub waiting: usize,
+    /// The models that may run there, the base first; `answered` counts their results.
+    pub variants: Vec<Variant>,
 }
 
 /// Tables for the load that comes.

@@ -32,7 +32,7 @@ pub enum ModelsError {
     Field { field: String, value: String, reason: String },
 }
 
-/// The variants of each service, in order: the base first. Of a pipeline the model of each stage.
+/// The variants of each service, in order: the base first. Of a pipeline those of each stage, one after the other.
 ///
 /// # Errors
 /// A model that the manifest does not have, a variant that cannot stand in for the one before it, and results of a stage that
@@ -73,7 +73,7 @@ pub fn resolve_models(config: &Config) -> Result<Vec<Vec<ModelSpec>>, ModelsErro
 pub struct Running<'a> {
     /// A service, or a stage of a pipeline.
     pub config: &'a ServiceConfig,
-    /// Its variants, or its model.
+    /// Its variants.
     pub specs: &'a [ModelSpec],
     /// What it does beside that, if it is a stage.
     pub staging: Option<Staging>,
@@ -99,7 +99,7 @@ pub fn running<'a>(config: &'a Config, models: &'a [Vec<ModelSpec>]) -> impl Ite
         }
         let stagings = Staging::all(service, specs);
         let stagings = stagings.unwrap_or_else(|_| unreachable!("models are resolved only if they can be"));
-        let stages = service.running().zip(specs.chunks(1)).zip(stagings);
+        let stages = service.running().zip(service.by_stage(specs)).zip(stagings);
         stages.map(|((config, specs), staging)| Running { config, specs, staging }).collect()
     })
 }

@@ -18,11 +18,6 @@ pub fn of(service: &Service) -> Told {
     let departed = service.registry.lock().departed();
     let (view, standing) = (service.view(), service.view().standing());
     let plan = &service.plan;
-    let variant = |(v, answered): (&VariantPlan, u64)| Variant {
-        model: v.spec.name.clone(),
-        accuracy: accuracy(&v.spec),
-        answered,
-    };
     let variants = plan.variants.iter().zip(service.answered()).map(variant).collect();
     let measured_per_s = service.rate_seen_per_s();
     let (latency_ns, batch_sizes) = service.meters_status();
@@ -80,11 +75,18 @@ pub fn of(service: &Service) -> Told {
     }
 }
 
+fn variant((variant, answered): (&VariantPlan, u64)) -> Variant {
+    Variant { model: variant.spec.name.clone(), accuracy: accuracy(&variant.spec), answered }
+}
+
 /// Those of a pipeline.
 pub fn stages(service: &Service) -> Vec<Stage> {
     let Some(pipeline) = &service.plan.pipeline else { return Vec::new() };
     let mut workers = service.view().workers();
+    let mut results = service.results();
     let stage = |(stage, waiting): (&StagePlan, usize)| {
+        let results = results.next().into_iter().flatten();
+        let variants = stage.runs.variants.iter().zip(results).map(variant).collect();
         let (config, runs) = (&stage.config, stage.runs.workers());
         let alive = workers.by_ref().take(runs.count).filter(|&does| does != WorkerView::Lost).count();
         Stage {
@@ -97,6 +99,7 @@ pub fn stages(service: &Service) -> Vec<Stage> {
             workers: runs.count,
             workers_alive: alive,
             waiting,
+            variants,
         }
     };
     pipeline.stages.iter().zip(service.view().waiting_at_stages()).map(stage).collect()

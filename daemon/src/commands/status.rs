@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use weir_client::blocking::Client;
-use weir_client::status::{Departed, Service, Status, Stream};
+use weir_client::status::{Departed, Service, Status, Stream, Variant};
 
 use super::Socket;
 use weir_os::pipe::say;
@@ -48,10 +48,7 @@ fn print_service(service: &Service) {
         service.running
     );
     if service.variants.len() > 1 {
-        let answers: u64 = service.variants.iter().map(|variant| variant.answered).sum();
-        let share = |answered: u64| 100.0 * answered as f64 / answers.max(1) as f64;
-        let shares = service.variants.iter().map(|v| format!("{:.1}% by {}", share(v.answered), v.model));
-        let shares = shares.collect::<Vec<_>>().join(", ");
+        let shares = shares(&service.variants);
         let shield = if service.shielded { "" } else { ", no shield: base only" };
         say!("  answered {shares} (select {}{shield})", service.select.as_deref().unwrap_or_default());
     }
@@ -69,6 +66,9 @@ fn print_service(service: &Service) {
             stage.workers,
             stage.waiting
         );
+        if stage.variants.len() > 1 {
+            say!("  {:<16} answered {}", "", shares(&stage.variants));
+        }
     }
     let mode = &service.safe_mode;
     say!("  {} {}", mode.state, mode.text.as_deref().unwrap_or_default());
@@ -77,6 +77,14 @@ fn print_service(service: &Service) {
         let missed: u64 = missed.values().sum();
         say!("  {name:<16} {served:>9} served {missed:>7} missed, of clients that have gone");
     }
+}
+
+/// What part of the answers each variant gave.
+fn shares(variants: &[Variant]) -> String {
+    let answers: u64 = variants.iter().map(|variant| variant.answered).sum();
+    let share = |answered: u64| 100.0 * answered as f64 / answers.max(1) as f64;
+    let shares = variants.iter().map(|v| format!("{:.1}% by {}", share(v.answered), v.model));
+    shares.collect::<Vec<_>>().join(", ")
 }
 
 fn print_stream(stream: &Stream) {

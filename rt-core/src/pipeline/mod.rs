@@ -23,6 +23,7 @@
 //! are waited for at one stage alone. The proofs are in `docs/guarantee.md`.
 
 mod calm;
+mod choose;
 mod flow;
 mod handover;
 mod horizon;
@@ -47,6 +48,7 @@ use crate::{MAX_BATCH, MAX_WORKERS, Newcomer, SchedulerConfig};
 use horizon::Horizon;
 use path::Tables;
 
+pub use choose::StageVariants;
 pub use scheduler::PipelineScheduler;
 pub use shield::PipelineShield;
 pub use sources::SourceId;

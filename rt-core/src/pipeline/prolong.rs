@@ -52,12 +52,31 @@ impl Longer {
     }
 }
 
+impl Longer {
+    /// How many requests of `stage` one of `above` becomes at most; 0 of one that is not on the way there.
+    pub(super) fn becomes(&self, above: usize, stage: usize) -> u64 {
+        self.becomes[stage][above]
+    }
+}
+
 impl PipelineScheduler {
     /// Sets the shield that longer batches are asked of, or takes it away; the old one is to be dropped where nobody waits. It must
     /// count every promised stream that is there; once a stream comes that it does not count it is asked no more.
     pub fn set_shield(&mut self, shield: Option<PipelineShield>) -> Option<PipelineShield> {
         self.longer.recount = true;
         core::mem::replace(&mut self.longer.shield, shield)
+    }
+
+    /// Whether there is a shield.
+    #[must_use]
+    pub fn has_shield(&self) -> bool {
+        self.longer.shield.is_some()
+    }
+
+    /// Whether there is a shield that counts every promised stream that is there.
+    #[must_use]
+    pub fn is_shielded(&self) -> bool {
+        self.longer.shield.as_ref().is_some_and(|shield| self.first.left_out(&shield.counted) == 0)
     }
 
     /// Grants the batch that `worker` of `stage` was told to start at `now` what `wish` makes of the longest that it may take, instead of

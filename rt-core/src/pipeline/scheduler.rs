@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::calm::Calm;
+use super::choose::StageVariants;
 use super::prolong::Longer;
 use super::sources::{SourceId, Sources};
 use super::stage::Later;
@@ -37,11 +38,15 @@ pub struct PipelineScheduler {
     pub(super) rest: Vec<Span>,
     /// Of each stage how many requests of a source wait there mostly.
     pub(super) usual: Vec<usize>,
+    /// And how many one becomes there on average.
+    pub(super) means: Vec<f64>,
     /// The stages from the second on.
     pub(super) later: Vec<Later>,
     pub(super) sources: Sources,
     pub(super) calm: Calm,
     pub(super) longer: Longer,
+    /// Of each stage, if any has some.
+    pub(super) variants: Vec<StageVariants>,
     /// Since when a free worker should have been given what waits; the end of time if none should.
     armed: Instant,
 }
@@ -91,10 +96,12 @@ impl PipelineScheduler {
         let all = later.iter().map(|stage| stage.pool.len()).sum();
         first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
         Ok(Self {
-            usual: usual.into_iter().map(|mean| mean as usize + 1).collect(),
+            usual: usual.iter().map(|&mean| mean as usize + 1).collect(),
+            means: usual,
             sources: Sources::new(config.queue, stages.len()),
             calm: Calm::new(stages.len()),
             longer: Longer::new(&pipeline, &descendants),
+            variants: Vec::new(),
             armed: NEVER,
             pipeline,
             first,

@@ -27,10 +27,12 @@ impl PipelineScheduler {
     /// # Errors
     /// As there.
     pub fn try_add_stream(&mut self, now: Instant, newcomer: Newcomer) -> Result<Joined, StreamError> {
-        // What was granted more than a full batch was safe for those that were there.
-        if self.longer.since_calm {
+        // What was granted more than a full batch was safe for those that were there. Said once: each time begins the wait anew.
+        if core::mem::take(&mut self.longer.since_calm) {
             self.first.await_clear();
         }
+        // Who is idle is not polled.
+        self.settle(now);
         let joined = self.first.try_add_stream(now, newcomer);
         self.longer.recount = true;
         if let Ok(Joined::Added(id, _)) = &joined {

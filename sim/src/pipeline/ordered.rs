@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
+use rt_core::pipeline::{
+    PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig, StageVariants,
+};
 use rt_core::{
     Arrival, Instant, LatencyProfile, MissReason, Outcome, Ran, SafeModeConfig, Span, StreamId, StreamSpec,
     WorkerId, Workers,
@@ -25,16 +27,12 @@ pub(super) struct Ordered<'a> {
     posts: Vec<(usize, WorkerId)>,
     /// Of each stage how many workers come before its own.
     before: Vec<usize>,
-    /// Of each stage the variant that batches are formed for, the fastest, and by when after its source came a request should leave
-    /// it: the part of the deadline that the plan's models take up to there.
-    base: Vec<usize>,
-    parts: Vec<Span>,
-    /// The variants of each stage, the most accurate first.
+    /// The variants of each stage: the one that batches are formed for, the fastest, and those that are more accurate, the least
+    /// accurate of them first.
     ranked: Vec<Vec<usize>>,
     running: Vec<Vec<u64>>,
-    /// Of each source that has not begun, the name of its first request; when each came that has not ended.
+    /// Of each source that has not begun, the name of its first request.
     first: HashMap<u64, u64>,
-    came: HashMap<u64, Instant>,
     /// The names of what sources became at a stage, in order.
     names: HashMap<(SourceId, usize), Vec<u64>>,
     ended: VecDeque<u64>,
@@ -90,70 +88,56 @@ impl<'a> Ordered<'a> {
         };
         let ranked = |stage: usize| {
             let accuracy = |variant: usize| tree.variant(Model { stage, variant }).accuracy;
-            let mut all: Vec<usize> = (0..tree.stages[stage].variants.len()).collect();
-            all.sort_by(|&a, &b| accuracy(b).total_cmp(&accuracy(a)));
-            all
+            let all = 0..tree.stages[stage].variants.len();
+            let mut ranked: Vec<_> =
+                all.filter(|&one| one == base[stage] || accuracy(one) > accuracy(base[stage])).collect();
+            ranked.sort_by(|&a, &b| accuracy(a).total_cmp(&accuracy(b)));
+            ranked
         };
+        let ranked: Vec<Vec<usize>> = stages.clone().map(ranked).collect();
         let mut before = vec![0];
         counts.iter().for_each(|count| before.push(before[before.len() - 1] + count));
         let slowest =
             |stage: usize| of_stage(stage).map(|&(post, _)| cluster.time(post)).max().unwrap_or(Span::ZERO);
+        // A request should leave a stage within the part of the deadline that the plan's models take up to there.
+        let parts = parts(cluster, &stages.clone().map(slowest).collect::<Vec<_>>());
+        let times = |stage: usize, variant: usize| tree.stages[stage].variants[variant].profile.clone();
+        let variants = stages.clone().map(|stage| StageVariants {
+            times: ranked[stage][1..].iter().map(|&variant| times(stage, variant)).collect(),
+            leave: parts[stage],
+        });
+        let mut scheduler = PipelineScheduler::new(&config).map_err(|error| error.to_string())?;
+        scheduler.set_variants(variants.collect());
         Ok(Self {
-            scheduler: PipelineScheduler::new(&config).map_err(|error| error.to_string())?,
+            scheduler,
             streams: Vec::new(),
             posts: stages
                 .clone()
                 .flat_map(|stage| (0..counts[stage]).map(move |worker| (stage, worker)))
                 .collect(),
             before,
-            parts: parts(cluster, &stages.clone().map(slowest).collect::<Vec<_>>()),
-            ranked: stages.map(ranked).collect(),
+            ranked,
             running: vec![Vec::new(); cluster.workers.max(counts.iter().sum())],
-            base,
             first: HashMap::new(),
-            came: HashMap::new(),
             names: HashMap::new(),
             ended: VecDeque::new(),
             cluster,
         })
     }
 
-    /// The most accurate model for a batch that the scheduler has just formed: its own requests are still in time, as the scheduler
-    /// has it, and what waits behind it could be served as slowly and leave the stage in its part of the deadline.
-    fn model(&mut self, now: Instant, stage: usize, worker: WorkerId, oldest: Instant) -> Model {
-        let (tree, size) = (&self.cluster.tree, self.scheduler.batch(stage, worker).len());
-        let of = self.scheduler.pipeline().stages[stage];
-        let rounds = self.scheduler.waiting(stage).div_ceil(of.workers * of.batch) as u64;
-        let left = (oldest + self.parts[stage]).since(now).as_nanos();
-        let (ranked, base) = (&self.ranked[stage], self.base[stage]);
-        let mut variant = base;
-        self.scheduler.prolong(now, (stage, worker), |longest| {
-            let fits = |&variant: &usize| {
-                let model = Model { stage, variant };
-                let (own, full) = (tree.bound(model, size), tree.bound(model, of.batch));
-                own <= longest && own.as_nanos() + rounds * full.as_nanos() <= left
-            };
-            variant = ranked.iter().copied().find(fits).unwrap_or(base);
-            // What the base takes it has.
-            if variant == base { Span::ZERO } else { tree.bound(Model { stage, variant }, size) }
-        });
-        Model { stage, variant }
-    }
-
     fn started(&mut self, now: Instant, stage: usize, worker: WorkerId) -> PipelineStep {
         let parts: Vec<_> = self.scheduler.batch(stage, worker).collect();
         let own = self.before[stage] + worker;
-        let mut oldest = now;
         for part in &parts {
             let source = part.token.unwrap_or_default();
             let name = match stage {
                 0 => self.first.remove(&source).unwrap_or_default(),
                 _ => self.names[&(part.source, stage)][part.index as usize],
             };
-            oldest = oldest.min(self.came[&source]);
             self.running[own].push(name);
         }
-        PipelineStep::Start { worker: own, model: self.model(now, stage, worker, oldest) }
+        let variant = self.ranked[stage][self.scheduler.choose(now, (stage, worker))];
+        PipelineStep::Start { worker: own, model: Model { stage, variant } }
     }
 }
 
@@ -192,7 +176,6 @@ impl PipelinePolicy for Ordered<'_> {
         let Arriving { stream, source, token } = arriving;
         let known = self.streams.get(stream).copied();
         self.first.insert(source, token);
-        self.came.insert(source, now);
         let refused = known
             .map(|stream| self.scheduler.handle_arrival(now, Arrival { stream, token: source, at: now }));
         if refused != Some(None) {
@@ -228,15 +211,12 @@ impl PipelinePolicy for Ordered<'_> {
         loop {
             if let Some(source) = self.ended.pop_front() {
                 self.first.remove(&source);
-                self.came.remove(&source);
                 return PipelineStep::DropSource(source);
             }
             match self.scheduler.poll(now) {
                 PipelineAction::Start { stage, worker } => return self.started(now, stage, worker),
                 PipelineAction::Resolve(resolution) => match resolution.outcome {
-                    Outcome::Served | Outcome::Missed(MissReason::Late) => {
-                        self.came.remove(&resolution.request.token);
-                    }
+                    Outcome::Served | Outcome::Missed(MissReason::Late) => {}
                     Outcome::Missed(_) => self.ended.push_back(resolution.request.token),
                 },
                 PipelineAction::Event(_) => {}

@@ -5,3 +5,4 @@ mod import;
 mod isolation;
 mod models;
 mod shared;
+mod text;

@@ -43,10 +43,16 @@ impl Deployment {
 
     /// Sets the times and bounds of every profiled model and batch size.
     pub(crate) fn set_all_bounds(&self, ms: u64) {
+        self.set_bounds_by(|_| ms);
+    }
+
+    /// The same with a bound by what single requests of the entry usually take, both in milliseconds.
+    pub(crate) fn set_bounds_by(&self, bound: impl Fn(u64) -> u64) {
         self.change_entries(|entries| {
             for entry in entries {
                 let sizes = entry["batches"].as_array().map_or(0, Vec::len);
-                set_bounds(entry, &vec![ms; sizes]);
+                let usual = entry["batches"][0]["p50_ns"].as_u64().expect("a median") / 1_000_000;
+                set_bounds(entry, &vec![bound(usual); sizes]);
             }
         });
     }

@@ -13,6 +13,7 @@ mod recorded;
 mod sent;
 mod serving;
 mod soak;
+mod stage_variants;
 mod stalls;
 mod variants;
 mod wanted;

@@ -3,5 +3,6 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod allocation;
+mod picture;
 mod scenes;
 mod text;

@@ -25,8 +25,9 @@ pub(super) fn claim(
             let streams: Vec<_> = reserved(config).chain(config.example_stream()).collect();
             let open = sizes.iter().map(|sizes| (&sizes[0].profile, None));
             let problem = problem_of_pipeline(config, open, &streams)?;
-            let stages = config.stages.iter().zip(specs).zip(entries);
-            let stages = stages.map(|((stage, spec), entry)| told(&stage.runs, spec, entry.digest()));
+            let stages = config.stages.iter().zip(config.by_stage(specs)).zip(entries);
+            let stages =
+                stages.map(|((stage, specs), entry)| told(&stage.runs, &specs[0], entry[0].digest()));
             Ok(of(config, &problem, stages.collect()))
         }
         Err(error) => Err(error.into()),

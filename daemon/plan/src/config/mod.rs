@@ -263,6 +263,15 @@ impl ServiceConfig {
         own.into_iter().chain(self.stages.iter().map(|stage| &stage.runs))
     }
 
+    /// Of what there is for each variant of each stage of a pipeline, one after the other: what is for each stage.
+    pub fn by_stage<'a, T>(&'a self, mut all: &'a [T]) -> impl Iterator<Item = &'a [T]> {
+        self.stages.iter().map(move |stage| {
+            let (own, rest) = all.split_at(stage.runs.model.variants().min(all.len()));
+            all = rest;
+            own
+        })
+    }
+
     /// The stages from the first to `stage`, itself among them.
     pub fn path_to(&self, stage: usize) -> Vec<usize> {
         let mut path = vec![stage];

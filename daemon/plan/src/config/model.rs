@@ -55,10 +55,7 @@ impl Select {
 impl ModelChoice {
     /// Whether the base answers everything.
     pub(crate) fn is_single(&self) -> bool {
-        match self {
-            Self::Named(names) => names.len() == 1,
-            Self::Simulated { models, .. } => models.len() == 1,
-        }
+        self.variants() == 1
     }
 
     /// The times that a simulated engine waits out for a variant; `None` for a real model.
@@ -69,7 +66,8 @@ impl ModelChoice {
         }
     }
 
-    fn variants(&self) -> usize {
+    /// How many there are, the base among them.
+    pub(crate) fn variants(&self) -> usize {
         match self {
             Self::Named(models) => models.len(),
             Self::Simulated { models, .. } => models.len(),

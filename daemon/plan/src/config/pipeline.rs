@@ -57,10 +57,6 @@ impl Check<'_> {
             let refused = self.refused(&at, stage.refused());
             let (name, adapter) = (stage.name.clone(), stage.adapter.take());
             let runs = self.runs(&at, stage.runs(), beside)?;
-            if !runs.model.is_single() {
-                let reason = "is not possible in a pipeline: remove it";
-                return Err(self.refuse(&format!("{at}.simulated.variants"), "(present)", reason));
-            }
             named.and(refused)?;
             Ok((name, at, runs, adapter.unwrap_or_default()))
         }));

@@ -13,17 +13,23 @@ const MAX_NAME: usize = 255;
 /// What says where results are from.
 const ORIGINS: [&str; 2] = ["parent", "row"];
 
+/// The base of each stage of a pipeline with these models, whose tensors all its variants have.
+fn bases<'a>(pipeline: &'a ServiceConfig, specs: &'a [ModelSpec]) -> Vec<&'a ModelSpec> {
+    pipeline.by_stage(specs).filter_map(<[_]>::first).collect()
+}
+
 /// What makes the requests of each stage of a pipeline with these models; nothing does of the first.
 ///
 /// # Errors
 /// Of which stage they cannot be made as configured, and why.
 pub fn adapters(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Option<Adapter>>, ModelsError> {
-    let source = specs.first().map(ModelSpec::request).unwrap_or_default();
+    let specs = bases(pipeline, specs);
+    let source = specs.first().map(|spec| spec.request()).unwrap_or_default();
     let adapter = |(i, stage): (usize, &crate::config::StageConfig)| {
         let Some(parent) = stage.after else { return Ok(None) };
         let path: Vec<_> = pipeline.path_to(parent);
-        let path: Vec<_> = path.iter().map(|&on| (&*pipeline.stages[on].runs.name, &specs[on])).collect();
-        let made = Adapter::new(&stage.adapter, source, &path, stage.fan_out, &specs[i]);
+        let path: Vec<_> = path.iter().map(|&on| (&*pipeline.stages[on].runs.name, specs[on])).collect();
+        let made = Adapter::new(&stage.adapter, source, &path, stage.fan_out, specs[i]);
         made.map(Some).map_err(|AdapterError { field, value, reason }| ModelsError::Field {
             field: format!("{}.adapter.{field}", stage.runs.at),
             value,
@@ -35,7 +41,7 @@ pub fn adapters(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<Vec<Opt
 
 /// How the results of the stages of a pipeline with these models become its answer.
 pub fn reply(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Reply {
-    let stages = pipeline.stages.iter().zip(specs).enumerate();
+    let stages = pipeline.stages.iter().zip(bases(pipeline, specs)).enumerate();
     Reply::new(stages.map(|(i, (stage, spec))| (&*stage.runs.name, spec, pipeline.most(i), stage.answers)))
 }
 
@@ -43,9 +49,10 @@ pub fn reply(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Reply {
 pub(super) fn check(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Result<(), ModelsError> {
     let refuse =
         |field: String, value: String, reason: String| Err(ModelsError::Field { field, value, reason });
-    for (stage, spec) in pipeline.stages.iter().zip(specs) {
+    for (stage, variants) in pipeline.stages.iter().zip(pipeline.by_stage(specs)) {
         let at = &stage.runs.at;
-        if spec.has_state() {
+        let Some(spec) = variants.first() else { continue };
+        if let Some(spec) = variants.iter().find(|spec| spec.has_state()) {
             let reason = "has state, which is not possible in a pipeline".to_owned();
             return refuse(format!("{at}.model"), format!("{:?}", spec.name), reason);
         }

@@ -3,7 +3,7 @@
 mod carried;
 mod compute;
 
-use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, rises};
+use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, PipelineShield, StageVariants, rises};
 use rt_core::{Span, StreamSpec};
 use weir_engine::adapter::Adapter;
 
@@ -59,6 +59,46 @@ impl PipelinePlan {
         // Each is answered within the bound.
         let bound = self.pipeline.admit(&load)?.bound;
         Ok(most_within(&load, bound))
+    }
+
+    /// Whether any stage has more than its base.
+    pub fn has_variants(&self) -> bool {
+        self.stages.iter().any(|stage| stage.runs.variants.len() > 1)
+    }
+
+    /// What each stage may run instead of its base. A request should leave a stage within the part of the deadline that the most
+    /// accurate variants take up to there.
+    pub fn variants(&self) -> Vec<StageVariants> {
+        let slowest = |stage: &StagePlan| {
+            let (variant, batch) =
+                (&stage.runs.variants[stage.runs.variants.len() - 1], stage.runs.workers().batch);
+            variant.times.likely(batch.min(variant.times.max_batch())).as_nanos() as f64
+        };
+        let own: Vec<f64> = self.stages.iter().map(slowest).collect();
+        let (mut through, mut below) = (own.clone(), vec![0.0_f64; own.len()]);
+        for (i, stage) in self.stages.iter().enumerate() {
+            through[i] += stage.config.after.map_or(0.0, |parent| through[parent]);
+        }
+        for (i, stage) in self.stages.iter().enumerate().rev() {
+            if let Some(parent) = stage.config.after {
+                below[parent] = below[parent].max(below[i] + own[i]);
+            }
+        }
+        let deadline = self.pipeline.deadline.as_nanos() as f64;
+        let variants = self.stages.iter().enumerate().map(|(i, stage)| StageVariants {
+            times: stage.runs.variants[1..].iter().map(|variant| variant.times.clone()).collect(),
+            leave: Span::from_nanos((deadline * through[i] / (through[i] + below[i])) as u64),
+        });
+        variants.collect()
+    }
+
+    /// What keeps the promises of `load` while batches take longer than those of the bases; as long as there is room, those of one
+    /// more stream too. `None` if nothing is left of the deadline for that.
+    pub fn shield(&self, load: &[&StreamSpec], more: Option<&StreamSpec>) -> Option<PipelineShield> {
+        let workers: Vec<_> = self.stages.iter().map(|stage| stage.runs.workers().clone()).collect();
+        let all = load.iter().copied();
+        let both = more.and_then(|more| self.pipeline.shield(&workers, all.clone().chain([more])));
+        both.or_else(|| self.pipeline.shield(&workers, all))
     }
 
     /// Workers of all stages together; they are numbered stage by stage.

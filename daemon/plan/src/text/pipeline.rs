@@ -9,7 +9,7 @@ use weir_os::pipe::say;
 use super::{print_levers, print_profiled, print_standings, rate_json, times_json};
 use crate::config::{ServiceConfig, StageConfig};
 use crate::models::{reply, run_singly};
-use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan};
+use crate::plan::{Carried, PipelinePlan, RatePlan, ServicePlan, StagePlan, VariantPlan};
 
 /// A pipeline whose stages have these models, line by line: what it answers, and what each stage runs on.
 pub fn tree(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Vec<String> {
@@ -17,7 +17,7 @@ pub fn tree(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Vec<String> {
     let answer: Vec<_> = reply(pipeline, specs).outputs().iter().map(tensor).collect();
     let head =
         format!("pipeline {}, answered within {}: {}", pipeline.name, pipeline.deadline, answer.join(", "));
-    let stage = |(i, (stage, spec)): (usize, (&StageConfig, &ModelSpec))| {
+    let stage = |(i, (stage, variants)): (usize, (&StageConfig, &[ModelSpec]))| {
         let runs = &stage.runs;
         let of = stage.after.map_or_else(String::new, |parent| {
             let parent = &pipeline.stages[parent].runs.name;
@@ -27,9 +27,10 @@ pub fn tree(pipeline: &ServiceConfig, specs: &[ModelSpec]) -> Vec<String> {
             }
         });
         let indent = "  ".repeat(pipeline.path_to(i).len());
-        format!("{indent}{}: {} on {}{of}", runs.name, spec.name, runs.engine)
+        let models: Vec<_> = variants.iter().map(|spec| spec.name.as_str()).collect();
+        format!("{indent}{}: {} on {}{of}", runs.name, models.join(", "), runs.engine)
     };
-    let stages = pipeline.stages.iter().zip(specs).enumerate().map(stage);
+    let stages = pipeline.stages.iter().zip(pipeline.by_stage(specs)).enumerate().map(stage);
     [head].into_iter().chain(stages).collect()
 }
 
@@ -99,7 +100,18 @@ fn print_stage(
         let share = 100.0 * response.as_secs_f64() / deadline.as_secs_f64();
         say!("{indent}  {busy}; by itself it adds up to {response}, {share:.0} % of the deadline");
     }
-    run_singly(config, [&runs.spec]).into_iter().flatten().for_each(|line| say!("{indent}  {line}"));
+    if runs.variants.len() > 1 {
+        say!("{indent}  variants, of which the most accurate runs that comes in nobody's way:");
+        for VariantPlan { spec, times, .. } in &runs.variants {
+            let batch = workers.batch.min(times.max_batch());
+            let (accuracy, full) = (100.0 * spec.accuracy, times.bound(batch));
+            say!("{indent}    {:<16} {accuracy:>5.1}% right, P({batch}) = {full}", spec.name);
+        }
+    }
+    run_singly(config, runs.variants.iter().map(|variant| &variant.spec))
+        .into_iter()
+        .flatten()
+        .for_each(|line| say!("{indent}  {line}"));
     print_profiled(runs, &indent);
     print_levers(runs, &indent);
 }
@@ -163,6 +175,7 @@ pub(super) fn json(plan: &ServicePlan, pipeline: &PipelinePlan) -> Value {
             "most": stage.most,
             "answers": stage.config.answers,
             "model": runs.spec.name,
+            "variants": runs.variants.iter().map(|variant| &variant.spec.name).collect::<Vec<_>>(),
             "engine": runs.config.engine.to_string(),
             "simulated": runs.is_simulated(),
             "workers": workers.count,

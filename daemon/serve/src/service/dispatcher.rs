@@ -46,6 +46,13 @@ impl Dispatcher {
         }
     }
 
+    pub(super) fn staged_mut(&mut self) -> Option<&mut Staged> {
+        match self {
+            Self::Staged(staged) => Some(staged),
+            _ => None,
+        }
+    }
+
     /// How many workers there are.
     pub(super) fn worker_count(&self) -> usize {
         self.staged().map_or_else(|| self.service(0).config().worker_count(), Staged::worker_count)

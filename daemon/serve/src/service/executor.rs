@@ -86,34 +86,34 @@ impl Executor {
         let mut parts = std::mem::take(&mut self.parts);
         let left = match service.device.mailboxes[id].take(&mut parts) {
             None => false,
-            Some(what) => self.run(service, (id, what), &parts, effects, leave),
+            Some(variant) => self.run(service, (id, variant), &parts, effects, leave),
         };
         self.parts = parts;
         left
     }
 
-    /// Runs these requests, with the variant or at the stage `what`.
+    /// Runs these requests with that variant.
     fn run(
         &mut self,
         service: &Service,
-        (id, what): (WorkerId, usize),
+        (id, variant): (WorkerId, usize),
         parts: &[Part],
         effects: &mut Effects,
         leave: bool,
     ) -> bool {
         let _batch = trace_span!(target: REQUEST, "batch", service = service.name(), worker = id).entered();
         let tokens = || parts.iter().map(|part| part.token);
-        trace!(target: REQUEST, variant = what, tokens = ?tokens().collect::<Vec<_>>(), "start");
+        trace!(target: REQUEST, variant, tokens = ?tokens().collect::<Vec<_>>(), "start");
         let started = clock::now();
         if let Some(pipeline) = &service.plan.pipeline {
-            return self.run_stage(service, (pipeline, what), (id, started), parts, effects);
+            return self.run_stage(service, (pipeline, variant), (id, started), parts, effects);
         }
-        let runner = &mut self.runners[what];
+        let runner = &mut self.runners[variant];
         for (index, token) in tokens().enumerate() {
             let slot = service.slots.get(token);
             runner.buffers().put(index, &slot.input);
             if let Some(memory) = &slot.memory {
-                memory.recall(&service.plan.variants[what].spec, runner.buffers(), index);
+                memory.recall(&service.plan.variants[variant].spec, runner.buffers(), index);
             }
         }
         let started = clock::now();
@@ -123,7 +123,7 @@ impl Executor {
         let ran = match ended {
             Ended::Done => {
                 service.meters.ran(parts.len());
-                write_results(service, (parts, what), runner.buffers(), started.as_nanos(), took);
+                write_results(service, (parts, variant), runner.buffers(), started.as_nanos(), took);
                 Ran::Done(took)
             }
             Ended::Lost => {

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use rt_core::pipeline::PipelineShield;
 use rt_core::sharing::Heir;
 use rt_core::{
     Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
@@ -145,6 +146,11 @@ impl Held<'_> {
     ) {
         self.core.dispatcher.handle_completion(now, worker, ran, batch);
         self.core.publish_worker(worker);
+    }
+
+    /// As [`rt_core::pipeline::PipelineScheduler::set_shield`], if it is a pipeline.
+    pub(super) fn set_staged_shield(&mut self, shield: Option<PipelineShield>) -> Option<PipelineShield> {
+        self.core.dispatcher.staged_mut().and_then(|staged| staged.scheduler.set_shield(shield))
     }
 
     /// What is staged, if it is a pipeline.
@@ -390,7 +396,9 @@ impl Core {
         view.publish_served(self.dispatcher.staged().is_some() || scheduler.workers_alive() > 0);
         let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
-        view.publish_standing(scheduler, stream);
+        let staged = self.dispatcher.staged().map(|staged| staged.scheduler.has_shield());
+        let shielded = staged.unwrap_or_else(|| scheduler.shield().is_some());
+        view.publish_standing(scheduler, shielded, stream);
     }
 }
 

@@ -81,6 +81,8 @@ pub struct Service {
     inline: bool,
     /// Answers by variant.
     answered: Box<[AtomicU64]>,
+    /// Of a pipeline: results so far, by stage and variant.
+    results: Vec<Box<[AtomicU64]>>,
     meters: Meters,
     totals: Arc<Totals>,
     /// What the rate is measured over that is warned of, if one is.
@@ -344,9 +346,9 @@ impl Service {
             match action {
                 Action::Start { worker } => {
                     if let Some(staged) = scheduler.staged() {
-                        let stage = staged.place_of(worker).0;
                         self.record_start_of_stage(now, staged, worker);
-                        self.device.mailboxes[worker].put((service, stage), staged.batch(worker));
+                        let variant = staged.variant(worker);
+                        self.device.mailboxes[worker].put((service, variant), staged.batch(worker));
                     } else {
                         self.hand_out(now, &scheduler, (service, worker));
                     }

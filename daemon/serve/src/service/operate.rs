@@ -69,6 +69,11 @@ impl Service {
         self.answered.iter().map(|count| count.load(Ordering::Relaxed))
     }
 
+    /// Of a pipeline: results so far of each stage, by variant.
+    pub fn results(&self) -> impl Iterator<Item = impl Iterator<Item = u64> + '_> + '_ {
+        self.results.iter().map(|stage| stage.iter().map(|count| count.load(Ordering::Relaxed)))
+    }
+
     /// What is planned for the load that comes, if anything is.
     pub fn planning_status(&self) -> Option<status::Planning> {
         self.planning.as_ref().map(Planning::status)

@@ -94,7 +94,8 @@ impl Service {
         if let (Some(recorder), Some(pipeline)) = (self.device.recorder.get(), &self.plan.pipeline) {
             let (stage, own) = staged.place_of(worker);
             let parts = staged.batch(worker).filter(|part| part.token != NOBODY);
-            let length = pipeline.stages[stage].runs.workers().profile.bound(parts.clone().count());
+            let times = &pipeline.stages[stage].runs.variants[staged.variant(worker)].times;
+            let length = times.bound(parts.clone().count());
             let place = (Some(Arc::clone(staged.name_of(stage))), own);
             recorder.start_of(now, place, length, parts.map(|part| self.ticket(part.token)));
         }

@@ -9,11 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rt_core::pipeline::PipelineShield;
 use rt_core::{Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
 use super::registry::{Refusal, refuse};
-use super::{Service, StreamView};
+use super::{Held, Service, StreamView};
 use tracing::warn;
 use weir_os::clock;
 use weir_os::realtime::calmly;
@@ -24,6 +25,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How long a stream waits for that at most, beside two deadlines.
 const PATIENCE: Span = Span::from_millis(1_000);
 
+/// A shield of a service, or of a pipeline.
+pub(super) enum AnyShield {
+    Alone(Shield),
+    Staged(PipelineShield),
+}
+
 impl Service {
     /// Sets the first shield, and how early requests may come, before anything runs.
     pub(super) fn raise_shield(&self) {
@@ -31,7 +38,7 @@ impl Service {
         let (shield, tolerance) = (self.work_out_shield(&reserved), self.work_out_tolerance(&reserved));
         let mut scheduler = self.scheduler();
         scheduler.set_tolerance(tolerance);
-        self.set_shield(&mut scheduler, shield);
+        let _before = self.set_shield(&mut scheduler, shield);
     }
 
     /// Adds a stream once it is admitted beside all that count, and no long batch is in its way, nor in a closed service
@@ -53,9 +60,15 @@ impl Service {
                 Some(pipeline) => pipeline.pipeline.newcomer(&config, spec.clone()),
                 None => Newcomer::new(&config, spec.clone()),
             };
+            // That of a pipeline counts who is there, and is set once this one is.
+            let shield = match shield {
+                Some(AnyShield::Alone(shield)) => Some(shield),
+                Some(AnyShield::Staged(_)) | None => None,
+            };
             let newcomer = newcomer.beside(&load).shielded(shield);
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
             if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
+                self.renew_shield();
                 return Ok(id);
             }
             if clock::now() >= until {
@@ -66,6 +79,23 @@ impl Service {
                 return Err(refuse(RefusalCode::NotAdmissible, text));
             }
         }
+    }
+
+    /// Has the shield of a pipeline count all who are there. Until then no batch takes longer than a full one of the base.
+    fn renew_shield(&self) {
+        let Some(load) = ({
+            let scheduler = self.scheduler();
+            let staged = scheduler.staged().filter(|staged| !staged.scheduler.is_shielded());
+            staged.map(|_| scheduler.load())
+        }) else {
+            return;
+        };
+        let shield = self.work_out_shield(&load.specs().collect::<Vec<_>>());
+        let mut scheduler = self.scheduler();
+        let before = self.set_shield(&mut scheduler, shield);
+        drop(scheduler);
+        // Nobody waits for what that frees.
+        drop(before);
     }
 
     /// Adds a stream that was admitted once nothing is in its way, with what batches may run over then; `None` if others came
@@ -133,7 +163,11 @@ impl Service {
     }
 
     /// A shield for `load`; `None` where no batch may take longer than a full one of the base.
-    pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<Shield> {
+    pub(super) fn work_out_shield(&self, load: &[&StreamSpec]) -> Option<AnyShield> {
+        if let Some(pipeline) = self.plan.pipeline.as_ref().filter(|pipeline| pipeline.has_variants()) {
+            let more = self.plan.promised_stream().map(|(_, spec)| spec);
+            return calmly(|| pipeline.shield(load, more.as_ref())).map(AnyShield::Staged);
+        }
         let workers = self.plan.workers();
         let larger = workers.profile.max_batch() > workers.batch;
         if self.plan.shared.is_some()
@@ -147,6 +181,7 @@ impl Service {
         calmly(|| self.plan.shield(load))
             .inspect_err(|e| warn!("service {}: base only: {e}", self.name()))
             .ok()
+            .map(AnyShield::Alone)
     }
 
     /// How early requests may come where these are promised something.
@@ -154,9 +189,18 @@ impl Service {
         calmly(|| self.plan.tolerance(load.iter().copied()))
     }
 
-    pub(super) fn set_shield(&self, scheduler: &mut rt_core::Scheduler, shield: Option<Shield>) {
-        if let Err(error) = scheduler.set_shield(shield).map(drop) {
+    /// Hands out the shield before of a pipeline, which is to be dropped where nobody waits.
+    pub(super) fn set_shield(&self, held: &mut Held<'_>, shield: Option<AnyShield>) -> Option<AnyShield> {
+        let alone = match shield {
+            Some(AnyShield::Staged(shield)) => {
+                return held.set_staged_shield(Some(shield)).map(AnyShield::Staged);
+            }
+            Some(AnyShield::Alone(shield)) => Some(shield),
+            None => None,
+        };
+        if let Err(error) = held.set_shield(alone).map(drop) {
             warn!("service {}: base only: {error}", self.name());
         }
+        None
     }
 }

@@ -1,5 +1,7 @@
 //! A batch of a stage of a pipeline: its requests are made of what came before, and its results are kept for what comes after.
 
+use std::sync::atomic::Ordering;
+
 use heapless::Vec as Few;
 use rt_core::pipeline::MAX_STAGES;
 use rt_core::{Instant, Ran, WorkerId};
@@ -24,17 +26,18 @@ pub(super) struct Scratch {
 }
 
 impl Executor {
-    /// Runs a batch of `stage`, of these requests, from `started` on, and tells the scheduler what became of them. What is of
+    /// Runs a batch of a pipeline's worker, of these requests, from `started` on with that variant, and tells the scheduler what became of them. What is of
     /// sources that have ended meanwhile is run with the others, and nobody waits for it.
     pub(super) fn run_stage(
         &mut self,
         service: &Service,
-        (pipeline, stage): (&PipelinePlan, usize),
+        (pipeline, variant): (&PipelinePlan, usize),
         (id, started): (WorkerId, Instant),
         parts: &[Part],
         effects: &mut Effects,
     ) -> bool {
-        let (runner, scratch) = (&mut self.runners[0], &mut self.scratch);
+        let stage = pipeline.place_of(id).0;
+        let (runner, scratch) = (&mut self.runners[variant], &mut self.scratch);
         for (place, part) in parts.iter().enumerate() {
             if let Some(mut slot) = service.slots.get_if_taken(part.token) {
                 lay(pipeline, stage, (part, &mut slot), (runner.buffers(), place));
@@ -46,12 +49,13 @@ impl Executor {
         let ran = match run_caught(&mut **runner, parts.len(), whose, started).0 {
             Ended::Done => {
                 service.meters.ran(parts.len());
+                service.results[stage][variant].fetch_add(parts.len() as u64, Ordering::Relaxed);
                 for (place, part) in parts.iter().enumerate() {
                     runner.buffers().get(place, &mut scratch.result);
                     keep(service, (pipeline, stage), (part, parts.len(), started), scratch);
                 }
                 let took = clock::now().since(started);
-                trace!(target: REQUEST, stage, took_us = took.as_nanos() / 1_000, "end");
+                trace!(target: REQUEST, stage, variant, took_us = took.as_nanos() / 1_000, "end");
                 Ran::Done(took)
             }
             Ended::Lost => {

@@ -17,6 +17,8 @@ pub(super) struct Staged {
     /// The first worker of each stage, and the stage's name.
     first: Vec<WorkerId>,
     names: Vec<Arc<str>>,
+    /// Of each worker, the variant for its batch.
+    variants: Vec<usize>,
     /// By slot, then by stage, of each request: which of the parent's it was made of, and the row of that. In the order in which
     /// the scheduler numbers them.
     origins: Vec<Vec<Vec<(u32, u32)>>>,
@@ -79,7 +81,7 @@ impl Staged {
             mean: stage.config.mean,
             workers: stage.runs.workers().clone(),
         });
-        let scheduler = PipelineScheduler::new(&PipelineConfig {
+        let mut scheduler = PipelineScheduler::new(&PipelineConfig {
             deadline: pipeline.pipeline.deadline,
             guard: config.guard,
             stages: stages.collect(),
@@ -87,12 +89,16 @@ impl Staged {
             streams: config.streams,
             safe_mode,
         })?;
+        if pipeline.has_variants() {
+            scheduler.set_variants(pipeline.variants());
+        }
         let none = || pipeline.stages.iter().map(|stage| Vec::with_capacity(stage.most)).collect();
         let workers: Vec<_> = (0..pipeline.workers()).map(|worker| pipeline.place_of(worker)).collect();
         let first = workers.iter().enumerate().filter(|(_, place)| place.1 == 0).map(|(worker, _)| worker);
         let first = first.collect();
         let names = pipeline.stages.iter().map(|stage| stage.config.runs.name.as_str().into()).collect();
-        Ok(Self { scheduler, workers, first, names, origins: (0..slots).map(|_| none()).collect() })
+        let variants = vec![0; workers.len()];
+        Ok(Self { scheduler, workers, first, names, variants, origins: (0..slots).map(|_| none()).collect() })
     }
 
     /// Of all stages together.
@@ -103,6 +109,11 @@ impl Staged {
     /// The stage of a worker, and its number there.
     pub(super) fn place_of(&self, worker: WorkerId) -> (usize, WorkerId) {
         self.workers[worker]
+    }
+
+    /// The variant for the batch that a worker runs.
+    pub(super) fn variant(&self, worker: WorkerId) -> usize {
+        self.variants[worker]
     }
 
     /// The name of a stage.
@@ -118,7 +129,9 @@ impl Staged {
                     let begun = self.scheduler.batch(stage, worker).filter_map(|part| part.token);
                     begun.for_each(|token| self.origins[place(token)].iter_mut().for_each(Vec::clear));
                 }
-                Action::Start { worker: self.first[stage] + worker }
+                let id = self.first[stage] + worker;
+                self.variants[id] = self.scheduler.choose(now, (stage, worker));
+                Action::Start { worker: id }
             }
             PipelineAction::Resolve(resolution) => Action::Resolve(resolution),
             PipelineAction::Event(event) => Action::Event(event),

@@ -65,7 +65,7 @@ pub struct AlarmView {
 }
 
 /// How those of `scheduler` stand; `stream` is the name of the stream in the evidence, or empty.
-pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
+pub(super) fn words(scheduler: &Scheduler, shielded: bool, stream: &str) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     let mode = scheduler.safe_mode();
     let (state, (late, handover)) = (mode.state(), scheduler.worst_delays());
@@ -84,7 +84,7 @@ pub(super) fn words(scheduler: &Scheduler, stream: &str) -> [u64; WORDS] {
     (words[6], words[7]) = (mode.sequence(), mode.breaches());
     words[8] = mode.inhibited_until().as_nanos();
     (words[9], words[10]) = (late.as_nanos(), handover.as_nanos());
-    words[11] = u64::from(scheduler.shield().is_some());
+    words[11] = u64::from(shielded);
     let (sequence, suspended) = scheduler.suspensions();
     (words[12], words[13]) = (sequence, suspended as u64);
     (words[14], words[15]) = (scheduler.stalls(), scheduler.absorbed());
@@ -150,14 +150,14 @@ mod tests {
         let (span, config) = (Span::from_millis(1), small_config());
         for cause in CAUSES {
             let mut scheduler = Scheduler::new(config.clone()).expect("valid");
-            assert_eq!(words(&scheduler, ""), NORMAL);
+            assert_eq!(words(&scheduler, false, ""), NORMAL);
             let stream = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
             let evidence = Evidence { limit: 1, seen: u64::MAX, window: 3, stream: Some(stream) };
             let now = Instant::ZERO + span;
             scheduler.raise_safe_mode(now, cause, evidence, now);
             scheduler.inhibit_safe_mode(now + span);
             let long = "é".repeat(32);
-            let standing = Standing::of(words(&scheduler, &long));
+            let standing = Standing::of(words(&scheduler, false, &long));
             let state = scheduler.safe_mode().state();
             assert_eq!((standing.severity, standing.inhibited_until), (state.severity, now + span));
             assert_eq!((standing.sequence, standing.cause_number()), (1, cause as u32));
@@ -167,6 +167,6 @@ mod tests {
         }
         let mut scheduler = Scheduler::new(config).expect("valid");
         scheduler.handle_worker_lost(Instant::ZERO, 0);
-        assert_eq!(Standing::of(words(&scheduler, "")).severity, Severity::Lost);
+        assert_eq!(Standing::of(words(&scheduler, false, "")).severity, Severity::Lost);
     }
 }

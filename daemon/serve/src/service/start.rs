@@ -105,6 +105,7 @@ impl Service {
                 && plan.pipeline.is_none()
                 && plan.running_variants().iter().all(|variant| variant.typical <= INLINE_LIMIT),
             answered: (0..plan.variants.len().max(1)).map(|_| AtomicU64::new(0)).collect(),
+            results: results(&plan),
             meters: Meters::new(),
             totals: Arc::default(),
             rate_window: plan.rate_warning().map(|(monitor, _)| monitor.window()),
@@ -117,6 +118,12 @@ impl Service {
             plan,
         })
     }
+}
+
+/// Counters of the results of each stage of a pipeline, by variant.
+fn results(plan: &ServicePlan) -> Vec<Box<[AtomicU64]>> {
+    let stages = plan.pipeline.iter().flat_map(|pipeline| &pipeline.stages);
+    stages.map(|stage| stage.runs.variants.iter().map(|_| AtomicU64::new(0)).collect()).collect()
 }
 
 /// Requests that a service holds at once: twice what its scheduler does, for answers being written still occupy theirs. As many

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rt_core::sharing::Heir;
-use rt_core::{ArrivalCurve, HandOverError, Instant, Shield, Span, StreamSpec};
+use rt_core::{ArrivalCurve, HandOverError, Instant, Span, StreamSpec};
 
 use super::device::Device;
 use super::registry::Moves;
+use super::shield::AnyShield;
 use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
 use weir_os::pi_mutex::PiMutex;
@@ -46,7 +47,7 @@ struct Successor {
 
 /// What streams leave room for: longer batches, and early requests.
 struct Room {
-    shield: Option<Shield>,
+    shield: Option<AnyShield>,
     tolerance: Span,
 }
 
@@ -275,7 +276,8 @@ impl Successor {
                     next.turn_to(heir.index);
                     registry.give(&mut to, moves, &mut next, now);
                     next.set_tolerance(room.tolerance);
-                    heir.set_shield(&mut next, room.shield.take());
+                    // Of what has just been made there was none.
+                    let _none = heir.set_shield(&mut next, room.shield.take());
                     service.pass_recorder_on(heir);
                     let _ = service.heir.set(Arc::clone(heir));
                 }

@@ -174,8 +174,8 @@ impl ServiceView {
     }
 
     /// `stream` is the name of the stream in the evidence, or empty.
-    pub(super) fn publish_standing(&self, scheduler: &Scheduler, stream: &str) {
-        self.standing.write(standing::words(scheduler, stream));
+    pub(super) fn publish_standing(&self, scheduler: &Scheduler, shielded: bool, stream: &str) {
+        self.standing.write(standing::words(scheduler, shielded, stream));
     }
 
     /// To be called by whoever holds the scheduler: nobody else writes meanwhile.

@@ -43,7 +43,7 @@ struct Job {
     parts: Vec<Part>,
     /// Whose they are.
     service: usize,
-    /// What they are to be run with, or, of a pipeline, their stage.
+    /// What they are to be run with.
     variant: usize,
     full: bool,
     /// The services whose models must be loaded anew, a bit each.
@@ -57,7 +57,7 @@ impl Mailbox {
         Self { next: Mutex::new(job), arrived: Condvar::new() }
     }
 
-    /// Puts a batch of a service in, for one of its variants or stages. The scheduler starts a worker only when it is free, so the box
+    /// Puts a batch of a service in, for one of its variants. The scheduler starts a worker only when it is free, so the box
     /// is empty.
     pub(crate) fn put(&self, (service, variant): (usize, usize), parts: impl Iterator<Item = Part>) {
         let mut job = lock(&self.next);
@@ -83,7 +83,7 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Takes the batch out, and tells its variant or stage; `None` if there is none.
+    /// Takes the batch out, and tells its variant; `None` if there is none.
     pub(super) fn take(&self, parts: &mut Vec<Part>) -> Option<usize> {
         let mut job = lock(&self.next);
         std::mem::swap(&mut job.parts, parts);

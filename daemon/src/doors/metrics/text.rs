@@ -109,6 +109,19 @@ pub(super) fn render(status: &Value) -> String {
             }
         }
     }
+    text.family("weir_stage_results_total", "counter", "Results of a stage of a pipeline, by variant.");
+    for service in services() {
+        for stage in list(&service["stages"]) {
+            for variant in list(&stage["variants"]) {
+                let labels = [
+                    ("service", name(service)),
+                    ("stage", name(stage)),
+                    ("variant", word(&variant["model"])),
+                ];
+                text.sample("weir_stage_results_total", &labels, number(&variant["answered"]));
+            }
+        }
+    }
     text.family("weir_answers_total", "counter", "Answers, by variant.");
     for service in services() {
         for variant in list(&service["variants"]) {

@@ -143,11 +143,7 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].device = \"d\": is not possible in a pipeline: remove it",
         ),
         (of_pipeline("select = \"base\""), 8, "pipeline[0].select = \"base\": is not possible in a pipeline"),
-        (
-            of_pipeline("variants = [\"m\"]"),
-            8,
-            "pipeline[0].variants = [\"m\"]: is not possible in a pipeline",
-        ),
+        (of_pipeline("variants = [\"m\"]"), 8, "pipeline[0].variants = [\"m\"]: is said of each stage"),
         (
             of_pipeline("optimise = \"rate\""),
             8,
@@ -209,7 +205,7 @@ fn every_refusal_names_field_value_and_limit() {
         (
             of_read("variants = [\"m\"]"),
             22,
-            "pipeline[0].stage[1].variants = [\"m\"]: is not possible in a pipeline",
+            "pipeline[0].stage[1].variants = m: engine \"simulated\" has simulated.variants",
         ),
         (
             of_read("select = \"base\""),
@@ -297,14 +293,6 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].stage[0].adapter = (present): the first stage takes each request",
         ),
         (of_detect("adapter = { crop = 1 }"), 16, "unknown field `crop`"),
-        (
-            with(
-                "times = [\"1ms\"]",
-                "accuracy = 0.5, times = [\"1ms\"], variants = [{ times = [\"2ms\"], accuracy = 0.9 }]",
-            ),
-            28,
-            "pipeline[0].stage[2].simulated.variants = (present): is not possible in a pipeline",
-        ),
         (
             with("name = \"sort\"", "name = \"sort\"\nmodel = \"m\""),
             27,

@@ -58,6 +58,7 @@ pub(in crate::config) struct Stage {
     isolation: Option<Isolation>,
     gpu: Option<Gpu>,
     model: Option<String>,
+    variants: Vec<String>,
     simulated: Option<Simulated>,
     /// The stage whose results become its requests.
     pub(in crate::config) after: Option<Value>,
@@ -91,7 +92,6 @@ pub(in crate::config) struct Stage {
     streams: Option<Value>,
     tolerance: Option<Value>,
     turn: Option<Value>,
-    variants: Option<Value>,
     weight: Option<Value>,
 }
 
@@ -143,6 +143,7 @@ impl Default for Stage {
             isolation: None,
             gpu: None,
             model: None,
+            variants: Vec::new(),
             simulated: None,
             after: None,
             fan_out: None,
@@ -172,7 +173,6 @@ impl Default for Stage {
             streams: None,
             tolerance: None,
             turn: None,
-            variants: None,
             weight: None,
         }
     }
@@ -189,8 +189,8 @@ pub(in crate::config) type Refusal<'a> = (&'static str, &'a Value, &'static str)
 impl Pipeline {
     /// What is said that no pipeline has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, variants, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls, variants]);
+        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls]);
         let of_stages = [
             ("batch", &self.batch),
             ("cores", &self.cores),
@@ -202,6 +202,7 @@ impl Pipeline {
             ("model", &self.model),
             ("probability", &self.probability),
             ("simulated", &self.simulated),
+            ("variants", &self.variants),
         ];
         never.chain(said(of_stages, OF_STAGES))
     }
@@ -226,8 +227,8 @@ impl Pipeline {
 impl Stage {
     /// What is said that no stage has.
     pub(in crate::config) fn refused(&self) -> impl Iterator<Item = Refusal<'_>> {
-        let Self { background, device, dispatch, optimise, select, stalls, variants, .. } = self;
-        let never = never([background, device, dispatch, optimise, select, stalls, variants]);
+        let Self { background, device, dispatch, optimise, select, stalls, .. } = self;
+        let never = never([background, device, dispatch, optimise, select, stalls]);
         let of_devices = [("turn", &self.turn), ("weight", &self.weight)];
         let of_all = [
             ("answer", &self.answer),
@@ -253,6 +254,7 @@ impl Stage {
             isolation: self.isolation,
             gpu: self.gpu,
             model: self.model,
+            variants: self.variants,
             simulated: self.simulated,
             handover: self.handover,
             workers: self.workers,
@@ -266,8 +268,8 @@ impl Stage {
 }
 
 /// What neither a pipeline nor a stage has, unless it says what is so anyway, in the order of the names.
-fn never(fields: [&Option<Value>; 7]) -> impl Iterator<Item = Refusal<'_>> {
-    let names = ["background", "device", "dispatch", "optimise", "select", "stalls", "variants"];
+fn never(fields: [&Option<Value>; 6]) -> impl Iterator<Item = Refusal<'_>> {
+    let names = ["background", "device", "dispatch", "optimise", "select", "stalls"];
     let so_anyway = |name: &str, value: &Value| match name {
         "background" => *value == Value::Boolean(true),
         "dispatch" => value.as_str() == Some("eager"),

@@ -29,7 +29,7 @@ pub(super) struct Question<'a> {
     reserved: Vec<StreamSpec>,
 }
 
-/// What the profile says of each stage of a pipeline.
+/// What the profile says of the variants of each stage of a pipeline, the base first.
 ///
 /// # Errors
 /// If it lacks one.
@@ -37,22 +37,24 @@ pub fn stage_entries<'a>(
     config: &ServiceConfig,
     specs: &[ModelSpec],
     profile: &'a Profile,
-) -> Result<Vec<&'a Entry>, PlanError> {
+) -> Result<Vec<Vec<&'a Entry>>, PlanError> {
     let stagings = Staging::all(config, specs)?;
-    let entries = config.stages.iter().zip(specs).zip(&stagings).map(|((stage, spec), staging)| {
-        Ok(profile.timed(&Timed::of(spec, staging.as_ref()), stage.runs.engine)?)
+    let stages = config.stages.iter().zip(config.by_stage(specs)).zip(&stagings);
+    let entries = stages.map(|((stage, variants), staging)| {
+        let entry = |spec| profile.timed(&Timed::of(spec, staging.as_ref()), stage.runs.engine);
+        Ok(variants.iter().map(entry).collect::<Result<_, _>>()?)
     });
     entries.collect()
 }
 
-/// The workers of each stage of a pipeline of these entries, for each batch size that it may promise by.
+/// The workers of each stage of a pipeline of these entries, by the base, for each batch size that it may promise by.
 ///
 /// # Errors
 /// As [`workers_of`].
-pub fn stage_sizes(config: &ServiceConfig, entries: &[&Entry]) -> Result<Vec<Vec<Workers>>, PlanError> {
+pub fn stage_sizes(config: &ServiceConfig, entries: &[Vec<&Entry>]) -> Result<Vec<Vec<Workers>>, PlanError> {
     let sizes = config.stages.iter().zip(entries).map(|(stage, entry)| {
         let name = format!("{}/{}", config.name, stage.runs.name);
-        workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry)
+        workers_of(&ServiceConfig { name, ..stage.runs.clone() }, entry[0])
     });
     sizes.collect()
 }
@@ -95,11 +97,12 @@ impl ServicePlan {
     /// The plan with what was chosen.
     fn staged(
         config: &ServiceConfig,
-        (specs, entries): (&[ModelSpec], &[&Entry]),
+        (specs, entries): (&[ModelSpec], &[Vec<&Entry>]),
         sizes: Vec<Vec<Workers>>,
         (pipeline, admission, rate): (Pipeline, Option<PipelineAdmission>, Option<RatePlan>),
     ) -> Result<Self, PlanError> {
         let config = &with_workers(config, &pipeline);
+        let variants: Vec<_> = config.by_stage(specs).collect();
         let mut stages = Vec::new();
         for (i, (adapter, sizes)) in adapters(config, specs)?.into_iter().zip(sizes).enumerate() {
             let stage = config.stages[i].clone();
@@ -107,7 +110,8 @@ impl ServicePlan {
             let workers = sizes.into_iter().find(|workers| workers.batch == batch);
             let workers = workers.unwrap_or_else(|| unreachable!("it was one of them"));
             let workers = Workers { count: pipeline.stages[i].workers, ..workers };
-            let runs = Self::unpromised(&stage.runs, vec![(specs[i].clone(), entries[i])], workers)?;
+            let variants = variants[i].iter().cloned().zip(entries[i].iter().copied()).collect();
+            let runs = Self::unpromised(&stage.runs, variants, workers)?;
             stages.push(StagePlan { config: stage, runs, adapter, most: config.most(i) });
         }
         let reply = reply(config, specs);
@@ -124,6 +128,8 @@ impl ServicePlan {
                 ..first.spec.clone()
             },
             profile_sha256: sha256_hex(format!("{profiles:?}").as_bytes()),
+            variants: first.variants[..1].to_vec(),
+            selector: None,
             entry: None,
             mismatches: stages.iter().flat_map(|stage| stage.runs.mismatches.clone()).collect(),
             rate,
