@@ -1,4 +1,4 @@
-(** Pipelines with one promise, end to end: the model, and Theorems P1 and P2.  Proved ahead: the product has no pipelines yet.
+(** Pipelines with one promise, end to end: the model, and Theorems P1 and P2.
 
     It extends Model.v: streams, words, curves and requests are those.  A source request arrives at stage 0; each result of
     a stage yields up to [fan] requests for each stage behind it, at the instant at which its batch ends; all that descends

@@ -35,6 +35,19 @@ fn a_source_is_answered_when_all_that_it_became_is() {
 }
 
 #[test]
+fn sources_of_one_instant_go_in_their_order_at_every_stage() {
+    let mut line = two_stages(30, 2);
+    let streams = [0; 2].map(|_| line.add(&one_in(20)));
+    let mut quicker = [3, 1].into_iter();
+    line.time = Box::new(move |stage, bound| if stage == 0 { quicker.next().expect("two") } else { bound });
+    streams.into_iter().for_each(|stream| _ = line.arrive(stream));
+    line.drain();
+    // At 3 one of what the second became at 1 still waits, and both of what the first became go before it.
+    let ends = [7, 9].map(|end| Some((end, Outcome::Served)));
+    assert_eq!([line.sources[0].ended, line.sources[1].ended], ends);
+}
+
+#[test]
 fn a_source_that_can_no_longer_be_answered_ends_at_once_with_all_that_waits_of_it() {
     let mut line = two_stages(9, 2);
     let other = line.add(&StreamSpec::best_effort());

@@ -37,6 +37,8 @@ pub(super) struct Sources {
     parts: Vec<Parts>,
     stages: usize,
     free: Vec<u32>,
+    /// How many have been begun.
+    begun: u32,
 }
 
 impl Sources {
@@ -47,6 +49,7 @@ impl Sources {
             parts: alloc::vec![Parts::default(); room * stages],
             stages,
             free: (0..room as u32).rev().collect(),
+            begun: 0,
         }
     }
 
@@ -70,7 +73,9 @@ impl Sources {
     pub(super) fn begin(&mut self, request: &Request) -> Option<SourceId> {
         let slot = self.free.pop()?;
         let place = &mut self.places[slot as usize];
-        place.generation = place.generation.wrapping_add(1);
+        // So sources are told apart, and which of two was begun first.
+        self.begun = self.begun.wrapping_add(1);
+        place.generation = self.begun;
         (place.left, place.request) = (1, Some(*request));
         let first = slot as usize * self.stages;
         self.parts[first..first + self.stages].fill(Parts::default());

@@ -30,9 +30,10 @@ impl Later {
         }
     }
 
-    /// Takes in a request; there is room.
+    /// Takes in a request; there is room. Sources that came at one instant go in the order in which they were begun, at every stage,
+    /// whichever result of theirs is there first.
     pub(super) fn push(&mut self, request: Request) {
-        self.waiting.push(class(&request), request);
+        self.waiting.push_by_place(class(&request), request);
     }
 
     /// A request that can no longer be answered in time, at most or, if nothing is promised for it, most likely.

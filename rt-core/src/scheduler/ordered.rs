@@ -81,6 +81,20 @@ impl Ordered {
         }
     }
 
+    /// The same, but among those with the same deadline by the numbers of their places, which go round.
+    pub(crate) fn push_by_place(&mut self, request: Request) {
+        let is_before = |other: &Request| {
+            let alike = other.deadline == request.deadline;
+            let later = request.place.wrapping_sub(other.place) <= u32::MAX / 2;
+            other.deadline < request.deadline || alike && later
+        };
+        if self.places.back().is_none_or(is_before) {
+            self.places.push_back(request);
+        } else {
+            self.insert_at(self.places.partition_point(is_before), request);
+        }
+    }
+
     /// Takes the first.
     #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<Request> {
@@ -125,7 +139,10 @@ impl Ordered {
     /// Puts a request in its place among those that have later deadlines.
     #[inline(never)]
     fn insert(&mut self, request: Request) {
-        let place = self.places.partition_point(|other| other.deadline <= request.deadline);
+        self.insert_at(self.places.partition_point(|other| other.deadline <= request.deadline), request);
+    }
+
+    fn insert_at(&mut self, place: usize, request: Request) {
         self.places.insert(place, request);
         self.shift(place, |gap| gap + 1);
     }

@@ -92,6 +92,12 @@ impl Waiting {
         self.classes[class].push(request);
     }
 
+    /// Takes in a request of a stage behind the first, see [`Ordered::push_by_place`]; there is room.
+    pub(crate) fn push_by_place(&mut self, class: usize, request: Request) {
+        self.len += 1;
+        self.classes[class].push_by_place(request);
+    }
+
     /// Takes the first request of a class.
     #[inline]
     pub(crate) fn pop(&mut self, class: usize) -> Option<Request> {

@@ -22,14 +22,17 @@ impl Line {
         }
         // Mandatory ones first, those whose sources came first of all that wait but for those that end now.
         let tokens: Vec<usize> = parts.iter().map(|part| self.names[&part.source]).collect();
-        let key = |s: &Source| (!s.mandatory, if s.mandatory { s.came } else { 0 });
-        let keys: Vec<_> = tokens.iter().map(|&token| key(&self.sources[token])).collect();
+        let key = |token: usize| match self.sources[token].mandatory {
+            true => (false, token),
+            false => (true, 0),
+        };
+        let keys: Vec<_> = tokens.iter().map(|&token| key(token)).collect();
         assert!(keys.is_sorted(), "{keys:?}");
         let last = *keys.last().expect("a request");
         let waits =
             |s: &Source| s.ended.is_none() && s.waiting[stage].len() > tokens_of(&tokens, &self.sources, s);
         let before = (0..self.sources.len()).filter(|&t| stage > 0 && self.sources[t].mandatory);
-        let before = before.filter(|&t| waits(&self.sources[t]) && key(&self.sources[t]) < last);
+        let before = before.filter(|&t| waits(&self.sources[t]) && key(t) < last);
         self.overtaken.extend(before);
         let Self { scheduler, longer, .. } = self;
         let mut most = least;

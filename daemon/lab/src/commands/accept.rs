@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use planner::Question;
 use planner::verify::Prover;
 use sim::Log;
@@ -29,7 +29,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (question, prover) = (read_question(&args.problem)?, Prover::new(&args.proved));
     let file = File::open(&args.log).with_context(name)?;
     let log = match question {
-        Question::Pipeline(_) => bail!("{}: no log of a pipeline is known yet", args.problem.display()),
         Question::One(problem) => {
             let log = Log::read(&problem, file).with_context(name)?;
             log.accept(&problem, &prover).with_context(name)?;
@@ -40,6 +39,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             log.accept_shared(&problem, &prover).with_context(name)?;
             if log.is_in_time(&problem, &prover).with_context(name)? {
                 say!("{}: proved: all that had to be answered in it was, in time", name());
+            }
+            log
+        }
+        Question::Pipeline(problem) => {
+            let log = Log::read_pipeline(&problem, file).with_context(name)?;
+            log.accept_pipeline(&problem, &prover).with_context(name)?;
+            if log.is_pipeline_in_time(&problem, &prover).with_context(name)? {
+                say!("{}: proved: all that had to be answered as a whole in it was, in time", name());
             }
             log
         }
