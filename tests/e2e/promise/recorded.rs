@@ -1,4 +1,4 @@
-//! What a daemon with several services on one worker records: one log, which the proved model and the tools take.
+//! What a daemon records of services that share a worker and of a pipeline: a log that the proved model and the tools take.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -157,6 +157,67 @@ fn what_a_daemon_did_for_services_on_one_worker_is_a_run_of_the_proved_model() {
     let (before, _) = log.split_once(first_end).expect("an end");
     let tampered =
         [swapped, log.replacen(&format!("{first_end}\n"), "", 1), format!("{before}# end,3600000000000,0\n")];
+    for text in tampered {
+        let said = accept(&text);
+        assert!(stderr(&said).contains("the model does not allow it"), "{}\n{text}", stderr(&said));
+    }
+}
+
+#[test]
+fn what_a_daemon_did_for_a_pipeline_is_a_run_of_the_proved_model() {
+    let Some(prover) = prover() else { return };
+    alone();
+    let streams = r#"
+        [[pipeline.stream]]
+        name = "line"
+        constraints = [{ row-miss = 1 }]
+        arrivals = [{ periodic = { period = "100ms", jitter = "100ms" } }]
+    "#;
+    let place = meter(&daemon_in_real_time(), streams, 30);
+    let config = std::fs::read_to_string(place.config()).expect("written");
+    place.configure(config.replace("name = \"meter\"\n", "name = \"meter\"\nrecord = \"a.csv\"\n"));
+    std::fs::write(place.path("p.json"), place.succeed(&["plan", "--problem", "meter"])).expect("written");
+    let kept = || {
+        let mut daemon = place.serve();
+        let mut client = daemon.client();
+        let line = client.register(&best_effort("meter", "line")).expect("reserved");
+        let other = client.register(&best_effort("meter", "other")).expect("registered");
+        for n in 0..12 {
+            pause(Duration::from_millis(100));
+            let scores = [0.9, 0.5, f32::from(n % 2 == 0), 0.0];
+            let ids =
+                [&other, &line, &other].map(|stream| client.submit(stream, &scores).expect("submitted"));
+            answers(&mut client, &ids);
+        }
+        let status = daemon.status();
+        daemon.signal(Signal::TERM);
+        assert!(daemon.wait().success(), "{}", daemon.stderr());
+        status["services"][0]["safe_mode"]["sequence"] == 0
+            && status["services"][0]["suspensions"]["sequence"] == 0
+    };
+    // A machine that is busy otherwise may be late by more than is kept back, and the daemon says so: then it is asked again.
+    assert!((0..4).any(|_| kept()), "safe mode each time: the machine is too busy for this test");
+    let log = std::fs::read_to_string(place.path("a.csv")).expect("a recording");
+    let program = prover.program().display().to_string();
+    let accept = |text: &str| {
+        std::fs::write(place.path("l.csv"), text).expect("written");
+        run(&place, &["accept", "--problem", "p.json", "--proved", &program, "l.csv"])
+    };
+    let said = accept(&log);
+    let told = String::from_utf8_lossy(&said.stdout);
+    for words in ["a run of the model", "proved: all that had to be answered in it was, in time"] {
+        assert!(said.status.success() && told.contains(words), "{told}{}\n{log}", stderr(&said));
+    }
+    // A batch that never ended, an end an hour later, and more results than may be of a source that must be answered.
+    let first_end = log.lines().find(|line| line.starts_with("# end,")).expect("an end");
+    let (before, _) = log.split_once(first_end).expect("an end");
+    let became = log.lines().find(|line| line.starts_with("# become,line,")).expect("results of it");
+    let (what, _) = became.rsplit_once(',').expect("a count");
+    let tampered = [
+        log.replacen(&format!("{first_end}\n"), "", 1),
+        format!("{before}# end,3600000000000,detect,0\n"),
+        log.replacen(became, &format!("{what},4"), 1),
+    ];
     for text in tampered {
         let said = accept(&text);
         assert!(stderr(&said).contains("the model does not allow it"), "{}\n{text}", stderr(&said));
