@@ -34,7 +34,9 @@ impl PipelineScheduler {
                 return;
             }
             let index = self.sources.come(source, stage);
-            self.later[stage - 1].push(part_of(source, index, &part));
+            let token = u64::from(self.sources.number(source)) << 32;
+            let part = part_of(source, index, &part);
+            self.later[stage - 1].push(Request { token: token | part.token, ..part });
         }
     }
 
@@ -165,7 +167,7 @@ impl PipelineScheduler {
         ends[0] = now + self.first.config().workers[0].profile.likely(1);
         let mut last = ends[0];
         for (i, later) in self.later.iter().enumerate() {
-            let came = self.pipeline.stages[i + 1].parent.map_or(now, |parent| ends[parent]);
+            let came = self.pipeline.stages[i + 1].parents.most(&ends);
             let (busy, own) = later.likely_times(self.usual[i + 1]);
             ends[i + 1] = came.max(now + busy) + own;
             last = last.max(ends[i + 1]);
@@ -180,7 +182,7 @@ impl PipelineScheduler {
         }
         self.calm.restart(self.first.breaks());
         for stage in 0..=self.later.len() {
-            if !self.calm.is_next(stage, self.pipeline.stages[stage].parent) {
+            if !self.calm.is_next(stage, self.pipeline.stages[stage].parents) {
                 continue;
             }
             if self.waiting_mandatory(stage) == 0 && self.pool(stage).is_prompt(now) {

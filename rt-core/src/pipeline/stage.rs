@@ -17,22 +17,30 @@ pub(super) struct Later {
     pub(super) planner: BatchPlanner,
     /// What the batch formed last left behind for good.
     pub(super) given_up: Vec<(Request, MissReason)>,
+    /// Whether sources of one instant have an order that is the same at each stage; otherwise requests of them are taken as they come.
+    numbered: bool,
 }
 
 impl Later {
     /// Nothing waits; there is room for so many requests, of sources of so many streams. Allocates.
-    pub(super) fn new(workers: &Workers, room: usize, streams: usize) -> Self {
+    pub(super) fn new(workers: &Workers, room: usize, streams: usize, numbered: bool) -> Self {
         Self {
             pool: Pool::new(core::slice::from_ref(workers)),
             waiting: Waiting::new(room, streams),
             planner: BatchPlanner::new(room, streams),
             given_up: Vec::with_capacity(room),
+            numbered,
         }
     }
 
     /// Takes in a request; there is room.
     pub(super) fn push(&mut self, request: Request) {
-        self.waiting.push(class(&request), request);
+        if self.numbered {
+            let later = |other: &Request| number(other).wrapping_sub(number(&request)).cast_signed() > 0;
+            self.waiting.push_among(class(&request), request, later);
+        } else {
+            self.waiting.push(class(&request), request);
+        }
     }
 
     /// A request that can no longer be answered in time, at most or, if nothing is promised for it, most likely.
@@ -87,4 +95,9 @@ impl Later {
 /// The queue of a request: what is promised nothing fills batches.
 fn class(request: &Request) -> usize {
     if request.mandatory { MANDATORY } else { OPTIONAL }
+}
+
+/// That of its source, in the order in which they were begun; of those that are there at once no two are half of all numbers apart.
+fn number(request: &Request) -> u32 {
+    (request.token >> 32) as u32
 }

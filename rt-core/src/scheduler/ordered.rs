@@ -81,6 +81,14 @@ impl Ordered {
         }
     }
 
+    /// Takes in a request, of those with the same deadline before all that go `behind` it, which are together; there is room.
+    pub(crate) fn push_among(&mut self, request: Request, behind: impl Fn(&Request) -> bool) {
+        let deadline = request.deadline;
+        let before =
+            |other: &Request| other.deadline < deadline || other.deadline == deadline && !behind(other);
+        self.put(self.places.partition_point(before), request);
+    }
+
     /// Takes the first.
     #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<Request> {
@@ -125,7 +133,10 @@ impl Ordered {
     /// Puts a request in its place among those that have later deadlines.
     #[inline(never)]
     fn insert(&mut self, request: Request) {
-        let place = self.places.partition_point(|other| other.deadline <= request.deadline);
+        self.put(self.places.partition_point(|other| other.deadline <= request.deadline), request);
+    }
+
+    fn put(&mut self, place: usize, request: Request) {
         self.places.insert(place, request);
         self.shift(place, |gap| gap + 1);
     }
@@ -229,6 +240,12 @@ mod tests {
             let capacity = (queue.places.capacity(), queue.gaps.capacity());
             for (seq, (what, at, index)) in steps.into_iter().enumerate() {
                 match what {
+                    // Of the same deadline the later ones go before.
+                    3 if list.len() < ROOM => {
+                        let new = request(seq as u64, at);
+                        list.insert(list.partition_point(|other| other.deadline < new.deadline), new);
+                        queue.push_among(new, |_| true);
+                    }
                     0..4 if list.len() < ROOM => {
                         let new = request(seq as u64, at);
                         list.insert(list.partition_point(|other| other.deadline <= new.deadline), new);

@@ -92,6 +92,12 @@ impl Waiting {
         self.classes[class].push(request);
     }
 
+    /// The same, of those with the same deadline before all that go `behind` it; nobody is demoted where it is used.
+    pub(crate) fn push_among(&mut self, class: usize, request: Request, behind: impl Fn(&Request) -> bool) {
+        self.len += 1;
+        self.classes[class].push_among(request, behind);
+    }
+
     /// Takes the first request of a class.
     #[inline]
     pub(crate) fn pop(&mut self, class: usize) -> Option<Request> {

@@ -18,11 +18,15 @@ impl Line {
                 let token = part.token.expect("it has just begun") as usize;
                 self.names.insert(part.source, token);
                 self.sources[token].mandatory = mandatory;
+                self.sources[token].begun = self.names.len();
             }
         }
         // Mandatory ones first, those whose sources came first of all that wait but for those that end now.
         let tokens: Vec<usize> = parts.iter().map(|part| self.names[&part.source]).collect();
-        let key = |s: &Source| (!s.mandatory, if s.mandatory { s.came } else { 0 });
+        let tree = self.scheduler.pipeline().is_tree();
+        // Of one instant in the order in which they were begun, where that has to be the same everywhere.
+        let begun = |s: &Source| if tree || stage == 0 { 0 } else { s.begun };
+        let key = |s: &Source| (!s.mandatory, if s.mandatory { (s.came, begun(s)) } else { (0, 0) });
         let keys: Vec<_> = tokens.iter().map(|&token| key(&self.sources[token])).collect();
         assert!(keys.is_sorted(), "{keys:?}");
         let last = *keys.last().expect("a request");
@@ -48,7 +52,7 @@ impl Line {
             let source = &mut self.sources[part.token.expect("of an open source") as usize];
             let index = source.waiting[stage].iter().position(|&number| number == part.index);
             source.waiting[stage].swap_remove(index.expect("it waits there"));
-            source.running += 1;
+            source.running[stage] += 1;
             let in_time = self.now + bound <= source.deadline;
             assert!(in_time, "begun too late at {}: {source:?}", self.now);
         }
@@ -61,7 +65,7 @@ impl Line {
         let source = &mut self.sources[request.token as usize];
         assert_eq!(source.ended, None, "ended twice");
         assert_eq!((source.stream, source.deadline), (request.stream, request.deadline.as_nanos()));
-        let left = source.running + source.waiting.iter().map(Vec::len).sum::<usize>();
+        let left = source.running.iter().sum::<usize>() + source.waiting.iter().map(Vec::len).sum::<usize>();
         if matches!(outcome, Outcome::Served) {
             assert_eq!(left, 0, "served, and not as a whole: {source:?}");
             // What ended in time may be told late.
