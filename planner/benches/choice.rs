@@ -53,7 +53,7 @@ impl Drawn {
             let workers = dice.within(1, 2) as usize;
             let back = u64::from(dice.within(0, 3) == 0);
             StageChoices {
-                parent: i.checked_sub(1).map(|last| last.saturating_sub(back) as usize),
+                parents: i.checked_sub(1).map(|last| last.saturating_sub(back) as usize).into(),
                 fan_out: if i == 0 { 1 } else { dice.within(1, 3) as u32 },
                 options: StageOption::of_profile(&profile, 1..=BATCHES, workers..=workers),
             }
