@@ -64,7 +64,7 @@ impl Drawn {
         let alone = choices.pipeline(&vec![0; choices.stages.len()]);
         let (mut ways, mut period) = (Vec::<Span>::new(), 0f64);
         for (stage, requests) in choices.stages.iter().zip(alone.descendants().expect("few")) {
-            ways.push(stage.parent.map_or(Span::ZERO, |parent| ways[parent]) + stage.options[0].time);
+            ways.push(stage.parents.most(&ways) + stage.options[0].time);
             let cost = |o: &StageOption| o.time.as_nanos() as f64 / (o.workers * o.batch) as f64;
             let least = stage.options.iter().map(cost).fold(f64::INFINITY, f64::min);
             period = period.max(least * requests as f64);

@@ -296,7 +296,7 @@ fn what_can_no_longer_be_answered_the_longest_way_on_ends_with_all_that_waits() 
     assert_eq!(line.sources[0].ended, Some((8, Outcome::Served)));
     // The slower way is busy until 7, three times longer than it should be; from 6 on the other would be joined by 9 at the earliest.
     assert_eq!(line.sources[1].ended, Some((6, Outcome::Missed(MissReason::Expired))));
-    assert_eq!(line.sources[1].mandatory, false);
+    assert!(!line.sources[1].mandatory);
 }
 
 /// What is more than a join declares is dropped, and told of its stage.
