@@ -53,7 +53,7 @@ impl Drawn {
             let workers = dice.within(1, 2) as usize;
             let back = u64::from(dice.within(0, 3) == 0);
             StageChoices {
-                parent: i.checked_sub(1).map(|last| last.saturating_sub(back) as usize),
+                parents: i.checked_sub(1).map(|last| last.saturating_sub(back) as usize).into(),
                 fan_out: if i == 0 { 1 } else { dice.within(1, 3) as u32 },
                 options: StageOption::of_profile(&profile, 1..=BATCHES, workers..=workers),
             }
@@ -64,7 +64,7 @@ impl Drawn {
         let alone = choices.pipeline(&vec![0; choices.stages.len()]);
         let (mut ways, mut period) = (Vec::<Span>::new(), 0f64);
         for (stage, requests) in choices.stages.iter().zip(alone.descendants().expect("few")) {
-            ways.push(stage.parent.map_or(Span::ZERO, |parent| ways[parent]) + stage.options[0].time);
+            ways.push(stage.parents.most(&ways) + stage.options[0].time);
             let cost = |o: &StageOption| o.time.as_nanos() as f64 / (o.workers * o.batch) as f64;
             let least = stage.options.iter().map(cost).fold(f64::INFINITY, f64::min);
             period = period.max(least * requests as f64);

@@ -30,6 +30,8 @@ pub const VERSION: u32 = 1;
 pub const SHARED_VERSION: u32 = 2;
 /// That of a certificate about pipelines.
 pub const PIPELINE_VERSION: u32 = 3;
+/// That of one about pipelines of which some stage takes the results of several, or a source once.
+pub const GRAPH_VERSION: u32 = 4;
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 
@@ -88,13 +90,23 @@ pub enum CertificateError {
         /// Which one.
         field: &'static str,
     },
-    /// Another version than [`VERSION`], [`SHARED_VERSION`] and [`PIPELINE_VERSION`].
+    /// Another version than [`VERSION`], [`SHARED_VERSION`], [`PIPELINE_VERSION`] and [`GRAPH_VERSION`].
     #[error(
-        "weir_certificate is {found}, this program reads {VERSION} to {PIPELINE_VERSION}: make the certificate anew"
+        "weir_certificate is {found}, this program reads {VERSION} to {GRAPH_VERSION}: make the certificate anew"
     )]
     Version {
         /// Which one.
         found: u32,
+    },
+    /// One of the versions that are read, but not that of such contents.
+    #[error(
+        "weir_certificate is {found}, such contents have {made}: the certificate was changed after it was made"
+    )]
+    Contents {
+        /// Which one.
+        found: u32,
+        /// The one that it was made with.
+        made: u32,
     },
     /// The contents are not those that the digest was made of.
     #[error(
@@ -146,6 +158,16 @@ impl Certificate {
             .signed()
     }
 
+    /// The version that is written.
+    fn version(&self) -> u32 {
+        match (self.pipelines.as_slice(), self.shared.as_slice()) {
+            (pipelines, _) if pipelines.iter().any(|claim| !claim.problem.is_tree()) => GRAPH_VERSION,
+            ([_, ..], _) => PIPELINE_VERSION,
+            ([], []) => VERSION,
+            ([], _) => SHARED_VERSION,
+        }
+    }
+
     fn signed(mut self) -> Self {
         self.digest = self.compute_digest();
         self
@@ -189,7 +211,7 @@ impl Certificate {
         let missing = |field| CertificateError::Missing { field };
         let version = take("weir_certificate").ok_or(missing("weir_certificate"))?;
         let version = serde_json::from_str(version.get())?;
-        if ![VERSION, SHARED_VERSION, PIPELINE_VERSION].contains(&version) {
+        if !(VERSION..=GRAPH_VERSION).contains(&version) {
             return Err(CertificateError::Version { found: version });
         }
         let made_by = serde_json::from_str(take("made_by").ok_or(missing("made_by"))?.get())?;
@@ -200,9 +222,9 @@ impl Certificate {
         };
         let (mut shared, mut staged) = (Vec::<SharedClaim>::new(), Vec::<PipelineClaim>::new());
         let devices = if version >= SHARED_VERSION { take("devices") } else { None };
-        let pipelines = if version == PIPELINE_VERSION { take("pipelines") } else { None };
+        let pipelines = if version >= PIPELINE_VERSION { take("pipelines") } else { None };
         let claims = match take("services") {
-            None if version == PIPELINE_VERSION && pipelines.is_none() => {
+            None if version >= PIPELINE_VERSION && pipelines.is_none() => {
                 staged.push(serde_json::from_str(&serde_json::to_string(&fields)?)?);
                 Vec::new()
             }
@@ -238,6 +260,9 @@ impl Certificate {
             None => vec![serde_json::from_str(&serde_json::to_string(&fields)?)?],
         };
         let read = Self { made_by, machine, claims, shared, pipelines: staged, digest };
+        if read.version() != version {
+            return Err(CertificateError::Contents { found: version, made: read.version() });
+        }
         let computed = read.compute_digest();
         if read.digest != computed {
             return Err(CertificateError::Digest { written: read.digest, computed });
@@ -299,11 +324,7 @@ impl Serialize for Certificate {
             ([], [], [claim]) if claim.service.is_none() => Body::Problem(claim),
             (pipelines, devices, services) => Body::All { services, devices, pipelines },
         };
-        let weir_certificate = match (pipelines.as_slice(), shared.as_slice()) {
-            ([_, ..], _) => PIPELINE_VERSION,
-            ([], []) => VERSION,
-            ([], _) => SHARED_VERSION,
-        };
+        let weir_certificate = self.version();
         Fields { weir_certificate, made_by, machine, body, digest }.serialize(serializer)
     }
 }

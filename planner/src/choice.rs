@@ -2,12 +2,14 @@
 //!
 //! A stage may have several options, each a size of batches, what they take and how many workers run them. How long a source
 //! takes depends on the options of all stages together: the larger batches keep up with more, the smaller ones are done
-//! sooner, and a burst is paid for once (Theorem P2). The answer is exact: no other choice would let more come.
+//! sooner, and a burst is paid for once (Theorem P2). Of a tree the answer is exact: no other choice would let more come. With merges or
+//! joins it is if the choices are few (`graph.rs`), and [`Chosen::proved`] says so.
 
+mod graph;
 mod naive;
 mod tables;
 
-use rt_core::pipeline::{Pipeline, PipelineAdmission, PipelineError, Stage, rises};
+use rt_core::pipeline::{Parents, Pipeline, PipelineAdmission, PipelineError, Stage, rises};
 use rt_core::{LatencyProfile, MAX_SPAN, Span, StreamSpec};
 
 pub use naive::Split;
@@ -40,8 +42,8 @@ pub struct Choices {
 /// A stage, and what it can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageChoices {
-    /// As that of a [`Stage`].
-    pub parent: Option<usize>,
+    /// As those of a [`Stage`].
+    pub parents: Parents,
     /// As that of a [`Stage`].
     pub fan_out: u32,
     /// At least one.
@@ -109,6 +111,9 @@ impl Choices {
         load: impl Fn(u64) -> Option<Vec<StreamSpec>>,
     ) -> Result<Option<(u64, Chosen)>, PipelineError> {
         self.check()?;
+        if !self.is_tree() {
+            return Ok(self.largest_tried(most, load));
+        }
         let find =
             |at| load(at).map_or(Answer::None(true), |streams| self.find(&streams, self.deadline, false));
         let (mut best, mut passes, mut fails, mut proved) = (None::<Vec<usize>>, 0, most + 1, true);
@@ -147,10 +152,13 @@ impl Choices {
     /// [`PipelineError::Range`] if a number is outside its range.
     pub fn least(&self, streams: &[StreamSpec]) -> Result<Option<Chosen>, PipelineError> {
         self.check()?;
+        if !self.is_tree() {
+            return Ok(self.least_tried(streams));
+        }
         let mut ends: Vec<u64> = Vec::new();
         for stage in &self.stages {
             let time = stage.options.iter().map(|o| (self.guard + o.time).as_nanos()).min().unwrap_or(0);
-            ends.push(stage.parent.map_or(0, |parent: usize| ends[parent]) + time);
+            ends.push(stage.parents.most(&ends) + time);
         }
         // Nothing is answered sooner.
         let mut fails = ends.into_iter().max().unwrap_or(0).saturating_sub(1);
@@ -185,7 +193,7 @@ impl Choices {
     pub fn pipeline(&self, options: &[usize]) -> Pipeline {
         let stage = |(stage, &option): (&StageChoices, &usize)| {
             let StageOption { workers, batch, time } = stage.options[option];
-            Stage { parent: stage.parent, fan_out: stage.fan_out, workers, batch, time }
+            Stage { parents: stage.parents, fan_out: stage.fan_out, workers, batch, time }
         };
         Pipeline {
             deadline: self.deadline,

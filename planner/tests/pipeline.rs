@@ -71,6 +71,54 @@ fn problem() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The same with one more stage, which takes the results of several or a source once, and now and then one behind it.
+fn graph() -> impl Strategy<Value = Value> {
+    (problem(), 1u32..3, 1usize..3, 1usize..4, 1u64..30, 0usize..16).prop_map(
+        |(mut problem, most, workers, batch, time, kind)| {
+            let stages = problem["pipeline"].as_array_mut().expect("stages");
+            let mut last = json!({"name": "last", "workers": workers, "batch": batch, "time": time});
+            let parents: Vec<_> = (0..stages.len()).rev().step_by(1 + kind / 8).take(2 + kind % 2).collect();
+            last["parents"] = json!(parents.iter().map(|i| format!("s{i}")).collect::<Vec<_>>());
+            let join = kind % 4 < 2 || parents.len() == 1;
+            last["join"] = json!(join);
+            last[if join { "requests" } else { "fan_out" }] = json!(most);
+            stages.push(last);
+            if kind % 3 == 0 {
+                stages
+                    .push(json!({"name": "end", "parent": "last", "workers": 1, "batch": batch, "time": 2}));
+            }
+            problem
+        },
+    )
+}
+
+/// Of merges and joins all is confirmed as of trees, by the checker that shares nothing with the program; the one that is proved
+/// knows none of them and says so.
+#[test]
+fn what_is_certified_of_merges_and_joins_is_confirmed() {
+    let (mut runner, mut promised, mut limits, mut late) = (TestRunner::deterministic(), 0, 0, 0);
+    for _ in 0..250 {
+        let mut problem = graph().new_tree(&mut runner).expect("a problem").current();
+        let claim = certified(&problem);
+        let bound = claim.bound;
+        let verified = checked(claim).unwrap_or_else(|no| panic!("{problem}: {no}"));
+        promised += verified.promised;
+        limits += verified.limits;
+        let Some(bound) = bound else { continue };
+        // One less than the bound is refused, and no checker is talked into it.
+        let bound: u64 = bound.to_string().parse().expect("whole");
+        problem["deadline"] = json!(bound - 1);
+        if let Ok(Question::Pipeline(problem)) = Question::parse(&problem.to_string()) {
+            let refused = certify_pipeline(&problem);
+            assert!(!refused.admissible);
+            assert!(checked(PipelineClaim { admissible: true, reason: None, ..refused }).is_err());
+            late += 1;
+        }
+    }
+    println!("{promised} of 250 promise something, {limits} limits derived again, {late} a tick too short");
+    assert!(promised >= 50 && limits * 10 >= promised * 9 && late >= 50);
+}
+
 /// A limit may lie so near capacity, of periods that have so little in common, that neither program says anything of it.
 #[test]
 fn what_is_certified_is_confirmed() {
@@ -172,6 +220,84 @@ fn a_certificate_says_what_each_stage_adds() {
     assert_eq!(said["stages"][1], json!({"name": "read", "requests": 2, "share": 4, "response": 4}));
     assert_eq!(said["stages"][2], json!({"name": "log", "response": 2}));
     assert_eq!(checked(claim).map(|v| (v.promised, v.limits)), Ok((1, 1)));
+}
+
+/// A frame goes two ways, and what both have is put together.
+fn joined() -> Value {
+    json!({
+        "unit": "ms", "deadline": 30, "guard": 0,
+        "pipeline": [
+            {"name": "detect", "workers": 1, "batch": 1, "time": 1},
+            {"name": "left", "parent": "detect", "workers": 1, "batch": 1, "time": 2},
+            {"name": "right", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 1, "time": 3},
+            {"name": "both", "parents": ["left", "right"], "join": true, "workers": 1, "batch": 1, "time": 1},
+        ],
+        "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 20]]}}],
+    })
+}
+
+#[test]
+fn a_certificate_of_a_join_says_what_each_stage_adds_and_has_a_version_of_its_own() {
+    let claim = certified(&joined());
+    let said = serde_json::to_value(&claim).expect("JSON");
+    assert_eq!((&said["bound"], &said["rule"]), (&json!(13), &json!("theorem-p2")));
+    assert_eq!(said["stages"][0], json!({"name": "detect", "requests": 1, "share": 2, "response": 3}));
+    assert_eq!(said["stages"][1], json!({"name": "left", "response": 6}));
+    assert_eq!(said["stages"][2], json!({"name": "right", "requests": 4, "share": 9, "response": 9}));
+    assert_eq!(said["stages"][3], json!({"name": "both", "requests": 1, "share": 2, "response": 3}));
+    assert_eq!(checked(claim.clone()).map(|v| (v.promised, v.limits)), Ok((1, 1)));
+    let version = |claim| {
+        let written = serde_json::to_value(Certificate::of_pipeline("weir", claim)).expect("JSON");
+        written["weir_certificate"].as_u64()
+    };
+    assert_eq!((version(claim.clone()), version(certified(&worked()))), (Some(4), Some(3)));
+    if let Some(prover) = prover() {
+        let (proved, unproved) = prover.check(&Certificate::of_pipeline("weir", claim)).expect("answers");
+        assert_eq!(proved, 0);
+        assert!(unproved[0].reason.contains("not known to the proved checker"), "{unproved:?}");
+    }
+}
+
+#[test]
+fn what_is_changed_in_a_certificate_of_a_join_is_found_out() {
+    let whole = serde_json::to_value(certified(&joined())).expect("JSON");
+    for (path, value) in [
+        ("/bound", json!(12)),
+        ("/binding/sources", json!(1)),
+        ("/binding/lhs", json!(12)),
+        ("/max_load_scale", json!(9)),
+        ("/stages/0/requests", json!(2)),
+        ("/stages/2/requests", json!(2)),
+        ("/stages/2/requests", json!(3)),
+        ("/stages/2/share", json!(6)),
+        ("/stages/2/requests", Value::Null),
+        ("/stages/3/requests", Value::Null),
+        ("/stages/1/response", json!(5)),
+        ("/problem/deadline", json!(12)),
+        ("/problem/pipeline/2/fan_out", json!(3)),
+        ("/problem/pipeline/3/join", json!(false)),
+        ("/problem/pipeline/3/requests", json!(2)),
+        ("/problem/pipeline/3/requests", json!(0)),
+        ("/problem/pipeline/3/fan_out", json!(2)),
+        ("/problem/pipeline/3/parent", json!("left")),
+        ("/problem/pipeline/3/parents", json!(["left"])),
+        ("/problem/pipeline/3/parents", json!([])),
+        ("/problem/pipeline/3/parents", json!(["right", "right"])),
+        ("/problem/pipeline/3/parents", json!(["right", "both"])),
+        ("/problem/pipeline/3/parents/0", json!("top")),
+        ("/problem/pipeline/2/requests", json!(1)),
+        ("/problem/pipeline/0/join", json!(true)),
+    ] {
+        let mut changed = whole.clone();
+        let (object, field) = path.rsplit_once('/').expect("a path");
+        let at = changed.pointer_mut(object).unwrap_or_else(|| panic!("no {path}"));
+        match at.as_array_mut() {
+            Some(list) => list[field.parse::<usize>().expect("an index")] = value.clone(),
+            None => at[field] = value.clone(),
+        }
+        let Ok(claim) = serde_json::from_value::<PipelineClaim>(changed) else { panic!("{path} {value}") };
+        assert!(checked(claim).is_err(), "{path} = {value} is confirmed");
+    }
 }
 
 #[test]

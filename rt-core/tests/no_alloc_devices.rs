@@ -3,7 +3,7 @@
 mod counting;
 
 use counting::allocations;
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
+use rt_core::pipeline::{Parents, PipelineAction, PipelineConfig, PipelineScheduler, StageConfig};
 use rt_core::sharing::{Device, DeviceAction, DeviceConfig, Rule, SharedService, Sharing};
 use rt_core::{
     Arrival, ArrivalBound, ArrivalCurve, Constraint, ConstraintSet, Dispatch, Instant, LatencyProfile,
@@ -104,15 +104,15 @@ fn nothing_is_allocated_while_services_share_a_worker() {
 
 /// Two stages, and two streams: what the first one declares.
 fn pipeline(queue: usize, streams: usize) -> (PipelineConfig, [StreamSpec; 2]) {
-    let stage = |parent, fan_out, count, batch, time| {
+    let stage = |parents, fan_out, count, batch, time| {
         let profile = LatencyProfile::new(&[Span::from_nanos(time); 4]).expect("a profile");
-        StageConfig { parent, fan_out, mean: 1.0, workers: Workers { count, batch, profile } }
+        StageConfig { parents, fan_out, mean: 1.0, workers: Workers { count, batch, profile } }
     };
     let span = Span::from_nanos(20 * P);
     let config = PipelineConfig {
         deadline: Span::from_nanos(8 * P),
         guard: Span::ZERO,
-        stages: vec![stage(None, 1, 1, 2, P / 2), stage(Some(0), 4, 2, 4, P)],
+        stages: vec![stage(Parents::NONE, 1, 1, 2, P / 2), stage(Parents::each([0]), 4, 2, 4, P)],
         queue,
         streams,
         safe_mode: SafeModeConfig { hold: span, clean: span, latch: false },
@@ -128,9 +128,25 @@ fn pipeline(queue: usize, streams: usize) -> (PipelineConfig, [StreamSpec; 2]) {
 #[test]
 fn nothing_is_allocated_while_sources_pass_through_stages() {
     let (config, specs) = pipeline(8, 2);
-    let mut scheduler = PipelineScheduler::new(&config).expect("a configuration");
+    passes_without_allocating(&config, specs);
+}
+
+/// The same with another stage beside the second, and one that takes what both have: each result, or each source once.
+#[test]
+fn nothing_is_allocated_in_merges_and_joins() {
+    for last in [Parents::each([1, 2]), Parents::join([1, 2])] {
+        let (mut config, specs) = pipeline(8, 2);
+        let other = StageConfig { parents: Parents::each([0]), ..config.stages[1].clone() };
+        let last = StageConfig { parents: last, ..config.stages[1].clone() };
+        config.stages.extend([other, last]);
+        passes_without_allocating(&config, specs);
+    }
+}
+
+fn passes_without_allocating(config: &PipelineConfig, specs: [StreamSpec; 2]) {
+    let mut scheduler = PipelineScheduler::new(config).expect("a configuration");
     let mut streams = specs.map(|spec| scheduler.add_stream(Instant::ZERO, spec).expect("room"));
-    let mut ends = [[None::<u64>; 2]; 2];
+    let mut ends = [[None::<u64>; 2]; 4];
     let (mut served, mut missed, mut starts) = (0, 0, 0);
     let before = allocations();
     for step in 0..20_000_u64 {
@@ -169,7 +185,7 @@ fn nothing_is_allocated_while_sources_pass_through_stages() {
             match scheduler.poll(now) {
                 PipelineAction::Start { stage, worker } => {
                     let over = if step % 1_300 == 0 { P } else { 0 };
-                    ends[stage][worker] = Some(now.as_nanos() + [P / 2, P][stage] + over);
+                    ends[stage][worker] = Some(now.as_nanos() + [P / 2, P, P, P][stage] + over);
                     starts += 1;
                 }
                 PipelineAction::Resolve(resolution) => match resolution.outcome {

@@ -7,7 +7,7 @@ mod shared;
 
 use harness::{Dice, instances};
 use oracle::pipeline::Pipeline;
-use rt_core::pipeline::{self, PipelineAdmission, PipelineError, Stage};
+use rt_core::pipeline::{self, Parents, PipelineAdmission, PipelineError, Stage};
 use rt_core::{Span, StreamSpec};
 
 fn ns(n: u8) -> Span {
@@ -16,7 +16,11 @@ fn ns(n: u8) -> Span {
 
 fn asked(small: &Pipeline, deadline: Span) -> Result<PipelineAdmission, PipelineError> {
     let stages = small.stages.iter().map(|stage| Stage {
-        parent: stage.parent,
+        parents: if stage.join {
+            Parents::join(stage.parents.iter().copied())
+        } else {
+            Parents::each(stage.parents.iter().copied())
+        },
         fan_out: stage.fan_out.into(),
         workers: stage.workers,
         batch: stage.batch,
@@ -30,7 +34,7 @@ fn bound(small: &Pipeline) -> u64 {
     let admission = asked(small, Span::from_millis(1)).expect("below capacity, or at it");
     let mut ends: Vec<u64> = Vec::new();
     for (stage, response) in small.stages.iter().zip(&admission.responses) {
-        ends.push(stage.parent.map_or(0, |p| ends[p]) + response.as_nanos());
+        ends.push(stage.parents.iter().map(|&p| ends[p]).max().unwrap_or(0) + response.as_nanos());
     }
     let apart = ends.into_iter().max().expect("a stage");
     let tightest = admission.tightest.expect("something is promised");
@@ -39,47 +43,81 @@ fn bound(small: &Pipeline) -> u64 {
     admission.bound.as_nanos()
 }
 
-/// Looks at `limit` states of each of `count` systems.
-fn never_later_than_said(late: u8, (count, limit): (usize, usize), seed: u64) {
-    let mut dice = Dice(seed);
-    let (mut judged, mut exact, mut too_large) = (0, 0, 0);
+/// How a small pipeline is drawn.
+type Draw = fn(&mut Dice, u8) -> Pipeline;
+
+/// Looks at `limit` states of each of `count` systems; no source takes longer than its bound.
+fn never_later_than_said(draw: Draw, late: u8, (count, limit): (usize, usize), seed: u64) -> Tally {
+    let (mut dice, mut tally) = (Dice(seed), Tally::default());
     for _ in 0..count {
-        let small = Pipeline::draw(&mut dice, late);
+        let small = draw(&mut dice, late);
         let bound = bound(&small);
         let Some(truth) = small.judge(limit) else {
-            too_large += 1;
+            tally.too_large += 1;
             continue;
         };
         assert!(u64::from(truth) <= bound, "{truth} where {bound} is promised: {small:?}");
-        judged += 1;
-        exact += usize::from(u64::from(truth) == bound);
+        let exact = usize::from(u64::from(truth) == bound);
+        tally.judged += 1;
+        tally.exact += exact;
+        if small.stages.iter().any(|stage| !stage.join && stage.parents.len() > 1) {
+            tally.merges += 1;
+            tally.exact_merges += exact;
+        }
     }
-    println!("late {late}: {judged} judged, the bound is the truth in {exact}, {too_large} too large");
-    assert!(judged * 3 > count, "too many searches were cut short");
-    assert!(late > 0 || exact * 10 >= judged * 9, "{exact} of {judged}");
+    println!("late {late}: {tally:?}");
+    assert!(tally.judged * 3 > count, "too many searches were cut short");
+    tally
+}
+
+/// How many were judged, in how many the bound is the truth, and how many of each have a merge.
+#[derive(Debug, Default)]
+struct Tally {
+    judged: usize,
+    exact: usize,
+    merges: usize,
+    exact_merges: usize,
+    too_large: usize,
 }
 
 #[test]
 fn no_source_takes_longer_than_said() {
-    never_later_than_said(0, (instances(50), 60_000), 1);
+    let tally = never_later_than_said(Pipeline::draw, 0, (instances(50), 60_000), 1);
+    assert!(tally.exact * 10 >= tally.judged * 9);
 }
 
 #[test]
 fn no_source_takes_longer_than_said_where_dispatch_is_late() {
-    never_later_than_said(1, (instances(20), 200_000), 2);
+    never_later_than_said(Pipeline::draw, 1, (instances(20), 200_000), 2);
+}
+
+/// Of joins the bound is the truth in nearly all; of merges it counts what comes the quick way as if it came with the last.
+#[test]
+fn no_source_takes_longer_than_said_through_merges_and_joins() {
+    let Tally { judged, exact, merges, exact_merges, .. } =
+        never_later_than_said(Pipeline::draw_graph, 0, (instances(24), 30_000), 4);
+    assert!(merges > 2 && judged > merges + 2 && (exact - exact_merges) * 10 >= (judged - merges) * 9);
+}
+
+#[test]
+fn no_source_takes_longer_than_said_through_merges_and_joins_where_dispatch_is_late() {
+    never_later_than_said(Pipeline::draw_graph, 1, (instances(10), 30_000), 5);
 }
 
 /// Theorem P2, term by term, at every offset of a long while.
 fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
     fn latest(small: &Pipeline, i: usize, requests: u64) -> u64 {
         let stage = &small.stages[i];
+        // Sources are counted where a stage takes the results of several, or a source at once.
+        let (each, tree) = (small.descendants()[i], small.is_tree());
         let served = |x: u64| {
-            let batches = x.div_ceil(stage.batch as u64);
+            let batches = (if tree { x } else { x * each }).div_ceil(stage.batch as u64);
             u64::from(small.late) + u64::from(stage.time) * (1 + batches.div_ceil(stage.workers as u64))
         };
         let below = |x: u64| {
-            let children = (0..small.stages.len()).filter(|&c| small.stages[c].parent == Some(i));
-            let child = |c: usize| latest(small, c, u64::from(small.stages[c].fan_out) * (requests - x + 1));
+            let children = (0..small.stages.len()).filter(|&c| small.stages[c].parents.contains(&i));
+            let fan_out = |c: usize| if tree { u64::from(small.stages[c].fan_out) } else { 1 };
+            let child = |c: usize| latest(small, c, fan_out(c) * (requests - x + 1));
             children.map(child).max()
         };
         (1..=requests)
@@ -99,9 +137,10 @@ fn by_definition(small: &Pipeline, horizon: u64) -> u64 {
 #[test]
 fn the_tables_say_what_the_theorem_says() {
     let mut dice = Dice(3);
-    for _ in 0..instances(150) {
+    for i in 0..instances(250) {
         let late = dice.within(0, 2) as u8;
-        let small = Pipeline::draw(&mut dice, late);
+        let draw = if i % 5 < 3 { Pipeline::draw } else { Pipeline::draw_graph };
+        let small = draw(&mut dice, late);
         let tightest =
             asked(&small, Span::from_millis(1)).expect("below capacity").tightest.expect("promised");
         let together: u64 = tightest.path.iter().map(|leg| leg.time.as_nanos()).sum();
@@ -118,11 +157,11 @@ fn two_stages_by_hand() {
         constraints: vec![(0, 1)],
     });
     let stage =
-        |parent, fan_out, workers, batch, time| Stage { parent, fan_out, workers, batch, time: ns(time) };
+        |parents, fan_out, workers, batch, time| Stage { parents, fan_out, workers, batch, time: ns(time) };
     let mut asked = pipeline::Pipeline {
         deadline: ns(13),
         guard: Span::ZERO,
-        stages: vec![stage(None, 1, 1, 1, 3), stage(Some(0), 2, 2, 2, 2)],
+        stages: vec![stage(Parents::NONE, 1, 1, 1, 3), stage(Parents::each([0]), 2, 2, 2, 2)],
     };
     let admission = asked.admit([&stream]).expect("in time");
     assert_eq!(admission.bound, ns(13));
@@ -142,11 +181,47 @@ fn two_stages_by_hand() {
     );
     asked.stages[1].fan_out = 1 << 5;
     assert!(matches!(asked.admit([&stream]), Err(PipelineError::Rate { stage: 1, thousandths: 2286, .. })));
-    asked.stages[1].parent = Some(1);
+    asked.stages[1].parents = Parents::each([0, 1]);
     let refused = asked.admit([&stream]);
     assert!(matches!(refused, Err(PipelineError::Range { field: "parent", stage: 1, value: 1, max: 0, .. })));
     assert_eq!(
         asked.descendants().map_err(|e| e.to_string()),
         Err("parent of stage 1 = 1 is outside 0..=0".into())
     );
+}
+
+/// A frame goes two ways, of 2 and 3, and what both found is put together in 1, once for each frame; two frames may come at once.
+#[test]
+fn a_join_by_hand() {
+    let stream: StreamSpec = shared::spec(&oracle::Stream {
+        bounds: vec![oracle::Bound::Window { count: 2, length: 20 }],
+        constraints: vec![(0, 1)],
+    });
+    let stage = |parents, time| Stage { parents, fan_out: 1, workers: 1, batch: 1, time: ns(time) };
+    let mut asked = pipeline::Pipeline {
+        deadline: ns(30),
+        guard: Span::ZERO,
+        stages: vec![
+            stage(Parents::NONE, 1),
+            stage(Parents::each([0]), 2),
+            stage(Parents::each([0]), 3),
+            stage(Parents::join([1, 2]), 1),
+        ],
+    };
+    // The slower way decides: one frame at the first stage, both at the second, one at the join, which may have just begun another.
+    let admission = asked.admit([&stream]).expect("in time");
+    assert_eq!((admission.bound, admission.responses), (ns(13), vec![ns(3), ns(6), ns(9), ns(3)]));
+    let legs: Vec<_> = admission.tightest.expect("promised").path;
+    let legs: Vec<_> = legs.iter().map(|leg| (leg.stage, leg.requests, leg.time)).collect();
+    assert_eq!(legs, [(0, 1, ns(2)), (2, 2, ns(9)), (3, 1, ns(2))]);
+    assert_eq!(asked.descendants(), Ok(vec![1, 1, 1, 1]));
+    // A merge has what both found to do; a join as much as it declares.
+    asked.stages[3].parents = Parents::each([1, 2]);
+    assert_eq!(asked.descendants(), Ok(vec![1, 1, 1, 2]));
+    asked.stages[3] = Stage { fan_out: 5, ..stage(Parents::join([1, 2]), 1) };
+    assert_eq!(asked.descendants(), Ok(vec![1, 1, 1, 5]));
+    assert!(!asked.is_tree());
+    asked.stages[0].parents = Parents::join([]);
+    let refused = asked.descendants();
+    assert!(matches!(refused, Err(PipelineError::Range { field: "parent", stage: 0, .. })), "{refused:?}");
 }

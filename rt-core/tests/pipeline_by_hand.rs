@@ -6,7 +6,7 @@ mod shared;
 mod stages;
 
 use rt_core::{Cause, LoadMonitor, MissReason, Outcome, Ran, StreamSpec};
-use stages::draw::{one_in, two_stages};
+use stages::draw::{one_in, two_stages, two_ways};
 use stages::{Line, at, ns};
 
 #[test]
@@ -262,4 +262,64 @@ fn a_source_that_finds_no_place_is_refused_and_its_worker_is_free() {
     line.arrive(streams[1]);
     line.drain();
     assert_eq!(line.sources[2].ended, Some((30, Outcome::Served)));
+}
+
+/// A source that comes alone passes the first stage by 1 and the others by 3 and 4.
+#[test]
+fn a_merge_takes_each_result_and_a_join_a_source_once() {
+    for (join, requests, ends) in [(false, 1, 5), (true, 1, 5), (true, 3, 7), (false, 2, 7)] {
+        let mut line = two_ways(20, join, requests);
+        let stream = line.add(&one_in(10));
+        line.arrive(stream);
+        line.advance_to(3);
+        assert_eq!(line.busy().contains(&(3, 0)), !join, "the quick way has ended, the slow one has not");
+        line.drain();
+        assert_eq!(line.sources[0].ended, Some((ends, Outcome::Served)), "{join} {requests}");
+    }
+}
+
+/// Who yields nothing to a parent has that parent done with it; who yields nothing to any is joined at once.
+#[test]
+fn a_join_waits_for_nothing_that_does_not_come() {
+    for (nothing, ends) in [(vec![2], 4), (vec![1], 5), (vec![1, 2], 2), (vec![3], 4), (vec![1, 2, 3], 1)] {
+        let mut line = two_ways(20, true, 1);
+        let stream = line.add(&one_in(10));
+        line.became = Box::new(move |stage, most| if nothing.contains(&stage) { 0 } else { most });
+        line.arrive(stream);
+        line.drain();
+        assert_eq!(line.sources[0].ended, Some((ends, Outcome::Served)));
+        // The next one is joined anew.
+        line.became = Box::new(|_, most| most);
+        line.advance_to(10);
+        line.arrive(stream);
+        line.drain();
+        assert_eq!(line.sources[1].ended, Some((15, Outcome::Served)));
+    }
+}
+
+/// The longest way from the first stage on takes 4, by the slower of both: with less than 5 in all no source is even taken in.
+#[test]
+fn what_can_no_longer_be_answered_the_longest_way_on_ends_with_all_that_waits() {
+    let mut line = two_ways(9, true, 1);
+    let other = line.add(&StreamSpec::best_effort());
+    line.lenient = true;
+    line.time = Box::new(|stage, bound| if stage == 2 { 6 } else { bound });
+    (0..2).for_each(|_| _ = line.arrive(other));
+    line.drain();
+    assert_eq!(line.sources[0].ended, Some((8, Outcome::Served)));
+    // The slower way is busy until 7, three times longer than it should be; from 6 on the other would be joined by 9 at the earliest.
+    assert_eq!(line.sources[1].ended, Some((6, Outcome::Missed(MissReason::Expired))));
+    assert!(!line.sources[1].mandatory);
+}
+
+/// What is more than a join declares is dropped, and told of its stage.
+#[test]
+fn a_join_of_more_than_it_declares_suspends_the_promise_to_its_stream() {
+    let mut line = two_ways(20, true, 1);
+    let stream = line.add(&one_in(10));
+    line.became = Box::new(|stage, most| if stage == 3 { most + 1 } else { most });
+    line.arrive(stream);
+    line.drain();
+    assert_eq!(line.causes, [(4, Cause::FanOutExcess)]);
+    assert_eq!(line.sources[0].ended, Some((5, Outcome::Served)));
 }

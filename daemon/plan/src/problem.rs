@@ -60,6 +60,9 @@ pub(crate) fn problem_of_pipeline<'a>(
     let stage = |(stage, (profile, chosen)): (&StageConfig, Chosen<'_>)| Stage {
         name: stage.runs.name.clone(),
         parent: stage.after.map(|parent| config.stages[parent].runs.name.clone()),
+        parents: None,
+        join: false,
+        requests: None,
         fan_out: stage.fan_out,
         workers: match chosen {
             Some((workers, _)) => Count::Is(workers),

@@ -62,7 +62,9 @@ fn is_refusal(error: &Error) -> bool {
         let plan = cause.downcast_ref::<PlanError>();
         let certificate = cause.downcast_ref::<CertificateError>();
         plan.is_some_and(|e| matches!(e, Deadline { .. } | Never { .. } | Queue { .. } | Stream { .. }))
-            || certificate.is_some_and(|e| matches!(e, CertificateError::Digest { .. }))
+            || certificate.is_some_and(|e| {
+                matches!(e, CertificateError::Digest { .. } | CertificateError::Contents { .. })
+            })
             || cause.is::<VerifyError>()
             || cause.is::<Mismatch>()
             || cause.is::<weir_client::Refusal>()

@@ -27,6 +27,9 @@ pub struct PipelineClaim {
     /// How many times as fast all streams may send, in steps of a thousandth, at most
     /// [`MAX_SCALE`](crate::certify::MAX_SCALE); absent if nothing is promised, 0 if not even a thousandth of the rate is.
     pub max_load_scale: Option<Number>,
+    /// `false` where batches or workers were chosen and not all choices could be tried: another one may let more come. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<bool>,
     /// For comparison, where batches were chosen and something is promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<SplitAnswer>,

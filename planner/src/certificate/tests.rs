@@ -165,8 +165,8 @@ fn what_is_not_the_format_is_refused() {
     let text = &text;
     for (bad, expected) in [
         (
-            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 4", 1),
-            "is 4, this program reads 1 to 3",
+            text.replacen("\"weir_certificate\": 1", "\"weir_certificate\": 5", 1),
+            "is 5, this program reads 1 to 4",
         ),
         (text.replacen("\"weir_certificate\": 1,", "", 1), "the field weir_certificate is missing"),
         (text.replacen("\"made_by\"", "\"maid_by\"", 1), "the field made_by is missing"),

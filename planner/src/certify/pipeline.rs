@@ -20,7 +20,7 @@ use crate::problem::pipeline::raw::Count;
 /// for too long counts as not admitted.
 #[must_use]
 pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
-    let pipeline = chosen(problem);
+    let (pipeline, best) = choose(problem);
     let answer = pipeline.admit(problem.specs());
     let admitted = answer.is_ok();
     let reason = answer.as_ref().err().map(|no| told(problem, no));
@@ -67,6 +67,7 @@ pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
         binding,
         max_load_scale: promised
             .then(|| max_scale(problem, admitted, |streams| pipeline.admit(streams).is_ok())),
+        best: (promised && !best).then_some(false),
         split: (promised && !problem.choices.is_fixed()).then(|| split(problem, &pipeline)),
         stages: problem.raw.pipeline.iter().enumerate().map(stage).collect(),
         streams: streams.collect(),
@@ -97,15 +98,22 @@ fn told(problem: &PipelineProblem, no: &PipelineError) -> String {
 
 /// The pipeline of a problem, with the batches and workers that let all streams send fastest; if nothing lets them send at all, what answers soonest.
 pub fn chosen(problem: &PipelineProblem) -> Pipeline {
+    choose(problem).0
+}
+
+/// The same, and whether it is known to be the best.
+fn choose(problem: &PipelineProblem) -> (Pipeline, bool) {
     let choices = &problem.choices;
-    let any = || choices.pipeline(&vec![0; choices.stages.len()]);
+    let any = || (choices.pipeline(&vec![0; choices.stages.len()]), true);
     if choices.is_fixed() || problem.specs().all(|spec| spec.demand().is_none()) {
         return any();
     }
     // No problem has numbers that are outside their range.
     let largest = choices.largest(MOST, |thousandths| faster(problem, thousandths)).ok().flatten();
     let soonest = || faster(problem, 1).and_then(|streams| choices.least(&streams).ok().flatten());
-    largest.map(|(_, chosen)| chosen).or_else(soonest).map_or_else(any, |chosen| chosen.pipeline)
+    let chosen = largest.map(|(_, chosen)| chosen).or_else(soonest);
+    // Of trees what could not be judged has never been better (`docs/guarantee.md`).
+    chosen.map_or_else(any, |chosen| (chosen.pipeline, chosen.proved || problem.raw.is_tree()))
 }
 
 /// What a split of the deadline promises with as many workers.

@@ -219,15 +219,17 @@ fn the_examples_of_the_documentation_are_real() {
     };
     let certificate = Certificate::of_pipeline("weir 0.1.0", certify_pipeline(&problem));
     assert_eq!(blocks.next().expect("a certificate"), certificate.to_json());
-    // Of what is chosen only a part is shown.
-    let problem = match Question::parse(blocks.next().expect("a problem")) {
-        Ok(Question::Pipeline(problem)) => problem,
-        other => panic!("{other:?}"),
-    };
-    let made = serde_json::to_value(certify_pipeline(&problem)).expect("JSON");
-    let shown: Value = serde_json::from_str(blocks.next().expect("an answer")).expect("JSON");
-    for (field, value) in shown.as_object().expect("fields") {
-        assert_eq!(value, &made[field], "{field} in {made:#}");
+    // Of joins and of what is chosen only a part is shown.
+    for _ in 0..2 {
+        let problem = match Question::parse(blocks.next().expect("a problem")) {
+            Ok(Question::Pipeline(problem)) => problem,
+            other => panic!("{other:?}"),
+        };
+        let made = serde_json::to_value(certify_pipeline(&problem)).expect("JSON");
+        let shown: Value = serde_json::from_str(blocks.next().expect("an answer")).expect("JSON");
+        for (field, value) in shown.as_object().expect("fields") {
+            assert_eq!(value, &made[field], "{field} in {made:#}");
+        }
     }
 }
 

@@ -32,7 +32,7 @@ impl Split {
         let parts = parts(choices);
         let (mut options, mut ends) = (Vec::new(), Vec::<u64>::new());
         for (i, stage) in choices.stages.iter().enumerate() {
-            let before = stage.parent.map_or(0, |parent| ends[parent]);
+            let before = stage.parents.most(&ends);
             let jitter = if self == Self::BySource { 0 } else { before };
             let most = if self == Self::Proportional { parts[i] } else { choices.deadline.as_nanos() };
             let responses = stage.options.iter().enumerate().filter_map(|(o, option)| {
@@ -60,13 +60,14 @@ fn parts(choices: &Choices) -> Vec<u64> {
     let longer = |a: (u64, u64), b: (u64, u64)| (a.0.max(b.0), a.1.max(b.1));
     let (mut to, mut from) = (Vec::<(u64, u64)>::new(), vec![(0, 0); stages.len()]);
     for (i, stage) in stages.iter().enumerate() {
-        let (depth, time) = stage.parent.map_or((0, 0), |parent| to[parent]);
-        to.push((depth + 1, time + least(i)));
+        let before = stage.parents.iter().map(|parent| to[parent]).fold((0, 0), longer);
+        to.push((before.0 + 1, before.1 + least(i)));
     }
     for i in (1..stages.len()).rev() {
         let own = (from[i].0 + 1, from[i].1 + least(i));
-        let parent = stages[i].parent.unwrap_or(0);
-        from[parent] = longer(from[parent], own);
+        for parent in stages[i].parents.iter() {
+            from[parent] = longer(from[parent], own);
+        }
     }
     let guard = choices.guard.as_nanos();
     let part = |i: usize| {

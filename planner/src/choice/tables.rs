@@ -37,7 +37,7 @@ struct Limits {
     harmless: Vec<u64>,
 }
 
-/// A search for a choice that answers each of some rises in time.
+/// A search, in a tree, for a choice that answers each of some rises in time.
 pub(super) struct Search<'a> {
     choices: &'a Choices,
     descendants: &'a [u64],
@@ -57,7 +57,7 @@ impl<'a> Search<'a> {
         left: u64,
     ) -> Self {
         let stages = &choices.stages;
-        let of = |i: usize| (i + 1..stages.len()).filter(|&c| stages[c].parent == Some(i)).collect();
+        let of = |i: usize| (i + 1..stages.len()).filter(|&c| stages[c].parents.has(i)).collect();
         let children = (0..stages.len()).map(of).collect();
         Self { choices, descendants, children, rises, deadline: deadline.as_nanos(), left }
     }

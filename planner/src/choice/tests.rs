@@ -29,7 +29,7 @@ fn drawn(dice: &mut Dice, stages: u64, batches: usize, workers: usize) -> Choice
         let profile = LatencyProfile::new(&times).expect("rising");
         let least = if workers == 1 { own } else { 1 };
         StageChoices {
-            parent: i.checked_sub(1).map(|last| dice.within(last.saturating_sub(1), last) as usize),
+            parents: i.checked_sub(1).map(|last| dice.within(last.saturating_sub(1), last) as usize).into(),
             fan_out: if i == 0 { 1 } else { dice.within(1, 3) as u32 },
             options: StageOption::of_profile(&profile, 1..=batches, least..=least.max(workers)),
         }
@@ -142,4 +142,52 @@ fn no_choice_of_batches_and_workers_lets_more_come() {
         some += usize::from(is_the_best_of_all(&choices, load));
     }
     assert!(some >= 20, "{some}");
+}
+
+/// As `drawn`, of which the last stage takes the results of two, or each source once.
+fn graph(dice: &mut Dice, stages: u64, batches: usize, workers: usize) -> Choices {
+    let mut choices = drawn(dice, stages, batches, workers);
+    let last = stages as usize - 1;
+    let parents = [dice.within(0, last as u64 - 2) as usize, last - 1];
+    choices.stages[last].parents =
+        if dice.within(0, 1) == 0 { Parents::each(parents) } else { Parents::join(parents) };
+    choices
+}
+
+#[test]
+fn no_choice_lets_more_come_through_merges_and_joins() {
+    let (mut dice, mut some) = (Dice(3), 0);
+    for i in 0..40 {
+        let load = load(&mut dice);
+        let mut choices = graph(&mut dice, 3 + i % 2, 4, 1 + i as usize % 2);
+        choices.workers = (i % 2 > 0).then(|| dice.within(4, 8) as usize);
+        some += usize::from(is_the_best_of_all(&choices, load));
+    }
+    assert!(some >= 25, "{some}");
+}
+
+/// Of too many to try them all what is chosen passes, no change of one stage lets more come, and nobody calls it the best.
+#[test]
+fn of_many_choices_through_a_merge_or_join_none_is_said_to_be_the_best() {
+    let (mut dice, mut some) = (Dice(4), 0);
+    for _ in 0..6 {
+        let (load, choices) = (load(&mut dice), graph(&mut dice, 5, 6, 1));
+        let Some((at, chosen)) = choices.largest(MOST, &load).expect("in range") else { continue };
+        let passes = |at: u64, options: &[usize]| {
+            load(at).is_some_and(|streams| choices.pipeline(options).admit(&streams).is_ok())
+        };
+        assert!(!chosen.proved && passes(at, &chosen.options));
+        for (i, stage) in choices.stages.iter().enumerate() {
+            for option in 0..stage.options.len() {
+                let mut other = chosen.options.clone();
+                other[i] = option;
+                assert!(at == MOST || !passes(at + 1, &other), "{other:?} passes at {at} + 1: {choices:?}");
+            }
+        }
+        let streams = load(at).expect("it passes");
+        let least = choices.least(&streams).expect("in range").expect("one passes");
+        assert!(!least.proved && least.pipeline.admit(&streams).is_ok());
+        some += 1;
+    }
+    assert!(some >= 4, "{some}");
 }

@@ -81,7 +81,10 @@ pub(super) struct Pipeline {
 
 #[derive(Clone)]
 pub(super) struct Stage {
-    pub(super) parent: Option<usize>,
+    /// The stages whose results it takes, none of the first alone; and whether it takes a source once, when they are done with it.
+    pub(super) parents: Vec<usize>,
+    join: bool,
+    /// The most that a result of a parent becomes, or a source at a join.
     pub(super) fan_out: i128,
     /// How many requests a source becomes here at most.
     descendants: i128,
@@ -126,21 +129,28 @@ impl Pipeline {
             let workers = number("workers", raw.workers, claim.stages[i].workers)?;
             let time = times(&field, batch, (raw.time, raw.times.as_deref()), unit)?.last().copied();
             let before = &problem.pipeline[..i];
-            let parent = raw.parent.as_ref().and_then(|name| before.iter().position(|s| s.name == *name));
-            same(
-                format!("problem.{field}.parent"),
-                &(parent.is_some(), raw.parent.is_some()),
-                &(i > 0, i > 0),
-            )?;
+            let named: Vec<&str> = raw.before().collect();
+            let place = |name: &&str| before.iter().position(|s| s.name == *name);
+            let parents: Vec<usize> = named.iter().filter_map(place).collect();
+            let twice = parents.iter().enumerate().any(|(at, parent)| parents[..at].contains(parent));
+            let both = raw.parent.is_some() && raw.parents.is_some();
+            let known = (parents.len(), !parents.is_empty(), twice || both, i == 0 && raw.join);
+            same(format!("problem.{field}.parent"), &known, &(named.len(), i > 0, false, false))?;
             let taken = before.iter().any(|other| other.name == raw.name);
             same(format!("problem.{field}.name, taken already,"), &taken, &false)?;
             let few = |n: i128| (1..=MANY).contains(&n);
-            let fan_out = i128::from(raw.fan_out);
-            let descendants = parent.map_or(1, |p: usize| stages[p].descendants).saturating_mul(fan_out);
+            // Whoever is not what it is said of says nothing of it.
+            let idle = if raw.join { raw.fan_out == 1 } else { raw.requests.is_none() };
+            same(format!("problem.{field}, fan_out or requests,"), &idle, &true)?;
+            let fan_out = i128::from(if raw.join { raw.requests.unwrap_or(1) } else { raw.fan_out });
+            let above = parents.iter().map(|&p| stages[p].descendants).sum();
+            let above = if i == 0 || raw.join { 1 } else { above };
+            let descendants = fan_out.saturating_mul(above);
             let inside = few(descendants) && few(workers as i128) && few(batch as i128);
             same(format!("problem.{field}, its numbers,"), &(inside && (i > 0 || fan_out == 1)), &true)?;
             let (workers, batch) = (workers as i128, batch as i128);
-            stages.push(Stage { parent, fan_out, descendants, workers, batch, time: time.unwrap_or(0) });
+            let (join, time) = (raw.join, time.unwrap_or(0));
+            stages.push(Stage { parents, join, fan_out, descendants, workers, batch, time });
         }
         same("problem.pipeline", &stages.is_empty(), &false)?;
         let all: i128 = stages.iter().map(|stage| stage.workers).sum();
@@ -177,7 +187,7 @@ impl Pipeline {
             if end.is_at(length, next, sources) {
                 let mut by = Vec::new();
                 for (stage, response) in self.stages.iter().zip(&found.responses) {
-                    by.push(stage.parent.map_or(0, |parent: usize| by[parent]) + response);
+                    by.push(above(stage, &by) + response);
                 }
                 found.apart = by.into_iter().max().unwrap_or(0);
                 return Ok(found);
@@ -207,6 +217,15 @@ impl Pipeline {
         self.guard + stage.time * (1 + (batches + stage.workers - 1) / stage.workers)
     }
 
+    /// Whether requests are counted: each stage takes the results of one other, each by itself.
+    pub(super) fn is_tree(&self) -> bool {
+        self.stages.iter().all(|stage| !stage.join && stage.parents.len() <= 1)
+    }
+
+    fn children(&self, i: usize) -> impl Iterator<Item = usize> {
+        (i + 1..self.stages.len()).filter(move |&c| self.stages[c].parents.contains(&i))
+    }
+
     /// The shares that are claimed lie on one path, are what so many requests take, and make up what is claimed of it.
     fn shares(&self, claim: &PipelineClaim, derived: &Derived) -> Result<(), VerifyError> {
         let (mut left, mut sum, mut last) = (derived.sources, 0, None);
@@ -216,26 +235,35 @@ impl Pipeline {
                 same(field("share"), &answer.share, &None)?;
                 continue;
             };
-            same(field("requests, after that of the stage before it on the path,"), &stage.parent, &last)?;
-            if last.is_some() {
+            let follows = last.map_or(stage.parents.is_empty(), |last| stage.parents.contains(&last));
+            same(field("requests, after that of the stage before it on the path,"), &follows, &true)?;
+            // In a tree requests are shared out along the path, else sources, each of which is as many as it can be.
+            let each = if self.is_tree() { 1 } else { stage.descendants };
+            if last.is_some() && self.is_tree() {
                 left *= stage.fan_out;
             }
-            let leaf = self.stages.iter().all(|other| other.parent != Some(i));
-            let fits = if leaf { requests == left } else { (1..=left).contains(&requests) };
-            same(field("requests"), &(requests, fits), &(requests, true))?;
+            let (items, leaf) = (requests / each, self.children(i).next().is_none());
+            let fits = if leaf { items == left } else { (1..=left).contains(&items) };
+            same(field("requests"), &(requests, fits), &(items * each, true))?;
             let share = answer.share.and_then(|share| time(share, claim.problem.unit));
             same(field("share"), &share, &Some(self.served(stage, requests)))?;
-            (left, sum, last) = (left - requests + 1, sum + self.served(stage, requests), Some(i));
+            (left, sum, last) = (left - items + 1, sum + self.served(stage, requests), Some(i));
         }
-        let ends = last.is_some_and(|i| self.stages.iter().all(|other| other.parent != Some(i)));
+        let ends = last.is_some_and(|i| self.children(i).next().is_none());
         same("stages, the shares of a path to a leaf together,", &(ends, sum), &(true, derived.lhs))
     }
 }
 
-/// `f` of Theorem P2, of as many requests of each stage as have been asked for.
+/// The largest of what is known of its parents.
+fn above(stage: &Stage, known: &[i128]) -> i128 {
+    stage.parents.iter().map(|&parent| known[parent]).max().unwrap_or(0)
+}
+
+/// `f` of Theorem P2, of as many requests of each stage as have been asked for, or sources where some stage takes the results of
+/// several or a source once.
 ///
-/// Of all `X` that are served in as many rounds the least says most; and those of one round more are those of a round less
-/// requests, a batch time later.
+/// Those that take whole rounds are looked at once: beyond them all is as for so many fewer, a number of batch times later. Of
+/// requests, that are a round each, the first says most.
 struct Terms<'a> {
     pipeline: &'a Pipeline,
     known: Vec<Vec<i128>>,
@@ -243,24 +271,50 @@ struct Terms<'a> {
 
 impl Terms<'_> {
     fn latest(&mut self, sources: i128) -> Result<i128, String> {
-        let stages = &self.pipeline.stages;
-        let all: i128 = stages.iter().map(|stage| stage.descendants * sources).sum();
+        let (stages, tree) = (&self.pipeline.stages, self.pipeline.is_tree());
+        let round = |stage: &Stage| stage.workers * stage.batch;
+        // How many make whole rounds, how many rounds, and of how many each number is looked at.
+        let whole = |stage: &Stage| {
+            let items = if tree { Some(round(stage)) } else { whole_rounds(stage.descendants, round(stage)) };
+            items.map(|items| (items, items * if tree { 1 } else { stage.descendants } / round(stage)))
+        };
+        let whole: Option<Vec<(i128, i128)>> = stages.iter().map(whole).collect();
+        let Some(whole) = whole else { return Err(format!("{UNCONFIRMED}: rounds without end")) };
+        let work = |(stage, &(items, _)): (&Stage, &(i128, i128))| {
+            sources * if tree { stage.descendants } else { items.min(sources) }
+        };
+        let all: i128 = stages.iter().zip(&whole).map(work).sum();
         if all > MAX_STEPS {
             return Err(format!("{UNCONFIRMED}: sources become more than {MAX_STEPS} requests"));
         }
         for (i, stage) in stages.iter().enumerate().rev() {
-            for requests in self.known[i].len() as i128 + 1..=stage.descendants * sources {
-                let children = (i + 1..stages.len()).filter(|&c| stages[c].parent == Some(i));
-                let below =
-                    children.map(|c| self.known[c][(stages[c].fan_out * requests - 1) as usize]).max();
-                let one_round = self.pipeline.served(stage, 1) + below.unwrap_or(0);
-                let before = requests - stage.workers * stage.batch;
-                let more = if before > 0 { self.known[i][before as usize - 1] + stage.time } else { 0 };
-                self.known[i].push(one_round.max(more));
+            let (most, each) =
+                if tree { (stage.descendants * sources, 1) } else { (sources, stage.descendants) };
+            let (items, rounds) = whole[i];
+            for counted in self.known[i].len() as i128 + 1..=most {
+                let below = |left: i128| {
+                    let so_many = |c: usize| if tree { stages[c].fan_out * left } else { left };
+                    self.pipeline
+                        .children(i)
+                        .map(|c| self.known[c][so_many(c) as usize - 1])
+                        .max()
+                        .unwrap_or(0)
+                };
+                let looked_at = 1..=if tree { 1 } else { items.min(counted) };
+                let first = looked_at.map(|x| self.pipeline.served(stage, x * each) + below(counted - x + 1));
+                let more = (counted > items)
+                    .then(|| self.known[i][(counted - items) as usize - 1] + rounds * stage.time);
+                let end = first.chain(more).max().unwrap_or(0);
+                self.known[i].push(end);
             }
         }
         Ok(self.known[0][sources as usize - 1])
     }
+}
+
+/// The fewest sources, each of so many requests, that make whole rounds.
+fn whole_rounds(requests: i128, round: i128) -> Option<i128> {
+    lcm(requests, round).map(|all| all / requests)
 }
 
 /// From where on no rise says anything new.
@@ -282,8 +336,8 @@ impl End {
         let stages = &pipeline.stages;
         let (mut fixed, mut depth) = (Vec::<i128>::new(), Vec::<i128>::new());
         for stage in stages {
-            fixed.push(stage.parent.map_or(0, |p| fixed[p]) + pipeline.guard + 2 * stage.time);
-            depth.push(stage.parent.map_or(0, |p| depth[p]) + 1);
+            fixed.push(above(stage, &fixed) + pipeline.guard + 2 * stage.time);
+            depth.push(above(stage, &depth) + 1);
         }
         let [fixed, depth] = [fixed, depth].map(|list| list.into_iter().max().unwrap_or(0));
         let up = |a: i128, b: i128| (a + b - 1) / b;

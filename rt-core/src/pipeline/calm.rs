@@ -3,7 +3,7 @@
 //! Theorems P1 and P2 count back, stage by stage, to an instant at which no mandatory request was left waiting there that goes
 //! before, or is, the one that is looked at. What went wrong before that instant, and who was there, is of no matter. So let
 //! `c_i` be an instant for each stage at which no mandatory request waits there and every worker is free within a full batch,
-//! and not before the batches that ran at `c_p` of the parent `p` have ended. What comes to stage `i` at `c_i` or later is
+//! and not before the batches that ran at `c_p` of each parent `p` have ended. What comes to stage `i` at `c_i` or later is
 //! counted from `c_i` or later; the parents of all that are counted end then or later, so they were begun after `c_p` by what
 //! is said of the batches that ran then, and *came* to the parent after it, for nothing waited there. So on up to the first
 //! stage: all that is counted are sources that came at `c_0` or later. From the last `c_i` on every mandatory source is in
@@ -11,6 +11,7 @@
 
 use alloc::vec::Vec;
 
+use super::Parents;
 use crate::scheduler::few::Few;
 
 /// What is known of each stage, of what happened last.
@@ -36,10 +37,10 @@ impl Calm {
         }
     }
 
-    /// Whether a stage is to be looked at: `c_i` is to come, and all is over that the parent ran.
-    pub(super) fn is_next(&self, stage: usize, parent: Option<usize>) -> bool {
+    /// Whether a stage is to be looked at: `c_i` is to come, and all is over that the parents ran.
+    pub(super) fn is_next(&self, stage: usize, parents: Parents) -> bool {
         let over = |parent: usize| self.since[parent].is_some_and(|(_, left)| left == 0);
-        self.since[stage].is_none() && parent.is_none_or(over)
+        self.since[stage].is_none() && parents.iter().all(over)
     }
 
     /// Now is `c_i`, and these workers run.

@@ -30,7 +30,12 @@ impl PipelineScheduler {
     /// that waits behind it, and most likely comes of the sources that are at the stages before, could be served as slowly and leave the
     /// stage in time.
     pub fn choose(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) -> usize {
-        let Some(of) = self.variants.get_mut(stage).filter(|of| !of.times.is_empty()) else { return 0 };
+        // Where there are merges or joins nothing longer is ever allowed.
+        let Some(of) =
+            self.variants.get_mut(stage).filter(|of| !of.times.is_empty() && self.pipeline.is_tree())
+        else {
+            return 0;
+        };
         // Put back below: the closure may not look at the scheduler.
         let times = core::mem::take(&mut of.times);
         let leave = of.leave;

@@ -165,7 +165,7 @@ impl PipelineScheduler {
         ends[0] = now + self.first.config().workers[0].profile.likely(1);
         let mut last = ends[0];
         for (i, later) in self.later.iter().enumerate() {
-            let came = self.pipeline.stages[i + 1].parent.map_or(now, |parent| ends[parent]);
+            let came = self.pipeline.stages[i + 1].parents.most(&ends);
             let (busy, own) = later.likely_times(self.usual[i + 1]);
             ends[i + 1] = came.max(now + busy) + own;
             last = last.max(ends[i + 1]);
@@ -180,7 +180,7 @@ impl PipelineScheduler {
         }
         self.calm.restart(self.first.breaks());
         for stage in 0..=self.later.len() {
-            if !self.calm.is_next(stage, self.pipeline.stages[stage].parent) {
+            if !self.calm.is_next(stage, self.pipeline.stages[stage].parents) {
                 continue;
             }
             if self.waiting_mandatory(stage) == 0 && self.pool(stage).is_prompt(now) {

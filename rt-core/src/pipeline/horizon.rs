@@ -41,7 +41,7 @@ impl Horizon {
     pub(super) fn new(pipeline: &Pipeline, descendants: &[u64], load: &Load) -> Self {
         let (mut fixed, mut depth) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
         for stage in &pipeline.stages {
-            let (above, before) = stage.parent.map_or((0.0, 0_u64), |p| (fixed[p], depth[p]));
+            let (above, before): (f64, u64) = (stage.parents.most(&fixed), stage.parents.most(&depth));
             fixed.push(above + pipeline.guard.as_nanos() as f64 + 2.0 * stage.time.as_nanos() as f64);
             depth.push(before + 1);
         }

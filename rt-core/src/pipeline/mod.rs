@@ -20,13 +20,23 @@
 //! ```
 //!
 //! P1 lets every stage meet the whole burst anew. P2 counts it once: consecutive stages share one request, and all others
-//! are waited for at one stage alone. The proofs are in `docs/guarantee.md`.
+//! are waited for at one stage alone.
+//!
+//! A stage may take the results of several others, each by itself or of a source at once ([`Parents`]). Then `M_i` is `F` times the sum
+//! over its parents, or what a join declares, paths are those of the graph, and consecutive stages share one *source*:
+//!
+//! ```text
+//! P2:  f_i(N) = A_i(M_i·N) at a leaf, else  max over 1 ≤ X ≤ N, children c of  A_i(M_i·X) + f_c(N - X + 1) .
+//! ```
+//!
+//! The proofs are in `docs/guarantee.md`.
 
 mod calm;
 mod choose;
 mod flow;
 mod handover;
 mod horizon;
+mod parents;
 mod path;
 mod prolong;
 mod scheduler;
@@ -49,6 +59,7 @@ use horizon::Horizon;
 use path::Tables;
 
 pub use choose::StageVariants;
+pub use parents::Parents;
 pub use scheduler::PipelineScheduler;
 pub use shield::PipelineShield;
 pub use sources::SourceId;
@@ -64,9 +75,10 @@ pub const MAX_DESCENDANTS: u64 = 1 << 16;
 /// A stage of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// The stage whose results it takes, which stands before it; `None` for the first, which takes the sources.
-    pub parent: Option<usize>,
-    /// `F`, in `1..=MAX_FAN_OUT`: the most requests that a result of the parent becomes here; 1 for the first.
+    /// The stages whose results it takes.
+    pub parents: Parents,
+    /// `F`, in `1..=MAX_FAN_OUT`: the most requests that a result of a parent becomes here, or a source if it is a join; 1 for the
+    /// first.
     pub fan_out: u32,
     /// `n`, in `1..=MAX_WORKERS`, identical and its own.
     pub workers: usize,
@@ -76,7 +88,7 @@ pub struct Stage {
     pub time: Span,
 }
 
-/// A tree of stages, and what is asked of it.
+/// Stages that feed one another, and what is asked of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// `D`: from the arrival of a source to the last answer to what it became.
@@ -92,7 +104,7 @@ pub struct Pipeline {
 pub struct Leg {
     /// The stage.
     pub stage: usize,
-    /// `X`: how many requests are waited for there, that of the path among them.
+    /// How many requests are waited for there, that of the path among them.
     pub requests: u64,
     /// How long that takes.
     pub time: Span,
@@ -225,6 +237,12 @@ impl Pipeline {
         self.check()
     }
 
+    /// Whether each stage takes the results of one other, each by itself.
+    #[must_use]
+    pub fn is_tree(&self) -> bool {
+        self.stages.iter().all(|stage| stage.parents.is_of_tree())
+    }
+
     /// A stream to be added to a [`PipelineScheduler`] of this pipeline: all that is to be allocated for it. `config` is that of
     /// the scheduler of the first stage, see [`PipelineScheduler::first`].
     #[must_use]
@@ -246,9 +264,9 @@ impl Pipeline {
         latest: Option<(u64, u64, u64)>,
     ) -> Result<PipelineAdmission, PipelineError> {
         let (together, delta, sources) = latest.unwrap_or_default();
-        let mut by = Vec::with_capacity(responses.len());
+        let mut by = Vec::<u64>::with_capacity(responses.len());
         for (stage, &response) in self.stages.iter().zip(responses) {
-            by.push(stage.parent.map_or(0, |parent: usize| by[parent]) + response);
+            by.push(stage.parents.most(&by) + response);
         }
         let apart = by.into_iter().max().unwrap_or(0);
         let tightest = Tightest { delta: Span::from_nanos(delta), sources, path: tables.path(sources) };
@@ -281,19 +299,15 @@ impl Pipeline {
             range("time", i, stage.time.as_nanos(), 1, MAX_SPAN.as_nanos())?;
             let most = if i == 0 { 1 } else { MAX_FAN_OUT };
             range("fan-out", i, stage.fan_out.into(), 1, most.into())?;
-            let above = match stage.parent {
-                None if i == 0 => 1,
-                Some(parent) if parent < i => descendants[parent],
-                other => {
-                    let value = other.map_or(u64::MAX, |parent| parent as u64);
-                    return Err(PipelineError::Range {
-                        field: "parent",
-                        stage: i,
-                        value,
-                        min: 0,
-                        max: (i as u64).saturating_sub(1),
-                    });
-                }
+            let last = stage.parents.last();
+            if last.map_or(i > 0 || stage.parents.is_join(), |last| last >= i) {
+                let value = last.map_or(u64::MAX, |parent| parent as u64);
+                let max = (i as u64).saturating_sub(1);
+                return Err(PipelineError::Range { field: "parent", stage: i, value, min: 0, max });
+            }
+            let above = match stage.parents.iter().map(|parent| descendants[parent]).sum() {
+                _ if i == 0 || stage.parents.is_join() => 1,
+                above => above,
             };
             let all = above * u64::from(stage.fan_out);
             range("descendants", i, all, 1, MAX_DESCENDANTS)?;

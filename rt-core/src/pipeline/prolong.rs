@@ -21,6 +21,7 @@ pub(super) struct Longer {
     /// A batch was granted more than a full one since nothing that was before was in the way of what is to come.
     pub(super) since_calm: bool,
     /// By stage, then by stage: how many requests of the first a request of the second becomes at most, 1 for itself, 0 beside the way.
+    /// Of a tree; for other pipelines there is no shield.
     becomes: Vec<Vec<u64>>,
     /// Room for sources by when they came, with how many requests they may become at the stage that is asked about.
     alive: Vec<(Instant, u64)>,
@@ -37,7 +38,7 @@ impl Longer {
             let mut above = Some(i);
             while let Some(stage) = above {
                 becomes[stage] = descendants[i] / descendants[stage];
-                above = stages[stage].parent;
+                above = stages[stage].parents.iter().next();
             }
             becomes
         };
@@ -45,7 +46,7 @@ impl Longer {
             shield: None,
             recount: false,
             since_calm: false,
-            becomes: (0..stages.len()).map(of).collect(),
+            becomes: if pipeline.is_tree() { (0..stages.len()).map(of).collect() } else { Vec::new() },
             alive: Vec::with_capacity(MOST),
             due: Vec::with_capacity(MOST),
         }
@@ -61,8 +62,12 @@ impl Longer {
 
 impl PipelineScheduler {
     /// Sets the shield that longer batches are asked of, or takes it away; the old one is to be dropped where nobody waits. It must
-    /// count every promised stream that is there; once a stream comes that it does not count it is asked no more.
+    /// count every promised stream that is there; once a stream comes that it does not count it is asked no more. One for another
+    /// pipeline comes back where this one has merges or joins, for which there is none.
     pub fn set_shield(&mut self, shield: Option<PipelineShield>) -> Option<PipelineShield> {
+        if !self.pipeline.is_tree() {
+            return shield;
+        }
         self.longer.recount = true;
         core::mem::replace(&mut self.longer.shield, shield)
     }

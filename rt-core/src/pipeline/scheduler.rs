@@ -33,9 +33,11 @@ const MAX_WAITING: u64 = 1 << 16;
 pub struct PipelineScheduler {
     pub(super) pipeline: Pipeline,
     pub(super) first: Scheduler,
-    /// Of each stage: its children, and the least time that what follows it takes.
+    /// Of each stage: its children but for joins, and the least time that what follows it takes.
     pub(super) children: Vec<Vec<usize>>,
     pub(super) rest: Vec<Span>,
+    /// Whether some stage takes a source once.
+    joins: bool,
     /// Of each stage how many requests of a source wait there mostly.
     pub(super) usual: Vec<usize>,
     /// And how many one becomes there on average.
@@ -61,17 +63,21 @@ impl PipelineScheduler {
         let descendants = pipeline.descendants()?;
         let stages = &config.stages;
         let children: Vec<Vec<usize>> = (0..stages.len())
-            .map(|i| (0..stages.len()).filter(|&c| stages[c].parent == Some(i)).collect())
+            .map(|i| {
+                let takes = |&c: &usize| stages[c].parents.has(i) && !stages[c].parents.is_join();
+                (0..stages.len()).filter(takes).collect()
+            })
             .collect();
         let mut rest = alloc::vec![Span::ZERO; stages.len()];
         for i in (1..stages.len()).rev() {
-            if let Some(parent) = stages[i].parent {
+            for parent in stages[i].parents.iter() {
                 rest[parent] = rest[parent].max(stages[i].workers.profile.bound(1) + rest[i]);
             }
         }
         let mut usual: Vec<f64> = Vec::with_capacity(stages.len());
         for stage in stages {
-            let above = stage.parent.map_or(1.0, |parent| usual[parent]);
+            let above: f64 = stage.parents.iter().map(|parent| usual[parent]).sum();
+            let above = if usual.is_empty() || stage.parents.is_join() { 1.0 } else { above };
             usual.push(above * stage.mean.clamp(0.0, f64::from(MAX_FAN_OUT)));
         }
         if rest[0] >= config.deadline {
@@ -91,7 +97,10 @@ impl PipelineScheduler {
         })?;
         let room = |stage: usize| (descendants[stage] * config.queue as u64).min(MAX_WAITING) as usize;
         let later: Vec<_> = (1..stages.len())
-            .map(|i| Later::new(&stages[i].workers, room(i).max(descendants[i] as usize), config.streams))
+            .map(|i| {
+                let room = room(i).max(descendants[i] as usize);
+                Later::new(&stages[i].workers, room, config.streams)
+            })
             .collect();
         let all = later.iter().map(|stage| stage.pool.len()).sum();
         first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
@@ -103,6 +112,7 @@ impl PipelineScheduler {
             longer: Longer::new(&pipeline, &descendants),
             variants: Vec::new(),
             armed: NEVER,
+            joins: stages.iter().any(|stage| stage.parents.is_join()),
             pipeline,
             first,
             children,
@@ -217,8 +227,10 @@ impl PipelineScheduler {
     }
 
     /// Takes in the end of the batch that `worker` of `stage` was running: `became` says of each of its requests, by their place in
-    /// the batch, how many requests of a child stage its result becomes. What is beyond the child's `fan_out` is dropped; it
-    /// suspends the promise to the stream of the source. A worker that runs nothing is left alone.
+    /// the batch, how many requests of a child stage its result becomes. Of a join it is asked once for each source, when all of its
+    /// parents are done with that: at the place of the last request of it, which may be of a stage above the parents. What is beyond
+    /// the child's `fan_out` is dropped; it suspends the promise to the stream of the source. A worker that runs nothing is left
+    /// alone.
     pub fn handle_completion(
         &mut self,
         now: Instant,
@@ -244,7 +256,20 @@ impl PipelineScheduler {
                 self.fan_out(now, source, &request, child, became(place, child));
             }
             // It may have ended for want of room.
-            if self.sources.get(source).is_some() && self.sources.end(source, stage) {
+            if self.sources.get(source).is_none() {
+                continue;
+            }
+            let mut over = self.sources.end(source, stage);
+            if self.joins {
+                while let Some(join) = self.sources.next_join(source, &self.pipeline.stages) {
+                    self.fan_out(now, source, &request, join, became(place, join));
+                    if self.sources.get(source).is_none() {
+                        break;
+                    }
+                }
+                over = self.sources.get(source).is_some() && self.sources.is_over(source);
+            }
+            if over {
                 let outcome = match now > request.wanted + self.rest[0] {
                     true => Outcome::Missed(MissReason::Late),
                     false => Outcome::Served,

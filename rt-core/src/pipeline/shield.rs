@@ -49,18 +49,22 @@ pub(super) struct StageShield {
 
 impl Pipeline {
     /// The shield under which the promises of `streams` are kept while batches take longer than a full one. `workers` are those of
-    /// the stages, with profiles. `None` where nothing is left of the deadline, or the load is not admitted. Allocates.
+    /// the stages, with profiles. `None` where nothing is left of the deadline, the load is not admitted, or a stage takes the results of
+    /// several or a source once: for these nothing is proved. Allocates.
     #[must_use]
     pub fn shield<'a>(
         &self,
         workers: &[Workers],
         streams: impl IntoIterator<Item = &'a StreamSpec> + Clone,
     ) -> Option<PipelineShield> {
+        if !self.is_tree() {
+            return None;
+        }
         let admission = self.admit(streams.clone()).ok()?;
         let descendants = self.descendants().ok()?;
         let load: Vec<_> = streams.into_iter().filter_map(StreamSpec::demand).collect();
         let thetas = self.thetas(&admission.responses)?;
-        let before = |i: usize| self.stages[i].parent.map_or(Span::ZERO, |parent| thetas[parent]);
+        let before = |i: usize| self.stages[i].parents.most(&thetas);
         let stage = |(i, &theta): (usize, &Span)| {
             let few = descendants[i].saturating_mul(load.len() as u64) <= MAX_COPIES;
             let shield = |within: Span| {
@@ -86,13 +90,13 @@ impl Pipeline {
         for i in (1..self.stages.len()).rev() {
             let (time, several) = below[i];
             let own = (time + responses[i], several + u64::from(self.stages[i].workers > 1));
-            if let Some(parent) = self.stages[i].parent {
+            for parent in self.stages[i].parents.iter() {
                 below[parent] = (below[parent].0.max(own.0), below[parent].1.max(own.1));
             }
         }
         let mut thetas: Vec<Span> = Vec::with_capacity(self.stages.len());
         for (i, stage) in self.stages.iter().enumerate() {
-            let least = stage.parent.map_or(Span::ZERO, |parent| thetas[parent]) + responses[i];
+            let least = stage.parents.most(&thetas) + responses[i];
             let left = self.deadline.as_nanos().checked_sub((least + below[i].0).as_nanos())?;
             let needs = i == 0 || stage.workers > 1 || below[i].1 == 0;
             thetas.push(least + Span::from_nanos(if needs { left / (below[i].1 + 1) } else { 0 }));

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::Stage;
 use crate::Request;
 
 /// Names a source of one scheduler that has been begun; an old name never means a new source.
@@ -17,6 +18,8 @@ struct Source {
     generation: u32,
     /// Requests of it that wait or run, at whatever stage.
     left: u32,
+    /// The joins that have taken it, one bit for each stage.
+    joined: u32,
     /// As the first stage knows it; `None` if the place is free.
     request: Option<Request>,
 }
@@ -45,7 +48,7 @@ impl Sources {
     /// None, with room for so many. Allocates.
     pub(super) fn new(room: usize, stages: usize) -> Self {
         Self {
-            places: alloc::vec![Source { generation: 0, left: 0, request: None }; room],
+            places: alloc::vec![Source { generation: 0, left: 0, joined: 0, request: None }; room],
             parts: alloc::vec![Parts::default(); room * stages],
             stages,
             free: (0..room as u32).rev().collect(),
@@ -76,7 +79,7 @@ impl Sources {
         // So sources are told apart, and which of two was begun first.
         self.begun = self.begun.wrapping_add(1);
         place.generation = self.begun;
-        (place.left, place.request) = (1, Some(*request));
+        (place.left, place.joined, place.request) = (1, 0, Some(*request));
         let first = slot as usize * self.stages;
         self.parts[first..first + self.stages].fill(Parts::default());
         self.parts[first].running = 1;
@@ -87,6 +90,30 @@ impl Sources {
     pub(super) fn get(&self, id: SourceId) -> Option<&Request> {
         let place = self.places.get(id.slot as usize)?;
         place.request.as_ref().filter(|_| place.generation == id.generation)
+    }
+
+    /// Whether nothing of it waits or runs.
+    pub(super) fn is_over(&self, id: SourceId) -> bool {
+        self.places[id.slot as usize].left == 0
+    }
+
+    /// The first join in order that is to take it, if any: all its parents are done with it. It has taken it then.
+    pub(super) fn next_join(&mut self, id: SourceId, stages: &[Stage]) -> Option<usize> {
+        let (mut done, joined) = (0, self.places[id.slot as usize].joined);
+        for (i, stage) in stages.iter().enumerate() {
+            let bit = 1 << i;
+            if !stage.parents.are_all_in(done) {
+                continue;
+            }
+            if stage.parents.is_join() && joined & bit == 0 {
+                self.places[id.slot as usize].joined |= bit;
+                return Some(i);
+            }
+            if self.at_stage(id, i) == (0, 0) {
+                done |= bit;
+            }
+        }
+        None
     }
 
     /// A request of it comes to a stage; its number there. It has not ended.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::sources::SourceId;
-use super::{Pipeline, PipelineError, Stage};
+use super::{Parents, Pipeline, PipelineError, Stage};
 use crate::safe_mode::SafeModeConfig;
 use crate::time::{Instant, Span};
 use crate::{ConfigError, Event, Resolution, WorkerId, Workers};
@@ -11,9 +11,9 @@ use crate::{ConfigError, Event, Resolution, WorkerId, Workers};
 /// What a stage is served by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageConfig {
-    /// The stage whose results it takes, which stands before it; `None` for the first, which takes the sources.
-    pub parent: Option<usize>,
-    /// `F`: the most requests that a result of the parent becomes here; 1 for the first.
+    /// The stages whose results it takes.
+    pub parents: Parents,
+    /// `F`: the most requests that a result of a parent becomes here, or a source if it is a join; 1 for the first.
     pub fan_out: u32,
     /// How many it becomes on average: a hint for what nothing is promised for, at most `fan_out`.
     pub mean: f64,
@@ -41,7 +41,7 @@ pub struct PipelineConfig {
 /// Why a pipeline has no scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PipelineConfigError {
-    /// The tree is none, or a number of it outside its range.
+    /// A number of a stage is outside its range.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
     /// The first stage could not even be scheduled by itself in what the others leave of the deadline.
@@ -92,7 +92,7 @@ impl PipelineConfig {
     #[must_use]
     pub fn pipeline(&self) -> Pipeline {
         let stage = |stage: &StageConfig| Stage {
-            parent: stage.parent,
+            parents: stage.parents,
             fan_out: stage.fan_out,
             workers: stage.workers.count,
             batch: stage.workers.batch,

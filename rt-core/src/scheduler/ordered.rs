@@ -246,6 +246,12 @@ mod tests {
             let capacity = (queue.places.capacity(), queue.gaps.capacity());
             for (seq, (what, at, index)) in steps.into_iter().enumerate() {
                 match what {
+                    // Of the same deadline the later ones go before.
+                    3 if list.len() < ROOM => {
+                        let new = request(seq as u64, at);
+                        list.insert(list.partition_point(|other| other.deadline < new.deadline), new);
+                        queue.push_among(new, |_| true);
+                    }
                     0..4 if list.len() < ROOM => {
                         let new = request(seq as u64, at);
                         list.insert(list.partition_point(|other| other.deadline <= new.deadline), new);

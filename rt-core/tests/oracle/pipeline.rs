@@ -12,7 +12,10 @@ use crate::harness::Dice;
 /// A stage with workers of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
-    pub(crate) parent: Option<usize>,
+    /// Those whose results it takes; of a join, when all are done with a source.
+    pub(crate) parents: Vec<usize>,
+    pub(crate) join: bool,
+    /// Of a result of a parent; of a source, if it is a join.
     pub(crate) fan_out: u8,
     pub(crate) workers: usize,
     pub(crate) batch: usize,
@@ -37,6 +40,8 @@ struct State {
     phase: u8,
     /// The age of each mandatory source that is not answered.
     sources: Vec<u8>,
+    /// The joins that have taken it, one bit for each stage.
+    joined: Vec<u8>,
     waiting: Vec<Vec<u8>>,
     /// What each busy worker has left, and of whom.
     running: Vec<Vec<(u8, Vec<u8>)>>,
@@ -47,34 +52,81 @@ struct State {
 impl Pipeline {
     /// Two or three stages near what their workers can do.
     pub(crate) fn draw(dice: &mut Dice, late: u8) -> Self {
-        let mut small = |low: u64, high: u64| dice.within(low, high) as u8;
         loop {
+            let mut small = |low: u64, high: u64| dice.within(low, high) as u8;
             let count = 2 + small(0, 4) / 4;
             let stages: Vec<_> = (0..count)
                 .map(|i| Stage {
-                    parent: i.checked_sub(1).map(|last| usize::from(if last == 0 { 0 } else { small(0, 1) })),
+                    parents: i
+                        .checked_sub(1)
+                        .map(|last| usize::from(if last == 0 { 0 } else { small(0, 1) }))
+                        .into_iter()
+                        .collect(),
+                    join: false,
                     fan_out: if i == 0 { 1 } else { small(1, 2) },
                     workers: usize::from(1 + small(0, 3) / 3),
                     batch: usize::from(small(1, 2)),
                     time: 1 + small(0, 5) * 2 / 5,
                 })
                 .collect();
-            let k = 1 + small(0, 3) / 3;
-            let bounds = vec![Bound::Window { count: 1 + small(0, 5) * 2 / 5, length: small(2, 8) }];
-            let stream = Stream { bounds, constraints: vec![(small(0, u64::from(k) - 1), k)] };
-            let (served, of) = density(&stream.constraints);
-            let come = (arrivals_within(&stream, 720) * u64::from(served)).div_ceil(u64::from(of));
-            let mut each: Vec<u64> = Vec::new();
-            for stage in &stages {
-                each.push(stage.parent.map_or(1, |p| each[p]) * u64::from(stage.fan_out));
-            }
-            let load = stages.iter().zip(&each).map(|(stage, each)| {
-                come * each * u64::from(stage.time) * 100 / (720 * (stage.batch * stage.workers) as u64)
-            });
-            if (30..=100).contains(&load.max().unwrap_or(0)) {
-                return Self { stages, stream, late };
+            if let Some(small) = (Self { stages, stream: stream(dice), late }).of_load(30..=100) {
+                return small;
             }
         }
+    }
+
+    /// Three or four stages, the last of which takes what two others have, or a source when they are done with it.
+    pub(crate) fn draw_graph(dice: &mut Dice, late: u8) -> Self {
+        loop {
+            let mut small = |low: u64, high: u64| dice.within(low, high) as u8;
+            let parents: Vec<Vec<usize>> = match small(0, 6) {
+                0..3 => vec![vec![], vec![0], vec![0], vec![1, 2]],
+                3..6 => vec![vec![], vec![0], vec![0, 1]],
+                _ => vec![vec![], vec![0], vec![1]],
+            };
+            let (last, of) = (parents.len() - 1, parents[parents.len() - 1].len());
+            let join = of == 1 || small(0, 1) == 1;
+            let stage = |(i, parents)| Stage {
+                parents,
+                join: join && i == last,
+                fan_out: if i == 0 { 1 } else { 1 + small(0, 6) / 6 },
+                workers: usize::from(1 + small(0, 5) / 5),
+                batch: usize::from(small(1, 2)),
+                time: 1 + small(0, 4) / 4,
+            };
+            let stages = parents.into_iter().enumerate().map(stage).collect();
+            let bounds = vec![Bound::Window { count: 1 + small(0, 5) / 5, length: small(3, 9) }];
+            let constraints = vec![(0, 1 + small(0, 3) / 3)];
+            let stream = Stream { bounds, constraints };
+            if let Some(small) = (Self { stages, stream, late }).of_load(20..=100) {
+                return small;
+            }
+        }
+    }
+
+    /// How many requests a source becomes at each stage at most.
+    pub(crate) fn descendants(&self) -> Vec<u64> {
+        let mut each: Vec<u64> = Vec::new();
+        for stage in &self.stages {
+            let above: u64 = stage.parents.iter().map(|&p| each[p]).sum();
+            let above = if stage.join || stage.parents.is_empty() { 1 } else { above };
+            each.push(above * u64::from(stage.fan_out));
+        }
+        each
+    }
+
+    pub(crate) fn is_tree(&self) -> bool {
+        self.stages.iter().all(|stage| !stage.join && stage.parents.len() < 2)
+    }
+
+    /// This one, if its busiest stage has such a load, in hundredths of what it can do.
+    fn of_load(self, wanted: std::ops::RangeInclusive<u64>) -> Option<Self> {
+        let (served, of) = density(&self.stream.constraints);
+        let come = (arrivals_within(&self.stream, 720) * u64::from(served)).div_ceil(u64::from(of));
+        let load = self.stages.iter().zip(self.descendants()).map(|(stage, each)| {
+            come * each * u64::from(stage.time) * 100 / (720 * (stage.batch * stage.workers) as u64)
+        });
+        wanted.contains(&load.max().unwrap_or(0)).then_some(self)
     }
 
     /// The longest that any source can take; `None` beyond `limit` states.
@@ -160,13 +212,15 @@ impl Pipeline {
         if mandatory {
             state.waiting[0].push(state.sources.len() as u8);
             state.sources.push(0);
+            state.joined.push(0);
         }
         next.push(state);
     }
 
     /// A batch of stage `i` has ended: every way in which its results may become requests of the children.
     fn results(&self, i: usize, batch: &[u8], state: State, next: &mut Vec<State>) {
-        let children: Vec<_> = (0..self.stages.len()).filter(|&c| self.stages[c].parent == Some(i)).collect();
+        let takes = |&c: &usize| self.stages[c].parents.contains(&i) && !self.stages[c].join;
+        let children: Vec<_> = (0..self.stages.len()).filter(takes).collect();
         let mut all = vec![state];
         for &rank in batch {
             for &child in &children {
@@ -181,7 +235,37 @@ impl Pipeline {
                 all = all.into_iter().flat_map(more).collect();
             }
         }
-        next.append(&mut all);
+        while let Some(state) = all.pop() {
+            let Some((rank, join)) = self.joins(&state, batch) else {
+                next.push(state);
+                continue;
+            };
+            for count in 0..=self.stages[join].fan_out {
+                let mut state = state.clone();
+                state.joined[usize::from(rank)] |= 1 << join;
+                state.waiting[join].extend(std::iter::repeat_n(rank, usize::from(count)));
+                state.waiting[join].sort_unstable();
+                all.push(state);
+            }
+        }
+    }
+
+    /// One of these sources, and a join that is to take it: everything of it at all its parents is done.
+    fn joins(&self, state: &State, batch: &[u8]) -> Option<(u8, usize)> {
+        let joins = || (0..self.stages.len()).filter(|&i| self.stages[i].join);
+        let all = batch.iter().flat_map(|&rank| joins().map(move |join| (rank, join)));
+        all.filter(|&(rank, join)| state.joined[usize::from(rank)] & (1 << join) == 0)
+            .find(|&(rank, join)| self.stages[join].parents.iter().all(|&p| self.is_done(state, rank, p)))
+    }
+
+    fn is_done(&self, state: &State, rank: u8, i: usize) -> bool {
+        let (stage, here) = (&self.stages[i], state.waiting[i].contains(&rank));
+        let here = here || state.running[i].iter().any(|(_, batch)| batch.contains(&rank));
+        let comes = match stage.join {
+            true => state.joined[usize::from(rank)] & (1 << i) == 0,
+            false => stage.parents.iter().any(|&p| !self.is_done(state, rank, p)),
+        };
+        !here && !comes
     }
 
     fn tick(&self, state: &State) -> State {
@@ -195,6 +279,14 @@ impl Pipeline {
     }
 }
 
+/// One window, one constraint.
+fn stream(dice: &mut Dice) -> Stream {
+    let mut small = |low: u64, high: u64| dice.within(low, high) as u8;
+    let k = 1 + small(0, 3) / 3;
+    let bounds = vec![Bound::Window { count: 1 + small(0, 5) * 2 / 5, length: small(2, 8) }];
+    Stream { bounds, constraints: vec![(small(0, u64::from(k) - 1), k)] }
+}
+
 impl State {
     /// Takes out the sources of which nothing is left; how old the oldest of them was.
     fn forget_answered(&mut self) -> u8 {
@@ -205,6 +297,7 @@ impl State {
                 continue;
             }
             oldest = oldest.max(self.sources.remove(usize::from(rank)));
+            self.joined.remove(usize::from(rank));
             let running = self.running.iter_mut().flatten().flat_map(|(_, batch)| batch);
             self.waiting.iter_mut().flatten().chain(running).filter(|r| **r > rank).for_each(|r| *r -= 1);
         }

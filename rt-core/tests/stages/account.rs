@@ -51,7 +51,7 @@ impl Line {
             let source = &mut self.sources[part.token.expect("of an open source") as usize];
             let index = source.waiting[stage].iter().position(|&number| number == part.index);
             source.waiting[stage].swap_remove(index.expect("it waits there"));
-            source.running += 1;
+            source.running[stage] += 1;
             let in_time = self.now + bound <= source.deadline;
             assert!(in_time, "begun too late at {}: {source:?}", self.now);
         }
@@ -64,7 +64,7 @@ impl Line {
         let source = &mut self.sources[request.token as usize];
         assert_eq!(source.ended, None, "ended twice");
         assert_eq!((source.stream, source.deadline), (request.stream, request.deadline.as_nanos()));
-        let left = source.running + source.waiting.iter().map(Vec::len).sum::<usize>();
+        let left = source.running.iter().sum::<usize>() + source.waiting.iter().map(Vec::len).sum::<usize>();
         if matches!(outcome, Outcome::Served) {
             assert_eq!(left, 0, "served, and not as a whole: {source:?}");
             // What ended in time may be told late.

@@ -18,10 +18,18 @@ pub(crate) fn bound(small: &Pipeline, streams: &[StreamSpec]) -> Option<u64> {
     Some(admission.bound.as_nanos())
 }
 
-/// A small pipeline, what its stream declares, and the least deadline that is admitted.
+/// How a small pipeline is drawn.
+pub(crate) type Draw = fn(&mut Dice, u8) -> Pipeline;
+
+/// A small tree, what its stream declares, and the least deadline that is admitted.
 pub(crate) fn drawn(dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
+    drawn_by(Pipeline::draw, dice, late)
+}
+
+/// The same of a small pipeline that is drawn so.
+pub(crate) fn drawn_by(draw: Draw, dice: &mut Dice, late: u8) -> (Pipeline, StreamSpec, u64) {
     loop {
-        let small = Pipeline::draw(dice, late);
+        let small = draw(dice, late);
         let spec = shared::spec(&small.stream);
         // Deadlines that no source could meet are refused with the configuration.
         if let Some(bound) = bound(&small, std::slice::from_ref(&spec)) {
@@ -77,10 +85,11 @@ pub(crate) fn harshly(line: &mut Line, seed: u64) {
 
 /// Two stages, of so many workers and of one: 3 ns and 2 ns; a source becomes up to two requests.
 pub(crate) fn two_stages(deadline: u64, workers: usize) -> Line {
-    let stage = |parent, fan_out, workers, time| Stage { parent, fan_out, workers, batch: 1, time };
+    let stage =
+        |parents, fan_out, workers, time| Stage { parents, join: false, fan_out, workers, batch: 1, time };
     let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 10 }], constraints: vec![(0, 1)] };
     let small =
-        Pipeline { stages: vec![stage(None, 1, workers, 3), stage(Some(0), 2, 1, 2)], stream, late: 0 };
+        Pipeline { stages: vec![stage(vec![], 1, workers, 3), stage(vec![0], 2, 1, 2)], stream, late: 0 };
     let mut line = Line::new(config(&small, deadline, 20));
     line.became = Box::new(|_, most| most);
     line
@@ -88,4 +97,16 @@ pub(crate) fn two_stages(deadline: u64, workers: usize) -> Line {
 
 pub(crate) fn one_in(length: u8) -> StreamSpec {
     shared::spec(&Stream { bounds: vec![Bound::Window { count: 1, length }], constraints: vec![(0, 1)] })
+}
+
+/// A stage of 1 ns, two behind it of 2 and 3 ns, and a last one of 1 ns that takes what these have, or each source when they are done
+/// with it; a source becomes one request at each but `requests` at a join. One worker each.
+pub(crate) fn two_ways(deadline: u64, join: bool, requests: u8) -> Line {
+    let stage = |parents, time| Stage { parents, join: false, fan_out: 1, workers: 1, batch: 1, time };
+    let stream = Stream { bounds: vec![Bound::Window { count: 1, length: 10 }], constraints: vec![(0, 1)] };
+    let last = Stage { join, fan_out: requests, ..stage(vec![1, 2], 1) };
+    let stages = vec![stage(vec![], 1), stage(vec![0], 2), stage(vec![0], 3), last];
+    let mut line = Line::new(config(&Pipeline { stages, stream, late: 0 }, deadline, 20));
+    line.became = Box::new(|_, most| most);
+    line
 }

@@ -7,7 +7,7 @@ mod takeover;
 
 use std::collections::HashMap;
 
-use rt_core::pipeline::{PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
+use rt_core::pipeline::{Parents, PipelineAction, PipelineConfig, PipelineScheduler, SourceId, StageConfig};
 use rt_core::{
     Arrival, Cause, Event, Instant, Joined, LatencyProfile, MissReason, Outcome, Ran, SafeModeConfig, Span,
     StreamId, StreamSpec, Workers,
@@ -31,7 +31,11 @@ pub(crate) fn config(small: &Pipeline, deadline: u64, clean: u64) -> PipelineCon
         let bounds: Vec<_> = (1..=stage.batch).map(|b| ns(bound(b))).collect();
         let profile = LatencyProfile::new(&bounds).expect("a profile");
         StageConfig {
-            parent: stage.parent,
+            parents: if stage.join {
+                Parents::join(stage.parents.iter().copied())
+            } else {
+                Parents::each(stage.parents.iter().copied())
+            },
             fan_out: stage.fan_out.into(),
             mean: f64::from(stage.fan_out) / 2.0,
             workers: Workers { count: stage.workers, batch: stage.batch, profile },
@@ -57,8 +61,34 @@ pub(crate) struct Source {
     /// Of each stage: how many requests came there, and which of them wait.
     numbers: Vec<u32>,
     waiting: Vec<Vec<u32>>,
-    running: usize,
+    running: Vec<usize>,
+    /// Which joins have taken it.
+    joined: Vec<bool>,
     pub(crate) ended: Option<(u64, Outcome)>,
+}
+
+impl Source {
+    fn come(&mut self, stage: usize, count: u32) {
+        let first = self.numbers[stage];
+        self.numbers[stage] += count;
+        self.waiting[stage].extend(first..self.numbers[stage]);
+    }
+
+    /// A join that has not taken it, though all of its parents are done with it.
+    fn next_join(&self, stages: &[StageConfig]) -> Option<usize> {
+        let parents = |join: usize| stages[join].parents.iter();
+        let takes =
+            |&join: &usize| !self.joined[join] && parents(join).all(|parent| self.is_done(stages, parent));
+        (0..stages.len()).filter(|&i| stages[i].parents.is_join()).find(takes)
+    }
+
+    fn is_done(&self, stages: &[StageConfig], stage: usize) -> bool {
+        let comes = match stages[stage].parents.is_join() {
+            true => !self.joined[stage],
+            false => stages[stage].parents.iter().any(|parent| !self.is_done(stages, parent)),
+        };
+        !comes && self.running[stage] == 0 && self.waiting[stage].is_empty()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +215,8 @@ impl Line {
             mandatory: false,
             numbers: vec![0; stages],
             waiting: vec![Vec::new(); stages],
-            running: 0,
+            running: vec![0; stages],
+            joined: vec![false; stages],
             ended: None,
         };
         (source.numbers[0], source.waiting[0]) = (1, vec![0]);
@@ -238,7 +269,7 @@ impl Line {
         for (place, part) in parts.iter().enumerate() {
             let token = self.names[&part.source];
             let source = &mut self.sources[token];
-            source.running -= 1;
+            source.running[stage] -= 1;
             assert_eq!(
                 part.token.is_none(),
                 source.ended.is_some(),
@@ -246,14 +277,21 @@ impl Line {
             );
             for child in 0..self.config.stages.len() {
                 let of = &self.config.stages[child];
-                if of.parent != Some(stage) || failed || source.ended.is_some() {
+                if !of.parents.has(stage) || of.parents.is_join() || failed || source.ended.is_some() {
                     continue;
                 }
                 let count = (self.became)(child, of.fan_out);
                 yields.insert((place, child), count);
-                let first = source.numbers[child];
-                source.numbers[child] += count.min(of.fan_out);
-                source.waiting[child].extend(first..source.numbers[child]);
+                source.come(child, count.min(of.fan_out));
+            }
+            while !failed
+                && source.ended.is_none()
+                && let Some(join) = source.next_join(&self.config.stages)
+            {
+                let count = (self.became)(join, self.config.stages[join].fan_out);
+                yields.insert((place, join), count);
+                source.joined[join] = true;
+                source.come(join, count.min(self.config.stages[join].fan_out));
             }
         }
         let ran = if failed { Ran::Failed } else { Ran::Done(ns(self.now - batch.started)) };
@@ -265,7 +303,7 @@ impl Line {
     pub(crate) fn lose(&mut self, stage: usize, worker: usize) {
         if self.running[stage][worker].take().is_some() {
             for part in self.scheduler.batch(stage, worker).collect::<Vec<_>>() {
-                self.sources[self.names[&part.source]].running -= 1;
+                self.sources[self.names[&part.source]].running[stage] -= 1;
             }
         }
         self.scheduler.handle_worker_lost(at(self.now), (stage, worker));

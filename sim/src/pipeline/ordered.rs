@@ -75,7 +75,12 @@ impl<'a> Ordered<'a> {
             let profile = LatencyProfile::new(&bounds).map_err(|error| error.to_string())?;
             let mean = of.means.iter().copied().fold(1.0, f64::max);
             let workers = Workers { count: counts[stage], batch: most, profile };
-            Ok::<_, String>(StageConfig { parent: of.parent, fan_out: of.fan_out.max(1), mean, workers })
+            Ok::<_, String>(StageConfig {
+                parents: of.parent.into(),
+                fan_out: of.fan_out.max(1),
+                mean,
+                workers,
+            })
         };
         let span = Span::from_millis(1_000);
         let config = PipelineConfig {

@@ -64,7 +64,7 @@ impl<'a> Play<'a> {
         let of = chosen(problem);
         let span = Span::from_millis(1_000);
         let stage = |(stage, profile): (&Stage, &LatencyProfile)| StageConfig {
-            parent: stage.parent,
+            parents: stage.parents,
             fan_out: stage.fan_out,
             mean: stage.fan_out.into(),
             workers: Workers { count: stage.workers, batch: stage.batch, profile: profile.clone() },
@@ -186,20 +186,28 @@ mod tests {
     use super::*;
     use planner::Question;
 
-    fn problem() -> PipelineProblem {
-        let text = r#"{"unit": "ms", "background": true, "deadline": 13,
-            "pipeline": [
-              {"name": "detect", "workers": 1, "batch": 1, "time": 3},
-              {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
-            "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
+    fn parse(text: &str) -> PipelineProblem {
         match Question::parse(text).expect("a problem") {
             Question::Pipeline(problem) => problem,
             other => panic!("{other:?}"),
         }
     }
 
+    fn problem() -> PipelineProblem {
+        let text = r#"{"unit": "ms", "background": true, "deadline": 13,
+            "pipeline": [
+              {"name": "detect", "workers": 1, "batch": 1, "time": 3},
+              {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
+            "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
+        parse(text)
+    }
+
     fn ends(csv: &str) -> Vec<(u64, bool)> {
-        let report = simulate_pipeline(&problem(), csv.as_bytes()).expect("simulated");
+        ends_of(&problem(), csv)
+    }
+
+    fn ends_of(problem: &PipelineProblem, csv: &str) -> Vec<(u64, bool)> {
+        let report = simulate_pipeline(problem, csv.as_bytes()).expect("simulated");
         let end = |request: &crate::report::RequestReport| {
             let finish = request.finish.map_or(0, |time| time.instant.as_nanos() / 1_000_000);
             (finish, request.outcome == crate::report::Outcome::Served)
@@ -223,6 +231,24 @@ mod tests {
         let report = simulate_pipeline(&problem(), "0,cam\n0,cam\n1,cam\n".as_bytes()).expect("simulated");
         assert_eq!(report.safe_mode.len(), 1, "{:?}", report.safe_mode);
         assert_eq!(report.safe_mode[0].stream.as_deref(), Some("cam"));
+    }
+
+    /// Two ways of 2 and of 3 ms behind 1 ms, put together in 1 ms: both results one after the other, or the source once.
+    #[test]
+    fn what_goes_several_ways_is_merged_or_joined() {
+        for (last, first, second) in
+            [("", 5, 8), (r#""join": true,"#, 5, 8), (r#""join": true, "requests": 2,"#, 6, 9)]
+        {
+            let problem = parse(&format!(
+                r#"{{"unit": "ms", "deadline": 30, "pipeline": [
+                {{"name": "detect", "workers": 1, "batch": 1, "time": 1}},
+                {{"name": "left", "parent": "detect", "workers": 1, "batch": 1, "time": 2}},
+                {{"name": "right", "parent": "detect", "workers": 1, "batch": 1, "time": 3}},
+                {{"name": "both", "parents": ["left", "right"], {last} "workers": 1, "batch": 1, "time": 1}}],
+                "streams": [{{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {{"windows": [[2, 30]]}}}}]}}"#
+            ));
+            assert_eq!(ends_of(&problem, "0,cam\n0,cam\n"), [(first, true), (second, true)], "{last}");
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Staged {
     ) -> anyhow::Result<Self> {
         let config = &plan.config;
         let stages = pipeline.stages.iter().map(|stage| StageConfig {
-            parent: stage.config.after,
+            parents: stage.config.after.into(),
             fan_out: stage.config.fan_out,
             mean: stage.config.mean,
             workers: stage.runs.workers().clone(),

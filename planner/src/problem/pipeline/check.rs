@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, PipelineError};
+use rt_core::pipeline::{MAX_FAN_OUT, MAX_STAGES, Parents, PipelineError};
 use rt_core::{LatencyProfile, MAX_BATCH, MAX_WORKERS, Span};
 
 use super::super::ProblemError;
@@ -34,8 +34,7 @@ pub(super) fn problem(raw: raw::PipelineProblem) -> Result<PipelineProblem, Prob
         if names.insert(one.name.as_str(), i).is_some() {
             return Err(refuse(&format!("{field}.name"), &one.name, "is taken already"));
         }
-        let above = stage.parent.map_or(Span::ZERO, |parent: usize| alone[parent]);
-        alone.push(above + guard + profile.bound(1));
+        alone.push(stage.parents.most(&alone) + guard + profile.bound(1));
         stages.push(stage);
         profiles.push(profile);
     }
@@ -82,18 +81,26 @@ fn stage(
     (before, spare): (&HashMap<&str, usize>, usize),
 ) -> Result<(StageChoices, LatencyProfile), ProblemError> {
     let of = |name: &str| format!("{field}.{name}");
-    let parent = match raw.parent.as_deref() {
-        None if before.is_empty() => None,
-        None => return Err(refuse(&of("parent"), "(absent)", "every stage but the first has one")),
-        Some(parent) if before.is_empty() => {
-            return Err(refuse(&of("parent"), parent, "the first stage takes the sources: remove it"));
+    let parents = parents(field, raw, before)?;
+    let fan_out = match raw.requests {
+        None => raw.fan_out,
+        Some(requests) if !raw.join => {
+            return Err(refuse(
+                &of("requests"),
+                requests,
+                "only a join declares it: fan_out is for all others",
+            ));
         }
-        Some(parent) => {
-            let reason = "must be the name of a stage that stands before it";
-            Some(*before.get(parent).ok_or_else(|| refuse(&of("parent"), parent, reason))?)
+        Some(requests) => {
+            number(&of("requests"), requests as usize, 1, MAX_FAN_OUT as usize)?;
+            requests
         }
     };
-    let most = if parent.is_none() { 1 } else { MAX_FAN_OUT as usize };
+    if raw.join && raw.fan_out != 1 {
+        let reason = "a join takes a source once: requests says how many it becomes at most";
+        return Err(refuse(&of("fan_out"), raw.fan_out, reason));
+    }
+    let most = if before.is_empty() { 1 } else { MAX_FAN_OUT as usize };
     number(&of("fan_out"), raw.fan_out as usize, 1, most)?;
     let workers = match raw.workers {
         Count::Is(workers) => {
@@ -111,5 +118,39 @@ fn stage(
     }
     let profile = check.profile(field, *batches.end(), raw.time, raw.times.as_deref())?;
     let options = StageOption::of_profile(&profile, batches, workers);
-    Ok((StageChoices { parent, fan_out: raw.fan_out, options }, profile))
+    Ok((StageChoices { parents, fan_out, options }, profile))
+}
+
+/// The stages whose results it takes, all of which stand before it.
+fn parents(field: &str, raw: &raw::Stage, before: &HashMap<&str, usize>) -> Result<Parents, ProblemError> {
+    let of = |name: &str| format!("{field}.{name}");
+    let field_of = match (&raw.parent, &raw.parents) {
+        (None, None) if before.is_empty() && raw.join => {
+            return Err(refuse(&of("join"), true, "the first stage takes the sources: remove it"));
+        }
+        (None, None) if before.is_empty() => return Ok(Parents::NONE),
+        (None, None) => return Err(refuse(&of("parent"), "(absent)", "every stage but the first has one")),
+        (Some(_), Some(_)) => {
+            return Err(refuse(&of("parents"), "(a list)", "stands beside parent: keep one"));
+        }
+        (Some(_), None) => of("parent"),
+        (None, Some(_)) => of("parents"),
+    };
+    if raw.parent.is_none() {
+        number(&format!("length of {}", of("parents")), raw.before().count(), 1, MAX_STAGES)?;
+    }
+    let mut found = Vec::new();
+    for (i, name) in raw.before().enumerate() {
+        let field = if raw.parent.is_some() { field_of.clone() } else { format!("{field_of}[{i}]") };
+        if before.is_empty() {
+            return Err(refuse(&field, name, "the first stage takes the sources: remove it"));
+        }
+        let reason = "must be the name of a stage that stands before it";
+        let parent = *before.get(name).ok_or_else(|| refuse(&field, name, reason))?;
+        if found.contains(&parent) {
+            return Err(refuse(&field, name, "is in the list already"));
+        }
+        found.push(parent);
+    }
+    Ok(if raw.join { Parents::join(found) } else { Parents::each(found) })
 }

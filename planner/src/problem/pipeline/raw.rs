@@ -37,10 +37,19 @@ pub struct PipelineProblem {
 pub struct Stage {
     /// Unique.
     pub name: String,
-    /// The stage whose results it takes; absent for the first alone.
+    /// The stage whose results it takes; the first has neither this nor `parents`, all others one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// The most requests that a result of the parent becomes.
+    /// The stages whose results it takes: each by itself, or of a source at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<Vec<String>>,
+    /// Whether it takes a source once, when its parents are done with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub join: bool,
+    /// The most requests that a source becomes at a join, by default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
+    /// The most requests that a result of a parent becomes.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub fan_out: u32,
     /// Identical ones, that no other stage uses.
@@ -53,6 +62,21 @@ pub struct Stage {
     /// The times of batches of 1, 2, …, at least `batch` of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Vec<Number>>,
+}
+
+impl PipelineProblem {
+    /// Whether each stage takes the results of one other, each by itself.
+    #[must_use]
+    pub fn is_tree(&self) -> bool {
+        self.pipeline.iter().all(|stage| !stage.join && stage.before().count() <= 1)
+    }
+}
+
+impl Stage {
+    /// The names of its parents.
+    pub fn before(&self) -> impl Iterator<Item = &str> {
+        self.parent.iter().chain(self.parents.iter().flatten()).map(String::as_str)
+    }
 }
 
 /// A number, or that it is to be chosen.

@@ -1,5 +1,6 @@
 //! Problems of a pipeline as they are written: what is read, and what is refused with field, value and limit.
 
+use rt_core::pipeline::Parents;
 use serde_json::{Value, json};
 
 use super::*;
@@ -45,10 +46,11 @@ fn a_pipeline_is_read_exactly() {
     assert_eq!((pipeline.deadline, pipeline.guard), (ms(40), ms(1)));
     let [detect, read] = pipeline.stages.as_slice() else { panic!("two") };
     assert_eq!(
-        (detect.parent, detect.fan_out, detect.workers, detect.batch, detect.time),
-        (None, 1, 1, 2, ms(3))
+        (detect.parents, detect.fan_out, detect.workers, detect.batch, detect.time),
+        (Parents::NONE, 1, 1, 2, ms(3))
     );
-    assert_eq!((read.parent, read.fan_out, read.workers, read.batch, read.time), (Some(0), 2, 2, 2, ms(2)));
+    let first = Parents::each([0]);
+    assert_eq!((read.parents, read.fan_out, read.workers, read.batch, read.time), (first, 2, 2, 2, ms(2)));
     assert_eq!((problem.profiles[0].bound(1), problem.streams.len()), (ms(2), 1));
     let written = serde_json::to_string(&problem.raw).expect("JSON");
     assert_eq!(parse(&written).expect("its own text"), problem);
@@ -69,6 +71,84 @@ fn what_is_to_be_chosen_is_read_as_options() {
     assert_eq!((problem.choices.workers, problem.choices.is_fixed()), (Some(4), false));
     let written = serde_json::to_string(&problem.raw).expect("JSON");
     assert_eq!(parse(&written).expect("its own text"), problem);
+}
+
+/// Two ways from the first stage, and what is behind both, in place of what stands in `stage`.
+fn ways(stage: &Value) -> Value {
+    let mut problem = worked();
+    problem["deadline"] = json!(60);
+    let way = |name: &str| json!({"name": name, "parent": "detect", "workers": 1, "batch": 1, "time": 2});
+    let mut last = json!({"name": "both", "workers": 1, "batch": 1, "time": 1});
+    let fields = stage.as_object().expect("an object").clone();
+    last.as_object_mut().expect("an object").extend(fields);
+    problem["pipeline"] = json!([worked()["pipeline"][0], way("left"), way("right"), last]);
+    problem
+}
+
+#[test]
+fn several_parents_are_read_as_a_merge_or_a_join() {
+    for (stage, parents, fan_out) in [
+        (json!({"parents": ["left", "right"]}), Parents::each([1, 2]), 1),
+        (json!({"parents": ["right", "left"], "fan_out": 3}), Parents::each([1, 2]), 3),
+        (json!({"parents": ["detect", "left"], "join": true}), Parents::join([0, 1]), 1),
+        (json!({"parents": ["left", "right"], "join": true, "requests": 4}), Parents::join([1, 2]), 4),
+        (json!({"parent": "left", "join": true, "requests": 2}), Parents::join([1]), 2),
+        (json!({"parents": ["left"], "join": false}), Parents::each([1]), 1),
+    ] {
+        let problem = parse(&ways(&stage).to_string()).unwrap_or_else(|no| panic!("{stage}: {no}"));
+        let last = &problem.choices.stages[3];
+        assert_eq!((last.parents, last.fan_out), (parents, fan_out), "{stage}");
+        assert_eq!(problem.raw.is_tree(), parents.is_of_tree());
+        let written = serde_json::to_string(&problem.raw).expect("JSON");
+        assert_eq!(parse(&written).expect("its own text"), problem);
+    }
+}
+
+#[test]
+fn what_is_no_merge_and_no_join_is_refused_with_field_value_and_limit() {
+    for (stage, expected) in [
+        (json!({}), "pipeline[3].parent = (absent): every stage but the first has one"),
+        (json!({"parents": []}), "length of pipeline[3].parents = 0: must be in 1..=32"),
+        (
+            json!({"parents": ["left", "top"]}),
+            "pipeline[3].parents[1] = top: must be the name of a stage that stands",
+        ),
+        (
+            json!({"parents": ["both", "left"]}),
+            "pipeline[3].parents[0] = both: must be the name of a stage that stands",
+        ),
+        (json!({"parents": ["left", "left"]}), "pipeline[3].parents[1] = left: is in the list already"),
+        (
+            json!({"parent": "left", "parents": ["right"]}),
+            "pipeline[3].parents = (a list): stands beside parent: keep one",
+        ),
+        (
+            json!({"parents": ["left", "right"], "requests": 2}),
+            "pipeline[3].requests = 2: only a join declares it",
+        ),
+        (
+            json!({"parents": ["left", "right"], "join": true, "requests": 0}),
+            "pipeline[3].requests = 0: must be in 1..=1024",
+        ),
+        (
+            json!({"parents": ["left", "right"], "join": true, "fan_out": 2}),
+            "pipeline[3].fan_out = 2: a join takes a source once",
+        ),
+        (json!({"parents": ["left", "right"], "join": "yes"}), "invalid type"),
+    ] {
+        let error = parse(&ways(&stage).to_string()).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{stage}: {error}");
+    }
+    let mut first = worked();
+    for (field, value, expected) in [
+        ("parents", json!(["read"]), "pipeline[0].parents[0] = read: the first stage takes the sources"),
+        ("join", json!(true), "pipeline[0].join = true: the first stage takes the sources"),
+    ] {
+        first["pipeline"][0] = worked()["pipeline"][0].clone();
+        first["pipeline"][0][field] = value;
+        let error = parse(&first.to_string()).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]
