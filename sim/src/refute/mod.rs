@@ -175,6 +175,7 @@ impl Search<'_> {
                 for block in tree.blocks(stage, least, &come) {
                     blocks.push(block);
                     let found = self.answered(&made(&blocks)).map_or(0, |(latest, _)| latest);
+                    if std::env::var("PROBLEM").is_ok() { println!("start {start} block {block:?} -> {found} (latest {latest})"); }
                     blocks.pop();
                     if found > latest {
                         (latest, best) = (found, Some(block));

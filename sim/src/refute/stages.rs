@@ -70,15 +70,14 @@ impl<'a> Tree<'a> {
     }
 
     /// Ways to be in the way of what comes to `stage` at one of `instants` behind the burst, of which each is tried that finds the
-    /// batches at another place: the first batch begins as late as may be, but before `least` before the burst.
+    /// batches at another place: the first batch begins as late as may be, but at least `least` before the burst, which is not 0.
     pub(super) fn blocks(&self, stage: usize, least: u64, instants: &[u64]) -> Vec<Block> {
         let time = self.time(stage);
         let mut blocks: Vec<Block> = Vec::new();
         for &instant in instants {
             // A batch begins just before.
-            let before = instant.saturating_sub(1);
-            let lead = least + (time - (least + before) % time) % time;
-            let block = Block { stage, lead, rounds: (lead + before) / time + 1 };
+            let lead = least + (time - (least + instant - 1) % time) % time;
+            let block = Block { stage, lead, rounds: (lead + instant - 1) / time + 1 };
             if let Some(other) = blocks.iter_mut().find(|other| other.lead == lead) {
                 // Until the later of both.
                 other.rounds = other.rounds.max(block.rounds);

@@ -85,3 +85,13 @@ fn most_refusals_of_pipelines_are_refuted() {
         }
     }
 }
+
+#[test]
+fn debugging() {
+    let Ok(text) = std::env::var("PROBLEM") else { return };
+    let problem = staged(&serde_json::from_str(&text).unwrap());
+    let case = Case::staged(&problem);
+    let mut search = Search { case: &case, budget: BUDGET, best: None };
+    println!("in the way: {}", search.in_the_way(0));
+    println!("best {:?}", search.best.map(|(a, o, s)| (a.len(), o, s)));
+}
