@@ -543,11 +543,11 @@ Fixpoint keeps_curve f l := match l with
   | [] => true
   | a :: l' => from_first f a 1 l && keeps_curve f l'
   end.
-Definition sent st k := map narr (rev (filter (fun x => nsrc x =? N.of_nat k) (sarrived st))).
-Definition conforms_shared st := forallb (fun k => match nth_error (nclients pr) k with
-  | Some c => keeps_curve (alpha (bounds (snd c))) (sent st k)
+Definition times_of k l := map narr (rev (filter (fun x => nsrc x =? N.of_nat k) l)).
+Definition conforms_by ss l := forallb (fun k => match nth_error ss k with
+  | Some s => keeps_curve (alpha (bounds s)) (times_of k l)
   | None => true
-  end) (seq 0 (length (nclients pr))).
+  end) (seq 0 (length ss)).
 
 Lemma from_first_spec (f : N -> N) a e l : (forall x y, x <= y -> f x <= f y) -> forall i, from_first f a i l = true ->
   (0 < count (fun b => (b <? e)%N) l)%nat -> i + N.of_nat (count (fun b => (b <? e)%N) l) <= f (e - a) + 1.
@@ -571,27 +571,32 @@ Proof.
   specialize (Hf (a + d - b) d ltac:(lia)). lia.
 Qed.
 
+Lemma conforms_by_sound ss p l : sound_streams p -> streams p = map to_stream ss -> conforms_by ss l = true ->
+  conforms p (map req (rev l)).
+Proof.
+  intros Hsound Ess H k s a d E. rewrite Ess, nth_error_map in E. destruct (nth_error ss k) as [s0|] eqn:Es; [|discriminate].
+  cbn [option_map] in E. injection E as <-. unfold conforms_by in H. rewrite forallb_forall in H.
+  assert (Hk : (k < length ss)%nat) by (apply nth_error_Some; congruence). specialize (H k ltac:(apply in_seq; lia)). rewrite Es in H.
+  assert (Hmono : forall x y, x <= y -> alpha (bounds s0) x <= alpha (bounds s0) y).
+  { intros x y Hxy. destruct (Hsound (to_stream s0)) as (_ & _ & Hm); [rewrite Ess; apply in_map; now apply (nth_error_In _ k)|].
+    specialize (Hm (N.to_nat x) (N.to_nat y) ltac:(lia)). cbn [curve to_stream] in Hm. rewrite !N2Nat.id in Hm. lia. }
+  pose proof (keeps_curve_spec _ _ Hmono H (N.of_nat a) (N.of_nat d)) as Hc. cbn [curve to_stream].
+  enough (E : count (fun r => of k r && within a d r) (map req (rev l)) =
+    count (fun b => (N.of_nat a <=? b) && (b <? N.of_nat a + N.of_nat d)) (times_of k l)) by (rewrite E; lia).
+  clear. unfold times_of. rewrite !map_rev, !count_rev. induction l as [|r l IH]; [reflexivity|]. cbn [map filter]. rewrite count_cons, IH.
+  unfold of at 1, within at 1. cbn [req src arr].
+  replace (N.to_nat (nsrc r) =? k)%nat with (nsrc r =? N.of_nat k) by (apply eq_true_iff_eq; rewrite Nat.eqb_eq, N.eqb_eq; lia).
+  destruct (nsrc r =? N.of_nat k); cbn [andb Nat.b2n map]; [|reflexivity]. rewrite count_cons. f_equal. f_equal.
+  apply eq_true_iff_eq. rewrite !andb_true_iff, Nat.leb_le, Nat.ltb_lt, N.leb_le, N.ltb_lt. lia.
+Qed.
+
+Definition conforms_shared st := conforms_by (map snd (nclients pr)) (sarrived st).
 Lemma conforms_conform st : sensible q -> conforms_shared st = true -> conform q (fun _ => true) (arrivals st).
 Proof.
-  intros (Hsound & _) H k s a d E _. cbn [clients to_sharing] in E. rewrite nth_error_map in E.
-  destruct (nth_error (nclients pr) k) as [c|] eqn:Ec; [|discriminate]. cbn [option_map] in E. injection E as <-.
-  unfold conforms_shared in H. rewrite forallb_forall in H.
-  assert (Hk : (k < length (nclients pr))%nat) by (apply nth_error_Some; congruence).
-  specialize (H k ltac:(apply in_seq; lia)). rewrite Ec in H.
-  assert (Hmono : forall x y, x <= y -> alpha (bounds (snd c)) x <= alpha (bounds (snd c)) y).
-  { intros x y Hxy. destruct (Hsound (to_stream (snd c))) as (_ & _ & Hm).
-    - cbn [streams as_problem clients to_sharing]. apply (in_map (fun c => to_stream (snd c))). now apply (nth_error_In _ k).
-    - specialize (Hm (N.to_nat x) (N.to_nat y) ltac:(lia)). cbn [curve to_stream] in Hm. rewrite !N2Nat.id in Hm. lia. }
-  pose proof (keeps_curve_spec _ _ Hmono H (N.of_nat a) (N.of_nat d)) as Hc. cbn [curve to_stream].
-  assert (Ecount : count (fun r => of k r && within a d r) (arrivals st) =
-    count (fun b => (N.of_nat a <=? b) && (b <? N.of_nat a + N.of_nat d)) (sent st k)).
-  { unfold arrivals, sent. generalize (sarrived st). intros l. rewrite map_rev, map_rev, !count_rev.
-    induction l as [|r l IH]; [reflexivity|]. cbn [map filter]. rewrite count_cons, IH.
-    unfold of at 1, within at 1. cbn [req src arr].
-    replace (N.to_nat (nsrc r) =? k)%nat with (nsrc r =? N.of_nat k) by (apply eq_true_iff_eq; rewrite Nat.eqb_eq, N.eqb_eq; lia).
-    destruct (nsrc r =? N.of_nat k); cbn [andb Nat.b2n map]; [|reflexivity]. rewrite count_cons. f_equal. f_equal.
-    apply eq_true_iff_eq. rewrite !andb_true_iff, Nat.leb_le, Nat.ltb_lt, N.leb_le, N.ltb_lt. lia. }
-  rewrite Ecount. lia.
+  intros (Hsound & _) H k s a d E _. assert (Hc : conforms (as_problem q 0) (arrivals st)).
+  { apply (conforms_by_sound (map snd (nclients pr))); [exact Hsound| |exact H].
+    cbn [streams as_problem clients to_sharing]. now rewrite !map_map. }
+  now apply (Hc k s a d).
 Qed.
 End SharedRun.
 

@@ -1,8 +1,8 @@
 (* Reads whitespace-separated integers and says what the proved programs say of them; see README.md for the format.
    [check]: problems, one a line.  [shared]: problems of services that share workers, one a line.  [pipeline]: pipelines, one a
-   line.  [accept]: logs, each a problem after "p",
-   or after "d" the streams that are counted first and a problem of services that share workers, and the events of it, one a line.
-   [in-time]: such a log of services that share workers: whether all in it is in time, by what is proved. *)
+   line.  [accept]: logs, each a problem after "p", or after "d" the streams that are counted first and a problem of services that
+   share workers, or a pipeline after "g", and the events of it, one a line.  [in-time]: such logs of services that share workers, or of
+   pipelines: whether all in it is in time, by what is proved. *)
 open Proved
 
 let fuel = let rec count k acc = if k = 0 then acc else count (k - 1) (S acc) in count 200_000 O
@@ -75,6 +75,19 @@ let shared_event rest =
   ended rest;
   (at, event)
 
+(* Of a source at which stage how many requests come. *)
+let became rest = let stage = nat (int rest) in (stage, pair rest)
+let stage_event rest =
+  let at = n rest in
+  let event = match word rest with
+    | "a" -> Comes (n rest)
+    | "s" -> let i = nat (int rest) in let w = nat (int rest) in let l = n rest in Begins (i, w, l, many rest n)
+    | "e" -> let i = nat (int rest) in let w = nat (int rest) in Leaves (i, w, many rest became)
+    | "r" -> GivesUp (request rest)
+    | other -> failwith ("an event of a stage " ^ other) in
+  ended rest;
+  (at, event)
+
 let rec lines f = match input_line stdin with line -> f line; lines f | exception End_of_file -> ()
 
 let check () =
@@ -98,6 +111,7 @@ let rec follow advance event state =
 let problem_of_log kind rest =
   let follower = match kind with
     | 'p' -> let pr = problem rest in follow (advance pr fuel) event (start pr)
+    | 'g' -> let pr = pipeline rest in follow (advance_pipeline pr) stage_event (begin_pipeline pr)
     | _ ->
       let first = number_list rest in
       let (pr, _) = sharing rest in
@@ -114,7 +128,7 @@ let accept () =
     | None -> () in
   lines (fun line ->
     let rest = words line in
-    if String.length line > 0 && (line.[0] = 'p' || line.[0] = 'd') then begin
+    if String.length line > 0 && String.contains "pdg" line.[0] then begin
       told (); ignore (word rest);
       log := Some (Some (problem_of_log line.[0] rest), 0)
     end else match !log with
@@ -124,22 +138,33 @@ let accept () =
       | None -> failwith "an event before a problem");
   told ()
 
-(* Of each log of services that share workers, whose streams are all counted. *)
+(* What is said of a log, once all of its events are there. *)
+type whole = Whole : (string list ref -> 'e) * 'e list * ('e list -> bool) -> whole
+
+let whole kind rest =
+  let log = match kind with
+    | 'g' -> let pr = pipeline rest in Whole (stage_event, [], log_hits pr fuel)
+    | _ ->
+      ignore (number_list rest);
+      let (pr, starts) = sharing rest in
+      Whole (shared_event, [], log_in_time pr fuel starts) in
+  ended rest;
+  log
+
+(* Of each log of a pipeline, or of services that share workers, whose streams are all counted. *)
 let in_time () =
   let log = ref None in
   let told () = match !log with
-    | Some (pr, starts, events) ->
-      print_endline (if log_in_time pr fuel starts (List.rev events) then "in time" else "not shown")
+    | Some (Whole (_, events, is_in_time)) ->
+      print_endline (if is_in_time (List.rev events) then "in time" else "not shown")
     | None -> () in
   lines (fun line ->
     let rest = words line in
-    if String.length line > 0 && line.[0] = 'd' then begin
-      told (); ignore (word rest); ignore (number_list rest);
-      let (pr, starts) = sharing rest in
-      ended rest;
-      log := Some (pr, starts, [])
+    if String.length line > 0 && String.contains "dg" line.[0] then begin
+      told (); ignore (word rest);
+      log := Some (whole line.[0] rest)
     end else match !log with
-      | Some (pr, starts, events) -> log := Some (pr, starts, shared_event rest :: events)
+      | Some (Whole (event, events, is_in_time)) -> log := Some (Whole (event, event rest :: events, is_in_time))
       | None -> failwith "an event before a problem");
   told ()
 

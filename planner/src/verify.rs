@@ -28,7 +28,7 @@ use crate::certificate::{Certificate, Claim, Refutation, Rule};
 use crate::problem::raw::Unit;
 use problem::{Stream, System, time};
 
-pub use proved::{Prover, ProverError, Unproved, problem_line, sharing_line};
+pub use proved::{Prover, ProverError, Unproved, chosen_line, problem_line, sharing_line};
 
 /// The most rises of a curve that are looked at; beyond, nothing is confirmed.
 const MAX_STEPS: i128 = 1 << 22;

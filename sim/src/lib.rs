@@ -32,7 +32,7 @@ mod tests;
 
 pub use arrivals::{Arrivals, ArrivalsError, MAX_ARRIVALS};
 pub use curves::{Breach, check_curves};
-pub use log::{AcceptError, Entry, Log, LogError, Member};
+pub use log::{AcceptError, Became, Entry, Log, LogError, Member};
 pub use pipeline::simulate_pipeline;
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{run, run_with};

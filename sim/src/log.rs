@@ -4,14 +4,19 @@
 //! a line `# take,STREAM,NUMBER` for each request of the batch, in order; then `# end,TIME,WORKER`. `# refuse,TIME,STREAM,NUMBER`
 //! tells of a mandatory request that was given up, `# count,TIME,STREAM,…` of the streams that are counted from then on where
 //! streams come and go. Requests are numbered from 0 within their stream.
+//!
+//! Of a pipeline the stream and number are a source's, whatever it has become: `# start,TIME,STAGE,WORKER,LENGTH`; and before
+//! `# end,TIME,STAGE,WORKER` a line `# become,STREAM,NUMBER,STAGE,COUNT` for each source of the batch and each stage behind it at
+//! which its results become requests. Stages are named.
 
 mod file;
+mod lines;
 
 use std::fmt;
 
 use planner::certify::{Decision, decide};
-use planner::verify::{Prover, ProverError, problem_line, sharing_line};
-use planner::{Problem, SharedProblem};
+use planner::verify::{Prover, ProverError, chosen_line, problem_line, sharing_line};
+use planner::{PipelineProblem, Problem, SharedProblem};
 use rt_core::{Instant, Span, WorkerId};
 
 pub use file::LogError;
@@ -23,6 +28,17 @@ pub struct Member {
     pub stream: usize,
     /// Its number within the stream, from 0.
     pub seq: u64,
+}
+
+/// What the results of a batch become of one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Became {
+    /// The source.
+    pub source: Member,
+    /// At which stage they wait now.
+    pub stage: usize,
+    /// How many there are.
+    pub count: u32,
 }
 
 /// Something that happened.
@@ -45,6 +61,26 @@ pub enum Entry {
     Refuses(Member),
     /// On a device: from now on these streams are counted, and no other is promised anything.
     Counts(Vec<usize>),
+    /// At a stage of a pipeline a worker has begun a batch.
+    StageStarts {
+        /// The stage.
+        stage: usize,
+        /// The worker, among those of the stage.
+        worker: WorkerId,
+        /// How long the batch may take.
+        length: Span,
+        /// Of each request its source, in order.
+        batch: Vec<Member>,
+    },
+    /// The batch of a worker of a stage has ended.
+    StageEnds {
+        /// The stage.
+        stage: usize,
+        /// The worker, among those of the stage.
+        worker: WorkerId,
+        /// What became of it.
+        became: Vec<Became>,
+    },
 }
 
 /// What happened, in order.
@@ -114,13 +150,42 @@ impl Log {
         self.follow(&self.to_shared_lines(problem, decided)?, prover)
     }
 
+    /// The same of a pipeline (`proof/PipelineRun.v`), with the batches and workers that are chosen where they are to be.
+    ///
+    /// # Errors
+    /// As [`Log::accept`].
+    pub fn accept_pipeline(&self, problem: &PipelineProblem, prover: &Prover) -> Result<(), AcceptError> {
+        self.follow(&self.to_pipeline_lines(problem)?, prover)
+    }
+
+    /// [`Log::is_in_time`] of a pipeline: whether all that had to be answered as a whole in it was, in time.
+    ///
+    /// # Errors
+    /// As [`Log::accept`].
+    pub fn is_pipeline_in_time(
+        &self,
+        problem: &PipelineProblem,
+        prover: &Prover,
+    ) -> Result<bool, AcceptError> {
+        self.told_in_time(&self.to_pipeline_lines(problem)?, prover)
+    }
+
+    fn to_pipeline_lines(&self, problem: &PipelineProblem) -> Result<String, AcceptError> {
+        let promised: Vec<_> = problem.specs().map(|spec| spec.demand().is_some()).collect();
+        self.to_lines(&format!("g {}", chosen_line(problem)), &promised, |_, length| length)
+    }
+
     /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised to all streams together
     /// is confirmed, arrivals keep to their declarations, and the log is a run of the model.
     ///
     /// # Errors
     /// As [`Log::accept`].
     pub fn is_in_time(&self, problem: &SharedProblem, prover: &Prover) -> Result<bool, AcceptError> {
-        let answer = prover.ask("in-time", &self.to_shared_lines(problem, &decide(problem))?)?;
+        self.told_in_time(&self.to_shared_lines(problem, &decide(problem))?, prover)
+    }
+
+    fn told_in_time(&self, lines: &str, prover: &Prover) -> Result<bool, AcceptError> {
+        let answer = prover.ask("in-time", lines)?;
         match answer.trim() {
             "in time" => Ok(true),
             "not shown" => Ok(false),
@@ -169,52 +234,6 @@ impl Log {
             _ => Err(prover.odd(answer).into()),
         }
     }
-
-    /// The log as the program reads it, after `header`: `promised` are the streams of the problem, and each batch may take so long.
-    fn to_lines(
-        &self,
-        header: &str,
-        promised: &[bool],
-        length_of: impl Fn(usize, Span) -> Span,
-    ) -> Result<String, AcceptError> {
-        use std::fmt::Write as _;
-        // The program knows the streams that are promised something, and takes any other number for a stranger's.
-        let all = self.streams.len().max(promised.len());
-        let (mut known, mut strange): (Vec<_>, Vec<_>) =
-            (0..all).partition(|&stream| promised.get(stream) == Some(&true));
-        known.append(&mut strange);
-        let mut ids = vec![0; all];
-        known.iter().enumerate().for_each(|(id, &stream)| ids[stream] = id);
-        let mut text = format!("{header}\n");
-        let mut came: Vec<Vec<u64>> = vec![Vec::new(); all];
-        for (index, (at, entry)) in self.entries.iter().enumerate() {
-            let request = |&Member { stream, seq }: &Member, came: &[Vec<u64>]| {
-                let arrival = came.get(stream).and_then(|all| all.get(usize::try_from(seq).ok()?));
-                let arrival = arrival.ok_or(AcceptError::Unknown { index, stream, seq })?;
-                Ok::<_, AcceptError>(format!(" {} {} {arrival}", ids[stream], seq + 1))
-            };
-            let at = at.as_nanos();
-            // Writing to a text cannot fail.
-            let _ = match entry {
-                Entry::Arrives(stream) => {
-                    came[*stream].push(at);
-                    writeln!(text, "{at} a {}", ids[*stream])
-                }
-                Entry::Starts { worker, length, batch } => {
-                    let members = batch.iter().map(|m| request(m, &came)).collect::<Result<String, _>>()?;
-                    let length = length_of(index, *length).as_nanos();
-                    writeln!(text, "{at} s {worker} {length} {}{members}", batch.len())
-                }
-                Entry::Ends(worker) => writeln!(text, "{at} e {worker}"),
-                Entry::Refuses(member) => writeln!(text, "{at} r{}", request(member, &came)?),
-                Entry::Counts(streams) => {
-                    let streams: String = streams.iter().map(|&stream| format!(" {}", ids[stream])).collect();
-                    writeln!(text, "{at} c {}{streams}", streams.split_whitespace().count())
-                }
-            };
-        }
-        Ok(text)
-    }
 }
 
 impl fmt::Display for Entry {
@@ -229,11 +248,21 @@ impl fmt::Display for Entry {
                 write!(f, "request {seq} of stream {stream} is given up")
             }
             Self::Counts(streams) => write!(f, "the streams {streams:?} are counted"),
+            Self::StageStarts { stage, worker, length, batch } => {
+                let (size, length) = (batch.len(), length.as_nanos());
+                write!(f, "worker {worker} of stage {stage} begins {size} for {length} ns")
+            }
+            Self::StageEnds { stage, worker, became } => {
+                let count: u64 = became.iter().map(|became| u64::from(became.count)).sum();
+                write!(f, "worker {worker} of stage {stage} ends, and {count} come of it")
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod device_tests;
+#[cfg(test)]
+mod stage_tests;
 #[cfg(test)]
 mod tests;

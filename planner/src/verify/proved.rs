@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rt_core::pipeline::Pipeline as RtPipeline;
 use rt_core::sharing::{Rule as SharedRule, SharedAdmission};
 use rt_core::{ArrivalBound, Dispatch, Span, StreamSpec, Workers};
 
@@ -12,8 +13,8 @@ use super::pipeline::Pipeline;
 use super::problem::{Bound, Kind, Stream, System};
 use super::shared::{Told, told};
 use crate::certificate::{Certificate, PipelineClaim, PipelineReason, Rule, SharedClaim, SharedReason};
-use crate::certify::Decision;
-use crate::problem::{Problem, SharedProblem};
+use crate::certify::{Decision, chosen};
+use crate::problem::{PipelineProblem, Problem, SharedProblem};
 
 /// The program `weir-proved` that `make proof` builds.
 #[derive(Clone, Debug)]
@@ -265,6 +266,17 @@ fn pipeline_line(claim: &PipelineClaim) -> Result<String, VerifyError> {
         format!("{} {} {} {} {}", s.workers, s.batch, s.time, s.parent.unwrap_or(0), s.fan_out)
     });
     Ok(format!("{deadline} {guard} {stages} {}", list(&promised, |stream| stream_line(stream))))
+}
+
+/// A pipeline as the program reads it, with the batches and workers that are chosen where they are to be.
+#[must_use]
+pub fn chosen_line(problem: &PipelineProblem) -> String {
+    let RtPipeline { deadline, guard, stages } = chosen(problem);
+    let promised: Vec<_> = problem.streams.iter().filter_map(promised).collect();
+    let stages = list(&stages, |s| {
+        format!("{} {} {} {} {}", s.workers, s.batch, ns(s.time), s.parent.unwrap_or(0), s.fan_out)
+    });
+    format!("{} {} {stages} {}", ns(deadline), ns(guard), list(&promised, stream_line))
 }
 
 /// The density, the constraints, the bounds.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use planner::problem::raw::Unit;
-use planner::{Number, Problem, SharedProblem};
+use planner::{Number, PipelineProblem, Problem, SharedProblem};
 use rt_core::{Instant, Span};
 
-use super::{Entry, Log, Member};
+use super::{Became, Entry, Log, Member};
 use crate::arrivals::{Arrivals, MAX_ARRIVALS};
 use crate::lines::MAX_BYTES;
 use crate::record::MAX_STREAMS;
@@ -40,7 +40,7 @@ impl Log {
     /// # Errors
     /// What writing reports.
     pub fn write(&self, problem: &Problem, to: impl Write) -> std::io::Result<()> {
-        self.write_in(problem.raw.unit, to)
+        self.write_in(problem.raw.unit, &[], to)
     }
 
     /// The same of services that share workers.
@@ -48,10 +48,18 @@ impl Log {
     /// # Errors
     /// What writing reports.
     pub fn write_shared(&self, problem: &SharedProblem, to: impl Write) -> std::io::Result<()> {
-        self.write_in(problem.raw.unit, to)
+        self.write_in(problem.raw.unit, &[], to)
     }
 
-    fn write_in(&self, unit: Unit, to: impl Write) -> std::io::Result<()> {
+    /// The same of a pipeline.
+    ///
+    /// # Errors
+    /// What writing reports.
+    pub fn write_pipeline(&self, problem: &PipelineProblem, to: impl Write) -> std::io::Result<()> {
+        self.write_in(problem.raw.unit, &stages_of(problem), to)
+    }
+
+    fn write_in(&self, unit: Unit, stages: &[String], to: impl Write) -> std::io::Result<()> {
         let mut to = csv::WriterBuilder::new().flexible(true).from_writer(to);
         let span = |span: Span| Number::of_span(span, unit).to_string();
         let since = |at: Instant| span(at.since(Instant::ZERO));
@@ -61,10 +69,20 @@ impl Log {
             match entry {
                 Entry::Arrives(stream) => to.write_record([&at, &self.streams[*stream]])?,
                 Entry::Starts { worker, length, batch } => {
-                    for Member { stream, seq } in batch {
-                        to.write_record(["# take", &self.streams[*stream], &seq.to_string()])?;
-                    }
+                    self.write_batch(batch, &mut to)?;
                     to.write_record(["# start", &at, &worker.to_string(), &span(*length)])?;
+                }
+                Entry::StageStarts { stage, worker, length, batch } => {
+                    self.write_batch(batch, &mut to)?;
+                    let (stage, worker) = (&stages[*stage], worker.to_string());
+                    to.write_record(["# start", &at, stage, &worker, &span(*length)])?;
+                }
+                Entry::StageEnds { stage, worker, became } => {
+                    for Became { source, stage, count } in became {
+                        let (stream, seq) = (&self.streams[source.stream], source.seq.to_string());
+                        to.write_record(["# become", stream, &seq, &stages[*stage], &count.to_string()])?;
+                    }
+                    to.write_record(["# end", &at, &stages[*stage], &worker.to_string()])?;
                 }
                 Entry::Ends(worker) => to.write_record(["# end", &at, &worker.to_string()])?,
                 Entry::Refuses(Member { stream, seq }) => {
@@ -79,6 +97,12 @@ impl Log {
         to.flush()
     }
 
+    fn write_batch(&self, batch: &[Member], to: &mut csv::Writer<impl Write>) -> csv::Result<()> {
+        batch.iter().try_for_each(|Member { stream, seq }| {
+            to.write_record(["# take", &self.streams[*stream], &seq.to_string()])
+        })
+    }
+
     /// Reads a log, times in the unit of `problem`. What a recording says in other comments is left out, but not that
     /// something is missing.
     ///
@@ -86,7 +110,7 @@ impl Log {
     /// [`LogError`], with the number of the line.
     pub fn read(problem: &Problem, from: impl Read) -> Result<Self, LogError> {
         let streams = problem.streams.iter().map(|(name, _)| name.clone());
-        Self::read_in(streams.collect(), problem.raw.unit, from)
+        Self::read_in(streams.collect(), problem.raw.unit, &[], from)
     }
 
     /// The same of services that share workers: streams are named `service/stream`.
@@ -94,13 +118,27 @@ impl Log {
     /// # Errors
     /// As [`Log::read`].
     pub fn read_shared(problem: &SharedProblem, from: impl Read) -> Result<Self, LogError> {
-        Self::read_in(Arrivals::of_shared(problem).streams, problem.raw.unit, from)
+        Self::read_in(Arrivals::of_shared(problem).streams, problem.raw.unit, &[], from)
     }
 
-    fn read_in(streams: Vec<String>, unit: Unit, from: impl Read) -> Result<Self, LogError> {
+    /// The same of a pipeline.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub fn read_pipeline(problem: &PipelineProblem, from: impl Read) -> Result<Self, LogError> {
+        let streams = problem.streams.iter().map(|(name, _)| name.clone());
+        Self::read_in(streams.collect(), problem.raw.unit, &stages_of(problem), from)
+    }
+
+    fn read_in(
+        streams: Vec<String>,
+        unit: Unit,
+        stages: &[String],
+        from: impl Read,
+    ) -> Result<Self, LogError> {
         let index = streams.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
         let log = Self { streams, entries: Vec::new() };
-        let mut reader = Reader { log, unit, index, taken: Vec::new() };
+        let mut reader = Reader { log, unit, stages, index, taken: Vec::new(), became: Vec::new() };
         let mut from = BufReader::new(from.take(MAX_BYTES));
         let mut text = String::new();
         for line in 1.. {
@@ -123,15 +161,23 @@ impl Log {
     }
 }
 
-struct Reader {
+fn stages_of(problem: &PipelineProblem) -> Vec<String> {
+    problem.raw.pipeline.iter().map(|stage| stage.name.clone()).collect()
+}
+
+struct Reader<'a> {
     log: Log,
     unit: Unit,
+    /// Of a pipeline.
+    stages: &'a [String],
     index: HashMap<String, usize>,
     /// The requests of the batch that is to start.
     taken: Vec<Member>,
+    /// What the batch that is to end became.
+    became: Vec<Became>,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn line(&mut self, text: &str) -> Result<(), String> {
         if text.ends_with("not recorded") {
             return Err("what is missing cannot be held against the model".to_owned());
@@ -147,13 +193,29 @@ impl Reader {
                 let member = self.member(stream, seq)?;
                 self.taken.push(member);
             }
-            ["# start", at, worker, length] => {
+            ["# start", at, stage, worker, length] => {
+                let (at, stage, worker) = (self.instant(at)?, self.stage(stage)?, whole(worker)? as usize);
+                let length = self.span(length)?;
+                let batch = std::mem::take(&mut self.taken);
+                self.log.entries.push((at, Entry::StageStarts { stage, worker, length, batch }));
+            }
+            ["# become", stream, seq, stage, count] => {
+                let (source, stage) = (self.member(stream, seq)?, self.stage(stage)?);
+                let count = count.parse().map_err(|_| format!("{count} is no number of requests"))?;
+                self.became.push(Became { source, stage, count });
+            }
+            ["# end", at, stage, worker] => {
+                let (at, stage, worker) = (self.instant(at)?, self.stage(stage)?, whole(worker)? as usize);
+                let became = std::mem::take(&mut self.became);
+                self.log.entries.push((at, Entry::StageEnds { stage, worker, became }));
+            }
+            ["# start", at, worker, length] if self.stages.is_empty() => {
                 let (at, worker) = (self.instant(at)?, whole(worker)? as usize);
                 let length = self.span(length)?;
                 let batch = std::mem::take(&mut self.taken);
                 self.log.entries.push((at, Entry::Starts { worker, length, batch }));
             }
-            ["# end", at, worker] => {
+            ["# end", at, worker] if self.stages.is_empty() => {
                 let entry = (self.instant(at)?, Entry::Ends(whole(worker)? as usize));
                 self.log.entries.push(entry);
             }
@@ -166,7 +228,7 @@ impl Reader {
                 let streams = names.iter().map(|name| self.stream(name)).collect::<Result<_, _>>()?;
                 self.log.entries.push((at, Entry::Counts(streams)));
             }
-            ["# take" | "# start" | "# end" | "# refuse" | "# count", ..] => {
+            ["# take" | "# start" | "# become" | "# end" | "# refuse" | "# count", ..] => {
                 return Err("has not the fields that it must have".to_owned());
             }
             _ if text.starts_with('#') => {}
@@ -206,6 +268,14 @@ impl Reader {
         self.log.streams.push(name.to_owned());
         self.index.insert(name.to_owned(), self.log.streams.len() - 1);
         Ok(self.log.streams.len() - 1)
+    }
+
+    fn stage(&self, name: &str) -> Result<usize, String> {
+        let found = self.stages.iter().position(|stage| stage == name);
+        found.ok_or_else(|| match self.stages {
+            [] => "stages are of pipelines".to_owned(),
+            stages => format!("{name} is no stage, those are {}", stages.join(", ")),
+        })
     }
 
     fn member(&mut self, stream: &str, seq: &str) -> Result<Member, String> {

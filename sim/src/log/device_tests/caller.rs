@@ -310,7 +310,7 @@ pub(super) fn played(
         match entry {
             Entry::Arrives(stream) => place(stream),
             Entry::Starts { batch, .. } => batch.iter_mut().for_each(|member| place(&mut member.stream)),
-            Entry::Ends(_) => {}
+            Entry::Ends(_) | Entry::StageStarts { .. } | Entry::StageEnds { .. } => {}
             Entry::Refuses(member) => place(&mut member.stream),
             Entry::Counts(streams) => streams.iter_mut().for_each(place),
         }
