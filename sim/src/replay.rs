@@ -90,7 +90,9 @@ pub enum ReplayError {
         name: String,
     },
     /// A stream that is none of a pipeline's, and of none of its stages.
-    #[error("arrival {index}: stream {name:?} is none of the problem's, and of none of its stages, as stage/background")]
+    #[error(
+        "arrival {index}: stream {name:?} is none of the problem's, and of none of its stages, as stage/background"
+    )]
     Stage {
         /// Which arrival, from 0.
         index: usize,

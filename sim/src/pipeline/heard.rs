@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use rt_core::{Instant, Span, WorkerId};
+use rt_core::{Instant, MissReason, Outcome, Span, WorkerId};
 
+use crate::log::{Became, Entry, Log, Member};
 use crate::policy::End;
 
 /// Who listens to a run.
@@ -25,6 +26,20 @@ pub(crate) enum Heard {
     },
     /// How long each source waited at each stage.
     Waits(Waits),
+    /// All that happens, to be written down.
+    All(Written),
+}
+
+/// A log that is being written, with what its entries need.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) log: Log,
+    /// The sources as they came.
+    sources: Vec<Member>,
+    /// Of each stream, how many have come.
+    sent: Vec<u64>,
+    /// What the batch that is ending became so far.
+    became: Vec<Became>,
 }
 
 /// How long each source waited.
@@ -51,17 +66,12 @@ impl Heard {
                 waits.come((waits.sources, 0), now, 1);
                 waits.sources += 1;
             }
+            Self::All(all) => all.comes(now, stream),
         }
     }
 
     /// A batch begins, with these requests: of which source, and its number among those of the source there.
-    pub(super) fn begins(
-        &mut self,
-        now: Instant,
-        at: (usize, WorkerId),
-        _length: Span,
-        parts: &[(u64, u32)],
-    ) {
+    pub(super) fn begins(&mut self, now: Instant, at: (usize, WorkerId), length: Span, parts: &[(u64, u32)]) {
         match self {
             Self::Nothing => {}
             Self::Ends { streams, of, running, .. } => {
@@ -72,6 +82,7 @@ impl Heard {
             Self::Waits(waits) => {
                 parts.iter().for_each(|&(token, index)| waits.begin((token, at.0), now, index as usize));
             }
+            Self::All(all) => all.begins(now, at, length, parts),
         }
     }
 
@@ -90,6 +101,15 @@ impl Heard {
         match self {
             Self::Nothing | Self::Ends { .. } => {}
             Self::Waits(waits) => waits.come((source, stage), now, count as usize),
+            Self::All(all) => all.becomes(source, stage, count),
+        }
+    }
+
+    /// What the results of a batch that ends became has been said.
+    pub(super) fn ended(&mut self, now: Instant, (stage, worker): (usize, WorkerId)) {
+        if let Self::All(Written { log, became, .. }) = self {
+            let became = std::mem::take(became);
+            log.entries.push((now, Entry::StageEnds { stage, worker, became }));
         }
     }
 
@@ -97,6 +117,49 @@ impl Heard {
         match self {
             Self::Nothing | Self::Ends { .. } => {}
             Self::Waits(waits) => waits.over(now, end.token),
+            Self::All(all) => all.over(now, end),
+        }
+    }
+}
+
+impl Written {
+    /// Nothing has happened yet.
+    pub(super) fn new(streams: Vec<String>) -> Self {
+        let (sources, sent, became) = (Vec::new(), vec![0; streams.len()], Vec::new());
+        Self { log: Log { streams, entries: Vec::new() }, sources, sent, became }
+    }
+
+    fn comes(&mut self, now: Instant, stream: usize) {
+        self.sources.push(Member { stream, seq: self.sent[stream] });
+        self.sent[stream] += 1;
+        self.log.entries.push((now, Entry::Arrives(stream)));
+    }
+
+    fn begins(
+        &mut self,
+        now: Instant,
+        (stage, worker): (usize, WorkerId),
+        length: Span,
+        parts: &[(u64, u32)],
+    ) {
+        let batch = parts.iter().map(|&(token, _)| self.sources[token as usize]).collect();
+        self.log.entries.push((now, Entry::StageStarts { stage, worker, length, batch }));
+    }
+
+    fn becomes(&mut self, source: u64, stage: usize, count: u32) {
+        let source = self.sources[source as usize];
+        match self.became.iter_mut().find(|all| (all.source, all.stage) == (source, stage)) {
+            Some(all) => all.count += count,
+            None if count > 0 => self.became.push(Became { source, stage, count }),
+            None => {}
+        }
+    }
+
+    /// A mandatory source may have been given up.
+    fn over(&mut self, now: Instant, end: &End) {
+        let given_up = matches!(end.outcome, Outcome::Missed(reason) if reason != MissReason::Late);
+        if end.mandatory && given_up {
+            self.log.entries.push((now, Entry::Refuses(self.sources[end.token as usize])));
         }
     }
 }
@@ -131,6 +194,7 @@ impl Waits {
     /// In which stage a request of `source` waited longest, and how long; the first of such stages.
     pub(crate) fn longest(&self, source: u64) -> Option<(usize, Span)> {
         let of = self.longest.iter().filter(|((token, _), _)| *token == source);
-        of.map(|(&(_, stage), &wait)| (stage, wait)).max_by_key(|&(stage, wait)| (wait, std::cmp::Reverse(stage)))
+        of.map(|(&(_, stage), &wait)| (stage, wait))
+            .max_by_key(|&(stage, wait)| (wait, std::cmp::Reverse(stage)))
     }
 }

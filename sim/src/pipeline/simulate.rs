@@ -7,25 +7,29 @@ use planner::certify::chosen;
 use rt_core::StreamSpec;
 use virtual_time::Order;
 
-use super::heard::Heard;
+use super::heard::{Heard, Written};
 use super::staged::play;
 use crate::arrivals::Arrivals;
+use crate::log::Log;
 use crate::report::Report;
 use crate::simulate::SimulateError;
 
 /// Runs the sources in `csv`, lines `time,stream`, through the scheduler of pipelines. Batches of `b` take exactly `P(b)`, and each
-/// result becomes as many requests as it may; of one instant, batches end first, then sources come, then the scheduler decides.
+/// result becomes as many requests as it may; of one instant, batches end first, then sources come, then the scheduler decides. With a
+/// log of all that it does.
 ///
 /// # Errors
 /// If the arrivals cannot be read, or no source could ever meet the deadline.
-pub fn simulate_pipeline(problem: &PipelineProblem, csv: impl Read) -> Result<Report, SimulateError> {
+pub fn simulate_pipeline(problem: &PipelineProblem, csv: impl Read) -> Result<(Report, Log), SimulateError> {
     let arrivals = Arrivals::read_pipeline(problem, csv)?;
     let specs = problem.specs().cloned().chain(std::iter::repeat(StreamSpec::best_effort()));
     let streams: Vec<_> = specs.take(arrivals.streams.len()).map(|spec| (spec, None)).collect();
     let of = (problem, &chosen(problem));
-    let (run, _) = play(of, &streams, &arrivals.list, Order::Together, Heard::Nothing)?;
+    let all = Heard::All(Written::new(arrivals.streams.clone()));
+    let (run, heard) = play(of, &streams, &arrivals.list, Order::Together, all)?;
+    let log = if let Heard::All(written) = heard { written.log } else { Log::default() };
     let told: Vec<_> = problem.specs().zip(&problem.raw.streams).collect();
-    Ok(Report::of(problem.raw.unit, &told, &arrivals.streams, &run).without_batches())
+    Ok((Report::of(problem.raw.unit, &told, &arrivals.streams, &run).without_batches(), log))
 }
 
 #[cfg(test)]
@@ -46,7 +50,7 @@ mod tests {
     }
 
     fn ends(csv: &str) -> Vec<(u64, bool)> {
-        let report = simulate_pipeline(&problem(), csv.as_bytes()).expect("simulated");
+        let (report, _) = simulate_pipeline(&problem(), csv.as_bytes()).expect("simulated");
         let end = |request: &crate::report::RequestReport| {
             let finish = request.finish.map_or(0, |time| time.instant.as_nanos() / 1_000_000);
             (finish, request.outcome == crate::report::Outcome::Served)
@@ -67,9 +71,26 @@ mod tests {
         assert_eq!(beside[1..3], [(5, true), (8, true)], "of one instant all come before anybody is asked");
         let behind = ends("0,stranger\n0,stranger\n1,cam\n1,cam\n");
         assert_eq!(behind[2..], [(8, true), (11, true)]);
-        let report = simulate_pipeline(&problem(), "0,cam\n0,cam\n1,cam\n".as_bytes()).expect("simulated");
+        let (report, _) =
+            simulate_pipeline(&problem(), "0,cam\n0,cam\n1,cam\n".as_bytes()).expect("simulated");
         assert_eq!(report.safe_mode.len(), 1, "{:?}", report.safe_mode);
         assert_eq!(report.safe_mode[0].stream.as_deref(), Some("cam"));
+    }
+
+    #[test]
+    fn a_log_tells_what_became_of_each_source_and_is_read_again() {
+        let problem = problem();
+        let (_, log) = simulate_pipeline(&problem, "0,cam\n0,stranger\n".as_bytes()).expect("simulated");
+        let mut written = Vec::new();
+        log.write_pipeline(&problem, &mut written).expect("written");
+        assert_eq!(
+            String::from_utf8_lossy(&written),
+            "time,stream\n0,cam\n0,stranger\n# take,cam,0\n# start,0,detect,0,3\n# become,cam,0,read,2\n\
+             # end,3,detect,0\n# take,stranger,0\n# start,3,detect,0,3\n# take,cam,0\n# take,cam,0\n\
+             # start,3,read,0,2\n# end,5,read,0\n# become,stranger,0,read,2\n# end,6,detect,0\n\
+             # take,stranger,0\n# take,stranger,0\n# start,6,read,0,2\n# end,8,read,0\n"
+        );
+        assert_eq!(Log::read_pipeline(&problem, &written[..]).expect("a log"), log);
     }
 
     #[test]

@@ -93,7 +93,16 @@ impl<'a> Staged<'a> {
             workers.extend((0..stage.workers).map(|worker| (i, worker)));
         }
         let (sources, heard) = (Vec::with_capacity(sources), Heard::default());
-        Ok(Self { problem, stages: &pipeline.stages, scheduler, streams: named, workers, first, sources, heard })
+        Ok(Self {
+            problem,
+            stages: &pipeline.stages,
+            scheduler,
+            streams: named,
+            workers,
+            first,
+            sources,
+            heard,
+        })
     }
 
     /// The stage that a source is meant for, if it is a single one.
@@ -142,6 +151,7 @@ impl Policy for Staged<'_> {
             tokens[of].into_iter().for_each(|token| heard.becomes(now, token, child, count));
             count
         });
+        heard.ended(now, (stage, place));
     }
 
     fn poll(&mut self, now: Instant) -> Step {

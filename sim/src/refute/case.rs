@@ -118,7 +118,9 @@ impl<'a> Case<'a> {
         order: Order,
         heard: Heard,
     ) -> Result<(Run, Heard), PlayError> {
-        let Kind::Staged(problem, pipeline) = &self.kind else { return Ok((self.play(arrivals, order)?, heard)) };
+        let Kind::Staged(problem, pipeline) = &self.kind else {
+            return Ok((self.play(arrivals, order)?, heard));
+        };
         let mut streams: Vec<_> = problem.specs().map(|spec| (spec.clone(), None)).collect();
         if self.problem.background {
             streams.extend((0..pipeline.stages.len()).map(|stage| (StreamSpec::best_effort(), Some(stage))));

@@ -175,7 +175,6 @@ impl Search<'_> {
                 for block in tree.blocks(stage, least, &come) {
                     blocks.push(block);
                     let found = self.answered(&made(&blocks)).map_or(0, |(latest, _)| latest);
-                    if std::env::var("PROBLEM").is_ok() { println!("start {start} block {block:?} -> {found} (latest {latest})"); }
                     blocks.pop();
                     if found > latest {
                         (latest, best) = (found, Some(block));
@@ -187,8 +186,11 @@ impl Search<'_> {
                 }
             }
             let all = made(&blocks);
-            let starving = |lead: u64| with_background(&all, streams, tree.starving(start.saturating_sub(lead), until));
-            if self.shown(&all, &Order::ALL) || [1, 0].iter().any(|&lead| self.shown(&starving(lead), &Order::ALL)) {
+            let starving =
+                |lead: u64| with_background(&all, streams, tree.starving(start.saturating_sub(lead), until));
+            if self.shown(&all, &Order::ALL)
+                || [1, 0].iter().any(|&lead| self.shown(&starving(lead), &Order::ALL))
+            {
                 return true;
             }
         }
@@ -203,10 +205,11 @@ impl Search<'_> {
         let (run, heard) =
             self.case.hear(arrivals, Order::Together, Heard::ends_of(streams, self.case.strangers())).ok()?;
         let Heard::Ends { ends, .. } = heard else { return None };
-        let took = run.requests.iter().filter(|request| request.mandatory).map(|request| match request.outcome {
-            Outcome::Served => request.ended.since(request.arrival).as_nanos(),
-            Outcome::Missed(_) => u64::MAX,
-        });
+        let took =
+            run.requests.iter().filter(|request| request.mandatory).map(|request| match request.outcome {
+                Outcome::Served => request.ended.since(request.arrival).as_nanos(),
+                Outcome::Missed(_) => u64::MAX,
+            });
         Some((took.max().unwrap_or(0), ends))
     }
 

@@ -100,7 +100,8 @@ impl<'a> Tree<'a> {
         let all = (rounds * round).div_ceil(most).min(MAX_SOURCES);
         let hurry = self.hurry(stage, all);
         let begin = start.saturating_sub(lead);
-        let life = self.pipeline.deadline.as_nanos().saturating_sub(self.rest[stage] + self.time(stage) + hurry);
+        let life =
+            self.pipeline.deadline.as_nanos().saturating_sub(self.rest[stage] + self.time(stage) + hurry);
         let source = |number: u64| {
             // It is needed when all before it have been begun.
             let needed = begin + number * most / round * self.time(stage);

@@ -27,7 +27,8 @@ fn drawn(dice: &mut Dice, background: bool) -> Value {
         stage
     };
     let stages: Vec<_> = (0..stages).map(|i| stage(i, dice)).collect();
-    let constraint = ["row_miss(0)", "row_miss(1)", "any_miss(1,3)", "any_miss(2,3)"][dice.within(0, 3) as usize];
+    let constraint =
+        ["row_miss(0)", "row_miss(1)", "any_miss(1,3)", "any_miss(2,3)"][dice.within(0, 3) as usize];
     let stream = json!({"name": "cam", "constraints": [constraint],
         "arrivals": {"windows": [[dice.within(1, 4), dice.within(4, 40)]]}});
     json!({"unit": "ms", "background": background, "deadline": 1000, "pipeline": stages, "streams": [stream]})
@@ -62,8 +63,11 @@ fn shares(count: usize, seed: u64, background: bool, barely: bool) -> (usize, us
     for _ in 0..count {
         let problem = refused(&mut dice, background, barely);
         let Some(refutation) = refute_pipeline(&problem) else {
-            if std::env::var("SHOW").is_ok() { println!("NONE {}", serde_json::to_string(&problem.raw).unwrap()); }
-            continue };
+            if std::env::var("SHOW").is_ok() {
+                println!("NONE {}", serde_json::to_string(&problem.raw).unwrap());
+            }
+            continue;
+        };
         let shown = replay_pipeline(&problem, &refutation).expect("as claimed");
         assert_eq!(shown.broken.shows, refutation.shows);
         assert!(shown.broken.waited.is_some());
@@ -81,7 +85,9 @@ fn most_refusals_of_pipelines_are_refuted() {
     for background in [true, false] {
         for barely in [false, true] {
             let (violated, missed) = shares(count, 1, background, barely);
-            println!("background {background}, barely {barely}: of {count} refusals {violated} violated, {missed} missed");
+            println!(
+                "background {background}, barely {barely}: of {count} refusals {violated} violated, {missed} missed"
+            );
         }
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn overload_pipeline(problem: &Problem, pipeline: &Pipeline) -> Optio
     let capacity = pipeline.stages.iter().zip(most).map(|(stage, most)| {
         (stage.workers * stage.batch) as f64 / (stage.time.as_nanos() as f64 * most as f64)
     });
-    let path = pipeline.stages.iter().map(|stage| stage.time.as_nanos()).sum::<u64>() + problem.deadline.as_nanos();
+    let path =
+        pipeline.stages.iter().map(|stage| stage.time.as_nanos()).sum::<u64>() + problem.deadline.as_nanos();
     above(problem, capacity.fold(f64::INFINITY, f64::min), |capacity| capacity * path as f64)
 }
 
