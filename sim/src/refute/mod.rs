@@ -27,6 +27,8 @@ use virtual_time::Order;
 
 /// Requests that may be simulated in the search, and to shorten what it finds.
 const BUDGET: u64 = 500_000;
+/// The same of a pipeline, whose sources are many requests.
+const SOURCES: u64 = 100_000;
 /// The most requests of a trace of a load above capacity.
 const MAX_TRACE: u64 = 2_000_000;
 
@@ -78,10 +80,11 @@ pub fn refute_pipeline(problem: &PipelineProblem) -> Option<Refutation> {
 fn refuted(case: &Case<'_>, hint: u64, needed: u64) -> Option<Refutation> {
     // Nothing can be shown where nothing can be run.
     case.play(&[], Order::Together).ok()?;
-    let mut search = Search { case, budget: BUDGET, best: None };
+    let budget = if case.pipeline().is_some() { SOURCES } else { BUDGET };
+    let mut search = Search { case, budget, best: None };
     search.run(hint, needed);
     let (arrivals, order, shows) = search.best?;
-    let budget = BUDGET.max(4 * arrivals.len() as u64);
+    let budget = budget.max(4 * arrivals.len() as u64);
     let arrivals = shorten(arrivals, budget, |fewer| {
         let run = case.play(fewer, order).ok();
         run.and_then(|run| examine(&case.problem, &run)).is_some_and(|found| found.shows == shows)

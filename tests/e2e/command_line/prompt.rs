@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::harness::{DAEMON, Daemon, Deployment, eventually, not_checked, stderr, weir};
+use planner::{Certificate, Number};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
