@@ -118,10 +118,10 @@ fn a_pipeline_is_certified_verified_and_simulated() {
     }
 }
 
-/// A millisecond is missing: background begins at both stages just before two frames get there.
+/// The second of two frames is answered by 11 if something else has just begun at the first stage, and 10 are asked for.
 #[test]
 fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
-    let problem = r#"{"unit": "ms", "background": true, "deadline": 12, "pipeline": [
+    let problem = r#"{"unit": "ms", "background": true, "deadline": 10, "pipeline": [
         {"name": "detect", "workers": 1, "batch": 1, "time": 3},
         {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
       "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
