@@ -81,7 +81,7 @@ fn shares(count: usize, seed: u64, background: bool, barely: bool) -> (usize, us
 fn most_refusals_of_pipelines_are_refuted() {
     let count = std::env::var("WEIR_REFUSALS").ok().and_then(|count| count.parse().ok()).unwrap_or(5);
     for (background, barely, least) in
-        [(true, false, 0.6), (true, true, 0.4), (false, false, 0.0), (false, true, 0.0)]
+        [(true, false, Some(0.6)), (true, true, Some(0.4)), (false, false, None), (false, true, None)]
     {
         let (violated, missed) = shares(count, 1, background, barely);
         let below = if barely { "a millisecond below the bound" } else { "anywhere below the bound" };
@@ -89,10 +89,10 @@ fn most_refusals_of_pipelines_are_refuted() {
             "background {background}, deadlines {below}: of {count} refusals {violated} are shown by a violation, \
              {missed} more by a mandatory miss"
         );
-        assert!(
-            (violated + missed) as f64 >= least * count as f64,
-            "{background} {barely}: {violated} + {missed}"
-        );
+        // Without background the bound is often beyond what can happen.
+        if let Some(least) = least {
+            assert!((violated + missed) as f64 >= least * count as f64, "{barely}: {violated} + {missed}");
+        }
     }
 }
 
@@ -134,13 +134,10 @@ fn a_stranger_at_the_first_stage_is_shown_with_the_two_frames_behind_it() {
     );
     let shown = replay_pipeline(&problem, &refutation).expect("as claimed");
     let broken = &shown.broken;
-    assert_eq!(
-        (broken.constraint.as_deref(), broken.misses, broken.window),
-        (Some("row_miss(0)"), 1, (1, 1))
-    );
+    assert_eq!((broken.constraint.as_deref(), broken.misses), (Some("row_miss(0)"), 1));
     // A stranger's batch and that of the frame before are waited for at the first stage.
     let waited = broken.waited.as_ref().expect("it waited");
-    assert_eq!((waited.source, waited.stage.as_str()), (1, "detect"));
+    assert_eq!((waited.source, waited.stage.as_str()), (broken.window.0, "detect"));
 }
 
 #[test]
