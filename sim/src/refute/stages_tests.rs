@@ -89,7 +89,7 @@ fn most_refusals_of_pipelines_are_refuted() {
             "background {background}, deadlines {below}: of {count} refusals {violated} are shown by a violation, \
              {missed} more by a mandatory miss"
         );
-        // Without background the bound is often beyond what can happen.
+        // Without background the theorems reckon with what cannot be there.
         if let Some(least) = least {
             assert!((violated + missed) as f64 >= least * count as f64, "{barely}: {violated} + {missed}");
         }

@@ -118,7 +118,7 @@ fn a_pipeline_is_certified_verified_and_simulated() {
     }
 }
 
-/// The second of two frames is answered by 11 if something else has just begun at the first stage, and 10 are asked for.
+/// One of two frames is answered by 11 if something else has just begun at the first stage, and 10 are asked for.
 #[test]
 fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
     let problem = r#"{"unit": "ms", "background": true, "deadline": 10, "pipeline": [
