@@ -211,6 +211,11 @@ fn keeps_to_curves<'a>(
     Ok(())
 }
 
+/// Whether a name is of one of these services or stages, as `NAME/…`.
+fn is_of<'a>(mut parts: impl Iterator<Item = &'a String>, name: &str) -> bool {
+    parts.any(|part| name.strip_prefix(part.as_str()).is_some_and(|rest| rest.starts_with('/')))
+}
+
 fn same<T: PartialEq + Debug>(field: impl Display, claimed: &T, derived: &T) -> Result<(), VerifyError> {
     if claimed == derived {
         Ok(())

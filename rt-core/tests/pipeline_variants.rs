@@ -20,9 +20,9 @@ fn profile(times: &[u64]) -> LatencyProfile {
 
 /// Two stages with a worker each: the first takes 2, the second 3, or 10 or 20 with better variants. Deadline 40.
 fn pipeline(variants: [(&[u64], u64); 2]) -> PipelineScheduler {
-    let stage = |parent, time| {
+    let stage = |parent: Option<usize>, time| {
         let workers = Workers { count: 1, batch: 1, profile: profile(&[time]) };
-        StageConfig { parent, fan_out: 1, mean: 1.0, workers }
+        StageConfig { parents: parent.into(), fan_out: 1, mean: 1.0, workers }
     };
     let mut scheduler = PipelineScheduler::new(&PipelineConfig {
         deadline: ns(40),

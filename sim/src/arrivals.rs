@@ -156,14 +156,17 @@ impl Arrivals {
     }
 }
 
-/// The service of a stream that is named as `service/stream`. Both may have slashes in their names: the longest name that
-/// there is, is the service.
+/// The service of a stream that is named as `service/stream`.
 pub(crate) fn service_of(problem: &SharedProblem, stream: &str) -> Option<usize> {
-    let begins = |service: &Service| {
-        stream.strip_prefix(service.name.as_str()).and_then(|rest| rest.strip_prefix('/')).is_some()
-    };
-    let services = problem.services.iter().enumerate().filter(|(_, service)| begins(service));
-    services.max_by_key(|(_, service)| service.name.len()).map(|(index, _)| index)
+    part_of(problem.services.iter().map(|service| service.name.as_str()), stream)
+}
+
+/// Which of `parts` a stream is of that is named as `part/stream`. Both may have slashes in their names: the longest name that there
+/// is, is the part.
+pub(crate) fn part_of<'a>(parts: impl IntoIterator<Item = &'a str>, stream: &str) -> Option<usize> {
+    let begins = |part: &str| stream.strip_prefix(part).is_some_and(|rest| rest.starts_with('/'));
+    let parts = parts.into_iter().enumerate().filter(|(_, part)| begins(part));
+    parts.max_by_key(|(_, part)| part.len()).map(|(index, _)| index)
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ pub use log::{AcceptError, Became, Entry, Log, LogError, Member};
 pub use pipeline::simulate_pipeline;
 pub use policy::{PlayError, PolicyKind, UnknownPolicy};
 pub use record::{run, run_with};
-pub use refute::{refute, refute_shared};
-pub use replay::{Broken, Replay, ReplayError, replay, replay_shared};
+pub use refute::{refute, refute_pipeline, refute_shared};
+pub use replay::{Broken, Replay, ReplayError, Waited, replay, replay_pipeline, replay_shared};
 pub use report::{
     ConstraintReport, Outcome, Report, RequestReport, SafeModeReport, StreamReport, WorstWindow,
 };

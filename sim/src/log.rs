@@ -115,6 +115,9 @@ pub enum AcceptError {
         /// The request's number.
         seq: u64,
     },
+    /// The model has trees alone.
+    #[error("the pipeline has merges or joins, of which the model knows nothing")]
+    NoTree,
     /// The program that knows the model does not answer.
     #[error(transparent)]
     Prover(#[from] ProverError),
@@ -172,7 +175,8 @@ impl Log {
 
     fn to_pipeline_lines(&self, problem: &PipelineProblem) -> Result<String, AcceptError> {
         let promised: Vec<_> = problem.specs().map(|spec| spec.demand().is_some()).collect();
-        self.to_lines(&format!("g {}", chosen_line(problem)), &promised, |_, length| length)
+        let problem = chosen_line(problem).ok_or(AcceptError::NoTree)?;
+        self.to_lines(&format!("g {problem}"), &promised, |_, length| length)
     }
 
     /// Whether it is proved of this log that all that had to be answered in it was, in time: what is promised to all streams together

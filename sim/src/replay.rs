@@ -2,11 +2,12 @@
 
 use planner::certificate::{Refutation, Shows};
 use planner::certify::decide;
-use planner::{Problem, SharedProblem};
+use planner::{PipelineProblem, Problem, SharedProblem};
 use rt_core::{Cause, Constraint, Instant, Outcome};
 use serde::Serialize;
 
 use crate::curves::{Breach, check_curves};
+use crate::pipeline::heard::{Heard, Waits};
 use crate::policy::PlayError;
 use crate::record::misses;
 use crate::refute::Case;
@@ -43,6 +44,20 @@ pub struct Broken {
     pub misses: u32,
     /// When all of them were known.
     pub known: Time,
+    /// Of a pipeline: where the source waited longest that was missed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
+}
+
+/// Where a source waited longest.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waited {
+    /// The number of the source within its stream.
+    pub source: u64,
+    /// The stage.
+    pub stage: String,
+    /// How long one of its requests waited there.
+    pub time: Time,
 }
 
 /// Why a refutation does not show what it claims.
@@ -69,6 +84,16 @@ pub enum ReplayError {
     /// A stream that is of none of several services.
     #[error("arrival {index}: stream {name:?} is of no service, as service/stream")]
     Service {
+        /// Which arrival, from 0.
+        index: usize,
+        /// The name.
+        name: String,
+    },
+    /// A stream that is none of a pipeline's, and of none of its stages.
+    #[error(
+        "arrival {index}: stream {name:?} is none of the problem's, and of none of its stages, as stage/background"
+    )]
+    Stage {
         /// Which arrival, from 0.
         index: usize,
         /// The name.
@@ -109,6 +134,14 @@ pub fn replay_shared(problem: &SharedProblem, refutation: &Refutation) -> Result
     replay_case(&Case::several(problem, &decide(problem)), refutation)
 }
 
+/// The same of a pipeline; background is meant for a stage, as `stage/background`.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_pipeline(problem: &PipelineProblem, refutation: &Refutation) -> Result<Replay, ReplayError> {
+    replay_case(&Case::staged(problem), refutation)
+}
+
 fn replay_case(case: &Case<'_>, refutation: &Refutation) -> Result<Replay, ReplayError> {
     let problem = &case.problem;
     let mut arrivals = Vec::with_capacity(refutation.arrivals.len());
@@ -116,6 +149,7 @@ fn replay_case(case: &Case<'_>, refutation: &Refutation) -> Result<Replay, Repla
         let wrong = |reason: String| ReplayError::Instant { index, value: time.to_string(), reason };
         let span = of_arrival(*time, problem.raw.unit).map_err(wrong)?;
         let stream = case.named(name).ok_or_else(|| match (name.clone(), problem.background) {
+            (name, true) if case.pipeline().is_some() => ReplayError::Stage { index, name },
             (name, true) => ReplayError::Service { index, name },
             (name, false) => ReplayError::Unknown { index, name },
         })?;
@@ -132,8 +166,23 @@ fn replay_case(case: &Case<'_>, refutation: &Refutation) -> Result<Replay, Repla
         return Err(ReplayError::Nothing { what, stream, requests });
     };
     let names: Vec<_> = (0..run.streams).map(|stream| case.name_of(stream)).collect();
-    let report = Report::new(problem, &names, &run);
-    Ok(Replay { broken: found.told(problem, &run), order, report })
+    let (mut report, mut broken) = (Report::new(problem, &names, &run), found.told(problem, &run));
+    if case.pipeline().is_some() {
+        report = report.without_batches();
+        let (_, heard) = case.hear(&arrivals, order, Heard::Waits(Waits::default()))?;
+        broken.waited = waited(case, &run, &found, &heard);
+    }
+    Ok(Replay { broken, order, report })
+}
+
+/// Where the source waited longest that was missed last.
+fn waited(case: &Case<'_>, run: &Run, found: &Found, heard: &Heard) -> Option<Waited> {
+    let Heard::Waits(waits) = heard else { return None };
+    let missed = found.requests.iter().filter(|&&index| run.requests[index].outcome != Outcome::Served);
+    let last = *missed.max_by_key(|&&index| (run.requests[index].mandatory, run.requests[index].ended))?;
+    let (stage, wait) = waits.longest(last as u64)?;
+    let time = Time { instant: Instant::ZERO + wait, unit: case.problem.raw.unit };
+    Some(Waited { source: run.requests[last].seq, stage: case.parts()?[stage].to_owned(), time })
 }
 
 /// The first violation of `run`, else the first miss of a mandatory request; `None` too if anything but the promise
@@ -169,6 +218,7 @@ impl Found {
             instants: (time(first.arrival), time(last.arrival)),
             misses: missed().count() as u32,
             known: time(missed().map(|request| request.ended).max().unwrap_or(last.ended)),
+            waited: None,
         }
     }
 

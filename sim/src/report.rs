@@ -123,6 +123,12 @@ impl Report {
         Self::of(problem.raw.unit, &streams, names, run)
     }
 
+    /// Of sources of a pipeline, each of which runs in many batches: nothing is told of their sizes.
+    pub(crate) fn without_batches(mut self) -> Self {
+        self.requests.iter_mut().for_each(|request| request.batch = None);
+        self
+    }
+
     /// The same of streams as they were read and written, times in `unit`.
     pub(crate) fn of(unit: Unit, streams: &[(&StreamSpec, &Stream)], names: &[String], run: &Run) -> Self {
         let time = |instant| Time { instant, unit };

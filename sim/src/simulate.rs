@@ -4,8 +4,7 @@ use std::io::Read;
 
 use planner::certify::decide;
 use planner::{Problem, SharedProblem};
-use rt_core::pipeline::PipelineConfigError;
-use rt_core::{Selector, Span, StreamError, StreamSpec, WorkerId};
+use rt_core::{Selector, Span, StreamSpec, WorkerId};
 
 use crate::arrivals::{Arrivals, ArrivalsError, service_of};
 use crate::log::Log;
@@ -23,12 +22,6 @@ pub enum SimulateError {
     /// They cannot be run.
     #[error(transparent)]
     Run(#[from] PlayError),
-    /// No source of a pipeline could ever meet the deadline.
-    #[error(transparent)]
-    Pipeline(#[from] PipelineConfigError),
-    /// There are too many streams.
-    #[error(transparent)]
-    Streams(#[from] StreamError),
 }
 
 /// Runs the arrivals in `csv`, lines `time,stream` (see [`Arrivals::read`]), under `policy`. Batches of `b` take

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use anyhow::Context;
 use planner::certificate::{Claim, PipelineClaim, Refutation, Service, SharedClaim, SharedDevice, Variant};
 use planner::verify::{Verified, VerifyError, verify};
-use planner::{Certificate, Problem, ProblemError, SharedProblem, certify, certify_shared};
+use planner::{Certificate, PipelineProblem, Problem, ProblemError, SharedProblem, certify, certify_shared};
 use rt_core::{StreamSpec, Workers};
 use serde::Serialize;
 use serde_json::Value;
@@ -41,17 +41,24 @@ pub enum Mismatch {
     Unverified(#[from] VerifyError),
 }
 
+/// What finds arrivals that show a refusal.
+#[derive(Clone, Copy, Debug)]
+pub struct Refuters {
+    /// Of a service by itself.
+    pub service: fn(&Problem) -> Option<Refutation>,
+    /// Of services that share a device.
+    pub device: fn(&SharedProblem) -> Option<Refutation>,
+    /// Of a pipeline.
+    pub pipeline: fn(&PipelineProblem) -> Option<Refutation>,
+}
+
 /// The certificate of everything that `config` reserves, and of one more stream at the promised rate of each service
-/// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that `refute`
-/// finds to show it, and so is a device, with those that `refute_shared` finds.
+/// that has constraints of its own. A service that cannot be promised is refused in it, with the arrivals that one of
+/// `refuters` finds to show it, and so is a device or a pipeline.
 ///
 /// # Errors
 /// If the profile or the manifest cannot be read or do not fit, or a declaration has no form as a problem.
-pub fn certificate(
-    config: &Config,
-    refute: fn(&Problem) -> Option<Refutation>,
-    refute_shared: fn(&SharedProblem) -> Option<Refutation>,
-) -> anyhow::Result<Certificate> {
+pub fn certificate(config: &Config, refuters: Refuters) -> anyhow::Result<Certificate> {
     let (profile, models) = (Profile::load(&config.daemon.profile)?, resolve_models(config)?);
     let (mut equipment, mut claims, mut pipelines) = (Vec::new(), Vec::new(), Vec::new());
     for runs in running(config, &models) {
@@ -74,10 +81,13 @@ pub fn certificate(
     let devices = (0..config.devices.len()).map(|device| device_claim(config, device, &models, &profile));
     let mut devices = devices.collect::<anyhow::Result<Vec<_>>>()?;
     for claim in devices.iter_mut().filter(|claim| !claim.admissible) {
-        claim.refutation = refute_shared(&SharedProblem::from_raw(claim.problem.clone())?);
+        claim.refutation = (refuters.device)(&SharedProblem::from_raw(claim.problem.clone())?);
+    }
+    for claim in pipelines.iter_mut().filter(|claim| !claim.admissible) {
+        claim.refutation = (refuters.pipeline)(&PipelineProblem::from_raw(claim.problem.clone())?);
     }
     for claim in claims.iter_mut().filter(|claim| !claim.admissible) {
-        claim.refutation = refute(&Problem::from_raw(claim.problem.clone())?);
+        claim.refutation = (refuters.service)(&Problem::from_raw(claim.problem.clone())?);
     }
     let machine = machine(profile.fingerprint(), equipment);
     Ok(Certificate::new(made_by(), machine, claims).with_devices(devices).with_pipelines(pipelines))

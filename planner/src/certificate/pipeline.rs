@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Service, SharedStreamAnswer};
+use super::{Refutation, Service, SharedStreamAnswer};
 use crate::number::Number;
 use crate::problem::pipeline::raw;
 
@@ -40,6 +40,9 @@ pub struct PipelineClaim {
     /// For a refusal: why, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For a refusal: sources that show it; background is meant for a stage, as `stage/background`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refutation: Option<Refutation>,
 }
 
 /// A pipeline of a configuration, and what runs its stages.

@@ -72,6 +72,7 @@ pub fn certify_pipeline(problem: &PipelineProblem) -> PipelineClaim {
         stages: problem.raw.pipeline.iter().enumerate().map(stage).collect(),
         streams: streams.collect(),
         reason,
+        refutation: None,
     }
 }
 

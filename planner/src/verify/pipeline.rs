@@ -2,7 +2,7 @@
 
 use super::problem::{MANY, Stream, span, streams, time, times};
 use super::theorem::{lcm, repetition};
-use super::{MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, same, wrong};
+use super::{MAX_STEPS, UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, same, wrong};
 use crate::certificate::{PipelineClaim, PipelineReason};
 use crate::problem::pipeline::raw::Count;
 use crate::problem::raw::Unit;
@@ -21,7 +21,13 @@ pub(super) fn check(claim: &PipelineClaim, verified: &mut Verified) -> Result<()
     same("stages", &names, &claim.problem.pipeline.iter().map(|stage| &stage.name).collect())?;
     if !claim.admissible {
         verified.refused += 1;
-        return same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true);
+        same("reason", &claim.reason.as_ref().is_some_and(|reason| !reason.is_empty()), &true)?;
+        let Some(refutation) = &claim.refutation else { return Ok(()) };
+        let streams = pipeline.streams.iter().map(|stream| (stream.name.clone(), stream));
+        return keeps_to_curves(refutation, streams, unit, |name: &str| {
+            let parts = claim.problem.pipeline.iter().map(|stage| &stage.name);
+            claim.problem.background && is_of(parts, name)
+        });
     }
     verified.promised += 1;
     let nothing = pipeline.streams.iter().all(|s| s.p == 0);

@@ -279,15 +279,15 @@ fn pipeline_line(claim: &PipelineClaim) -> Result<Option<String>, VerifyError> {
     Ok(Some(format!("{deadline} {guard} {stages} {}", list(&promised, |stream| stream_line(stream)))))
 }
 
-/// A pipeline as the program reads it, with the batches and workers that are chosen where they are to be.
+/// A pipeline as the program reads it, with the batches and workers that are chosen where they are to be; `None` of what is no tree.
 #[must_use]
-pub fn chosen_line(problem: &PipelineProblem) -> String {
-    let RtPipeline { deadline, guard, stages } = chosen(problem);
+pub fn chosen_line(problem: &PipelineProblem) -> Option<String> {
+    let RtPipeline { deadline, guard, stages } = Some(chosen(problem)).filter(RtPipeline::is_tree)?;
     let promised: Vec<_> = problem.streams.iter().filter_map(promised).collect();
     let stages = list(&stages, |s| {
-        format!("{} {} {} {} {}", s.workers, s.batch, ns(s.time), s.parent.unwrap_or(0), s.fan_out)
+        format!("{} {} {} {} {}", s.workers, s.batch, ns(s.time), s.parents.first().unwrap_or(0), s.fan_out)
     });
-    format!("{} {} {stages} {}", ns(deadline), ns(guard), list(&promised, stream_line))
+    Some(format!("{} {} {stages} {}", ns(deadline), ns(guard), list(&promised, stream_line)))
 }
 
 /// The density, the constraints, the bounds.

@@ -11,7 +11,7 @@ mod read;
 mod starts;
 
 use super::problem::time;
-use super::{UNCONFIRMED, Verified, VerifyError, answered, keeps_to_curves, same, wrong};
+use super::{UNCONFIRMED, Verified, VerifyError, answered, is_of, keeps_to_curves, same, wrong};
 use crate::certificate::{Reference, SharedBinding, SharedClaim, SharedReason};
 use crate::number::Number;
 use crate::problem::raw::Unit;
@@ -40,8 +40,7 @@ pub(super) fn check(claim: &SharedClaim, verified: &mut Verified) -> Result<(), 
             streams.extend(service.streams.iter().map(|s| (format!("{}/{}", service.name, s.name), s)));
         }
         let background = |name: &str| {
-            let of = |s: &read::Service| name.strip_prefix(&s.name).is_some_and(|rest| rest.starts_with('/'));
-            claim.problem.background && shared.services.iter().any(of)
+            claim.problem.background && is_of(shared.services.iter().map(|service| &service.name), name)
         };
         return keeps_to_curves(refutation, streams.into_iter(), unit, background);
     }

@@ -64,6 +64,12 @@ impl Parents {
         })
     }
 
+    /// The first of them: in a tree, all there are.
+    #[must_use]
+    pub fn first(self) -> Option<usize> {
+        self.iter().next()
+    }
+
     /// The last of them.
     pub(super) fn last(self) -> Option<usize> {
         self.set.checked_ilog2().map(|last| last as usize)

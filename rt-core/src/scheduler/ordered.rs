@@ -246,11 +246,11 @@ mod tests {
             let capacity = (queue.places.capacity(), queue.gaps.capacity());
             for (seq, (what, at, index)) in steps.into_iter().enumerate() {
                 match what {
-                    // Of the same deadline the later ones go before.
+                    // Of the same deadline, by place: the later ones go before.
                     3 if list.len() < ROOM => {
-                        let new = request(seq as u64, at);
+                        let new = Request { place: u32::MAX - seq as u32, ..request(seq as u64, at) };
                         list.insert(list.partition_point(|other| other.deadline < new.deadline), new);
-                        queue.push_among(new, |_| true);
+                        queue.push_by_place(new);
                     }
                     0..4 if list.len() < ROOM => {
                         let new = request(seq as u64, at);

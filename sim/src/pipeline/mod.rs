@@ -7,12 +7,14 @@ mod accuracy;
 mod central;
 mod cluster;
 mod hardware;
+pub(crate) mod heard;
 mod inferline;
 mod loki;
 mod ordered;
 mod planner;
 mod routes;
 mod simulate;
+pub(crate) mod staged;
 
 #[cfg(test)]
 mod measured;

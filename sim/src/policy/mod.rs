@@ -17,6 +17,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use planner::Problem;
+use rt_core::pipeline::PipelineConfigError;
 use rt_core::{Instant, Span, WorkerId, Workers};
 use virtual_time::{Backwards, Observer, Order, drive};
 
@@ -91,11 +92,14 @@ pub struct UnknownPolicy(
 );
 
 /// Why a policy cannot play.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlayError {
     /// The scheduler cannot be built.
     #[error(transparent)]
     Weir(#[from] WeirError),
+    /// No source of a pipeline could ever meet the deadline.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineConfigError),
     /// Time goes back.
     #[error(transparent)]
     Backwards(#[from] Backwards),

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use planner::problem::shared::Service;
 use planner::{Problem, SharedProblem};
+use rt_core::pipeline::Pipeline;
 use rt_core::{ArrivalCurve, Density, Instant, Span, StreamSpec, Workers};
 
 use crate::curves::{Merged, Pacer};
@@ -23,7 +24,12 @@ const MAX_FLOOD: usize = 30_000;
 /// no more than `n·B` in each `P`; what they owe grows until it is more than all that the streams allow.
 pub(super) fn overload(problem: &Problem) -> Option<u64> {
     let per = |w: &Workers| w.round() as f64 / w.batch_time().as_nanos() as f64;
-    let capacity: f64 = problem.workers.iter().map(per).sum();
+    let late = |capacity| capacity * problem.deadline.as_nanos() as f64 + 2.0 * round(problem) as f64;
+    above(problem, problem.workers.iter().map(per).sum(), late)
+}
+
+/// The same where so much is served a nanosecond, and `late` of it may come too late.
+fn above(problem: &Problem, capacity: f64, late: impl Fn(f64) -> f64) -> Option<u64> {
     let demands = || problem.streams.iter().filter_map(|(_, spec)| Some((spec, spec.demand()?)));
     let demand: f64 = demands().map(|(_, (d, a))| d.as_f64() * a.rate_per_s() / 1e9).sum();
     let rate: f64 = demands().map(|(_, (_, a))| a.rate_per_s() / 1e9).sum();
@@ -31,8 +37,7 @@ pub(super) fn overload(problem: &Problem) -> Option<u64> {
     let allowed =
         |spec: &StreamSpec| spec.constraints().as_slice().iter().map(|c| c.window()).max().unwrap_or(0);
     let slack: f64 = demands().map(|(spec, _)| f64::from(allowed(spec))).sum();
-    let late = capacity * problem.deadline.as_nanos() as f64 + 2.0 * round(problem) as f64;
-    Some(((slack + late) / excess * rate) as u64 + 64)
+    Some(((slack + late(capacity)) / excess * rate) as u64 + 64)
 }
 
 /// The same of services that share workers, which serve a request of each no faster than in the best of its batches.
@@ -53,6 +58,17 @@ pub(super) fn overload_shared(problem: &SharedProblem) -> Option<u64> {
         |of: fn(&Service) -> Span| problem.services.iter().map(|s| of(s).as_secs_f64()).fold(0.0, f64::max);
     let late = workers * (longest(|s| s.deadline) + 2.0 * longest(|s| s.time));
     Some(((owed + late) / excess * rate) as u64 + 64)
+}
+
+/// The same of a pipeline, whose busiest stage works off no more sources than it can.
+pub(super) fn overload_pipeline(problem: &Problem, pipeline: &Pipeline) -> Option<u64> {
+    let most = pipeline.descendants().ok()?;
+    let capacity = pipeline.stages.iter().zip(most).map(|(stage, most)| {
+        (stage.workers * stage.batch) as f64 / (stage.time.as_nanos() as f64 * most as f64)
+    });
+    let path =
+        pipeline.stages.iter().map(|stage| stage.time.as_nanos()).sum::<u64>() + problem.deadline.as_nanos();
+    above(problem, capacity.fold(f64::INFINITY, f64::min), |capacity| capacity * path as f64)
 }
 
 /// All streams send as early as they may, from the start.
@@ -93,6 +109,17 @@ pub(super) fn floods(problem: &Problem, hint: u64) -> Vec<Vec<(Instant, usize)>>
         all.into_arrivals()
     };
     [false, true].iter().flat_map(|&starved| heads.map(|head| flood((head, starved)))).collect()
+}
+
+/// A burst of all streams that nothing is in the way of, each where its next requests hold as many mandatory ones as they can, and on
+/// until a window of each is over: when it begins, not before `head`, when it ends, and all that comes.
+pub(super) fn burst(problem: &Problem, head: u64, hint: u64) -> (u64, u64, Vec<(Instant, usize)>) {
+    let mut trace = Trace::new(problem);
+    let start = trace.phase(&[]).max(head);
+    let until = trace.until_all_have_sent(start, hint);
+    let starts = vec![Some(start); trace.pacers.len()];
+    trace.burst(&starts, until, trace.all.len() + MAX_BURSTS);
+    (start, until, trace.all.into_arrivals())
 }
 
 /// Bursts of the streams behind requests of their own that occupy the workers, over and over, all at random.

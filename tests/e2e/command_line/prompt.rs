@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::harness::{DAEMON, Daemon, Deployment, eventually, not_checked, stderr, weir};
+use planner::{Certificate, Number};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -108,6 +109,59 @@ fn a_pipeline_is_certified_verified_and_simulated() {
     let refused = simulate(&["--policy", "nexus"]);
     assert_eq!(code(&refused), Some(2), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("--policy"), "{}", stderr(&refused));
+
+    let log = place.path("run.log");
+    assert_eq!(code(&simulate(&["--log", log.to_str().expect("a path")])), Some(0));
+    let log = std::fs::read_to_string(log).expect("a log");
+    for line in ["# take,cam,1", "# start,5,detect,0,3", "# become,cam,1,read,2", "# end,8,detect,0"] {
+        assert!(log.lines().any(|written| written == line), "{line} in {log}");
+    }
+}
+
+/// One of two frames is answered by 11 if something else has just begun at the first stage, and 10 are asked for.
+#[test]
+fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
+    let problem = r#"{"unit": "ms", "background": true, "deadline": 10, "pipeline": [
+        {"name": "detect", "workers": 1, "batch": 1, "time": 3},
+        {"name": "read", "parent": "detect", "fan_out": 2, "workers": 2, "batch": 2, "time": 2}],
+      "streams": [{"name": "cam", "constraints": ["row_miss(0)"], "arrivals": {"windows": [[2, 14]]}}]}"#;
+    let refused = fed(&["certify", "--problem", "-", "--json"], problem);
+    assert_eq!(code(&refused), Some(1), "{}", stderr(&refused));
+    let certificate = text(&refused.stdout);
+    assert_eq!(code(&fed(&["verify", "-"], &certificate)), Some(0));
+    let told: Value = serde_json::from_str(&certificate).expect("a certificate");
+    assert_eq!(told["refutation"]["shows"], "violation", "{told:#}");
+    let shown = fed(&["replay", "-"], &certificate);
+    assert_eq!(code(&shown), Some(0), "{}", stderr(&shown));
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.starts_with("violation: row_miss(0) of stream cam is broken: 1 misses in requests"),
+        "{shown}"
+    );
+    assert!(shown.contains("waited longest at "), "{shown}");
+
+    // With a digest of its own, but other sources.
+    let forged = |change: &dyn Fn(&mut Vec<(Number, String)>)| {
+        let mut certificate = Certificate::parse(&certificate).expect("a certificate");
+        change(&mut certificate.pipelines[0].refutation.as_mut().expect("refuted").arrivals);
+        let forged = Certificate::of_pipeline(&certificate.made_by, certificate.pipelines.remove(0));
+        let said = ["replay", "verify"].map(|command| {
+            let said = fed(&[command, "-"], &forged.to_json());
+            assert_eq!(code(&said), Some(1), "{command}: {}", stderr(&said));
+            stderr(&said)
+        });
+        said[0].clone()
+    };
+    let nowhere = forged(&|sources| sources[0].1 = "write/background".into());
+    assert!(
+        nowhere.contains("\"write/background\" is none of the problem's, and of none of its stages"),
+        "{nowhere}"
+    );
+    let more = forged(&|sources| {
+        let cam = sources.iter().rposition(|(_, name)| name == "cam").expect("a frame");
+        (0..2).for_each(|_| sources.insert(cam, sources[cam].clone()));
+    });
+    assert!(more.contains("cam"), "{more}");
 }
 
 #[test]

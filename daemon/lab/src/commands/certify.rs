@@ -10,8 +10,12 @@ use planner::problem::raw::Unit;
 use planner::{Certificate, Number, Question, read_at_most, read_file_at_most};
 
 use weir_os::pipe::say;
-use weir_plan::certificate::{certificate, made_by};
+use weir_plan::certificate::{Refuters, certificate, made_by};
 use weir_plan::config::Config;
+
+/// How a refusal is shown.
+pub(super) const REFUTERS: Refuters =
+    Refuters { service: sim::refute, device: sim::refute_shared, pipeline: sim::refute_pipeline };
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -35,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let config = Config::load(file)?;
             let beside = || file.with_extension("certificate.json");
             let output = args.output.clone().or(config.daemon.certificate.clone()).unwrap_or_else(beside);
-            (certificate(&config, sim::refute, sim::refute_shared)?, Some(output))
+            (certificate(&config, REFUTERS)?, Some(output))
         }
         (None, Some(file)) => {
             let made = match read_question(file)? {
@@ -54,7 +58,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     Certificate::of_shared(made_by(), claim)
                 }
                 Question::Pipeline(problem) => {
-                    Certificate::of_pipeline(made_by(), planner::certify_pipeline(&problem))
+                    let mut claim = planner::certify_pipeline(&problem);
+                    if !claim.admissible {
+                        claim.refutation = sim::refute_pipeline(&problem);
+                    }
+                    Certificate::of_pipeline(made_by(), claim)
                 }
             };
             (made, args.output.clone())
@@ -204,6 +212,9 @@ fn print_pipeline(claim: &PipelineClaim) {
         for (constraint, standing) in &stream.constraints {
             say!("    {constraint} {standing}");
         }
+    }
+    if !claim.admissible {
+        print_refutation(claim.refutation.as_ref());
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use planner::{Problem, SharedProblem};
+use planner::{PipelineProblem, Problem, SharedProblem};
 use serde_json::{Value, json};
-use sim::{Broken, Replay};
+use sim::{Broken, Replay, Waited};
 
 use super::certify::word;
 use super::verify::read_certificate;
@@ -45,6 +45,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let replay = sim::replay_shared(&problem, refutation).with_context(name)?;
         show("device", claim.device.as_ref().map(|device| device.name.clone()), &replay);
     }
+    for claim in &certificate.pipelines {
+        let Some(refutation) = &claim.refutation else { continue };
+        let problem = PipelineProblem::from_raw(claim.problem.clone()).with_context(name)?;
+        let replay = sim::replay_pipeline(&problem, refutation).with_context(name)?;
+        show("pipeline", claim.service.as_ref().map(|service| service.name.clone()), &replay);
+    }
     if shown.is_empty() {
         bail!("{}: nothing to replay: no claim is refused with arrivals that show it", name());
     }
@@ -67,5 +73,8 @@ fn print(service: Option<String>, broken: &Broken) {
         None => {
             say!("{service}{}: request {first} of stream {stream}, which came at {from}", word(shows));
         }
+    }
+    if let Some(Waited { source, stage, time }) = &broken.waited {
+        say!("  source {source} waited longest at {stage}: {time}");
     }
 }

@@ -65,20 +65,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let problem = match question {
         Question::One(problem) => problem,
         Question::Pipeline(problem) => {
-            let plain = args.policy == PolicyKind::Weir && args.select.is_none() && args.log.is_none();
-            ensure!(plain, "a pipeline: --policy, --select and --log are for services");
-            let report = simulate_pipeline(&problem, &mut csv).with_context(name)?;
+            let weir = args.policy == PolicyKind::Weir && args.select.is_none();
+            ensure!(weir, "a pipeline: --policy and --select are for services");
+            let (report, log) = simulate_pipeline(&problem, &mut csv).with_context(name)?;
+            write_log(args, |file| log.write_pipeline(&problem, file))?;
             return end(&report, csv.missing(), args);
         }
         Question::Shared(problem) => {
             let weir = args.policy == PolicyKind::Weir && args.select.is_none();
             ensure!(weir, "services that share workers: --policy and --select are for a single service");
             let (report, log) = simulate_shared(&problem, &mut csv).with_context(name)?;
-            if let Some(path) = &args.log {
-                let named = || path.display().to_string();
-                let file = File::create(path).with_context(named)?;
-                log.write_shared(&problem, BufWriter::new(file)).with_context(named)?;
-            }
+            write_log(args, |file| log.write_shared(&problem, file))?;
             return end(&report, csv.missing(), args);
         }
     };
@@ -87,14 +84,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let selector = args.select.as_ref().map(|(service, config)| selector(service, config)).transpose()?;
         let (report, log) = simulate_logged(&problem, &mut csv, selector).with_context(name)?;
-        if let Some(path) = &args.log {
-            let named = || path.display().to_string();
-            let file = File::create(path).with_context(named)?;
-            log.write(&problem, BufWriter::new(file)).with_context(named)?;
-        }
+        write_log(args, |file| log.write(&problem, file))?;
         report
     };
     end(&report, csv.missing(), args)
+}
+
+/// Writes a log where it is asked for.
+fn write_log(args: &Args, write: impl FnOnce(BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
+    let Some(path) = &args.log else { return Ok(()) };
+    let name = || path.display().to_string();
+    write(BufWriter::new(File::create(path).with_context(name)?)).with_context(name)
 }
 
 /// Tells what became of the arrivals, of which some are `missing`.

@@ -10,6 +10,7 @@ use planner::verify::{Prover, verify};
 use planner::{Certificate, read_at_most};
 use serde_json::json;
 
+use super::certify::REFUTERS;
 use weir_os::pipe::say;
 use weir_plan::certificate::{certificate, check};
 use weir_plan::config::Config;
@@ -35,8 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let verified = match &args.config {
         Some(config) => {
             let config = Config::load(config)?;
-            check(&read, &certificate(&config, sim::refute, sim::refute_shared)?, &config)
-                .map_err(anyhow::Error::from)
+            check(&read, &certificate(&config, REFUTERS)?, &config).map_err(anyhow::Error::from)
         }
         None => verify(&read).map_err(anyhow::Error::from),
     };

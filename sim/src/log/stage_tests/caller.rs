@@ -155,7 +155,7 @@ pub(super) fn played(problem: &PipelineProblem, late: bool, dice: &mut Dice) -> 
     let pipeline = chosen(problem);
     let span = ns(1_000);
     let stage = |(stage, profile): (&rt_core::pipeline::Stage, &LatencyProfile)| StageConfig {
-        parent: stage.parent,
+        parents: stage.parents,
         fan_out: stage.fan_out,
         mean: stage.fan_out.into(),
         workers: Workers { count: stage.workers, batch: stage.batch, profile: profile.clone() },

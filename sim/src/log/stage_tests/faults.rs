@@ -119,7 +119,7 @@ impl Fault {
 
 /// Of the first source of a batch one more than a child allows; `None` at a leaf.
 fn too_many(pipeline: &Pipeline, stage: usize, batch: &[Member], became: &[Became]) -> Option<Vec<Became>> {
-    let child = pipeline.stages.iter().position(|child| child.parent == Some(stage))?;
+    let child = pipeline.stages.iter().position(|child| child.parents.has(stage))?;
     let source = *batch.first()?;
     let most = batch.iter().filter(|&&other| other == source).count() as u32 * pipeline.stages[child].fan_out;
     let others = became.iter().filter(|one| (one.source, one.stage) != (source, child)).copied();
