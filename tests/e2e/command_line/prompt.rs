@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::harness::prover::prover;
 use crate::harness::{DAEMON, Daemon, Deployment, eventually, not_checked, stderr, weir};
 use planner::{Certificate, Number};
 use rustix::process::{Pid, Signal, kill_process};
@@ -112,8 +113,14 @@ fn a_pipeline_is_certified_verified_and_simulated() {
 
     let log = place.path("run.log");
     assert_eq!(code(&simulate(&["--log", log.to_str().expect("a path")])), Some(0));
+    if let Some(prover) = prover() {
+        let (file, log) = (file.to_str().expect("a path"), log.to_str().expect("a path"));
+        let program = prover.program().display().to_string();
+        let said = fed(&["accept", "--problem", file, "--proved", &program, log], "");
+        assert!(text(&said.stdout).contains("a run of the model"), "{}", stderr(&said));
+    }
     let log = std::fs::read_to_string(log).expect("a log");
-    for line in ["# take,cam,1", "# start,5,detect,0,3", "# become,cam,1,read,2", "# end,8,detect,0"] {
+    for line in ["# take,cam,1", "# start,6,detect,0,3", "# become,cam,1,read,2", "# end,9,detect,0"] {
         assert!(log.lines().any(|written| written == line), "{line} in {log}");
     }
 }

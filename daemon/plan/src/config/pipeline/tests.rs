@@ -202,11 +202,7 @@ fn every_refusal_names_field_value_and_limit() {
             "pipeline[0].name = \"pl ate\": must be 1..=64 letters",
         ),
         (of_read("device = \"d\""), 22, "pipeline[0].stage[1].device = \"d\": is not possible in a pipeline"),
-        (
-            of_read("variants = [\"m\"]"),
-            22,
-            "pipeline[0].stage[1].variants = m: engine \"simulated\" has simulated.variants",
-        ),
+        (of_read("variants = [\"digits-s\"]"), 22, "pipeline[0].stage[1].variants[0] = \"digits-s\""),
         (
             of_read("select = \"base\""),
             22,
