@@ -116,10 +116,7 @@ impl<'a> Ordered<'a> {
         Ok(Self {
             scheduler,
             streams: Vec::new(),
-            posts: stages
-                .clone()
-                .flat_map(|stage| (0..counts[stage]).map(move |worker| (stage, worker)))
-                .collect(),
+            posts: stages.flat_map(|stage| (0..counts[stage]).map(move |worker| (stage, worker))).collect(),
             before,
             ranked,
             running: vec![Vec::new(); cluster.workers.max(counts.iter().sum())],

@@ -148,7 +148,8 @@ fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
     assert!(shown.contains("waited longest at "), "{shown}");
 
     // With a digest of its own, but other sources.
-    let forged = |change: &dyn Fn(&mut Vec<(Number, String)>)| {
+    type Change = fn(&mut Vec<(Number, String)>);
+    let forged = |change: Change| {
         let mut certificate = Certificate::parse(&certificate).expect("a certificate");
         change(&mut certificate.pipelines[0].refutation.as_mut().expect("refuted").arrivals);
         let forged = Certificate::of_pipeline(&certificate.made_by, certificate.pipelines.remove(0));
@@ -159,12 +160,12 @@ fn a_refused_pipeline_is_refuted_and_the_counterexample_replayed() {
         });
         said[0].clone()
     };
-    let nowhere = forged(&|sources| sources[0].1 = "write/background".into());
+    let nowhere = forged(|sources| sources[0].1 = "write/background".into());
     assert!(
         nowhere.contains("\"write/background\" is none of the problem's, and of none of its stages"),
         "{nowhere}"
     );
-    let more = forged(&|sources| {
+    let more = forged(|sources| {
         let cam = sources.iter().rposition(|(_, name)| name == "cam").expect("a frame");
         (0..2).for_each(|_| sources.insert(cam, sources[cam].clone()));
     });

@@ -26,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Span = Span::from_millis(1_000);
 
 /// A shield of a service, or of a pipeline.
+#[expect(clippy::large_enum_variant, reason = "a box would be freed while others wait for the scheduler")]
 pub(super) enum AnyShield {
     Alone(Shield),
     Staged(PipelineShield),

@@ -204,7 +204,7 @@ impl ServiceObject {
     /// Of a pipeline, each with its place, its workers and what waits there.
     #[zbus(property(emits_changed_signal = "false"))]
     fn stages(&self) -> Vec<StageFacts> {
-        let stages = weir_serve::status::stages(&self.service.latest()).into_iter();
+        let stages = weir_serve::status::stages(self.service.latest()).into_iter();
         let facts = stages.map(|stage| StageFacts {
             name: stage.name,
             model: stage.model,
