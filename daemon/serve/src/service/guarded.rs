@@ -1,5 +1,7 @@
 //! A service's scheduler behind its lock: whoever holds it publishes what others may see, and is measured.
 
+mod published;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use super::names::Names;
 use super::staged::{Found, Staged};
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use super::worker::Part;
+use published::{Core, Member};
 use weir_os::clock;
 use weir_os::pi_mutex::{PiGuard, PiMutex};
 
@@ -34,23 +37,6 @@ pub struct Held<'a> {
     changed: u64,
     /// Read under the lock, so that the scheduler's time never goes back.
     pub(super) now: Instant,
-}
-
-struct Core {
-    dispatcher: Dispatcher,
-    services: Vec<Member>,
-    workers: Arc<WorkerViews>,
-}
-
-/// What is known of a service beside its scheduler.
-struct Member {
-    /// Of its streams.
-    names: Names,
-    /// Requests taken in and not resolved.
-    open: usize,
-    /// How often suspensions had begun or ended when that was published last.
-    suspensions: u64,
-    view: Arc<ServiceView>,
 }
 
 /// An event, and the stream that it is about.
@@ -335,70 +321,6 @@ impl Held<'_> {
     fn forget(&mut self, id: StreamId) {
         let evidence: Vec<_> = self.safe_mode().streams().collect();
         self.names().remove(id, &evidence);
-    }
-}
-
-impl Core {
-    fn arrived(&mut self, service: usize, now: Instant, id: StreamId) {
-        if let Some(rate) = self.dispatcher.service_mut(service).rate_seen_per_s(now) {
-            self.services[service].view.publish_rate(rate, now);
-        }
-        self.publish_stream(service, id);
-    }
-
-    fn publish_stream(&self, service: usize, id: StreamId) {
-        let scheduler = self.dispatcher.service(service);
-        if let Some((counts, left)) = scheduler.stream_counts(id)
-            && let Some(view) = self.services[service].names.present(id)
-        {
-            view.publish(&counts, left, scheduler.suspension(id));
-        }
-    }
-
-    /// The services of which suspensions have begun or ended since that was published, a bit each.
-    fn unseen(&self) -> u64 {
-        let changed = |(index, own): &(usize, &Member)| {
-            own.suspensions != self.dispatcher.service(*index).suspension_changes()
-        };
-        self.services.iter().enumerate().filter(changed).fold(0, |bits, (index, _)| bits | 1 << index)
-    }
-
-    /// A bit for each service.
-    fn all(&self) -> u64 {
-        u64::MAX >> (u64::BITS as usize - self.services.len())
-    }
-
-    fn publish_worker(&self, worker: WorkerId) {
-        // A service whose engine is lost there has not the worker that the others have.
-        let alive = (0..self.services.len()).any(|service| self.dispatcher.is_alive(service, worker));
-        let does = match (alive, self.dispatcher.is_at_work(worker)) {
-            (false, _) => WorkerView::Lost,
-            (true, false) => WorkerView::Free,
-            (true, true) => WorkerView::AtWork,
-        };
-        self.workers.publish(worker, does);
-    }
-
-    /// Publishes what is so of a service as a whole, and of the streams whose suspension began or ended unannounced.
-    fn publish(&mut self, service: usize) {
-        let (scheduler, own) = (self.dispatcher.service(service), &mut self.services[service]);
-        let changes = scheduler.suspension_changes();
-        if std::mem::replace(&mut own.suspensions, changes) != changes {
-            scheduler.untold_suspensions().for_each(|id| self.publish_stream(service, id));
-        }
-        let (scheduler, Member { names, open, view, .. }) =
-            (self.dispatcher.service(service), &self.services[service]);
-        view.publish_load(*open, self.dispatcher.waiting(service));
-        if let Some(staged) = self.dispatcher.staged() {
-            view.publish_stages(staged.waiting_at());
-        }
-        // Each stage of a pipeline has workers of its own, which tell of themselves.
-        view.publish_served(self.dispatcher.staged().is_some() || scheduler.workers_alive() > 0);
-        let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
-        let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
-        let staged = self.dispatcher.staged().map(|staged| staged.scheduler.has_shield());
-        let shielded = staged.unwrap_or_else(|| scheduler.shield().is_some());
-        view.publish_standing(scheduler, shielded, stream);
     }
 }
 
