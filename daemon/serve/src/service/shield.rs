@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How long a stream waits for that at most, beside two deadlines.
 const PATIENCE: Span = Span::from_millis(1_000);
 
+/// How often a shield is worked out anew for others who have come meanwhile.
+const RENEWALS: usize = 8;
+
 /// A shield of a service, or of a pipeline.
 #[expect(clippy::large_enum_variant, reason = "a box would be freed while others wait for the scheduler")]
 pub(super) enum AnyShield {
@@ -84,19 +87,19 @@ impl Service {
 
     /// Has the shield of a pipeline count all who are there. Until then no batch takes longer than a full one of the base.
     fn renew_shield(&self) {
-        let Some(load) = ({
-            let scheduler = self.scheduler();
-            let staged = scheduler.staged().filter(|staged| !staged.scheduler.is_shielded());
-            staged.map(|_| scheduler.load())
-        }) else {
-            return;
-        };
-        let shield = self.work_out_shield(&load.specs().collect::<Vec<_>>());
-        let mut scheduler = self.scheduler();
-        let before = self.set_shield(&mut scheduler, shield);
-        drop(scheduler);
-        // Nobody waits for what that frees.
-        drop(before);
+        // Who comes meanwhile does the same, and may have counted others.
+        for _ in 0..RENEWALS {
+            let load = {
+                let scheduler = self.scheduler();
+                let staged = scheduler.staged().filter(|staged| !staged.scheduler.is_shielded());
+                staged.map(|_| scheduler.load())
+            };
+            let Some(load) = load else { return };
+            let Some(shield) = self.work_out_shield(&load.specs().collect::<Vec<_>>()) else { return };
+            let before = self.set_shield(&mut self.scheduler(), Some(shield));
+            // Nobody waits for what that frees.
+            drop(before);
+        }
     }
 
     /// Adds a stream that was admitted once nothing is in its way, with what batches may run over then; `None` if others came
