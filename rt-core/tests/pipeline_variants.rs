@@ -95,6 +95,12 @@ fn alone_a_source_gets_the_best_and_where_others_wait_what_they_can_wait_for() {
 }
 
 #[test]
+fn stages_have_parts_of_the_deadline_by_what_they_take_on_the_longest_way() {
+    let scheduler = pipeline([(&[], 2), (&[], 40)]);
+    assert_eq!(scheduler.pipeline().parts(&[ns(2), ns(6)]), [ns(10), ns(40)]);
+}
+
+#[test]
 fn a_source_that_is_late_gets_the_base() {
     // It should leave by 11 and cannot with any better one: 2 + 10 is late.
     let mut scheduler = pipeline([(&[], 2), (&[10, 20], 11)]);

@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use super::Pipeline;
 use super::scheduler::PipelineScheduler;
 use crate::time::{Instant, Span};
 use crate::{LatencyProfile, WorkerId};
@@ -17,6 +18,32 @@ pub struct StageVariants {
     /// By when after the arrival of its source a request should have left the stage: with a slower variant, what waits here leaves no
     /// later than that. A wish; what must hold is the shield's.
     pub leave: Span,
+}
+
+impl Pipeline {
+    /// Of each stage the part of the deadline up to its end, on the longest path through it, where stages take these times.
+    ///
+    /// # Panics
+    /// If they are not as many as the stages.
+    #[must_use]
+    pub fn parts(&self, times: &[Span]) -> Vec<Span> {
+        assert_eq!(times.len(), self.stages.len(), "a time for each stage");
+        let mut below = alloc::vec![0; times.len()];
+        let mut through: Vec<u64> = times.iter().map(|time| time.as_nanos()).collect();
+        for (i, stage) in self.stages.iter().enumerate() {
+            through[i] += stage.parents.iter().map(|parent| through[parent]).max().unwrap_or(0);
+        }
+        for (i, stage) in self.stages.iter().enumerate().rev() {
+            for parent in stage.parents.iter() {
+                below[parent] = below[parent].max(below[i] + times[i].as_nanos());
+            }
+        }
+        let part = |(through, below): (&u64, &u64)| {
+            let whole = (through + below).max(1) as f64;
+            Span::from_nanos((self.deadline.as_nanos() as f64 * *through as f64 / whole) as u64)
+        };
+        through.iter().zip(&below).map(part).collect()
+    }
 }
 
 impl PipelineScheduler {

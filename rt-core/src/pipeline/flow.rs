@@ -166,7 +166,7 @@ impl PipelineScheduler {
         let mut last = ends[0];
         for (i, later) in self.later.iter().enumerate() {
             let came = self.pipeline.stages[i + 1].parents.most(&ends);
-            let (busy, own) = later.likely_times(self.usual[i + 1]);
+            let (busy, own) = later.likely_times(self.means[i + 1] as usize + 1);
             ends[i + 1] = came.max(now + busy) + own;
             last = last.max(ends[i + 1]);
         }

@@ -38,9 +38,7 @@ pub struct PipelineScheduler {
     pub(super) rest: Vec<Span>,
     /// Whether some stage takes a source once.
     joins: bool,
-    /// Of each stage how many requests of a source wait there mostly.
-    pub(super) usual: Vec<usize>,
-    /// And how many one becomes there on average.
+    /// Of each stage how many requests a source becomes there on average.
     pub(super) means: Vec<f64>,
     /// The stages from the second on.
     pub(super) later: Vec<Later>,
@@ -74,11 +72,11 @@ impl PipelineScheduler {
                 rest[parent] = rest[parent].max(stages[i].workers.profile.bound(1) + rest[i]);
             }
         }
-        let mut usual: Vec<f64> = Vec::with_capacity(stages.len());
+        let mut means: Vec<f64> = Vec::with_capacity(stages.len());
         for stage in stages {
-            let above: f64 = stage.parents.iter().map(|parent| usual[parent]).sum();
-            let above = if usual.is_empty() || stage.parents.is_join() { 1.0 } else { above };
-            usual.push(above * stage.mean.clamp(0.0, f64::from(MAX_FAN_OUT)));
+            let above: f64 = stage.parents.iter().map(|parent| means[parent]).sum();
+            let above = if means.is_empty() || stage.parents.is_join() { 1.0 } else { above };
+            means.push(above * stage.mean.clamp(0.0, f64::from(MAX_FAN_OUT)));
         }
         if rest[0] >= config.deadline {
             return Err(PipelineConfigError::Deadline { deadline: config.deadline, time: rest[0] });
@@ -105,8 +103,7 @@ impl PipelineScheduler {
         let all = later.iter().map(|stage| stage.pool.len()).sum();
         first.lead(Behind { alive: all, all, cut: false }, config.queue, pipeline.life());
         Ok(Self {
-            usual: usual.iter().map(|&mean| mean as usize + 1).collect(),
-            means: usual,
+            means,
             sources: Sources::new(config.queue, stages.len()),
             calm: Calm::new(stages.len()),
             longer: Longer::new(&pipeline, &descendants),

@@ -104,14 +104,14 @@ impl<'a> Ordered<'a> {
         counts.iter().for_each(|count| before.push(before[before.len() - 1] + count));
         let slowest =
             |stage: usize| of_stage(stage).map(|&(post, _)| cluster.time(post)).max().unwrap_or(Span::ZERO);
+        let mut scheduler = PipelineScheduler::new(&config).map_err(|error| error.to_string())?;
         // A request should leave a stage within the part of the deadline that the plan's models take up to there.
-        let parts = parts(cluster, &stages.clone().map(slowest).collect::<Vec<_>>());
+        let parts = scheduler.pipeline().parts(&stages.clone().map(slowest).collect::<Vec<_>>());
         let times = |stage: usize, variant: usize| tree.stages[stage].variants[variant].profile.clone();
         let variants = stages.clone().map(|stage| StageVariants {
             times: ranked[stage][1..].iter().map(|&variant| times(stage, variant)).collect(),
             leave: parts[stage],
         });
-        let mut scheduler = PipelineScheduler::new(&config).map_err(|error| error.to_string())?;
         scheduler.set_variants(variants.collect());
         Ok(Self {
             scheduler,
@@ -141,26 +141,6 @@ impl<'a> Ordered<'a> {
         let variant = self.ranked[stage][self.scheduler.choose(now, (stage, worker))];
         PipelineStep::Start { worker: own, model: Model { stage, variant } }
     }
-}
-
-/// Of each stage the part of the deadline up to its end, on the longest path through it, where stages take these times.
-fn parts(cluster: &Cluster, times: &[Span]) -> Vec<Span> {
-    let tree = &cluster.tree;
-    let mut below = vec![0; times.len()];
-    for stage in (0..times.len()).rev() {
-        let child = |child: usize| below[child] + times[child].as_nanos();
-        below[stage] = tree.children(stage).map(child).max().unwrap_or(0);
-    }
-    let mut through: Vec<u64> = Vec::new();
-    for (stage, time) in times.iter().enumerate() {
-        let above = tree.stages[stage].parent.map_or(0, |parent| through[parent]);
-        through.push(above + time.as_nanos());
-    }
-    let part = |stage: usize| {
-        let whole = (through[stage] + below[stage]).max(1) as f64;
-        Span::from_nanos((tree.deadline.as_nanos() as f64 * through[stage] as f64 / whole) as u64)
-    };
-    (0..times.len()).map(part).collect()
 }
 
 impl PipelinePolicy for Ordered<'_> {

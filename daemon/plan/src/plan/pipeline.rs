@@ -72,22 +72,12 @@ impl PipelinePlan {
         let slowest = |stage: &StagePlan| {
             let (variant, batch) =
                 (&stage.runs.variants[stage.runs.variants.len() - 1], stage.runs.workers().batch);
-            variant.times.likely(batch.min(variant.times.max_batch())).as_nanos() as f64
+            variant.times.likely(batch.min(variant.times.max_batch()))
         };
-        let own: Vec<f64> = self.stages.iter().map(slowest).collect();
-        let (mut through, mut below) = (own.clone(), vec![0.0_f64; own.len()]);
-        for (i, stage) in self.stages.iter().enumerate() {
-            through[i] += stage.config.after.map_or(0.0, |parent| through[parent]);
-        }
-        for (i, stage) in self.stages.iter().enumerate().rev() {
-            if let Some(parent) = stage.config.after {
-                below[parent] = below[parent].max(below[i] + own[i]);
-            }
-        }
-        let deadline = self.pipeline.deadline.as_nanos() as f64;
-        let variants = self.stages.iter().enumerate().map(|(i, stage)| StageVariants {
+        let parts = self.pipeline.parts(&self.stages.iter().map(slowest).collect::<Vec<_>>());
+        let variants = self.stages.iter().zip(parts).map(|(stage, leave)| StageVariants {
             times: stage.runs.variants[1..].iter().map(|variant| variant.times.clone()).collect(),
-            leave: Span::from_nanos((deadline * through[i] / (through[i] + below[i])) as u64),
+            leave,
         });
         variants.collect()
     }

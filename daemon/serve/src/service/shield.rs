@@ -35,6 +35,15 @@ pub(super) enum AnyShield {
     Staged(PipelineShield),
 }
 
+impl AnyShield {
+    fn alone(self) -> Option<Shield> {
+        match self {
+            Self::Alone(shield) => Some(shield),
+            Self::Staged(_) => None,
+        }
+    }
+}
+
 impl Service {
     /// Sets the first shield, and how early requests may come, before anything runs.
     pub(super) fn raise_shield(&self) {
@@ -59,17 +68,14 @@ impl Service {
             let margin = self.admit(spec, &load)?;
             let shielded = load.is_shielded(spec);
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
-            let shield = if shielded { None } else { self.work_out_shield(&all()) };
+            // That of a pipeline counts who is there, and is set once this one is.
+            let later = shielded || self.plan.pipeline.is_some();
+            let shield = if later { None } else { self.work_out_shield(&all()) };
             let newcomer = match &self.plan.pipeline {
                 Some(pipeline) => pipeline.pipeline.newcomer(&config, spec.clone()),
                 None => Newcomer::new(&config, spec.clone()),
             };
-            // That of a pipeline counts who is there, and is set once this one is.
-            let shield = match shield {
-                Some(AnyShield::Alone(shield)) => Some(shield),
-                Some(AnyShield::Staged(_)) | None => None,
-            };
-            let newcomer = newcomer.beside(&load).shielded(shield);
+            let newcomer = newcomer.beside(&load).shielded(shield.and_then(AnyShield::alone));
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
             if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
                 self.renew_shield();
