@@ -83,8 +83,12 @@ pub struct Service {
     pub select: Option<String>,
     /// What is planned for the load that comes, if it is.
     pub planning: Option<Planning>,
-    /// Whether longer batches and other variants than the base are allowed at all.
+    /// Whether longer batches and other variants than the base are allowed at all; of a service on a device, whether what nothing is
+    /// promised for may go before what is.
     pub shielded: bool,
+    /// Batches of it that have.
+    #[serde(default)]
+    pub ahead: u64,
     /// What a request brings.
     pub inputs: Vec<Tensor>,
     /// What an answer consists of.

@@ -39,6 +39,7 @@ pub fn of(service: &Service) -> Told {
         select: (plan.variants.len() > 1).then(|| plan.config.select.name().to_owned()),
         planning: service.planning_status(),
         shielded: standing.shielded,
+        ahead: standing.ahead,
         inputs: plan.spec.request().iter().map(tensor).collect(),
         outputs: plan.spec.answer().iter().map(tensor).collect(),
         state_bytes: plan.spec.state_len() as u64,

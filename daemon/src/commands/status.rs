@@ -52,6 +52,12 @@ fn print_service(service: &Service) {
         let shield = if service.shielded { "" } else { ", no shield: base only" };
         say!("  answered {shares} (select {}{shield})", service.select.as_deref().unwrap_or_default());
     }
+    if service.device.is_some() {
+        match service.shielded {
+            true => say!("  {} batches went before what must be answered, by the shield", service.ahead),
+            false => say!("  no shield: what must be answered goes first"),
+        }
+    }
     for stage in &service.stages {
         let from = stage
             .after

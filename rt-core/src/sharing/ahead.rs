@@ -32,10 +32,22 @@ impl Device {
         Ok(old)
     }
 
+    /// Whether anything may go before mandatory requests.
+    #[must_use]
+    pub fn has_shield(&self) -> bool {
+        self.shield.is_some()
+    }
+
     /// How often something went before mandatory requests.
     #[must_use]
     pub fn gone_ahead(&self) -> u64 {
-        self.gone_ahead
+        self.gone_ahead.iter().sum()
+    }
+
+    /// How many of these batches were of this service.
+    #[must_use]
+    pub fn gone_ahead_of(&self, service: usize) -> u64 {
+        self.gone_ahead[service]
     }
 
     /// Takes a batch before what `next` has waiting, of which service and how long at most, if one may: of what nothing is promised for and would else be late, or a full
@@ -64,7 +76,7 @@ impl Device {
             Some((service, self.schedulers[service].take_turn(now, worker, false)?))
         })?;
         self.ahead = true;
-        self.gone_ahead += 1;
+        self.gone_ahead[service] += 1;
         Some((service, time))
     }
 

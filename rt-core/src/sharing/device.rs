@@ -52,8 +52,8 @@ pub struct Device {
     pub(super) unknown: u64,
     /// Something has gone before mandatory requests since nothing mandatory waited.
     pub(super) ahead: bool,
-    /// See [`Device::gone_ahead`].
-    pub(super) gone_ahead: u64,
+    /// See [`Device::gone_ahead_of`].
+    pub(super) gone_ahead: Vec<u64>,
 }
 
 impl Device {
@@ -106,7 +106,7 @@ impl Device {
             shield: None,
             unknown: 0,
             ahead: false,
-            gone_ahead: 0,
+            gone_ahead: alloc::vec![0; count],
         })
     }
 
@@ -130,6 +130,11 @@ impl Device {
             self.schedulers[service].await_clear();
         }
         &mut self.schedulers[service]
+    }
+
+    /// [`Scheduler::rate_seen_per_s`] of a service.
+    pub fn rate_seen_per_s(&mut self, service: usize, now: Instant) -> Option<f64> {
+        self.schedulers[service].rate_seen_per_s(now)
     }
 
     /// Sets [`DeviceConfig::overrun_margin`] to that of an admission that counts more streams, before they are added; false

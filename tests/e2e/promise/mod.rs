@@ -1,6 +1,7 @@
 //! What is promised, certified and kept, below the declared rate and beyond it.
 
 mod agreement;
+mod ahead;
 mod batches;
 mod certificates;
 mod closed;

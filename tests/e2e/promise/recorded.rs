@@ -57,7 +57,8 @@ fn recorded() -> (Deployment, String) {
     alone();
     let place = deployment(&daemon_in_real_time(), [60, 70, 90]);
     let config = std::fs::read_to_string(place.config()).expect("written");
-    place.configure(config.replace("name = \"box\"\n", "name = \"box\"\nrecord = \"a.csv\"\n"));
+    place
+        .configure(config.replace("name = \"box\"\n", "name = \"box\"\nahead = false\nrecord = \"a.csv\"\n"));
     std::fs::write(place.path("p.json"), place.succeed(&["plan", "--problem", "track"])).expect("written");
     assert!((0..4).any(|_| serve(&place)), "safe mode each time: the machine is too busy for this test");
     let log = std::fs::read_to_string(place.path("a.csv")).expect("a recording");

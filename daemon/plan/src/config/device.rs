@@ -17,6 +17,8 @@ pub struct DeviceConfig {
     pub cores: Vec<usize>,
     /// Which service a free worker serves next; chosen by the plan if absent.
     pub rule: Option<Rule>,
+    /// Whether what nothing is promised for may go before what is, where that makes nothing late.
+    pub ahead: bool,
     /// Bytes of model files that all its workers may load together.
     pub max_memory: u64,
     /// When requests of which of its services came, and what became of them, goes into a file.
@@ -64,6 +66,7 @@ impl Check<'_> {
                     raw::Rule::Deadline => Some(Rule::Earliest),
                     raw::Rule::Turns => Some(Rule::Turns),
                 },
+                ahead: raw.ahead,
                 max_memory: max_memory?,
                 record: record?,
                 gpu: (format!("{at}.gpu"), raw.gpu),

@@ -38,10 +38,16 @@ pub(super) struct Device {
     pub(super) gpu: Option<Gpu>,
     #[serde(default)]
     pub(super) rule: Rule,
+    #[serde(default = "yes")]
+    pub(super) ahead: bool,
     #[serde(default = "four_gib")]
     pub(super) max_memory: u64,
     pub(super) record: Option<PathBuf>,
     pub(super) record_limit: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn four_gib() -> u64 {

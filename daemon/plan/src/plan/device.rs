@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use planner::SharedProblem;
 use planner::certify::told;
-use rt_core::sharing::{SharedAdmission, Sharing};
+use rt_core::sharing::{SharedAdmission, SharedShield, Sharing};
 use rt_core::{Span, StreamSpec, Workers};
 
 use super::{PlanError, RatePlan, ServicePlan};
@@ -68,6 +68,19 @@ impl DevicePlan {
             None => Ok(admission),
             Some((service, text)) => Err(format!("service {}: {text}", name(service))),
         }
+    }
+
+    /// What may go before these, a list for each service, which were admitted so; none where nothing may.
+    #[must_use]
+    pub fn shield(&self, streams: &[Vec<StreamSpec>], admission: &SharedAdmission) -> Option<SharedShield> {
+        let lists: Vec<&[StreamSpec]> = streams.iter().map(Vec::as_slice).collect();
+        self.goes_ahead().then(|| self.sharing.shield(&lists, admission)).flatten()
+    }
+
+    /// Whether what nothing is promised for may go before what is: with several workers it never does.
+    #[must_use]
+    pub fn goes_ahead(&self) -> bool {
+        self.config.ahead && self.sharing.workers == 1
     }
 }
 

@@ -53,6 +53,29 @@ impl Dispatcher {
         }
     }
 
+    /// The device that services share, if they do.
+    pub(super) fn shared(&self) -> Option<&Device> {
+        match self {
+            Self::Shared(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    pub(super) fn shared_mut(&mut self) -> Option<&mut Device> {
+        match self {
+            Self::Shared(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// As [`Scheduler::rate_seen_per_s`], of one of the services.
+    pub(super) fn rate_seen_per_s(&mut self, service: usize, now: Instant) -> Option<f64> {
+        match self {
+            Self::Shared(device) => device.rate_seen_per_s(service, now),
+            _ => self.service_mut(service).rate_seen_per_s(now),
+        }
+    }
+
     /// How many workers there are.
     pub(super) fn worker_count(&self) -> usize {
         self.staged().map_or_else(|| self.service(0).config().worker_count(), Staged::worker_count)

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use rt_core::pipeline::PipelineShield;
-use rt_core::sharing::Heir;
+use rt_core::sharing::{Heir, SharedShield};
 use rt_core::{
     Action, Arrival, Event, HandOverError, Instant, Joined, Newcomer, Ran, Resolution, Retired, Scheduler,
     Span, StreamError, StreamId, StreamSpec, WorkerId,
@@ -19,6 +19,7 @@ use super::staged::{Found, Staged};
 use super::view::{ServiceView, StreamView, WorkerView, WorkerViews};
 use super::worker::Part;
 use published::{Core, Member};
+use tracing::warn;
 use weir_os::clock;
 use weir_os::pi_mutex::{PiGuard, PiMutex};
 
@@ -137,6 +138,13 @@ impl Held<'_> {
     /// As [`rt_core::pipeline::PipelineScheduler::set_shield`], if it is a pipeline.
     pub(super) fn set_staged_shield(&mut self, shield: Option<PipelineShield>) -> Option<PipelineShield> {
         self.core.dispatcher.staged_mut().and_then(|staged| staged.scheduler.set_shield(shield))
+    }
+
+    /// As [`rt_core::sharing::Device::set_shield`], where services share the workers.
+    pub(super) fn set_shared_shield(&mut self, shield: Option<SharedShield>) -> Option<SharedShield> {
+        self.changed = self.core.all();
+        let set = self.core.dispatcher.shared_mut().map(|device| device.set_shield(shield));
+        set?.inspect_err(|error| warn!("what must be answered goes first: {error}")).ok().flatten()
     }
 
     /// What is staged, if it is a pipeline.

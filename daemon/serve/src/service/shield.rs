@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rt_core::pipeline::PipelineShield;
+use rt_core::sharing::{SharedAdmission, SharedShield};
 use rt_core::{Instant, Joined, Load, Newcomer, Shield, Span, StreamId, StreamSpec};
 use weir_client::RefusalCode;
 
@@ -18,7 +19,7 @@ use super::{Held, Service, StreamView};
 use tracing::warn;
 use weir_os::clock;
 use weir_os::realtime::calmly;
-use weir_plan::plan::Share;
+use weir_plan::plan::{DevicePlan, Share};
 
 /// How often it is looked whether long batches are out of the way.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -44,6 +45,36 @@ impl AnyShield {
     }
 }
 
+/// What the promises of all services of a device leave room for; nothing of a service by itself.
+#[derive(Debug, Default)]
+pub(super) struct Together {
+    /// By how much batches may run over.
+    pub(super) margin: Span,
+    /// What may go before them.
+    pub(super) shield: Option<SharedShield>,
+}
+
+impl Together {
+    /// Of these streams, a list for each service, which were admitted so.
+    pub(super) fn of(device: &DevicePlan, streams: &[Vec<StreamSpec>], admission: &SharedAdmission) -> Self {
+        Self { margin: admission.overrun_margin(), shield: device.shield(streams, admission) }
+    }
+}
+
+/// Sets the first shield of a device, before anything runs.
+pub(super) fn raise_together(services: &[Arc<Service>]) {
+    let Some((first, share)) = services.first().and_then(|first| Some((first, first.plan.shared.as_ref()?)))
+    else {
+        return;
+    };
+    let reserved = |service: &Arc<Service>| {
+        service.plan.config.reserved.iter().map(|stream| stream.spec.clone()).collect()
+    };
+    let streams: Vec<_> = services.iter().map(reserved).collect();
+    let shield = calmly(|| share.device.shield(&streams, &share.device.admission));
+    let _none = first.scheduler().set_shared_shield(shield);
+}
+
 impl Service {
     /// Sets the first shield, and how early requests may come, before anything runs.
     pub(super) fn raise_shield(&self) {
@@ -65,7 +96,7 @@ impl Service {
         let until = clock::now() + most;
         loop {
             let load = self.scheduler().load();
-            let margin = self.admit(spec, &load)?;
+            let together = self.admit(spec, &load)?;
             let shielded = load.is_shielded(spec);
             let all = || load.specs().chain([spec]).collect::<Vec<_>>();
             // That of a pipeline counts who is there, and is set once this one is.
@@ -77,7 +108,7 @@ impl Service {
             };
             let newcomer = newcomer.beside(&load).shielded(shield.and_then(AnyShield::alone));
             let newcomer = newcomer.tolerant(&config, self.work_out_tolerance(&all()));
-            if let Some(id) = self.add_when_ready((newcomer, margin), view, until)? {
+            if let Some(id) = self.add_when_ready((newcomer, together), view, until)? {
                 self.renew_shield();
                 return Ok(id);
             }
@@ -108,23 +139,26 @@ impl Service {
         }
     }
 
-    /// Adds a stream that was admitted once nothing is in its way, with what batches may run over then; `None` if others came
+    /// Adds a stream that was admitted once nothing is in its way, with what all leave room for then; `None` if others came
     /// meanwhile, or `until` has come.
     fn add_when_ready(
         &self,
-        (mut newcomer, margin): (Newcomer, Span),
+        (mut newcomer, Together { margin, mut shield }): (Newcomer, Together),
         view: &Arc<StreamView>,
         until: Instant,
     ) -> Result<Option<StreamId>, Refusal> {
         let too_many = |e: rt_core::StreamError| refuse(RefusalCode::TooManyStreams, e.to_string());
         loop {
-            let joined = {
+            let (joined, _before) = {
                 let mut scheduler = self.scheduler();
                 let now = scheduler.now;
-                match scheduler.set_overrun_margin(now, margin) {
+                let joined = match scheduler.set_overrun_margin(now, margin) {
                     true => scheduler.try_add_stream(now, newcomer, view),
                     false => Ok(Joined::Wait(newcomer)),
-                }
+                };
+                // The one before does not count it. Who is admitted on a device is alone in that.
+                let added = matches!(joined, Ok(Joined::Added(..))) && self.plan.shared.is_some();
+                (joined, if added { scheduler.set_shared_shield(shield.take()) } else { None })
             };
             // What it brings and no longer needs is dropped here, where nobody waits for the scheduler.
             newcomer = match joined.map_err(too_many)? {
@@ -139,8 +173,8 @@ impl Service {
         }
     }
 
-    /// Whether `spec` can be promised beside what counts; by how much batches may run over where services share the workers.
-    fn admit(&self, spec: &StreamSpec, load: &Load) -> Result<Span, Refusal> {
+    /// Whether `spec` can be promised beside what counts; what that leaves room for where services share the workers.
+    fn admit(&self, spec: &StreamSpec, load: &Load) -> Result<Together, Refusal> {
         if let Some(share) = &self.plan.shared {
             return self.admit_on_device(share, spec);
         }
@@ -150,26 +184,28 @@ impl Service {
             Ok(waiting) if waiting > queue as u64 => Err(format!(
                 "beside {there} other promised streams up to {waiting} requests that must be served can wait, queue = {queue}"
             )),
-            Ok(_) => Ok(Span::ZERO),
+            Ok(_) => Ok(Together::default()),
         }
         .map_err(|text| refuse(RefusalCode::NotAdmissible, text))
     }
 
     /// The same where other services share the workers: beside what counts of them as well.
-    fn admit_on_device(&self, share: &Share, spec: &StreamSpec) -> Result<Span, Refusal> {
+    fn admit_on_device(&self, share: &Share, spec: &StreamSpec) -> Result<Together, Refusal> {
         let services: Vec<_> = self.device.services().collect();
         let mut streams: Vec<Vec<StreamSpec>> =
             services.iter().map(|service| service.scheduler().load().specs().cloned().collect()).collect();
         let there: usize = streams.iter().map(Vec::len).sum();
         streams[self.index].push(spec.clone());
         let queue_of = |service: usize| services[service].plan.config.queue;
-        calmly(|| share.device.admit(&streams, queue_of)).map(|admission| admission.overrun_margin()).map_err(
-            |error| {
-                let device = self.plan.device_name();
-                let text = format!("beside {there} other promised streams of device {device}: {error}");
-                refuse(RefusalCode::NotAdmissible, text)
-            },
-        )
+        let together = calmly(|| {
+            let admission = share.device.admit(&streams, queue_of)?;
+            Ok(Together::of(&share.device, &streams, &admission))
+        });
+        together.map_err(|error: String| {
+            let device = self.plan.device_name();
+            let text = format!("beside {there} other promised streams of device {device}: {error}");
+            refuse(RefusalCode::NotAdmissible, text)
+        })
     }
 
     /// A shield for `load`; `None` where no batch may take longer than a full one of the base.

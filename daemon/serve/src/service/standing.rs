@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 17;
+const HEAD: usize = 18;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -42,8 +42,10 @@ pub struct Standing {
     pub inhibited_until: Instant,
     /// The latest dispatch, and the longest part of a batch's time outside its engine.
     pub worst_delays: (Span, Span),
-    /// Whether better variants than the base may answer.
+    /// Whether better variants than the base may answer, or on a device what nothing is promised for may go before what is.
     pub shielded: bool,
+    /// Batches that have.
+    pub ahead: u64,
     /// How often suspensions of streams began or ended, and how many are suspended now.
     pub suspensions: (u64, u64),
     /// Stalls so far that were declared, and what had to be served and was missed for them.
@@ -64,8 +66,8 @@ pub struct AlarmView {
     pub stream: String,
 }
 
-/// How those of `scheduler` stand; `stream` is the name of the stream in the evidence, or empty.
-pub(super) fn words(scheduler: &Scheduler, shielded: bool, stream: &str) -> [u64; WORDS] {
+/// How those of `scheduler` stand; whether there is a shield, and how many batches have gone ahead by it; `stream` is the name of the stream in the evidence, or empty.
+pub(super) fn words(scheduler: &Scheduler, (shielded, ahead): (bool, u64), stream: &str) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     let mode = scheduler.safe_mode();
     let (state, (late, handover)) = (mode.state(), scheduler.worst_delays());
@@ -89,6 +91,7 @@ pub(super) fn words(scheduler: &Scheduler, shielded: bool, stream: &str) -> [u64
     (words[12], words[13]) = (sequence, suspended as u64);
     (words[14], words[15]) = (scheduler.stalls(), scheduler.absorbed());
     words[16] = scheduler.tolerance().as_nanos();
+    words[17] = ahead;
     words
 }
 
@@ -113,6 +116,7 @@ impl Standing {
             inhibited_until: Instant::from_nanos(words[8]),
             worst_delays: (span(words[9]), span(words[10])),
             shielded: words[11] != 0,
+            ahead: words[17],
             suspensions: (words[12], words[13]),
             stalls: words[14],
             stall_misses: words[15],
@@ -150,14 +154,14 @@ mod tests {
         let (span, config) = (Span::from_millis(1), small_config());
         for cause in CAUSES {
             let mut scheduler = Scheduler::new(config.clone()).expect("valid");
-            assert_eq!(words(&scheduler, false, ""), NORMAL);
+            assert_eq!(words(&scheduler, (false, 0), ""), NORMAL);
             let stream = scheduler.add_stream(Instant::ZERO, StreamSpec::best_effort()).expect("room");
             let evidence = Evidence { limit: 1, seen: u64::MAX, window: 3, stream: Some(stream) };
             let now = Instant::ZERO + span;
             scheduler.raise_safe_mode(now, cause, evidence, now);
             scheduler.inhibit_safe_mode(now + span);
             let long = "é".repeat(32);
-            let standing = Standing::of(words(&scheduler, false, &long));
+            let standing = Standing::of(words(&scheduler, (false, 0), &long));
             let state = scheduler.safe_mode().state();
             assert_eq!((standing.severity, standing.inhibited_until), (state.severity, now + span));
             assert_eq!((standing.sequence, standing.cause_number()), (1, cause as u32));
@@ -167,6 +171,6 @@ mod tests {
         }
         let mut scheduler = Scheduler::new(config).expect("valid");
         scheduler.handle_worker_lost(Instant::ZERO, 0);
-        assert_eq!(Standing::of(words(&scheduler, false, "")).severity, Severity::Lost);
+        assert_eq!(Standing::of(words(&scheduler, (false, 0), "")).severity, Severity::Lost);
     }
 }

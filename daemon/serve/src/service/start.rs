@@ -16,6 +16,7 @@ use super::executor::Executor;
 use super::meters::Meters;
 use super::planning::Planning;
 use super::registry::Registry;
+use super::shield::raise_together;
 use super::slots::Slots;
 use super::staged::Staged;
 use super::worker;
@@ -185,6 +186,10 @@ fn bring_up(
             Registry::reserve(service).with_context(named)?;
             service.raise_shield();
         }
+    }
+    // What takes over brings one of its own.
+    if before.is_empty() {
+        raise_together(services);
     }
     let name = any.plan.device_name();
     let (warm, warmed) = channel();

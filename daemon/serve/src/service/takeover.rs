@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rt_core::sharing::Heir;
+use rt_core::sharing::{Heir, SharedShield};
 use rt_core::{ArrivalCurve, HandOverError, Instant, Span, StreamSpec};
 
 use super::device::Device;
 use super::registry::Moves;
-use super::shield::AnyShield;
+use super::shield::{AnyShield, Together};
 use super::{Effects, Held, Service, lock, write};
 use weir_os::clock;
 use weir_os::pi_mutex::PiMutex;
@@ -41,6 +41,8 @@ struct Successor {
     heirs: Vec<Option<Arc<Service>>>,
     /// Of each: what becomes of its streams, and what they leave room for.
     moves: Vec<(Moves, Room)>,
+    /// What may go before all that is promised on the device.
+    shield: Option<SharedShield>,
     /// What stood in the way last.
     refused: Option<Obstacle>,
 }
@@ -117,7 +119,8 @@ impl Service {
     pub fn hand_over(old: &[Arc<Self>], next: &[Arc<Self>]) -> Result<(), String> {
         let _alone: Vec<_> = old.iter().map(|service| write(&service.moving)).collect();
         let (Some(any), Some(first)) = (old.first(), next.first()) else { return Ok(()) };
-        let (moves, margin) = Self::moves_to(old, &next.iter().map(|n| &n.plan).collect::<Vec<_>>())?;
+        let (moves, Together { margin, shield }) =
+            Self::moves_to(old, &next.iter().map(|n| &n.plan).collect::<Vec<_>>())?;
         let heirs: Vec<_> = old.iter().map(|old| Self::named(next, old.name()).cloned()).collect();
         let expect = |((old, heir), moves): ((&Arc<Self>, &Option<Arc<Self>>), Moves)| {
             let shield = heir.as_ref().and_then(|next| {
@@ -137,7 +140,7 @@ impl Service {
         }
         let from = old.to_vec();
         let takeover = &any.device.takeover;
-        *takeover.successor.lock() = Some(Successor { device, from, heirs, moves, refused: None });
+        *takeover.successor.lock() = Some(Successor { device, from, heirs, moves, shield, refused: None });
         takeover.pending.store(true, Ordering::Relaxed);
         let mut effects = Effects::default();
         any.with_scheduler(&mut effects, |scheduler, _| scheduler.set_quiet(true));
@@ -193,9 +196,9 @@ impl Service {
         done
     }
 
-    /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and by how much
-    /// batches may run over then: worked out on copies, for it takes as long as admitting them all.
-    fn moves_to(old: &[Arc<Self>], plans: &[&ServicePlan]) -> Result<(Vec<Moves>, Span), String> {
+    /// What services of `plans`, all of one device, would mean for each stream of `old`, all of one device, and what they leave
+    /// room for: worked out on copies, for it takes as long as admitting them all.
+    fn moves_to(old: &[Arc<Self>], plans: &[&ServicePlan]) -> Result<(Vec<Moves>, Together), String> {
         let of = |service: &Arc<Self>| {
             let (registry, name) = (service.registry.lock().clone(), service.name());
             match plans.iter().find(|plan| plan.config.name == name) {
@@ -207,8 +210,8 @@ impl Service {
         let moves: Vec<Moves> = old.iter().map(of).collect::<Result<_, String>>()?;
         let into = |plan: &ServicePlan| old.iter().position(|old| old.name() == plan.config.name);
         let news: Vec<_> = plans.iter().map(|plan| (*plan, into(plan).map(|of| &moves[of]))).collect();
-        let margin = Moves::admit_all(&news)?;
-        Ok((moves, margin))
+        let together = Moves::admit_all(&news)?;
+        Ok((moves, together))
     }
 
     /// What those who hold reserved streams have to know: which of them have another declaration than they had with `old`.
@@ -240,7 +243,7 @@ impl Service {
 impl Successor {
     /// Takes over now, if nothing is in the way; `scheduler` is that of a service that it takes over from.
     fn carry_out(&mut self, scheduler: &mut Held<'_>, now: Instant) -> bool {
-        let Self { device, from, heirs, moves, refused } = self;
+        let Self { device, from, heirs, moves, shield, refused } = self;
         // Their locks come before the schedulers', so they may not be waited for here: next time, if they are held.
         let registries: Option<Vec<_>> = from.iter().map(|service| service.registry.try_lock()).collect();
         let to = heirs.iter().flatten().map(|service| service.registry.try_lock());
@@ -283,6 +286,7 @@ impl Successor {
                 }
             }
         }
+        let _none = next.set_shared_shield(shield.take());
         true
     }
 }

@@ -173,9 +173,9 @@ impl ServiceView {
         self.rate_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// `stream` is the name of the stream in the evidence, or empty.
-    pub(super) fn publish_standing(&self, scheduler: &Scheduler, shielded: bool, stream: &str) {
-        self.standing.write(standing::words(scheduler, shielded, stream));
+    /// `shield` is whether there is one, and what has gone ahead by it; `stream` is the name of the stream in the evidence, or empty.
+    pub(super) fn publish_standing(&self, scheduler: &Scheduler, shield: (bool, u64), stream: &str) {
+        self.standing.write(standing::words(scheduler, shield, stream));
     }
 
     /// To be called by whoever holds the scheduler: nobody else writes meanwhile.

@@ -67,6 +67,13 @@ pub(super) fn render(status: &Value) -> String {
             1.0,
         ),
         (
+            "weir_ahead_total",
+            "counter",
+            "Batches that went before what must be answered, by the shield of the device.",
+            "/ahead",
+            1.0,
+        ),
+        (
             "weir_tolerance_seconds",
             "gauge",
             "By how much requests may come before they are declared to, and harm nobody.",

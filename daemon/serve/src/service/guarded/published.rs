@@ -27,7 +27,7 @@ pub(super) struct Member {
 
 impl Core {
     pub(super) fn arrived(&mut self, service: usize, now: Instant, id: StreamId) {
-        if let Some(rate) = self.dispatcher.service_mut(service).rate_seen_per_s(now) {
+        if let Some(rate) = self.dispatcher.rate_seen_per_s(service, now) {
             self.services[service].view.publish_rate(rate, now);
         }
         self.publish_stream(service, id);
@@ -84,7 +84,11 @@ impl Core {
         let evidence = scheduler.safe_mode().state().alarm.and_then(|alarm| alarm.evidence.stream);
         let stream = evidence.and_then(|id| names.get(id)).map_or("", |view| view.name.as_str());
         let staged = self.dispatcher.staged().map(|staged| staged.scheduler.has_shield());
-        let shielded = staged.unwrap_or_else(|| scheduler.shield().is_some());
-        view.publish_standing(scheduler, shielded, stream);
+        let (shared, ahead) = match self.dispatcher.shared() {
+            Some(device) => (Some(device.has_shield()), device.gone_ahead_of(service)),
+            None => (None, 0),
+        };
+        let shielded = staged.or(shared).unwrap_or_else(|| scheduler.shield().is_some());
+        view.publish_standing(scheduler, (shielded, ahead), stream);
     }
 }

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use rt_core::{Instant, Span, StreamId, StreamSpec};
+use rt_core::{Instant, StreamId, StreamSpec};
 
 use super::{Entry, Registry};
+use crate::service::shield::Together;
 use crate::service::{Held, StreamView};
 use tracing::error;
 use weir_engine::TensorSpec;
 use weir_plan::config::ReservedStream;
-use weir_plan::plan::ServicePlan;
+use weir_plan::plan::{ServicePlan, Share};
 
 /// What changes when the streams move.
 #[derive(Debug, Default)]
@@ -30,11 +31,11 @@ impl Moves {
     }
 
     /// Whether these services, one by itself or all of a device, can promise all that moves to each of them; one to which
-    /// nothing moves is new. By how much batches may run over then, where they share workers.
+    /// nothing moves is new. What they leave room for where they share workers.
     ///
     /// # Errors
     /// Which stream is the first that is one too many.
-    pub(in crate::service) fn admit_all(all: &[(&ServicePlan, Option<&Self>)]) -> Result<Span, String> {
+    pub(in crate::service) fn admit_all(all: &[(&ServicePlan, Option<&Self>)]) -> Result<Together, String> {
         // Reserved streams were admitted with the plan; those that are held beside them come last. What leaves is not counted:
         // none of its requests is open when the new service begins.
         let reserved = |(plan, moves): &(&ServicePlan, Option<&Self>)| match moves {
@@ -46,24 +47,25 @@ impl Moves {
         };
         let mut load: Vec<Vec<StreamSpec>> = all.iter().map(reserved).collect();
         let shared = all.first().and_then(|(plan, _)| plan.shared.as_ref());
-        let mut margin = shared.map_or(Span::ZERO, |share| share.device.admission.overrun_margin());
+        let mut admission = shared.map(|share| share.device.admission.clone());
         for (service, (plan, moves)) in all.iter().enumerate() {
             let kept = moves.iter().flat_map(|moves| &moves.kept);
             for (name, spec, _) in kept.filter(|(.., reserved)| !reserved) {
                 load[service].push(spec.clone());
                 let queue_of = |service: usize| all[service].0.config.queue;
                 let promised = match shared {
-                    Some(share) => share.device.admit(&load, queue_of).map(|all| all.overrun_margin()),
-                    None => alone(plan, &load[service]).map(|()| Span::ZERO),
+                    Some(share) => share.device.admit(&load, queue_of).map(Some),
+                    None => alone(plan, &load[service]).map(|()| None),
                 };
                 let of = &plan.config.name;
                 let no = |error| {
                     format!("{of}: stream {name} is held and could not be promised any more: {error}")
                 };
-                margin = promised.map_err(no)?;
+                admission = promised.map_err(no)?;
             }
         }
-        Ok(margin)
+        let together = |(share, admission): (&Share, _)| Together::of(&share.device, &load, &admission);
+        Ok(shared.zip(admission).map(together).unwrap_or_default())
     }
 }
 
