@@ -89,6 +89,9 @@ pub struct Service {
     /// Batches of it that have.
     #[serde(default)]
     pub ahead: u64,
+    /// Whether it is promised nothing until it has kept its time again, for its batches have harmed the others on its device.
+    #[serde(default)]
+    pub demoted: bool,
     /// What a request brings.
     pub inputs: Vec<Tensor>,
     /// What an answer consists of.

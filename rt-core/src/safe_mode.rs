@@ -141,6 +141,27 @@ impl SafeMode {
         self.assess();
     }
 
+    /// It is left no sooner than at `until`, unless an operator clears it.
+    pub(crate) fn put_off_until(&mut self, until: Instant) {
+        let safe = &mut self.levels[SAFE];
+        safe.leave = safe.leave.max(until);
+        self.assess();
+    }
+
+    /// What stands is told anew, with another cause or evidence, and counts no second time.
+    pub(crate) fn tell_anew(&mut self, now: Instant, cause: Cause, evidence: Evidence) -> Option<Transition> {
+        self.levels[SAFE].alarm = Some(Alarm { cause, evidence, entered: now });
+        self.causes |= 1 << cause as u16;
+        self.assess();
+        self.tell(now)
+    }
+
+    /// When it has lasted long enough, whatever piled up meanwhile; none as long as it does not end by itself.
+    pub(crate) fn over_at(&self) -> Option<Instant> {
+        let stays = self.config.latch && !self.cleared || self.missing;
+        (!stays).then_some(self.levels[SAFE].leave)
+    }
+
     /// Says whether what piled up until the last breach may still make requests late; every breach says that it may.
     /// As long as it may, safe mode is not left.
     pub(crate) fn set_aftermath(&mut self, aftermath: bool) {

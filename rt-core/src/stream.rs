@@ -188,6 +188,8 @@ pub(crate) struct Stream {
     pub(crate) breaches: u64,
     /// Requests that came before its promise was last resumed: a window that holds one of them it has to answer for itself.
     pub(crate) excused: u64,
+    /// Requests that came before its service was last promised again: a window that holds one of them is promised nothing.
+    pub(crate) aside: u64,
     /// What was missed of it where stalls are absorbed.
     pub(crate) struck: Struck,
 }
@@ -213,6 +215,7 @@ impl Stream {
             told: false,
             breaches: 0,
             excused: 0,
+            aside: 0,
             struck: Struck::default(),
             spec: Arc::new(spec),
         }
@@ -225,7 +228,8 @@ impl Stream {
         self.outcomes.clear();
         self.left = self.outcomes.monitor.misses_left().map(|(left, _)| left);
         self.counts = StreamCounts::default();
-        (self.warned, self.violated, self.breaches, self.excused) = (None, None, 0, 0);
+        (self.warned, self.violated, self.breaches) = (None, None, 0);
+        (self.excused, self.aside) = (0, 0);
         self.struck = Struck::default();
     }
 
@@ -245,7 +249,7 @@ impl Stream {
         (self.id, self.counts, self.latest) = (before.id, before.counts, before.latest);
         (self.warned, self.violated, self.told) = (before.warned, before.violated, before.told);
         (self.suspended, self.breaches, self.excused) = (before.suspended, before.breaches, before.excused);
-        self.struck = before.struck;
+        (self.struck, self.aside) = (before.struck, before.aside);
         before
     }
 

@@ -28,19 +28,25 @@ impl Stale {
     }
 }
 
-/// Of evidence that blames a batch of another service of the device: the number of that service, from 0.
+/// Of evidence that blames a batch of a service for what it does to the others of its device: the number of that service, from 0.
 pub fn culprit(cause: Cause, window: u64) -> Option<usize> {
     (cause == Cause::ServiceOverrun).then(|| window.checked_sub(1)).flatten().map(|number| number as usize)
 }
 
 /// The evidence of a cause in words and units; `stream` is the name of the stream in it, or empty. `place` says where that was seen
-/// if that is not the service as a whole: `service NAME`, another one of the device, or `stage NAME` of a pipeline.
+/// if that is not the service as a whole: `service NAME`, another one of the device; `device NAME`, the others of which its own batch
+/// harms; or `stage NAME` of a pipeline.
 pub fn describe(cause: Cause, [limit, seen, window]: [u64; 3], stream: &str, place: &str) -> String {
     let span = Span::from_nanos;
     match cause {
         Cause::ArrivalExcess => format!(
             "{cause}: stream {stream} sent {seen} requests within {}, {limit} were declared",
             span(window)
+        ),
+        Cause::ServiceOverrun if place.starts_with("device ") => format!(
+            "{cause}: a batch took {} or more, its bound is {}, which harms the others on {place}: demoted until it keeps its time",
+            span(seen),
+            span(limit)
         ),
         Cause::ServiceOverrun => {
             let of = if place.is_empty() { String::new() } else { format!(" of {place}") };

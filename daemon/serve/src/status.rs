@@ -40,6 +40,7 @@ pub fn of(service: &Service) -> Told {
         planning: service.planning_status(),
         shielded: standing.shielded,
         ahead: standing.ahead,
+        demoted: standing.demoted,
         inputs: plan.spec.request().iter().map(tensor).collect(),
         outputs: plan.spec.answer().iter().map(tensor).collect(),
         state_bytes: plan.spec.state_len() as u64,

@@ -78,6 +78,9 @@ fn print_service(service: &Service) {
     }
     let mode = &service.safe_mode;
     say!("  {} {}", mode.state, mode.text.as_deref().unwrap_or_default());
+    if service.demoted {
+        say!("  demoted: it is served where nothing that is promised to the others waits");
+    }
     service.streams.iter().for_each(print_stream);
     for Departed { name, served, missed, .. } in &service.departed {
         let missed: u64 = missed.values().sum();

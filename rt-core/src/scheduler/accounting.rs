@@ -234,6 +234,11 @@ impl Scheduler {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (limit, window) = (u64::from(constraint.misses()), u64::from(constraint.window()));
         let evidence = Evidence { limit, seen: limit + 1, window, stream: Some(id) };
+        // Over what came while the service was demoted nothing is promised.
+        if stream.outcomes.violated_at().saturating_sub(window) < stream.aside || self.is_demoted() {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(id) else { return };
         // Over more stalls than may be in one window of theirs nothing is promised of it.
         let from = stream.outcomes.violated_at().saturating_sub(window);
         if self.config.absorbs().is_some_and(|(_, spans)| stream.struck.spans_more(from, spans)) {
@@ -271,7 +276,7 @@ impl Scheduler {
     }
 
     #[inline(never)]
-    fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
+    pub(super) fn raise(&mut self, now: Instant, cause: Cause, evidence: Evidence, until: Instant) {
         self.changed = true;
         if cause.severity().is_suspended() {
             self.aftermath = CarryIn::Open;
@@ -297,7 +302,7 @@ impl Scheduler {
         (self.pool.alive() + behind.alive, self.pool.len() + behind.all)
     }
 
-    fn tell(&mut self, transition: Option<Transition>) {
+    pub(super) fn tell(&mut self, transition: Option<Transition>) {
         self.changed = true;
         if let Some(transition) = transition {
             self.told.announce(Event::SafeMode(transition));

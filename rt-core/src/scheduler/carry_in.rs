@@ -75,8 +75,9 @@ impl Scheduler {
     pub(super) fn settle_safe_mode(&mut self, now: Instant) {
         if self.safe_mode.severity().is_suspended() {
             self.aftermath = self.settled(now, self.aftermath);
-            let excess = !self.waiting.class(DEMOTED).is_empty();
+            let excess = !self.waiting.class(DEMOTED).is_empty() || self.is_demoted();
             self.safe_mode.set_aftermath(excess || self.aftermath != CarryIn::None);
+            self.look_for_end(now);
         }
     }
 

@@ -97,6 +97,7 @@ impl Scheduler {
         if self.rate_warning.is_some() {
             self.watch_rate(now, id);
         }
+        let class = if class == Class::Mandatory && self.is_demoted() { Class::Demoted } else { class };
         let counts = class == Class::Mandatory;
         let class = if stalled { OPTIONAL } else { class as usize };
         let (mandatory, stalled) = (counts && !stalled, counts && stalled);

@@ -7,6 +7,7 @@
 
 use super::Scheduler;
 use super::carry_in::CarryIn;
+use super::demotion::Demotion;
 use super::first::Behind;
 use super::queue::{DEMOTED, MANDATORY, OPTIONAL};
 use super::types::{NEVER, Resolution, WorkerId};
@@ -27,14 +28,16 @@ pub(super) struct Guest {
     pub(super) breaks: u64,
     /// Workers that its requests go on to.
     pub(super) behind: Behind,
+    /// What it has done to the others.
+    pub(super) demotion: Demotion,
 }
 
 impl Scheduler {
     /// From now on it shares its workers, on which no batch takes longer than `longest`, with services of which the smallest
     /// guard is `guard`.
     pub(crate) fn share(&mut self, longest: Span, guard: Span) {
-        let behind = Behind::default();
-        self.guest = Some(Guest { longest, guard, background: false, breaks: 0, behind });
+        let (behind, demotion) = (Behind::default(), Demotion::default());
+        self.guest = Some(Guest { longest, guard, background: false, breaks: 0, behind, demotion });
         // What the tests of shared workers leave is for batches that overrun.
         self.config.tolerance = Span::ZERO;
     }
@@ -115,7 +118,7 @@ impl Scheduler {
     /// The earliest instant at which the `nth` mandatory request to come of the stream in this place can come, from 0, if none comes
     /// before `from`; the end of time if nothing is promised there.
     pub(crate) fn nth_mandatory(&self, slot: u16, from: Instant, nth: u64) -> Instant {
-        let stream = self.streams.at(slot).filter(|stream| stream.marks.may_ever_be());
+        let stream = self.streams.at(slot).filter(|stream| stream.marks.may_ever_be() && !self.is_demoted());
         stream.map_or(NEVER, |stream| stream.nth_mandatory(from, nth))
     }
 
@@ -196,6 +199,7 @@ impl Scheduler {
         self.ledger.departed() > 0
             || self.carry_in != CarryIn::None
             || self.aftermath != CarryIn::None && self.safe_mode.severity() >= Severity::Safe
+            || self.awaits_promotion()
     }
 
     /// No mandatory request waits for any of the services, and every worker is free within the longest batch: what was before

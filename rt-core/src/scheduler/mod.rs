@@ -3,6 +3,7 @@
 mod accounting;
 pub(crate) mod batch;
 mod carry_in;
+mod demotion;
 mod dispatch;
 pub(crate) mod earliest;
 mod entry;
@@ -229,8 +230,13 @@ impl Scheduler {
         let (bound, held) = (due.since(started), now.since(started));
         match time > bound {
             _ if !reported && self.has_stalled(started, due, now) => {}
-            true if reported => self.safe_mode.put_off(now),
-            true => self.overrun(now, (bound, time), None),
+            true => {
+                match reported {
+                    true => self.safe_mode.put_off(now),
+                    false => self.overrun(now, (bound, time), None),
+                }
+                self.note_slow(now, bound, held);
+            }
             // The engine kept its time; what lies around it did not.
             false => self.raise_late(now, bound, held),
         }

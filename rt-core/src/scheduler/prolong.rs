@@ -151,7 +151,7 @@ impl Scheduler {
     /// The most that a batch may hold if it may take as long as any on workers that are shared.
     pub(super) fn most_of_any(&self, worker: WorkerId) -> usize {
         let profile = &self.pool.kind(worker).workers.profile;
-        let longest = self.guest.map_or(Span::ZERO, |guest| guest.longest);
+        let longest = self.most_demoted().or(self.guest.map(|guest| guest.longest)).unwrap_or(Span::ZERO);
         profile.largest_within(longest, profile.max_batch())
     }
 

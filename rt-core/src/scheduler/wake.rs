@@ -37,6 +37,11 @@ impl Scheduler {
         let stalls = self.config.stalls.filter(|_| alarm <= now);
         next = next.min(stalls.map_or(alarm, |stalls| just_past(due + stalls.length())));
         next = next.min(self.suspensions.next(now));
+        if self.is_demoted()
+            && let Some(over) = self.safe_mode.over_at().filter(|&over| over > now)
+        {
+            next = next.min(over);
+        }
         if let Some(end) = self.safe_mode.leaves_at() {
             next = next.min(end);
         }

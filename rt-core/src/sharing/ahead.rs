@@ -85,7 +85,7 @@ impl Device {
         if self.quiet || self.schedulers[next].full_batch().0 {
             return None;
         }
-        let waits = |service: &usize| self.waiting >> service & 1 == 1;
+        let waits = |service: &usize| (self.waiting & !self.demoted) >> service & 1 == 1;
         let of = |service: usize| {
             let scheduler = &self.schedulers[service];
             let (full, time) = scheduler.full_batch();
@@ -99,7 +99,7 @@ impl Device {
     /// What nothing is promised for and must be answered before all that is mandatory: by when, of which service, and what a batch
     /// of one of it takes.
     fn candidates(&self) -> impl Iterator<Item = (Instant, usize, Span)> + '_ {
-        let waits = |service: &usize| self.waiting >> service & 1 == 1;
+        let waits = |service: &usize| (self.waiting & !self.demoted) >> service & 1 == 1;
         let of = |service: usize| {
             let scheduler = &self.schedulers[service];
             let (first, time) = scheduler.first_ahead()?;
@@ -111,19 +111,32 @@ impl Device {
 
     /// How long a batch may take that goes before what is mandatory and waits; 0 if that is below `least`.
     fn longest_ahead(&mut self, now: Instant, least: Span) -> Span {
-        let Some(kept) = self.crew.left() else { return Span::ZERO };
+        let (Some(kept), Some(shield)) = (self.asked(), &mut self.shield) else { return Span::ZERO };
+        shield.longest(now, &self.schedulers, kept, least)
+    }
+
+    /// How long a batch may take where nothing mandatory waits, longer than any: at most the last of these, and 0 if that is below the
+    /// first.
+    pub(super) fn longest_alone(&mut self, now: Instant, limits: (Span, Span)) -> Span {
+        let (Some(kept), Some(shield)) = (self.asked(), &mut self.shield) else { return Span::ZERO };
+        shield.longest_alone(now, &self.schedulers, kept, limits)
+    }
+
+    /// What may yet run over, where the shield may be asked at all.
+    fn asked(&mut self) -> Option<Span> {
+        let kept = self.crew.left()?;
         // Who waits to be added waits for nothing to go before others any more.
         if self.schedulers.iter().any(crate::scheduler::Scheduler::is_awaited) {
-            return Span::ZERO;
+            return None;
         }
-        let Some(shield) = &mut self.shield else { return Span::ZERO };
+        let shield = self.shield.as_mut()?;
         while self.unknown != 0 {
             let service = self.unknown.trailing_zeros() as usize;
             if shield.note_streams(service, &self.schedulers[service]) > 0 {
-                return Span::ZERO;
+                return None;
             }
             self.unknown &= self.unknown - 1;
         }
-        shield.longest(now, &self.schedulers, kept, least)
+        Some(kept)
     }
 }

@@ -34,13 +34,15 @@ pub(super) struct Crew {
     margin: Span,
     each: Span,
     spent: Span,
+    /// How much of that was of which service.
+    spent_by: Box<[Span]>,
     /// The margin from the next calm instant on.
     after: Span,
 }
 
 impl Crew {
-    /// All of them free; batches may run over by `margin` and harm nobody. Allocates.
-    pub(super) fn new(count: usize, margin: Span) -> Self {
+    /// All of them free, of so many services; batches may run over by `margin` and harm nobody. Allocates.
+    pub(super) fn new(count: usize, services: usize, margin: Span) -> Self {
         let mut free = Few::default();
         (0..count).for_each(|worker| free.set(worker, true));
         Self {
@@ -52,6 +54,7 @@ impl Crew {
             margin,
             each: share(margin, count),
             spent: Span::ZERO,
+            spent_by: alloc::vec![Span::ZERO; services].into(),
             after: margin,
         }
     }
@@ -89,7 +92,9 @@ impl Crew {
     /// The batch that `worker` ran, if it ran one, has ended: it is free.
     pub(super) fn end(&mut self, now: Instant, worker: WorkerId) -> Option<Running> {
         let ended = self.running.get_mut(worker)?.take()?;
-        self.spent = self.spent + now.since(ended.due);
+        let over = now.since(ended.due);
+        self.spent = self.spent + over;
+        self.spent_by[ended.service] = self.spent_by[ended.service] + over;
         self.due.remove(worker);
         self.set_free(now, worker);
         Some(ended)
@@ -142,7 +147,10 @@ impl Crew {
     /// Nothing mandatory waits, and every worker is free within the longest batch: what ran over before harms nobody that
     /// is to come.
     pub(super) fn calm(&mut self) {
-        self.spent = Span::ZERO;
+        if self.spent > Span::ZERO {
+            self.spent = Span::ZERO;
+            self.spent_by.fill(Span::ZERO);
+        }
         if self.margin < self.after {
             self.count_on(self.after);
         }
@@ -154,6 +162,15 @@ impl Crew {
             return self.spent;
         }
         self.running.iter().flatten().fold(self.spent, |all, running| all + now.since(running.due))
+    }
+
+    /// The service whose batches have run over most since the last calm instant, those that run on among them; `last` if there are several.
+    pub(super) fn worst(&self, now: Instant, last: usize) -> usize {
+        let of = |service: usize| {
+            let running = self.running.iter().flatten().filter(|running| running.service == service);
+            running.fold(self.spent_by[service], |all, running| all + now.since(running.due))
+        };
+        (0..self.spent_by.len()).max_by_key(|&service| (of(service), service == last)).unwrap_or(last)
     }
 
     /// When it is to be looked again whether a batch is to be reported; the end of time if none runs that is not.

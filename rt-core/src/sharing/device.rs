@@ -38,6 +38,8 @@ pub struct Device {
     pub(super) touched: u64,
     pub(super) waiting: u64,
     unclear: u64,
+    /// Those that are promised nothing, as their batches have harmed others.
+    pub(super) demoted: u64,
     /// Those that have nothing to do but to tell how requests ended.
     telling: u64,
     /// What each service has had of the workers while nothing mandatory waited.
@@ -92,13 +94,14 @@ impl Device {
             turns,
             longest,
             schedulers,
-            crew: Crew::new(workers, overrun_margin),
+            crew: Crew::new(workers, count, overrun_margin),
             line: Line::default(),
             due: Earliest::new(count),
             wake: Earliest::new(count),
             touched: 0,
             waiting: 0,
             unclear: 0,
+            demoted: 0,
             telling: 0,
             used: alloc::vec![Span::ZERO; count],
             armed: NEVER,
@@ -201,6 +204,7 @@ impl Device {
             self.others(ended.service, |scheduler| scheduler.is_relieved(now));
         } else if now > ended.due && self.crew.has_harmed() {
             self.tell_others(now, ended);
+            self.demote(now, ended, false);
         }
         self.arm(now);
     }
@@ -345,7 +349,11 @@ impl Device {
         self.ahead = false;
         let any = self.unclear != 0;
         for service in (0..self.schedulers.len()).filter(|s| self.unclear >> s & 1 == 1) {
+            self.schedulers[service].promote(now);
             self.schedulers[service].all_clear();
+        }
+        if self.demoted != 0 {
+            self.demoted = self.still_demoted();
         }
         (self.touched, self.unclear) = (self.touched | self.unclear, 0);
         any
@@ -365,7 +373,7 @@ impl Device {
             return Some(Ok(self.started(now, worker, service, time)));
         }
         let background = next.is_none();
-        let service = next.or_else(|| if self.quiet { None } else { self.next_background() })?;
+        let service = next.or_else(|| if self.quiet { None } else { self.next_background(now) })?;
         let scheduler = &mut self.schedulers[service];
         let Some(time) = scheduler.take_turn(now, worker, background) else {
             self.touched |= 1 << service;
@@ -379,7 +387,11 @@ impl Device {
             None => self.touched |= 1 << service,
         }
         if background {
-            self.used[service] = self.used[service] + time;
+            let reckoned = self.schedulers[service].reckon(time);
+            self.used[service] = self.used[service] + reckoned;
+            // Who comes now is in no line of a batch that long.
+            self.ahead |= reckoned > self.longest;
+            return Some(Ok(self.started(now, worker, service, reckoned)));
         }
         Some(Ok(self.started(now, worker, service, time)))
     }
@@ -392,11 +404,41 @@ impl Device {
     }
 
     /// The service that goes next where nothing mandatory waits: with demoted requests before those without, each time the one
-    /// that had least.
-    fn next_background(&self) -> Option<usize> {
-        let waits = |service: &usize| self.waiting >> service & 1 == 1;
-        let turn = |&service: &usize| (!self.schedulers[service].has_demoted(), self.used[service], service);
-        (0..self.schedulers.len()).filter(waits).min_by_key(turn)
+    /// that had least; one that is demoted itself if its batches, as long as they are reckoned to be, harm nobody.
+    fn next_background(&mut self, now: Instant) -> Option<usize> {
+        let mut left = self.waiting;
+        loop {
+            let wanted =
+                |service: usize| self.demoted >> service & 1 == 0 && self.schedulers[service].has_demoted();
+            let turn = |&service: &usize| (!wanted(service), self.used[service], service);
+            let service =
+                (0..self.schedulers.len()).filter(|service| left >> service & 1 == 1).min_by_key(turn)?;
+            if self.demoted >> service & 1 == 0 || self.allow(now, service) {
+                return Some(service);
+            }
+            left &= !(1 << service);
+        }
+    }
+
+    /// Those that are demoted, a bit each.
+    pub(super) fn still_demoted(&self) -> u64 {
+        let all = self.schedulers.iter().enumerate();
+        all.fold(0, |bits, (service, scheduler)| bits | u64::from(scheduler.is_demoted()) << service)
+    }
+
+    /// Whether a batch of a service that is demoted may begin where nothing mandatory waits: no longer than any, or as long as
+    /// the shield allows, or the others are promised nothing.
+    fn allow(&mut self, now: Instant, service: usize) -> bool {
+        let (least, most) = self.schedulers[service].reckoned();
+        let promised = |(other, scheduler): (usize, &Scheduler)| {
+            self.demoted >> other & 1 == 0 && scheduler.promised_slots().next().is_some()
+        };
+        let length = match most <= self.longest {
+            true => most,
+            false if !self.schedulers.iter().enumerate().any(promised) => most,
+            false => self.longest.max(self.longest_alone(now, (least, most))),
+        };
+        self.schedulers[service].allow(length)
     }
 
     /// Notes that a free worker should have been given what came at `since`.
@@ -408,6 +450,7 @@ impl Device {
     fn report(&mut self, now: Instant) {
         while let Some(late) = self.crew.report(now) {
             self.tell_others(now, late);
+            self.demote(now, late, true);
         }
     }
 
@@ -415,5 +458,18 @@ impl Device {
     fn tell_others(&mut self, now: Instant, late: Running) {
         let times = (late.due.since(late.started), now.since(late.started));
         self.others(late.service, |scheduler| scheduler.was_harmed(now, late.service, times));
+    }
+
+    /// Demotes the service whose batches have run over most, the last of which did `late`, and may still be `running`.
+    fn demote(&mut self, now: Instant, late: Running, running: bool) {
+        let culprit = self.crew.worst(now, late.service);
+        let times = (late.due.since(late.started), now.since(late.started));
+        let seen = (running && culprit == late.service).then_some(times);
+        if self.schedulers.len() > 1 && self.schedulers[culprit].demote(now, culprit, seen) {
+            self.demoted |= 1 << culprit;
+            self.touched |= 1 << culprit;
+            // It stands in no line any more.
+            self.note_mandatory(culprit);
+        }
     }
 }

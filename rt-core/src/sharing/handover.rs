@@ -58,6 +58,7 @@ impl Device {
             }
         }
         (self.touched, next.touched, next.unknown) = (self.all(), next.all(), next.all());
+        next.demoted = next.still_demoted();
         Ok(())
     }
 

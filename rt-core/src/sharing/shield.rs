@@ -150,14 +150,40 @@ impl SharedShield {
         for (of, scheduler) in self.services.iter_mut().zip(schedulers) {
             (of.waiting, of.looked, of.taken) = (scheduler.waiting_mandatory(), 0, 0);
         }
+        let limits = (least, self.longest);
         match self.rule {
-            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, least),
-            Rule::Turns => self.by_turns(now, schedulers, kept, least),
+            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, limits, false),
+            Rule::Turns => self.by_turns(now, schedulers, kept, limits, false),
         }
     }
 
-    /// Rule E.
-    fn by_deadline(&mut self, now: Instant, schedulers: &[Scheduler], kept: Span, least: Span) -> Span {
+    /// The same where nothing mandatory waits, of a batch that may be longer than any: then what comes while it runs must be in time,
+    /// whenever it does.
+    pub(super) fn longest_alone(
+        &mut self,
+        now: Instant,
+        schedulers: &[Scheduler],
+        kept: Span,
+        limits: (Span, Span),
+    ) -> Span {
+        for of in &mut self.services {
+            (of.waiting, of.looked, of.taken) = (0, 0, 0);
+        }
+        match self.rule {
+            Rule::Earliest => self.by_deadline(now, schedulers, kept + self.early, limits, true),
+            Rule::Turns => self.by_turns(now, schedulers, kept, limits, true),
+        }
+    }
+
+    /// Rule E: between these limits; the lines of all that may come, or of those from the first that waits on.
+    fn by_deadline(
+        &mut self,
+        now: Instant,
+        schedulers: &[Scheduler],
+        kept: Span,
+        (least, most): (Span, Span),
+        all: bool,
+    ) -> Span {
         let (mut first, mut waiting) = (NEVER, 0);
         for (s, (of, scheduler)) in self.services.iter_mut().zip(schedulers).enumerate() {
             of.coming.begin(now, scheduler);
@@ -165,7 +191,8 @@ impl SharedShield {
             first = first.min(scheduler.nth_due(0));
             self.due.set(s, of.next_due(scheduler));
         }
-        let (mut longest, mut work) = (self.longest.as_nanos(), kept.as_nanos());
+        let first = if all { now } else { first };
+        let (mut longest, mut work) = (most.as_nanos(), kept.as_nanos());
         for look in 0..LOOKS {
             if waiting == 0 && look % EACH == 0 && self.holds_beyond(now, longest.saturating_add(work)) {
                 return Span::from_nanos(longest);
@@ -202,11 +229,18 @@ impl SharedShield {
             && comes().all(|of| holds(next(of)))
     }
 
-    /// Rule T.
-    fn by_turns(&mut self, now: Instant, schedulers: &[Scheduler], kept: Span, least: Span) -> Span {
-        let mut longest = self.longest;
+    /// Rule T: of all services, or of those of which some wait.
+    fn by_turns(
+        &mut self,
+        now: Instant,
+        schedulers: &[Scheduler],
+        kept: Span,
+        (least, most): (Span, Span),
+        all: bool,
+    ) -> Span {
+        let mut longest = most;
         for s in 0..self.services.len() {
-            if self.services[s].waiting > 0 {
+            if all || self.services[s].waiting > 0 {
                 longest = self.in_turn(now, schedulers, s, kept, longest);
                 if longest < least {
                     return Span::ZERO;

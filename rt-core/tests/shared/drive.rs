@@ -92,7 +92,9 @@ impl Run {
     fn settle_all(&mut self) {
         loop {
             let now = Instant::from_nanos(self.now);
-            match self.device.poll(now) {
+            let action = self.device.poll(now);
+            self.look_for_demotions();
+            match action {
                 DeviceAction::Start { service, worker } => self.started(service, worker),
                 DeviceAction::Resolve(service, resolution) => {
                     let request = resolution.request;
@@ -115,6 +117,12 @@ impl Run {
                     let cause = transition.state.alarm.map(|alarm| alarm.cause);
                     let breach = cause.filter(|cause| cause.severity().is_suspended());
                     self.causes.extend(breach.map(|cause| (self.now, service, cause)));
+                    let by_other = breach == Some(Cause::ServiceOverrun)
+                        && transition.state.alarm.is_some_and(|alarm| {
+                            alarm.evidence.window > 0 && alarm.evidence.window != service as u64 + 1
+                        });
+                    let told = self.steady && by_other;
+                    assert!(!told || self.harms.contains(&true), "harmed by a service that is demoted");
                     self.warned[service] = match transition.state.severity.is_suspended() {
                         true => {
                             self.warned[service] || breach.is_some_and(|c| c != Cause::ConstraintViolated)
@@ -133,13 +141,26 @@ impl Run {
                     let free = (0..self.running.len()).any(|worker| free(&worker));
                     let waits = |s: usize| match self.quiet {
                         true => self.device.service(s).waiting_mandatory() > 0,
-                        false => self.device.service(s).waiting() > 0,
+                        // What is demoted may have to wait for nobody to come.
+                        false => self.device.service(s).waiting() > 0 && !self.demoted[s],
                     };
                     let any = (0..self.waiting.len()).any(waits);
                     assert!(!(free && any), "a worker idles while something waits");
                     return;
                 }
             }
+        }
+    }
+
+    /// What waits of a service that is demoted is mandatory no longer.
+    fn look_for_demotions(&mut self) {
+        for service in 0..self.demoted.len() {
+            let demoted = self.device.service(service).is_demoted();
+            if demoted && !self.demoted[service] {
+                self.waiting[service].clear();
+                self.line.retain(|&(other, _)| other != service);
+            }
+            self.demoted[service] = demoted;
         }
     }
 
@@ -203,6 +224,8 @@ impl Run {
         let time = wanted.min(most);
         self.over += time.saturating_sub(bound);
         self.overran[service] |= time > bound;
+        self.harms[worker] = time > bound && !self.demoted[service];
+        self.alone += usize::from(self.demoted[service] && time > self.longest);
         self.due[worker] = self.now + bound;
         self.running[worker] = Some((self.now, self.now + time));
     }

@@ -9,8 +9,8 @@ use rt_core::sharing::{
     Device, DeviceConfig, Heir, Rule, SharedAdmission, SharedService, SharedShield, Sharing, SharingError,
 };
 use rt_core::{
-    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant, Span,
-    StreamId, StreamSpec,
+    ArrivalBound, ArrivalCurve, Cause, Constraint, ConstraintSet, Dispatch, HandOverError, Instant,
+    SafeModeConfig, Span, StreamId, StreamSpec,
 };
 
 use crate::harness::{Dice, config};
@@ -138,6 +138,13 @@ pub(crate) struct Run {
     longest: u64,
     /// Of each service: whether a batch of it has run over.
     pub(crate) overran: Vec<bool>,
+    /// Of each service: whether it is demoted. Of each worker: whether its batch runs over, of a service that was not when it began.
+    pub(crate) demoted: Vec<bool>,
+    pub(crate) harms: Vec<bool>,
+    /// Whoever runs over does by no more than it did before it was demoted: then it must harm nobody.
+    pub(crate) steady: bool,
+    /// Batches of services that were demoted which were reckoned to take longer than any other may.
+    pub(crate) alone: usize,
     /// How often something went before mandatory requests, on this device and on all.
     ahead: u64,
     pub(crate) gone_ahead: usize,
@@ -155,11 +162,21 @@ impl Run {
         margin: u64,
         time: impl FnMut(usize, u64) -> u64 + 'static,
     ) -> Self {
+        Self::lasting(shared, (more, crate::harness::load::QUICK), margin, time)
+    }
+
+    /// The same where safe mode lasts so long.
+    pub(crate) fn lasting(
+        shared: &Shared,
+        (more, safe_mode): (&[u8], SafeModeConfig),
+        margin: u64,
+        time: impl FnMut(usize, u64) -> u64 + 'static,
+    ) -> Self {
         let guards: Vec<u64> = more.iter().map(|&more| u64::from(shared.late + more)).collect();
         let turns: Vec<u32> = shared.services.iter().map(|s| s.turn.into()).collect();
         let count = shared.services.len();
         Self {
-            device: device(shared, &guards, margin),
+            device: device(shared, (&guards, safe_mode), margin),
             rule: rule(shared),
             turns,
             guards,
@@ -182,6 +199,10 @@ impl Run {
             over: 0,
             longest: shared.longest.into(),
             overran: vec![false; count],
+            demoted: vec![false; count],
+            harms: vec![false; shared.workers],
+            steady: false,
+            alone: 0,
             ahead: 0,
             gone_ahead: 0,
         }
@@ -207,7 +228,7 @@ impl Run {
         ended: Option<(usize, &[StreamId])>,
     ) -> Result<(), HandOverError> {
         let (count, now) = (shared.services.len(), Instant::from_nanos(self.now));
-        let mut next = device(shared, &vec![0; count], margin);
+        let mut next = device(shared, (&vec![0; count], crate::harness::load::QUICK), margin);
         let heir = |s: usize| match ended {
             Some((gone, ids)) if gone == s => Heir { service: None, ended: ids },
             _ => Heir { service: Some((s + 1) % count), ended: &[] },
@@ -226,7 +247,7 @@ impl Run {
     }
 }
 
-fn device(shared: &Shared, guards: &[u64], margin: u64) -> Device {
+fn device(shared: &Shared, (guards, safe_mode): (&[u64], SafeModeConfig), margin: u64) -> Device {
     let config_of = |(s, &guard): (&Service, &u64)| {
         // Larger batches than promises are computed for are known, and some are longer than any that may start.
         let more = (1..=3).map(|more| u64::from(s.time) + more);
@@ -238,13 +259,7 @@ fn device(shared: &Shared, guards: &[u64], margin: u64) -> Device {
             u64::from(s.deadline - shared.late) + guard,
             Dispatch::Eager,
         );
-        rt_core::SchedulerConfig {
-            guard: Span::from_nanos(guard),
-            queue: 64,
-            streams: 8,
-            safe_mode: crate::harness::load::QUICK,
-            ..base
-        }
+        rt_core::SchedulerConfig { guard: Span::from_nanos(guard), queue: 64, streams: 8, safe_mode, ..base }
     };
     let device = Device::new(DeviceConfig {
         rule: rule(shared),

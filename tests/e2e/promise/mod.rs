@@ -5,6 +5,7 @@ mod ahead;
 mod batches;
 mod certificates;
 mod closed;
+mod demoted;
 mod devices;
 mod early;
 mod floods;

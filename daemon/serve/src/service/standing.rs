@@ -5,7 +5,7 @@ use rt_core::{Alarm, Cause, Instant, Scheduler, Severity, Span};
 /// Words of the longest name of a stream: 64 bytes.
 const NAME: usize = 8;
 /// Words before the name.
-const HEAD: usize = 18;
+const HEAD: usize = 19;
 /// Words of it all.
 pub(super) const WORDS: usize = HEAD + NAME;
 /// What a new scheduler publishes.
@@ -46,6 +46,8 @@ pub struct Standing {
     pub shielded: bool,
     /// Batches that have.
     pub ahead: u64,
+    /// Whether it is promised nothing for what its batches did to the others on its device.
+    pub demoted: bool,
     /// How often suspensions of streams began or ended, and how many are suspended now.
     pub suspensions: (u64, u64),
     /// Stalls so far that were declared, and what had to be served and was missed for them.
@@ -92,6 +94,7 @@ pub(super) fn words(scheduler: &Scheduler, (shielded, ahead): (bool, u64), strea
     (words[14], words[15]) = (scheduler.stalls(), scheduler.absorbed());
     words[16] = scheduler.tolerance().as_nanos();
     words[17] = ahead;
+    words[18] = u64::from(scheduler.is_demoted());
     words
 }
 
@@ -117,6 +120,7 @@ impl Standing {
             worst_delays: (span(words[9]), span(words[10])),
             shielded: words[11] != 0,
             ahead: words[17],
+            demoted: words[18] != 0,
             suspensions: (words[12], words[13]),
             stalls: words[14],
             stall_misses: words[15],

@@ -104,16 +104,20 @@ impl Service {
         self.slots.put_back(token).map(|origin| Arc::clone(&origin.replies))
     }
 
-    /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; or empty.
+    /// Where that was seen, if at a stage or in another service of the device, whose batch is to blame; the device, if this one's is; or
+    /// empty.
     fn place_of(&self, cause: Cause, window: u64) -> String {
         let place = match &self.plan.pipeline {
             Some(pipeline) => matches!(cause, Cause::ServiceOverrun | Cause::FanOutExcess)
                 .then(|| pipeline.stages.get(window as usize))
                 .flatten()
                 .map(|stage| format!("stage {}", stage.config.runs.name)),
-            None => culprit(cause, window)
-                .and_then(|index| self.device.service(index))
-                .map(|service| format!("service {}", service.name())),
+            None => culprit(cause, window).and_then(|index| self.device.service(index)).map(|service| {
+                match service.index == self.index {
+                    true => format!("device {}", self.plan.device_name()),
+                    false => format!("service {}", service.name()),
+                }
+            }),
         };
         place.unwrap_or_default()
     }

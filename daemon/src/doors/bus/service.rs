@@ -74,6 +74,7 @@ impl ServiceObject {
             ("Sequence", self.sequence().into()),
             ("EnteredUsec", self.entered_usec().into()),
             ("Breaches", self.breaches().into()),
+            ("Demoted", self.demoted().into()),
             ("Evidence", self.evidence().into()),
             ("SuspendedStreams", self.suspended_streams().into()),
             ("SuspensionSequence", self.suspension_sequence().into()),
@@ -138,6 +139,12 @@ impl ServiceObject {
     #[zbus(property)]
     fn breaches(&self) -> u64 {
         self.seen().breaches
+    }
+
+    /// Whether it is promised nothing for what its batches did to the others on its device.
+    #[zbus(property)]
+    fn demoted(&self) -> bool {
+        self.seen().demoted
     }
 
     #[zbus(property)]

@@ -74,6 +74,13 @@ pub(super) fn render(status: &Value) -> String {
             1.0,
         ),
         (
+            "weir_demoted",
+            "gauge",
+            "1 while a service is promised nothing for what its batches did to others on its device.",
+            "/demoted",
+            1.0,
+        ),
+        (
             "weir_tolerance_seconds",
             "gauge",
             "By how much requests may come before they are declared to, and harm nobody.",

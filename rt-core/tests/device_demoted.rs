@@ -1,0 +1,217 @@
+//! A service whose batches harm the others on its workers is demoted: the promises of the others come back and hold, whatever it goes
+//! on doing as far as that has been seen of it, and so does its own once it keeps its time. `WEIR_EXHAUSTIVE=n` looks at `n` systems of each.
+
+mod harness;
+mod oracle;
+mod shared;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use harness::choices::{Choices, exhaust};
+use harness::{Dice, earliest, instances};
+use oracle::sharing::Shared;
+use rt_core::{Cause, Instant, SafeModeConfig, Severity, Span, StreamId, StreamSpec};
+use shared::{Run, admitted, streams};
+
+/// How long it lasts until all is well again.
+const CLEAN: u64 = 12;
+
+fn safe_mode() -> SafeModeConfig {
+    let span = Span::from_nanos(CLEAN);
+    SafeModeConfig { hold: span, clean: span, latch: false }
+}
+
+fn severity(run: &Run, service: usize) -> Severity {
+    run.device.service(service).safe_mode().severity()
+}
+
+/// A run in which a batch of the first service has taken so much `more` than it may, twice, and the others' promises hold again: it is
+/// still demoted, for it is to keep its time for longer than they. From then on `time` says whether a batch of it takes as long.
+fn harmed(
+    shared: &Shared,
+    margin: u64,
+    more: u64,
+    time: impl Fn() -> bool + 'static,
+) -> (Run, Vec<(usize, StreamSpec, StreamId)>, StreamId) {
+    let slow = Rc::new(Cell::new(true));
+    let now = Rc::clone(&slow);
+    let guards = vec![0; shared.services.len()];
+    let mut run = Run::lasting(shared, (&guards, safe_mode()), margin, move |service, bound| {
+        if service == 0 && (now.get() || time()) { bound + more } else { bound }
+    });
+    let streams = streams(shared);
+    let added: Vec<_> = streams.into_iter().map(|(s, spec)| (s, spec.clone(), run.add(s, spec))).collect();
+    let stranger = run.add(0, StreamSpec::best_effort());
+    let others = 1..shared.services.len();
+    for _ in 0..2 {
+        assert!(!run.demoted[0]);
+        run.arrive(0, stranger);
+        run.settle();
+        run.drain();
+        assert!(run.demoted[0] && others.clone().all(|s| severity(&run, s) == Severity::Safe), "{shared:?}");
+        while others.clone().any(|s| severity(&run, s) > Severity::Normal) {
+            let next = run.next_event().expect("safe mode ends");
+            run.advance(next, true);
+        }
+    }
+    slow.set(false);
+    run.steady = true;
+    (run, added, stranger)
+}
+
+/// Whoever sends whenever: the first service goes on as slowly as it was seen to, or keeps its time.
+fn search(
+    shared: &Shared,
+    (margin, more): (u64, u64),
+    ticks: u64,
+    choices: &Rc<RefCell<Choices>>,
+) -> [usize; 3] {
+    let slow = Rc::clone(choices);
+    let searching = Rc::new(Cell::new(false));
+    let on = Rc::clone(&searching);
+    let (mut run, streams, stranger) =
+        harmed(shared, margin, more, move || on.get() && slow.borrow_mut().choose(2) == 0);
+    searching.set(true);
+    let (missed, began, demoted) = (run.missed.len(), run.now, run.demoted[0]);
+    let mut history = vec![Vec::new(); streams.len()];
+    for now in began..began + ticks {
+        run.advance(now, true);
+        loop {
+            let bounds = |k: usize| streams[k].1.arrivals().expect("declared").bounds();
+            let mut open: Vec<_> =
+                (0..streams.len()).filter(|&k| earliest(&history[k], bounds(k), now) == now).collect();
+            open.push(streams.len());
+            let choice = choices.borrow_mut().choose(open.len() as u64 + 1) as usize;
+            match choice.checked_sub(1).map(|index| open[index]) {
+                None => break,
+                Some(k) if k == streams.len() => {
+                    run.arrive(0, stranger);
+                    run.settle();
+                    break;
+                }
+                Some(k) => {
+                    history[k].push(now);
+                    run.arrive(streams[k].0, streams[k].2);
+                    run.settle();
+                }
+            }
+        }
+        run.advance(now, true);
+    }
+    searching.set(false);
+    run.drain();
+    // What harms the others is announced: they miss nothing without a word.
+    let unwarned = run.missed[missed..].iter().find(|&&(_, _, warned)| !warned);
+    assert_eq!(unwarned, None, "{more} beyond {margin}: {shared:?}: {history:?}");
+    [run.alone, usize::from(demoted), run.served.iter().sum()]
+}
+
+#[test]
+fn over_every_short_sequence_nobody_is_harmed_by_a_service_that_is_demoted() {
+    for turns in [false, true] {
+        let (mut dice, mut depths, mut sums) = (Dice(21), 0, [0; 3]);
+        let count = instances(16);
+        for _ in 0..count {
+            let (shared, margin) = admitted_several(&mut dice, turns);
+            let more = margin + dice.within(1, 6);
+            depths += exhaust(2, 6_000, |ticks, choices| {
+                let found = search(&shared, (margin, more), ticks, choices);
+                sums.iter_mut().zip(found).for_each(|(sum, more)| *sum += more);
+            });
+        }
+        println!("turns {turns}: {} ticks exhausted on average, {sums:?}", depths as f64 / count as f64);
+        assert!(sums.iter().all(|&sum| sum > 100), "{sums:?}");
+    }
+}
+
+/// Of several services, so that there are others.
+fn admitted_several(dice: &mut Dice, turns: bool) -> (Shared, u64) {
+    loop {
+        let (shared, margin) = admitted(dice, turns, 0);
+        let promised = shared.services[1..].iter().any(|service| !service.streams.is_empty());
+        if shared.services.len() > 1 && promised {
+            return (shared, margin);
+        }
+    }
+}
+
+/// A long run in which everybody sends as soon as it may; the first service is slow for a while, and then is not.
+#[test]
+fn the_promises_of_the_others_come_back_while_a_service_stays_slow_and_its_own_once_it_is_not() {
+    for turns in [false, true] {
+        let (mut dice, mut sums) = (Dice(22), [0; 4]);
+        for _ in 0..instances(300) {
+            let (shared, margin) = admitted_several(&mut dice, turns);
+            let more = margin + dice.within(1, 8);
+            let slow = Rc::new(Cell::new(false));
+            let is = Rc::clone(&slow);
+            let (mut run, mut streams, stranger) = harmed(&shared, margin, more, move || is.get());
+            slow.set(true);
+            let (missed, told, began) = (run.missed.len(), run.causes.len(), run.now);
+            let mut history = vec![Vec::new(); streams.len()];
+            let greedy = dice.within(0, 2);
+            for now in began..began + 400 {
+                slow.set(now < began + 200);
+                run.advance(now, dice.within(0, 1) == 0);
+                if dice.within(0, 3) == 0 {
+                    run.arrive(0, stranger);
+                    run.settle();
+                }
+                for (k, (s, spec, id)) in streams.iter_mut().enumerate() {
+                    let bounds = spec.arrivals().expect("declared").bounds();
+                    while dice.within(0, 2) >= greedy && earliest(&history[k], bounds, now) == now {
+                        history[k].push(now);
+                        run.arrive(*s, *id);
+                        run.settle();
+                    }
+                }
+                run.advance(now, true);
+            }
+            run.drain();
+            while (0..shared.services.len()).any(|s| severity(&run, s) > Severity::Normal) {
+                let end = run.next_event().unwrap_or_else(|| panic!("never promised again: {shared:?}"));
+                run.advance(end, true);
+            }
+            assert!(!run.demoted[0], "{shared:?}");
+            let unwarned = run.missed[missed..].iter().find(|&&(_, _, warned)| !warned);
+            assert_eq!(unwarned, None, "{more} beyond {margin}: {shared:?}");
+            // Each time that it is promised again it harms the others once at most, and later each time.
+            let harmed = run.causes[told..]
+                .iter()
+                .filter(|&&(at, s, cause)| s > 0 && cause == Cause::ServiceOverrun && at < began + 250);
+            sums[0] += harmed.count();
+            sums[1] += run.served[1..].iter().sum::<usize>();
+            sums[2] += run.missed[missed..].iter().filter(|&&(_, s, _)| s > 0).count();
+            sums[3] += run.alone;
+        }
+        println!("turns {turns}: harmed, served, missed of the others, long ones alone: {sums:?}");
+        assert!(sums[1] > 1_000 && sums[3] > 100, "{sums:?}");
+    }
+}
+
+/// Whoever harms the others as soon as it is promised again waits twice as long.
+#[test]
+fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_operator_ends_it() {
+    let (shared, margin) = admitted_several(&mut Dice(23), false);
+    let (mut run, ..) = harmed(&shared, margin, margin + 4, || false);
+    let told = run.causes.iter().filter(|&&(_, s, cause)| s == 0 && cause == Cause::ServiceOverrun);
+    let last = told.map(|&(at, ..)| at).max().expect("told");
+    while run.demoted[0] {
+        let next = run.next_event().expect("it is promised again");
+        run.advance(next, true);
+    }
+    assert!((2 * CLEAN..3 * CLEAN).contains(&(run.now - last)), "{} after {last}", run.now);
+
+    let (mut run, ..) = harmed(&shared, margin, margin + 4, || false);
+    let mut turned = shared.clone();
+    turned.services.rotate_right(1);
+    run.set_quiet(true);
+    run.hand_over(&turned, margin, None).expect("nothing is open");
+    let demoted = |run: &Run| [0, 1].map(|service| run.device.service(service).is_demoted());
+    assert_eq!(demoted(&run), [false, true]);
+    let now = Instant::from_nanos(run.now);
+    run.device.service_mut(1).clear_safe_mode(now);
+    run.settle();
+    assert_eq!((demoted(&run), severity(&run, 1)), ([false; 2], Severity::Normal));
+}
