@@ -4,6 +4,7 @@
 mod files;
 mod frames;
 mod recording;
+mod sharing;
 mod small;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use rt_core::AdmissionError;
 pub use files::{experiment, policy};
 pub use frames::{client_frames, daemon_frames};
 pub use recording::recording;
-pub use small::small_problem;
+pub use sharing::sharing;
+pub use small::{small_problem, small_sharing};
 
 /// Reads `data` as a problem. One that is accepted is written and read back as the same.
 pub fn problem(data: &[u8]) {

@@ -54,6 +54,50 @@ pub fn small_problem(data: &[u8]) -> String {
     ) + &format!(r#""workers":[{workers}],"streams":[{}]}}"#, streams.join(","))
 }
 
+/// A problem of two or three services on the same workers as text; not every one is within all limits.
+#[must_use]
+pub fn small_sharing(data: &[u8]) -> String {
+    let mut bytes = Bytes(data.iter());
+    let (unit, workers) = (["ns", "us", "ms"][bytes.number(0, 2) as usize], bytes.number(1, 2));
+    let rule = ["auto", "edf", "turns", "patience"][bytes.number(0, 6).saturating_sub(3) as usize];
+    let count = bytes.number(2, 3);
+    let services: Vec<_> = (0..count).map(|i| service(&mut bytes, i)).collect();
+    format!(
+        r#"{{"unit":"{unit}","background":true,"workers":{{"count":{workers}}},"rule":"{rule}","services":[{}]}}"#,
+        services.join(",")
+    )
+}
+
+fn service(bytes: &mut Bytes<'_>, i: u64) -> String {
+    let (batch, first, guard) = (bytes.number(1, 3), bytes.number(1, 4), bytes.number(0, 2));
+    let times = bytes.rising(first, batch, 1);
+    let deadline = first + batch + guard + bytes.length() % 64;
+    let turn = match bytes.number(0, 3) {
+        0 => String::new(),
+        turn => format!(r#""turn":{turn},"#),
+    };
+    let streams: Vec<_> = (0..bytes.number(1, 2)).map(|i| shared_stream(bytes, i)).collect();
+    format!(
+        r#"{{"name":"v{i}","deadline":{deadline},"guard":{guard},"batch":{batch},"times":[{times}],{turn}"streams":[{}]}}"#,
+        streams.join(",")
+    )
+}
+
+/// One of whom there are several: of one bound, so that most of them are within all limits together.
+fn shared_stream(bytes: &mut Bytes<'_>, i: u64) -> String {
+    let (misses, more) = (bytes.number(0, 2), bytes.number(0, 3));
+    let constraint =
+        if more == 0 { String::new() } else { format!(r#""any_miss({misses},{})""#, misses + more) };
+    let (count, length) = (bytes.number(1, 3), 1 + bytes.length() + bytes.number(0, 40));
+    let bound = match bytes.number(0, 3) {
+        0 => format!(r#""windows":[[{count},{length}]]"#),
+        1 => format!(r#""periodic":{{"period":{length},"jitter":{}}}"#, bytes.length() - 1),
+        2 => format!(r#""token_bucket":{{"burst":{count},"period":{length}}}"#),
+        _ => format!(r#""distances":[{}]"#, bytes.rising(length, count, 9)),
+    };
+    format!(r#"{{"name":"s{i}","constraints":[{constraint}],"arrivals":{{{bound}}}}}"#)
+}
+
 fn stream(bytes: &mut Bytes<'_>, i: u64) -> String {
     let constraints = bytes.list(0, 2, |bytes| {
         let (a, b) = (bytes.number(0, 3), bytes.number(1, 4));

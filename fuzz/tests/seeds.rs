@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use planner::{Certificate, Problem};
+use planner::{Certificate, Problem, Question, certify_shared};
 use proptest::prelude::*;
 use weir_fuzz::{
-    answer, certificate, client_frames, daemon_frames, experiment, policy, problem, recording, small_problem,
+    answer, certificate, client_frames, daemon_frames, experiment, policy, problem, recording, sharing,
+    small_problem, small_sharing,
 };
 
 /// Those that are shipped, among the seeds of the others.
@@ -33,6 +34,13 @@ fn seeds_of_problems_are_problems_and_are_answered() {
         Problem::parse(text(&seed)).unwrap_or_else(|e| panic!("{e}: {}", text(&seed)));
         problem(&seed);
         answer(&seed);
+    }
+}
+
+#[test]
+fn seeds_of_services_that_share_workers_are_problems_and_are_answered() {
+    for seed in seeds("sharing") {
+        assert!(sharing(&seed), "{}", String::from_utf8_lossy(&seed));
     }
 }
 
@@ -121,6 +129,11 @@ proptest! {
     }
 
     #[test]
+    fn changed_problems_of_services(data in changed("sharing")) {
+        sharing(&data);
+    }
+
+    #[test]
     fn changed_certificates(data in changed("certificate")) {
         certificate(&data);
     }
@@ -151,6 +164,7 @@ proptest! {
         problem(&data);
         certificate(&data);
         answer(&data);
+        sharing(&data);
         client_frames(&data);
         daemon_frames(&data);
         recording(&data);
@@ -163,16 +177,34 @@ proptest! {
 #[test]
 fn most_small_problems_are_problems_some_promised_some_refused() {
     let (mut read, mut promised) = (0, 0);
-    for seed in 0..1000u64 {
-        let mut state = seed;
-        let mut byte = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        };
-        let data: Vec<u8> = (0..80).map(|_| byte()).collect();
+    for data in noises() {
         let Ok(problem) = Problem::parse(&small_problem(&data)) else { continue };
         read += 1;
         promised += u32::from(problem.system().admit(problem.specs()).is_ok());
     }
     assert!(read > 500 && promised > 100 && read - promised > 100, "{read} read, {promised} promised");
+}
+
+/// The same of services.
+#[test]
+fn most_small_problems_of_services_are_problems_some_promised_some_refused() {
+    let (mut read, mut promised) = (0, 0);
+    for data in noises() {
+        let Ok(Question::Shared(problem)) = Question::parse(&small_sharing(&data)) else { continue };
+        read += 1;
+        promised += u32::from(certify_shared(&problem).admissible);
+    }
+    assert!(read > 500 && promised > 100 && read - promised > 100, "{read} read, {promised} promised");
+}
+
+/// A thousand lists of bytes.
+fn noises() -> impl Iterator<Item = Vec<u8>> {
+    (0..1000u64).map(|seed| {
+        let mut state = seed;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        (0..120).map(|_| byte()).collect()
+    })
 }

@@ -15,6 +15,8 @@ use crate::problem::SharedProblem;
 ///
 /// Every point is admissible; a load that would have to be looked at for too long counts as not admitted.
 ///
+/// `observe` hears how many of these have been found.
+///
 /// # Panics
 /// If there are no such services.
 #[must_use]
@@ -23,6 +25,7 @@ pub fn region(
     (rule, turns): (Rule, &[u32]),
     (one, other): (usize, usize),
     points: u64,
+    observe: &mut dyn FnMut(u64),
 ) -> Vec<(f64, f64)> {
     let specs: Vec<Vec<StreamSpec>> = problem.specs().collect();
     let passes = |x: u64, y: u64| {
@@ -56,6 +59,7 @@ pub fn region(
     let widest = most(&|x| passes(x, 0));
     let points = points.max(1);
     let edge = (0..=points).map(|i| {
+        observe(i);
         let x = widest * i / points;
         (x as f64 / ONE as f64, most(&|y| passes(x, y)) as f64 / ONE as f64)
     });
@@ -90,7 +94,9 @@ mod tests {
     #[test]
     fn every_point_of_the_edge_is_admissible_and_little_more_is_not() {
         let (problem, turns) = (problem(), [1, 1, 1]);
-        let edge = region(&problem, (Rule::Earliest, &turns), (0, 1), 8);
+        let mut seen = Vec::new();
+        let edge = region(&problem, (Rule::Earliest, &turns), (0, 1), 8, &mut |point| seen.push(point));
+        assert_eq!(seen, (0..=8).collect::<Vec<_>>());
         assert_eq!((edge.len(), edge[0].0), (9, 0.0));
         // More of one leaves no more of the other.
         assert!(edge.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 >= pair[1].1), "{edge:?}");
@@ -114,6 +120,6 @@ mod tests {
 
     #[test]
     fn where_nothing_is_promised_there_is_no_edge() {
-        assert!(region(&problem(), (Rule::Earliest, &[1, 1, 1]), (0, 2), 8).is_empty());
+        assert!(region(&problem(), (Rule::Earliest, &[1, 1, 1]), (0, 2), 8, &mut |_| {}).is_empty());
     }
 }

@@ -17,6 +17,8 @@ pub struct DeviceConfig {
     pub cores: Vec<usize>,
     /// Which service a free worker serves next; chosen by the plan if absent.
     pub rule: Option<Rule>,
+    /// Whether batches are chosen for the largest rate of the service with the largest weight, then of the next; else for the sum of all.
+    pub in_order: bool,
     /// Whether what nothing is promised for may go before what is, where that makes nothing late.
     pub ahead: bool,
     /// Bytes of model files that all its workers may load together.
@@ -66,6 +68,7 @@ impl Check<'_> {
                     raw::Rule::Deadline => Some(Rule::Earliest),
                     raw::Rule::Turns => Some(Rule::Turns),
                 },
+                in_order: matches!(raw.prefer, raw::Prefer::InOrder),
                 ahead: raw.ahead,
                 max_memory: max_memory?,
                 record: record?,

@@ -38,6 +38,8 @@ pub(super) struct Device {
     pub(super) gpu: Option<Gpu>,
     #[serde(default)]
     pub(super) rule: Rule,
+    #[serde(default)]
+    pub(super) prefer: Prefer,
     #[serde(default = "yes")]
     pub(super) ahead: bool,
     #[serde(default = "four_gib")]
@@ -52,6 +54,15 @@ fn yes() -> bool {
 
 fn four_gib() -> u64 {
     1 << 32
+}
+
+/// What batches are chosen for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Prefer {
+    #[default]
+    Sum,
+    InOrder,
 }
 
 /// Which service a free worker serves next.

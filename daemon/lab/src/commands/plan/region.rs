@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
 use planner::certify::{promised_per_s, region};
 use sim::figure::{Figure, Line, Panel, Point, Series};
 
@@ -31,7 +32,12 @@ pub(super) fn draw(plan: &Plan, names: &[String], output: &Path) -> Result<()> {
     );
     let (device, problem) = (&a.device, planned_on(plan, &a.device)?);
     let turns: Vec<u32> = device.sharing.services.iter().map(|service| service.turn).collect();
-    let edge = region(&problem, (device.sharing.rule, &turns), (a.index, b.index), POINTS);
+    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} points of the edge: {msg}");
+    let bar = ProgressBar::new(POINTS + 1).with_style(style.context("progress template")?);
+    bar.set_message(format!("{one} and {other}"));
+    let rule = (device.sharing.rule, &turns[..]);
+    let edge = region(&problem, rule, (a.index, b.index), POINTS, &mut |point| bar.set_position(point));
+    bar.finish_and_clear();
     ensure!(
         !edge.is_empty(),
         "--region = {one} {other}: each must have a reserved stream that is promised something"

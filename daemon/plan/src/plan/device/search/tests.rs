@@ -21,9 +21,14 @@ struct Case {
 impl Case {
     /// Services on one worker, whose batches take as long as they are said to.
     fn new(services: &[Of<'_>]) -> Self {
+        Self::on("", services)
+    }
+
+    /// The same on a device with these fields.
+    fn on(device: &str, services: &[Of<'_>]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("weir.toml");
-        let mut text = "[daemon]\nrealtime = false\n[[device]]\nname = \"box\"\n".to_owned();
+        let mut text = format!("[daemon]\nrealtime = false\n[[device]]\nname = \"box\"\n{device}");
         for (name, times, deadline, more) in services {
             let times: Vec<_> = times.iter().map(|ms| format!("\"{ms}ms\"")).collect();
             text += &format!(
@@ -153,4 +158,32 @@ fn who_keeps_a_service_from_larger_batches_is_named_with_what_it_needs() {
         ["a batch of 4 of scene takes 18.0 ms; stop with 20.0 ms needs P(4) ≤ 17.0 ms: batch ≤ 3"]
     );
     assert_eq!(plan.sharing.longest, Span::from_millis(14));
+}
+
+/// In order a service has as much as it could have, whatever that costs those behind it; of the others the next.
+#[test]
+fn in_order_the_first_service_has_most_and_then_the_next() {
+    let rates = |device: &str, first: &str| -> Vec<f64> {
+        let of = |name: &str| format!("{PROMISED}weight = {}\n", if name == first { 3 } else { 1 });
+        let services: [(&str, &[u64], u64); 2] =
+            [("stop", &[4, 5, 6, 7], 24), ("scene", &[6, 8, 10, 12], 60)];
+        let more: Vec<String> = services.iter().map(|(name, ..)| of(name)).collect();
+        let all: Vec<Of<'_>> = services
+            .iter()
+            .zip(&more)
+            .map(|(&(name, times, deadline), more)| (name, times, deadline, &**more))
+            .collect();
+        let case = Case::on(device, &all);
+        let plan = Plan::of(&case.config, case.models.clone(), &case.profile).expect("it holds");
+        plan.services.iter().map(|s| s.rate.as_ref().and_then(|r| r.per_second()).unwrap_or(0.0)).collect()
+    };
+    let (sum, stop, scene) =
+        (rates("", ""), rates("prefer = \"in-order\"\n", "stop"), rates("prefer = \"in-order\"\n", "scene"));
+    println!("{sum:?} in sum, {stop:?} and {scene:?} in order");
+    // Up to a level.
+    assert!(stop[0] >= 0.9 * sum[0].max(scene[0]) && scene[1] >= 0.9 * sum[1].max(stop[1]));
+    assert!(
+        stop[0] > 1.1 * scene[0] && scene[1] > 1.1 * stop[1],
+        "they want other batches: {stop:?}, {scene:?}"
+    );
 }
