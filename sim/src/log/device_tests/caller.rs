@@ -30,8 +30,8 @@ struct Caller<'a> {
     trouble: Trouble,
     now: u64,
     wake: Option<u64>,
-    /// Of each worker that runs: when its batch began, and when it ends.
-    running: Vec<Option<(u64, u64)>>,
+    /// Of each worker that runs: when its batch began, when it ends, and when it is due.
+    running: Vec<Option<(u64, u64, u64)>>,
     longest: u64,
     /// What batches may exceed their time by, and dispatch be late by, and what is left of it.
     margin: u64,
@@ -95,13 +95,20 @@ impl<'a> Caller<'a> {
         !(0..self.device.services()).any(|s| self.has_waiting(s))
     }
 
-    /// Where nothing mandatory waits lateness is counted afresh; so is excess, where every worker is free within the longest.
+    /// Where nothing mandatory waits lateness is counted afresh.
     fn look(&mut self) {
         if self.is_idle() {
             self.guard_left = self.guard;
-            if self.running.iter().flatten().all(|&(_, end)| end <= self.now + self.longest) {
-                self.margin_left = self.margin;
-            }
+        }
+    }
+
+    /// So is excess, where the device sees besides that every worker is to be free within the longest: what runs may yet run over.
+    fn look_for_calm(&mut self) {
+        let running = || self.running.iter().flatten();
+        let prompt = running().all(|&(_, _, due)| self.now <= due && due <= self.now + self.longest);
+        if self.is_idle() && prompt {
+            let yet: u64 = running().map(|&(_, end, due)| end.saturating_sub(due)).sum();
+            self.margin_left = self.margin.saturating_sub(yet);
         }
     }
 
@@ -139,6 +146,7 @@ impl<'a> Caller<'a> {
                 DeviceAction::WakeAt(at) => {
                     self.wake = at.map(Instant::as_nanos);
                     self.look();
+                    self.look_for_calm();
                     return;
                 }
             }
@@ -159,13 +167,15 @@ impl<'a> Caller<'a> {
             self.margin_left -= more;
             self.overrun += 1;
         }
-        self.running[worker] = Some((self.now, self.now + time));
+        self.running[worker] = Some((self.now, self.now + time, self.now + bound));
     }
 
     /// The next instant: the batches that end then are told of before or after the arrivals.
     fn end_batches(&mut self) {
         for worker in 0..self.running.len() {
-            let Some((start, _)) = self.running[worker].filter(|&(_, end)| end <= self.now) else { continue };
+            let Some((start, ..)) = self.running[worker].filter(|&(_, end, _)| end <= self.now) else {
+                continue;
+            };
             self.running[worker] = None;
             self.note(Entry::Ends(worker));
             let ran = Ran::Done(ns(self.now - start));

@@ -179,7 +179,6 @@ fn in_order_the_first_service_has_most_and_then_the_next() {
     };
     let (sum, stop, scene) =
         (rates("", ""), rates("prefer = \"in-order\"\n", "stop"), rates("prefer = \"in-order\"\n", "scene"));
-    println!("{sum:?} in sum, {stop:?} and {scene:?} in order");
     // Up to a level.
     assert!(stop[0] >= 0.9 * sum[0].max(scene[0]) && scene[1] >= 0.9 * sum[1].max(stop[1]));
     assert!(
