@@ -204,7 +204,7 @@ fn who_harms_again_waits_longer_a_device_that_takes_over_goes_on_with_it_and_an_
     assert!((2 * CLEAN..3 * CLEAN).contains(&(run.now - last)), "{} after {last}", run.now);
 
     let (mut run, ..) = harmed(&shared, margin, margin + 4, || false);
-    let mut turned = shared.clone();
+    let mut turned = shared;
     turned.services.rotate_right(1);
     run.set_quiet(true);
     run.hand_over(&turned, margin, None).expect("nothing is open");
